@@ -178,10 +178,10 @@ static inline void expect_coded(struct lab *lab, struct coded_moment *moment, co
     for (int64_t i = 0; i < count; i++) {
         bool is_root = moment->kind == MOMENT8_SECOND;
         double found = decode_moment(moment, i), size = fabs(wanted[i]), off = fabs(found) - size;
-        double unit = exp2(moment->host_exponents[i / MOMENT8_SHARE] - MOMENT8_BIAS - (is_root ? 18 : 17));
+        double unit = exp2(moment->host_exponents[i / MOMENT8_SHARE] - MOMENT8_BIAS - (is_root ? 11 : 10));
         double far = is_root ? fabs(sqrt(found) - sqrt(size)) : fabs(found - wanted[i]);
         EXPECT(far <=
-               1.001 * fmax(unit, (is_root ? sqrt(size) / 16 : size / 8)) + 1e-6 * (is_root ? sqrt(size) : size));
+               1.001 * fmax(unit, (is_root ? sqrt(size) / 32 : size / 16)) + 1e-6 * (is_root ? sqrt(size) : size));
         bias += off;
         sum += size;
     }

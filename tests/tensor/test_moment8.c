@@ -6,11 +6,11 @@
 static const enum moment8_kind kinds[] = {MOMENT8_FIRST, MOMENT8_SECOND};
 static const int exponents[] = {-35, -20, -7, 0, 3, 40, 62};
 
-// The size of a code as a float of 4 bits of exponent whose largest power of two is 2^E, in double.
+// The size of a code as a float of 3 bits of exponent whose largest power of two is 2^E, in double.
 static double size_of(enum moment8_kind kind, int code, int E) {
-    int mantissa = kind == MOMENT8_FIRST ? 3 : 4, field = code >> mantissa, units = code % (1 << mantissa);
+    int mantissa = kind == MOMENT8_FIRST ? 4 : 5, field = code >> mantissa, units = code % (1 << mantissa);
     double size =
-        field == 0 ? ldexp(units, E - 14 - mantissa) : ldexp(units + (1 << mantissa), E - 15 + field - mantissa);
+        field == 0 ? ldexp(units, E - 6 - mantissa) : ldexp(units + (1 << mantissa), E - 7 + field - mantissa);
     return kind == MOMENT8_FIRST ? size : size * size;
 }
 
