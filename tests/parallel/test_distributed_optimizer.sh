@@ -67,9 +67,10 @@ same llama "cp=2 tp=2" --recompute-granularity full
 same llama "dp=2 pp=2 vp=2" "${divided[@]}"
 plain=("${whole[@]}")
 # Lion, alone and for what Muon leaves. In a Llama no gradient is 0 up to rounding, whose sign would depend on the layout.
-# NorMuon's norm is that of the whole matrix.
+# NorMuon's norm is that of the whole matrix. AdaMuon has a larger epsilon, for the same reason as Adam.
 for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion --muon-fp32-matmul-prec high" \
-    "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-fp32-matmul-prec high"; do
+    "--optimizer adaptive_muon --adaptive-muon-moment2-method normuon --muon-fp32-matmul-prec high" \
+    "--optimizer adaptive_muon --adaptive-muon-eps 1e-4 --muon-fp32-matmul-prec high"; do
     read -ra lion <<<"$flags"
     plain=("${adam[@]}" --global-batch-size 8 --micro-batch-size 1 --lr 1e-4 "${lion[@]}")
     training=("${plain[@]}")
