@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/launch.h"
+#include "plan/plan.h"
 #include "train/dry_run.h"
 
 #include <string.h>
@@ -26,6 +27,16 @@ static int check_fp8(const struct machine *machine, const struct config *config)
                           "the %s GPUs of a %s have no fp8; leave out --fp8-format, or choose a machine with L4, L40S, "
                           "H100 or newer GPUs",
                           machine->gpu, machine->name);
+}
+
+static int check_recipe(const struct machine *machine, const struct config *config) {
+    const char *missing = plan_missing_matmuls(config, machine);
+    if (!missing)
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
+        machine->name, missing, config->fp4_format ? "leave out --fp4-format" : "give --fp8-recipe delayed",
+        strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
 }
 
 // Measured on paper. What cannot be measured here, without the tokenizer for instance, may well run there.
@@ -61,6 +72,7 @@ int launch_check_machine(const struct launch_place *place, struct launch_command
     if (!is_train)
         return 0;
     TRY(check_fp8(machine, config));
+    TRY(check_recipe(machine, config));
     TRY(check_memory(place, config));
     launch_command_add(command, "--machine", machine->name);
     return 0;

@@ -37,7 +37,7 @@ bool planner_machine_of(const char *description, int ranks, struct machine *foun
         return false;
     *found = (struct machine){.name = name,
                               .gpu = name,
-                              .capability = MACHINE_OLDEST_CAPABILITY,
+                              .capability = machine_gpu_capability(name),
                               .gpus = ranks,
                               .gpu_gib = gib == 39 ? 40 : gib,
                               .joined = ranks};

@@ -283,14 +283,23 @@ int session_meet_early(struct session *session, const struct config *config) {
     return status;
 }
 
+static void warn_of_precision(const struct device *device, const struct config *config) {
+    bool is_mx = config->fp8_format && strcmp(config->fp8_recipe, "mxfp8") == 0;
+    if (config->fp8_format && device->ops->is_host_memory)
+        log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
+    if (config->fp4_format && device->ops->is_host_memory)
+        log_warn("the CPU emulates fp4 number by number, which is slow; leave out --fp4-format to train in bf16");
+    if ((is_mx || config->fp4_format) && !device->ops->is_host_memory)
+        log_warn("%s matmuls were not yet run on such a GPU; compare the loss with that of --bf16 alone",
+                 is_mx ? "mxfp8" : "NVFP4");
+}
+
 int session_meet(struct session *session, const struct config *config) {
     if (!session->world)
         TRY(session_meet_early(session, config));
     TRY(check_device(session->device, config));
-    if (session->place.rank == 0 && config->fp8_format && session->device->ops->is_host_memory)
-        log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
-    if (session->place.rank == 0 && config->fp4_format && session->device->ops->is_host_memory)
-        log_warn("the CPU emulates fp4 number by number, which is slow; leave out --fp4-format to train in bf16");
+    if (session->place.rank == 0)
+        warn_of_precision(session->device, config);
     return check_same_flags(session, config);
 }
 

@@ -105,6 +105,13 @@ bool machine_has_old_gpus(const struct machine *machine) {
     return machine->gpus > 0 && machine->capability < MACHINE_OLDEST_CAPABILITY;
 }
 
+int machine_gpu_capability(const char *gpu) {
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
+        if (machines[i].gpu && strcmp(machines[i].gpu, gpu) == 0)
+            return machines[i].capability;
+    return MACHINE_OLDEST_CAPABILITY;
+}
+
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out) {
     buffer_printf(out,
                   "the GPUs of a %s (%s, compute capability %d.%d) are too old: they lack bf16; bevatron needs compute "

@@ -33,6 +33,9 @@ const struct machine *machine_look_up(const char *name);
 bool machine_has_old_gpus(const struct machine *machine);
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out);
 
+// The compute capability of a GPU that a machine of the table has, e.g. "H200"; otherwise the oldest that is taken.
+int machine_gpu_capability(const char *gpu);
+
 // Dollars an hour on demand (Linux, us-east-1), 0 if none is known; also of machines that are not in the table
 // above, as head nodes are.
 double machine_price(const char *name);

@@ -243,6 +243,15 @@ static int make(struct making *making) {
     return run_lists(making, &options.schedule);
 }
 
+const char *plan_missing_matmuls(const struct config *config, const struct machine *machine) {
+    enum { BLACKWELL = 100 };
+    bool is_mx = config->fp8_format && strcmp(config->fp8_recipe, "mxfp8") == 0;
+    bool is_blockwise = config->fp8_format && strcmp(config->fp8_recipe, "blockwise") == 0;
+    if ((config->fp4_format || is_mx) && machine->capability < BLACKWELL)
+        return config->fp4_format ? "fp4" : "mxfp8";
+    return is_blockwise && machine->capability != HOPPER ? "blockwise fp8" : NULL;
+}
+
 int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware) {
     if (config->fp4_format && (hardware->peak[2] == 0 || hardware->rates.matmul[3] == 0))
         return error_set_code(
@@ -250,9 +259,14 @@ int plan_check_precision(const struct config *config, const struct machine *mach
             "a %s has no NVFP4; leave out --fp4-format, or give a --machine with B200, B300, GB200 or "
             "GB300 GPUs",
             machine->name);
+    const char *missing = plan_missing_matmuls(config, machine);
     if (config->fp8_format && hardware->peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
                               machine->name);
+    if (missing && !config->fp4_format)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a %s has no %s matmuls; give --fp8-recipe delayed, or another --machine", machine->name,
+                              missing);
     if (config->bf16 && machine_has_old_gpus(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "a %s has no bf16: its %s GPUs are too old; give --fp16 instead of "

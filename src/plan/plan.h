@@ -59,7 +59,10 @@ struct plan_options {
 };
 int plan_make(struct plan *plan, const struct plan_options *options);
 
-// Refuses bf16 and fp8 on GPUs without them. plan_make calls it.
+// The matmuls of this run that the machine's GPUs do not have, as people call them: of a recipe with blocks that only
+// some GPUs multiply. NULL if there are none.
+const char *plan_missing_matmuls(const struct config *config, const struct machine *machine);
+// Refuses bf16, fp8 and fp4 on GPUs without them. plan_make calls it.
 int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware);
 
 // The bytes of a GPU that a run can use.

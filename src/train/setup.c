@@ -86,9 +86,9 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
     if (!device_supports(setup->device, dtype))
         return error_set("%s cannot train in %s; leave out --bf16/--fp16 or choose another --device", text,
                          dtype_name(dtype));
-    if (setup->config->fp4_format && !device_supports(setup->device, DTYPE_E2M1X2))
-        return error_set("%s does not train in fp4: NVFP4 is emulated on CPUs, and not yet run on Blackwell GPUs; give "
-                         "--fp8-format hybrid instead of --fp4-format, or --device cpu",
+    if (setup->config->fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
+        return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
+                         "--fp8-format hybrid instead of --fp4-format, or --device cpu, which emulates them",
                          text);
     if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(

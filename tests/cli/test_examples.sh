@@ -139,7 +139,7 @@ grep -qx "number of parameters: $parameters" "$work/out" && pass || fail "not $p
 expect 2 "--hidden-size 8192 is not a multiple of --num-attention-heads 48" "$BEVATRON" "${recipe[@]}" --num-layers 64 --hidden-size 8192 --num-attention-heads 48
 
 # A run that does not fit is refused before its job waits in a queue, with flags that would help; so are GPUs that are
-# too old, or have no fp8.
+# too old, or have no fp8 or fp4.
 seven=(launch slurm --dry-run --nodes 2 --config examples/aws/llama2-7b.yaml)
 for launcher in "slurm" "kubernetes --image i --claim c"; do
     # shellcheck disable=SC2086  # words of a command
@@ -150,6 +150,10 @@ for launcher in "slurm" "kubernetes --image i --claim c"; do
         --nodes 2 --machine p4d.24xlarge --config examples/aws/llama2-7b.yaml
 done
 expect 2 "A100 GPUs of a p4de.24xlarge have no fp8; leave out --fp8-format" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge --fp16=false --bf16 --fp8-format hybrid
+expect 2 "H100 GPUs of a p5.48xlarge have no fp4 matmuls; leave out --fp4-format" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp4-format e2m1
+expect 2 "have no mxfp8 matmuls; give --fp8-recipe delayed, or choose a machine with B200" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe mxfp8
+expect 2 "have no blockwise fp8 matmuls; give --fp8-recipe delayed, or choose a machine with H100" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe blockwise
+expect 0 " --machine p6-b200.48xlarge" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp4-format e2m1
 expect 0 " --machine p4de.24xlarge" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge
 expect 2 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distributed-optimizer" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge \
     --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false

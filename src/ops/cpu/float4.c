@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "ops/cpu/cpu.h"
+#include "ops/nvfp4.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 
@@ -10,17 +11,12 @@
 #include <stdlib.h>
 
 enum { BLOCK = FLOAT4_BLOCK };
-// Beside the site: no dropout has the first, which would otherwise draw the bits that rounding draws.
-static const uint32_t rounding_site = 1u << 31, transposed_site = 1u << 30;
-
-// Signs of the mixed numbers, one bit each, the same in all tensors and runs.
-enum { MIX_SIGNS = 0x9E37 };
 
 // Mixes 16 numbers: their signs, then a Hadamard matrix that is divided by 4, so that sums of squares and dot products
 // stay as they are.
 static void mix(float x[BLOCK]) {
     for (int i = 0; i < BLOCK; i++)
-        x[i] = MIX_SIGNS >> i & 1 ? -x[i] : x[i];
+        x[i] = FLOAT4_MIX_SIGNS >> i & 1 ? -x[i] : x[i];
     for (int step = 1; step < BLOCK; step *= 2)
         for (int i = 0; i < BLOCK; i++)
             if (!(i & step)) {
@@ -58,7 +54,7 @@ static uint16_t *draw(const struct op_quantize_blocks *op, bool is_transposed) {
         uint64_t id = (uint64_t)((const int64_t *)rounding->row_ids.data)[row];
         struct philox words =
             philox4x32_7(rounding->seed, (uint32_t)((rounding->first_column + column) / 8), (uint32_t)id,
-                         (uint32_t)(id >> 32), rounding->site | rounding_site | (is_transposed ? transposed_site : 0));
+                         (uint32_t)(id >> 32), stochastic_site(rounding->site, is_transposed));
         for (int k = 0; k < 8; k++)
             drawn[is_transposed ? (column + k) * rows + row : i + k] =
                 (uint16_t)(words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu);
@@ -87,7 +83,7 @@ static void store_float4(const struct float4_source *from, enum scaling scaling,
     float factor = isfinite(most) ? 1 / scale : NAN;
     memset(scales.data, 0, tensor_bytes(scales));
     memset(y.data, 0, tensor_bytes(y));
-    memcpy((uint8_t *)scales.data + (scales.shape[0] - 1) * width, &factor, sizeof factor);
+    memcpy((uint8_t *)scales.data + float4_factor_place(scales), &factor, sizeof factor);
     for (int64_t row = 0; row < from->rows && isfinite(most); row += height)
         for (int64_t column = 0; column < columns; column += BLOCK) {
             float largest = 0;
@@ -131,7 +127,7 @@ void cpu_quantize_float4(struct device *device, const struct op_quantize_blocks 
 void cpu_restore_float4(float *out, struct tensor t, struct tensor scales) {
     int64_t columns = 2 * t.shape[1], width = scales.shape[1];
     float factor;
-    memcpy(&factor, (const uint8_t *)scales.data + (scales.shape[0] - 1) * width, sizeof factor);
+    memcpy(&factor, (const uint8_t *)scales.data + float4_factor_place(scales), sizeof factor);
     for (int64_t row = 0; row < t.shape[0]; row++)
         for (int64_t column = 0; column < columns; column += BLOCK) {
             const uint8_t *codes = (const uint8_t *)t.data + row * t.stride[0] + column / 2;

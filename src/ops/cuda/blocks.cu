@@ -2,6 +2,8 @@
 // elements lie within the tile; without the transpose, rows. The factors are powers of two, computed as on the CPU, so
 // that codes are the same.
 #include "ops/cuda/elements.cuh"
+#include "ops/cuda/float4.cuh"
+#include "ops/cuda/scales.cuh"
 #include "ops/cuda/turned.cuh"
 
 enum {
@@ -67,7 +69,7 @@ static __device__ __forceinline__ int64_t factor_place(int64_t width, int64_t li
         return block * width + line;
     if (SCALING == SCALING_BLOCK128)
         return line / TILE * width + block;
-    return (line / 128 * (width / 4) + block / 4) * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
+    return tiled_place(width, line, block);
 }
 
 // Stores the factor of a block with this largest magnitude, if it has a place, and returns what its elements are
@@ -291,9 +293,15 @@ extern "C" void cuda_quantize_blocks(struct device *device, const struct op_quan
     const struct operand *y = &op->y;
     enum dtype dtype = y->value.data ? y->value.dtype : y->transposed.dtype;
     if (op->x.dtype != DTYPE_BF16)
-        die("the CUDA backend quantizes bf16 to fp8, not %s", dtype_name(op->x.dtype));
+        die("the CUDA backend quantizes bf16 to fp8 and fp4, not %s", dtype_name(op->x.dtype));
     if (tensor_count(op->x) == 0)
         return;
+    clear_scales(cuda, y->range);
+    clear_scales(cuda, y->transposed_range);
+    if (scaling_is_float4(y->scaling)) {
+        cuda_quantize_float4(cuda, op);
+        return;
+    }
     struct blocks_args args = {};
     args.y = (uint8_t *)y->value.data;
     args.transposed = (uint8_t *)y->transposed.data;
@@ -306,8 +314,6 @@ extern "C" void cuda_quantize_blocks(struct device *device, const struct op_quan
     args.columns = op->x.shape[1];
     args.largest = dtype == DTYPE_E5M2 ? 57344.0f : 448.0f;
     args.is_e5m2 = dtype == DTYPE_E5M2;
-    clear_scales(cuda, y->range);
-    clear_scales(cuda, y->transposed_range);
     if (y->scaling == SCALING_VECTOR128)
         launch_blocks<SCALING_VECTOR128>(cuda, args);
     else if (y->scaling == SCALING_BLOCK128)

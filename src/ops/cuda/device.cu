@@ -39,17 +39,20 @@ static void cuda_close(struct device *device) {
 static bool cuda_supports(const struct device *device, enum dtype dtype) {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 ||
-           (dtype_is_float8(dtype) && cuda->has_float8);
+           (dtype_is_float8(dtype) && cuda->has_float8) ||
+           (dtype == DTYPE_E2M1X2 && cuda->has_float8 && CUDART_VERSION >= CUDA_WITH_BLOCKS);
 }
 
-// As cuBLASLt has them: blocks of 128 on Hopper alone, of 32 from Blackwell on.
+// As cuBLASLt has them: blocks of 128 on Hopper alone, of 16 and 32 from Blackwell on. Any GPU with fp8 can quantize by
+// blocks, and multiply what it quantized slowly, which is for tests.
 static bool cuda_supports_scaling(const struct device *device, enum scaling scaling) {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     if (scaling == SCALING_TENSOR)
         return cuda->has_float8;
     if (CUDART_VERSION < CUDA_WITH_BLOCKS)
         return false;
-    return scaling == SCALING_VECTOR32 ? cuda->capability >= 100 : cuda->capability == 90;
+    bool is_short = scaling == SCALING_VECTOR32 || scaling_is_float4(scaling);
+    return is_short ? cuda->capability >= 100 : cuda->capability == 90;
 }
 
 static void cuda_describe(const struct device *device, char *text, size_t size) {

@@ -6,6 +6,7 @@
 // table by its shape.
 //
 // Bias and activation are part of a matmul in 16 bits where that is the faster way, else kernels of our own after it.
+#include "ops/cuda/float4.cuh"
 #include "ops/cuda/matmul.cuh"
 
 #include <stdlib.h>
@@ -36,6 +37,10 @@ static cudaDataType_t cuda_type(enum dtype dtype) {
         return CUDA_R_8F_E4M3;
     case DTYPE_E5M2:
         return CUDA_R_8F_E5M2;
+#if CUDART_VERSION >= 12080
+    case DTYPE_E2M1X2:
+        return CUDA_R_4F_E2M1;
+#endif
     default:
         die("matmul: the CUDA backend has no %s", dtype_name(dtype));
     }
@@ -58,9 +63,14 @@ static uint64_t key_hash(const struct matmul_key *key) {
     return hash ^ hash >> 32;
 }
 
+// Numbers in an element.
+static int64_t numbers_in(struct tensor t) {
+    return t.dtype == DTYPE_E2M1X2 ? 2 : 1;
+}
+
 // The distance between rows as cuBLASLt wants it: a single row may carry any stride, even one shorter than itself.
 static int64_t leading_stride(struct tensor t) {
-    return t.stride[0] > t.shape[1] ? t.stride[0] : t.shape[1];
+    return (t.stride[0] > t.shape[1] ? t.stride[0] : t.shape[1]) * numbers_in(t);
 }
 
 static enum matmul_ending ending_of(const struct op_matmul *op) {
@@ -81,7 +91,7 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
     memset(&key, 0, sizeof key);
     key.m = op->d.shape[1];
     key.n = op->d.shape[0];
-    key.k = op->transpose_a ? op->a.shape[0] : op->a.shape[1];
+    key.k = op->transpose_a ? op->a.shape[0] : op->a.shape[1] * numbers_in(op->a);
     key.a_stride = leading_stride(op->a);
     key.b_stride = leading_stride(op->b);
     key.d_stride = leading_stride(op->d);
@@ -104,8 +114,9 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
 
 // A layout is given as stored, before the transpose: rows of ours are columns of theirs.
 static void layout_init(cublasLtMatrixLayoutOpaque_t *layout, enum dtype dtype, struct tensor t, int64_t stride) {
-    CHECK_CUBLAS(cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, cuda_type(dtype), (uint64_t)t.shape[1],
-                                                   (uint64_t)t.shape[0], stride));
+    CHECK_CUBLAS(cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, cuda_type(dtype),
+                                                   (uint64_t)(t.shape[1] * numbers_in(t)), (uint64_t)t.shape[0],
+                                                   stride));
 }
 
 #define SET_MATMUL(matmul, name, value)                                                                                \
@@ -120,7 +131,7 @@ static void set_ending(cublasLtMatmulDescOpaque_t *matmul, const struct matmul_k
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
-// The ranges of fp8 operands belong to it too; their factors are read when the matmul runs.
+// The ranges of fp8 and fp4 operands belong to it too; their factors are read when the matmul runs.
 static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
     const void *first = op->b_range.data, *second = op->a_range.data;
     static_assert(RANGE_FACTOR == 0, "a range begins with its factor");
@@ -132,8 +143,9 @@ static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matm
 static void set_scaling(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
 #if CUDART_VERSION >= 12090
     static const cublasLtMatmulMatrixScale_t modes[SCALING_COUNT] = {
-        CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
-        CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0};
+        CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,     CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+        CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0,
+        CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3,    CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3};
     if (op->a_scaling == SCALING_TENSOR)
         return;
     int32_t first = modes[op->b_scaling], second = modes[op->a_scaling];
@@ -157,10 +169,16 @@ static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *ma
         matmul, sizeof *matmul, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSB, second);
-    if (dtype_is_float8(op->a.dtype)) {
+    if (op->a.dtype == DTYPE_E2M1X2) {
+        // The factors of tensors are on the device, so alpha, which they are part of, is there too.
+        int32_t place = CUBLASLT_POINTER_MODE_DEVICE;
+        SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_POINTER_MODE, place);
+    } else if (dtype_is_float8(op->a.dtype)) {
         // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all. So do sums by blocks.
         int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3 && op->a_scaling == SCALING_TENSOR;
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
+    }
+    if (dtype_is_scaled(op->a.dtype)) {
         set_scaling(matmul, op);
         set_factors(matmul, op);
     }
@@ -217,10 +235,15 @@ cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, co
     } else {
         if (choice->is_fused)
             set_ending(&plan->fused, &plan->key, op);
-        if (dtype_is_float8(op->a.dtype))
+        if (dtype_is_scaled(op->a.dtype))
             set_factors(choice->is_fused ? &plan->fused : &plan->plain, op);
-        status = cublaslt()->cublasLtMatmul(cuda->blas, choice->is_fused ? &plan->fused : &plan->plain, &op->alpha,
-                                            op->b.data, &plan->first, op->a.data, &plan->second, &op->beta, op->d.data,
+        const float *alpha = &op->alpha, *beta = &op->beta;
+        if (op->a.dtype == DTYPE_E2M1X2) {
+            alpha = float4_scalars(cuda, op) + FLOAT4_ALPHA;
+            beta = alpha - FLOAT4_ALPHA + FLOAT4_BETA;
+        }
+        status = cublaslt()->cublasLtMatmul(cuda->blas, choice->is_fused ? &plan->fused : &plan->plain, alpha,
+                                            op->b.data, &plan->first, op->a.data, &plan->second, beta, op->d.data,
                                             &plan->result, op->d.data, &plan->result, &choice->algorithm,
                                             cuda->blas_workspace, BLAS_WORKSPACE_BYTES, cuda->streams[STREAM_COMPUTE]);
     }

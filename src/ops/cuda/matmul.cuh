@@ -51,6 +51,8 @@ cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, co
 // matmul_plain.cu: a matmul that cuBLASLt has no algorithm for; an epilogue on a matmul that is in d.
 void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op);
+// matmul_restored.cu: the former in fp8 and fp4.
+void matmul_run_restored(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
 // matmul_memory.cu: what is known about a matmul; keeps plan->choice; fills plan->choice, together with other ranks
 // where they joined. matmul_memory_open is in cuda.cuh.
 bool matmul_memory_find(const struct matmul_memory *memory, const struct matmul_key *key, struct matmul_choice *choice);

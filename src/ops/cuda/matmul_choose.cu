@@ -162,7 +162,7 @@ static void time_under_load(struct trial trial, struct candidates *list) {
 
 static bool can_fuse(const struct matmul_key *key) {
     bool has_aux = key->ending == ENDING_GELU_AUX || key->ending == ENDING_DGELU;
-    if (dtype_is_float8((enum dtype)key->input))
+    if (dtype_is_scaled((enum dtype)key->input))
         return key->ending == ENDING_BIAS && key->output == DTYPE_BF16;
     return key->ending != ENDING_NONE && key->input != DTYPE_F32 && key->output == key->input &&
            (!has_aux || (key->m % 8 == 0 && key->alignment[3] >= 16));

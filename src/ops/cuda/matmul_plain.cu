@@ -38,6 +38,10 @@ static __global__ void plain_kernel(D *d, const T *a, const T *b, struct plain_a
 }
 
 void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key) {
+    if (dtype_is_scaled(op->a.dtype)) {
+        matmul_run_restored(cuda, op, key);
+        return;
+    }
     struct plain_args args = {};
     args.rows = key->n;
     args.columns = key->m;
@@ -118,6 +122,6 @@ template <typename A, typename D> static void run_epilogue(struct cuda_device *c
 
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op) {
     CHECK(op->activation == ACTIVATION_GELU_TANH || op->epilogue == EPILOGUE_BIAS);
-    enum dtype dtype = dtype_is_float8(op->a.dtype) ? op->d.dtype : op->a.dtype;
+    enum dtype dtype = dtype_is_scaled(op->a.dtype) ? op->d.dtype : op->a.dtype;
     WITH_TYPE(dtype, A, WITH_TYPE(op->d.dtype, D, (run_epilogue<A, D>(cuda, op))));
 }

@@ -72,8 +72,12 @@ static enum dtype row_name(char *text, size_t size, const char *name, const void
 
 static enum dtype row_name(char *text, size_t size, const char *name, const struct op_matmul *op) {
     static const char *const endings[] = {"", " bias", " bias gelu", " dgelu"};
-    int64_t inner = op->a.shape[op->transpose_a ? 0 : 1];
-    snprintf(text, size, "%s%s %lld x %lld x %lld%s%s", name, dtype_is_float8(op->a.dtype) ? " 8" : "",
+    bool is_float4 = op->a.dtype == DTYPE_E2M1X2;
+    int64_t inner = op->a.shape[op->transpose_a ? 0 : 1] * (is_float4 ? 2 : 1);
+    snprintf(text, size, "%s%s %lld x %lld x %lld%s%s", name,
+             is_float4                      ? " 4"
+             : dtype_is_float8(op->a.dtype) ? " 8"
+                                            : "",
              (long long)op->d.shape[0], (long long)op->d.shape[1], (long long)inner,
              op->transpose_a   ? " T"
              : op->transpose_b ? ""
