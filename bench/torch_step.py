@@ -4,11 +4,12 @@ attention, fused AdamW, gradients clipped. With --floor also the least a step ca
 alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
-usage: torch_step.py [--floor] [--load] [--muon] [--float8 RECIPE] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS]
+usage: torch_step.py [--floor] [--load] [--muon] [--recompute] [--float8 RECIPE] [--warm N] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS]
                      [--energy] [--experts N --chosen K --width F] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
-and another program can have the GPU for itself. --limit counts from then.
+and another program can have the GPU for itself. --limit counts from then. With --recompute blocks are checkpointed, for long
+sequences: each block is compiled, and the head with its loss, instead of the whole model.
 """
 import argparse
 import ctypes
@@ -24,6 +25,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 
 def gated_width(hidden):
@@ -107,7 +109,7 @@ class Model(nn.Module):
     def __init__(self, shape):
         super().__init__()
         hidden, heads, length = shape.hidden, shape.heads, shape.sequence
-        self.is_llama, self.dropout = shape.kind == "llama", shape.dropout
+        self.is_llama, self.dropout, self.recomputes = shape.kind == "llama", shape.dropout, shape.recompute
         self.tokens = nn.Embedding(shape.vocabulary, hidden)
         self.positions = None if self.is_llama else nn.Embedding(length, hidden)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
@@ -130,10 +132,14 @@ class Model(nn.Module):
         x = functional.dropout(x, self.dropout)
         balance = 0
         for block in self.blocks:
-            x, more = block(x, (self.cosine, self.sine))
+            angles = (self.cosine, self.sine)
+            x, more = checkpoint(block, x, angles, use_reentrant=False) if self.recomputes else block(x, angles)
             balance = balance + more
+        return self.loss(x, labels) + 0.01 * balance
+
+    def loss(self, x, labels):
         logits = self.head(self.norm(x))
-        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1)) + 0.01 * balance
+        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1))
 
 
 class Energy:
@@ -185,7 +191,11 @@ def time_step(shape, steps, energy):
         in_float8(model, shape.float8)
     torch.cuda.reset_peak_memory_stats()
     optimizers = make_optimizers(model, shape.muon)
-    compiled = torch.compile(model)
+    compiled = model if shape.recompute else torch.compile(model)
+    if shape.recompute:
+        model.loss = torch.compile(model.loss)
+        for block in model.blocks:
+            block.compile()
     tokens = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
     labels = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
 
@@ -201,7 +211,7 @@ def time_step(shape, steps, energy):
 
     start = time.time()
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        for _ in range(3):
+        for _ in range(shape.warm):
             step()
         torch.cuda.synchronize()
         warm = time.time() - start
@@ -324,6 +334,8 @@ def main():
     parser.add_argument("--experts", type=int, default=0, metavar="N", help="experts of each layer instead of its MLP")
     parser.add_argument("--chosen", type=int, default=2, metavar="K", help="experts of a token")
     parser.add_argument("--width", type=int, default=0, metavar="F", help="of an expert")
+    parser.add_argument("--recompute", action="store_true", help="checkpoint every block")
+    parser.add_argument("--warm", type=int, default=3, metavar="N", help="steps before those that are timed")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--dropout", type=float, default=0.0, metavar="RATE", help="of the stream and of attention")
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")

@@ -6,7 +6,8 @@ The same work as bevatron bench step: forward, backward, clipping by norm, AdamW
 scaled_dot_product_attention; BERT learns from 15 % of its tokens, with logits of all. GPT-2: vocabulary 50304, tied embeddings, tanh GELU.
 Llama: 32000, untied, RMSNorm, rotary positions, SwiGLU of 2048. BERT: 30522, tied, norms behind, exact GELU, its transform before the head.
 --dtype: fp32; autocast, bf16 products under autocast with fp32 weights, as a user has it; or bf16, all weights and Adam's state in
-bf16, less than bevatron bench step --bf16 does, which keeps fp32 master weights and state."""
+bf16, less than bevatron bench step --bf16 does, which keeps fp32 master weights and state.
+--mode regions compiles a block once for all of them, and the head with its loss: that takes seconds, --mode compiled minutes."""
 import argparse
 import contextlib
 import json
@@ -14,7 +15,7 @@ import resource
 import time
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--mode", choices=["eager", "compiled"], default="eager")
+parser.add_argument("--mode", choices=["eager", "regions", "compiled"], default="eager")
 parser.add_argument("--model", choices=["gpt", "llama", "bert"], default="gpt")
 parser.add_argument("--dtype", choices=["fp32", "autocast", "bf16"], default="fp32")
 parser.add_argument("--threads", type=int, default=2)
@@ -110,6 +111,9 @@ class Model(nn.Module):
             x = self.norm(x + self.types.weight[0])
         for block in self.blocks:
             x = block(x, rotary)
+        return self.loss(x, labels)
+
+    def loss(self, x, labels):
         if BERT:
             x = self.head_norm(F.gelu(self.transform(x)))
             logits = F.linear(x, self.tokens.weight, self.bias)
@@ -129,6 +133,10 @@ try:
 except RuntimeError:
     optimizer = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.999))
 run = torch.compile(model) if args.mode == "compiled" else model
+if args.mode == "regions":
+    model.loss = torch.compile(model.loss)
+    for block in model.blocks:
+        block.compile()
 tokens = torch.randint(0, V, (args.batch, args.length))
 labels = torch.randint(0, V, (args.batch, args.length))
 if BERT:

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Weights and score gradients are bf16 in either kernel, but are summed in another order.
-static const double DOCUMENT_TOLERANCE = 2.4e-2;
+// How much further from the CPU's fp32 a packed row may be than separate sequences are. Gradients of tokens that see
+// few keys follow from the rounding of their results, so a bound of its own would say little.
+static const double MORE_ERROR = 1.1;
 
 enum { HEADS = 8, GROUPS = 4, MOST_DOCUMENTS = 64 };
 
@@ -33,8 +34,9 @@ static int64_t packed_width(const struct row_run *run) {
 // Heads of tokens `first` to `first + rows * length`, in rows of `length` tokens.
 static struct tensor heads_of(struct tensor packed, int64_t size, const int64_t part[3], int64_t head, int64_t heads) {
     int64_t columns = packed.shape[1], first = part[0], rows = part[1], length = part[2];
-    return (struct tensor){.data = (uint16_t *)packed.data + first * columns + head * size,
-                           .dtype = DTYPE_BF16,
+    size_t place = (size_t)(first * columns + head * size) * dtype_bytes(packed.dtype);
+    return (struct tensor){.data = (unsigned char *)packed.data + place,
+                           .dtype = packed.dtype,
                            .rank = 4,
                            .shape = {rows, length, heads, size},
                            .stride = {length * columns, columns, size, 1}};
@@ -127,29 +129,94 @@ static int row_cut(struct row_run *run, const int64_t *lengths, int count, int64
     return found;
 }
 
-static double *row_read(const struct row_run *run, struct tensor t) {
+static float *row_read(const struct row_run *run, struct tensor t) {
     int64_t count = tensor_count(t);
     uint16_t *host = memory_alloc(sizeof *host * (size_t)count);
-    double *values = memory_alloc(sizeof *values * (size_t)count);
+    float *values = memory_alloc(sizeof *values * (size_t)count);
     device_copy_out(run->device, host, t);
     device_synchronize(run->device);
     for (int64_t i = 0; i < count; i++)
-        values[i] = (double)half_from_bf16(host[i]);
+        values[i] = half_from_bf16(host[i]);
     free(host);
     return values;
 }
 
-static void expect_near(const struct row_run *run, struct tensor t, const double *expected, const char *what) {
-    double *got = row_read(run, t), squares = 0, worst = 0;
+// What the CPU computes of the row in fp32, with these documents. The caller frees both.
+struct row_exact {
+    float *out, *dqkv;
+};
+
+static struct row_exact compute_exactly(const struct row_run *run) {
+    struct device *cpu;
+    EXPECT_OK(cpu_open(&cpu, &(struct device_options){.threads = 8}));
+    int64_t T = run->T, width = packed_width(run), narrow = HEADS * run->size, size = run->size;
+    float *qkv = row_read(run, run->qkv), *dout = row_read(run, run->dout);
+    float *lse = memory_alloc(sizeof *lse * (size_t)(2 * T * HEADS));
+    struct row_exact exact = {memory_alloc(sizeof(float) * (size_t)(T * narrow)),
+                              memory_alloc(sizeof(float) * (size_t)(T * width))};
+    int32_t *starts = memory_alloc(sizeof *starts * (size_t)T);
+    device_copy_out(run->device, starts, run->starts);
+    device_synchronize(run->device);
+    struct row_run host = {.device = cpu,
+                           .T = T,
+                           .size = size,
+                           .qkv = tensor_2d(qkv, DTYPE_F32, T, width),
+                           .dqkv = tensor_2d(exact.dqkv, DTYPE_F32, T, width),
+                           .out = tensor_2d(exact.out, DTYPE_F32, T, narrow),
+                           .dout = tensor_2d(dout, DTYPE_F32, T, narrow),
+                           .lse = tensor_1d(lse, DTYPE_F32, T * HEADS),
+                           .scratch = tensor_1d(lse + T * HEADS, DTYPE_F32, T * HEADS),
+                           .starts = tensor_1d(starts, DTYPE_I32, T)};
+    attend_both(&host, (const int64_t[3]){0, 1, T}, true);
+    device_synchronize(cpu);
+    device_close(cpu);
+    free(qkv);
+    free(dout);
+    free(lse);
+    free(starts);
+    return exact;
+}
+
+// The root mean square of errors, and the largest.
+struct row_error {
+    double mean, most;
+};
+
+static struct row_error error_of(const struct row_run *run, struct tensor t, const float *exact) {
+    struct row_error error = {0};
+    float *got = row_read(run, t);
     int64_t count = tensor_count(t);
-    for (int64_t i = 0; i < count; i++)
-        squares += expected[i] * expected[i];
-    double size = sqrt(squares / (double)count);
-    for (int64_t i = 0; i < count; i++)
-        worst = fmax(worst, isnan(got[i]) ? INFINITY : fabs(got[i] - expected[i]) / (fabs(expected[i]) + size));
-    if (!(worst <= DOCUMENT_TOLERANCE))
-        test_fail("%s of %d tokens, heads of %d: off by %g", what, (int)run->T, (int)run->size, worst);
+    for (int64_t i = 0; i < count; i++) {
+        double off = isnan(got[i]) ? INFINITY : fabs((double)got[i] - (double)exact[i]);
+        error.mean += off * off / (double)count;
+        error.most = fmax(error.most, off);
+    }
+    error.mean = sqrt(error.mean);
     free(got);
+    return error;
+}
+
+static void expect_no_worse(struct row_error packed, struct row_error apart, const struct row_run *run,
+                            const char *what) {
+    printf(
+        "    %s of %d tokens, heads of %d: errors of packed documents %.2e (largest %.2e), of separate %.2e (%.2e)\n",
+        what, (int)run->T, (int)run->size, packed.mean, packed.most, apart.mean, apart.most);
+    EXPECT(packed.mean > 0 && packed.mean <= MORE_ERROR * apart.mean);
+    EXPECT(packed.most <= 2 * apart.most);
+}
+
+static void compare_row(struct row_run *run, const int64_t *lengths) {
+    int64_t firsts[MOST_DOCUMENTS + 1];
+    int documents = row_cut(run, lengths, 5, firsts);
+    struct row_exact exact = compute_exactly(run);
+    for (int i = 0; i < documents; i++)
+        attend_both(run, (const int64_t[3]){firsts[i], 1, firsts[i + 1] - firsts[i]}, false);
+    struct row_error out = error_of(run, run->out, exact.out), dqkv = error_of(run, run->dqkv, exact.dqkv);
+    attend_both(run, (const int64_t[3]){0, 1, run->T}, true);
+    expect_no_worse(error_of(run, run->out, exact.out), out, run, "results");
+    expect_no_worse(error_of(run, run->dqkv, exact.dqkv), dqkv, run, "gradients");
+    free(exact.out);
+    free(exact.dqkv);
 }
 
 TEST(packed_documents_equal_separate_sequences) {
@@ -158,19 +225,9 @@ TEST(packed_documents_equal_separate_sequences) {
     for (int64_t size = 64; size <= 128; size *= 2)
         for (int64_t T = is_small() ? 1024 : 2048; T <= (is_small() ? 1024 : 8192); T *= 4) {
             struct row_run run;
-            int64_t firsts[MOST_DOCUMENTS + 1];
             row_open(&run, gpu, T, size);
-            for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
-                int documents = row_cut(&run, lengths[n], 5, firsts);
-                for (int i = 0; i < documents; i++)
-                    attend_both(&run, (const int64_t[3]){firsts[i], 1, firsts[i + 1] - firsts[i]}, false);
-                double *out = row_read(&run, run.out), *dqkv = row_read(&run, run.dqkv);
-                attend_both(&run, (const int64_t[3]){0, 1, T}, true);
-                expect_near(&run, run.out, out, "results");
-                expect_near(&run, run.dqkv, dqkv, "gradients");
-                free(out);
-                free(dqkv);
-            }
+            for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++)
+                compare_row(&run, lengths[n]);
             row_close(&run);
         }
     device_close(gpu);
