@@ -196,7 +196,7 @@ static int make_plan(struct command_options *options, struct hardware_file *file
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
     if (config->fp4_format)
-        log_warn("this program emulates NVFP4 on CPUs alone; the plan is that of another trainer");
+        log_warn("this program has not yet run NVFP4 on a GPU; the plan is that of another trainer");
     TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
     TRY(validate_planned(config, &file->hardware, ranks));
