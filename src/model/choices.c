@@ -73,8 +73,8 @@ static void set_longrope(struct rope *rope, const struct config *config) {
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow(config->rotary_base, -2.0 * (double)j / (2.0 * (double)rope->pairs)) /
                            config->rotary_seq_len_interpolation_factor;
-        rope->frequencies[j] = (float)(frequency / shorter[j]);
-        rope->long_frequencies[j] = (float)(frequency / longer[j]);
+        rope->frequencies[j] = frequency / shorter[j];
+        rope->long_frequencies[j] = frequency / longer[j];
     }
 }
 
@@ -94,7 +94,7 @@ static void set_rope(struct rope *rope, const struct config *config, double base
             frequency = scaled_frequency(config, frequency);
         if (!is_plain && config_yarn(config).factor > 1)
             frequency = yarn_frequency(config, j, frequency);
-        rope->frequencies[j] = (float)(frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor));
+        rope->frequencies[j] = frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor);
     }
     if (!is_plain && config_has_longrope(config))
         set_longrope(rope, config);

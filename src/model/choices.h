@@ -10,10 +10,10 @@
 struct rope {
     int64_t pairs;  // 0: no rotary positions
     bool is_interleaved;
-    float frequencies[ROPE_MOST_PAIRS];
+    double frequencies[ROPE_MOST_PAIRS];
     float factor;          // of the rotated channels
     int64_t short_length;  // LongRoPE: longer sequences have other frequencies; else 0
-    float long_frequencies[ROPE_MOST_PAIRS];
+    double long_frequencies[ROPE_MOST_PAIRS];
 };
 
 // Latent attention: widths of the latents of queries (0: none) and of keys and values, and the channels of a head's

@@ -104,7 +104,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
 }
 
 // LongRoPE: all tokens of a sequence have the frequencies that its length calls for, on every rank that has some.
-static const float *frequencies_of(const struct rope *rope, const struct pass *pass) {
+static const double *frequencies_of(const struct rope *rope, const struct pass *pass) {
     int64_t length = pass->cached + pass->T * pass->mesh->length[AXIS_CONTEXT];
     return rope->short_length > 0 && length > rope->short_length ? rope->long_frequencies : rope->frequencies;
 }

@@ -119,14 +119,14 @@ struct op_glu_backward {
 };
 
 // Rotary positions, in place: pair j of the channels of each head in row n is rotated by the angle positions[n] *
-// frequencies[j], in fp32. Pair j is (j, j + pairs), or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are
-// left alone. The inverse rotates back, which is the gradient. Rotated channels are multiplied by the factor too, in
-// either direction.
+// frequencies[j]; the angle is a double, since the rounding of large ones to fp32 would show. Pair j is (j, j + pairs),
+// or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are left alone. The inverse rotates back, which is the
+// gradient. Rotated channels are multiplied by the factor too, in either direction.
 struct op_rope {
-    struct tensor x;           // (B, T, H, D), in and out: any strides, but contiguous in D
-    struct tensor positions;   // (B * T) i32
-    const float *frequencies;  // (pairs), in host memory; read before the call returns
-    int64_t pairs;             // at most ROPE_MOST_PAIRS and D / 2
+    struct tensor x;            // (B, T, H, D), in and out: any strides, but contiguous in D
+    struct tensor positions;    // (B * T) i32
+    const double *frequencies;  // (pairs), in host memory; read before the call returns
+    int64_t pairs;              // at most ROPE_MOST_PAIRS and D / 2
     bool is_interleaved, is_inverse;
     float factor;  // 0 for 1
 };

@@ -58,8 +58,8 @@ static void note_choices(const struct choices *theirs, const struct choices *our
     add_if(source->rotary_base_local != config->rotary_base_local, "--rotary-base-local", &names);
     add_if(theirs->rope.pairs != ours->rope.pairs || theirs->rope.is_interleaved != ours->rope.is_interleaved ||
                theirs->rope.short_length != ours->rope.short_length || theirs->rope.factor != ours->rope.factor ||
-               memcmp(theirs->rope.long_frequencies, ours->rope.long_frequencies, pairs * sizeof(float)) != 0 ||
-               memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(float)) != 0,
+               memcmp(theirs->rope.long_frequencies, ours->rope.long_frequencies, pairs * sizeof(double)) != 0 ||
+               memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(double)) != 0,
            "rotary positions (--rotary-base and others)", &names);
     if (names.length > 0)
         log_warn("flags differ from the model in %s: %s; ignore this if intended, else give --use-checkpoint-args "

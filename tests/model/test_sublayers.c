@@ -32,7 +32,7 @@ static void set_latent(struct choices *choices, const struct latent_choices *lat
     choices->V = 5;
     choices->has_head_norm = true;
     choices->rope =
-        (struct rope){.pairs = latent->shared / 2, .is_interleaved = true, .frequencies = {1.0f, 0.1f}, .factor = 1.2f};
+        (struct rope){.pairs = latent->shared / 2, .is_interleaved = true, .frequencies = {1, 0.1}, .factor = 1.2f};
 }
 
 static void rig_open_clipped(struct rig *rig, const struct layer_choices each[L], const struct latent_choices *latent,

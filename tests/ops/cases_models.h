@@ -272,13 +272,13 @@ static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
     int64_t width = (c->H + 2) * c->D;
     struct sample whole = lab_3d(lab, c->B, c->T, width, 2);
     double *original = lab_moved(lab, whole.x, whole.x, 0, c->B * c->T * width);
-    float frequencies[ROPE_MOST_PAIRS];
+    double frequencies[ROPE_MOST_PAIRS];
     int32_t positions[64];
     EXPECT(c->B * c->T <= 64);
     for (int64_t j = 0; j < c->pairs; j++)
-        frequencies[j] = powf(100.0f, -(float)j / (float)c->pairs);
+        frequencies[j] = pow(100, -(double)j / (double)c->pairs);
     for (int64_t n = 0; n < c->B * c->T; n++)
-        positions[n] = (int32_t)(n * 37 % 1000);
+        positions[n] = (int32_t)(n * 37 % 1000 * (n % 3 == 2 ? 1000 : 1));  // up to a million
     struct op_rope op = {.x = heads_view(whole.t, 0, c->H, c->D),
                          .positions = lab_ints(lab, c->B * c->T, positions),
                          .frequencies = frequencies,
@@ -290,7 +290,7 @@ static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
         for (int64_t i = 0; i < c->H * c->pairs; i++) {
             int64_t head = i / c->pairs, j = i % c->pairs, step = c->is_interleaved ? 1 : c->pairs;
             double *a = whole.x + n * width + head * c->D + (c->is_interleaved ? 2 * j : j), first = a[0];
-            double angle = (double)((float)positions[n] * frequencies[j]);
+            double angle = positions[n] * frequencies[j];
             a[0] = factor * (first * cos(angle) - a[step] * sin(angle));
             a[step] = factor * (a[step] * cos(angle) + first * sin(angle));
             double *o = original + (a - whole.x);

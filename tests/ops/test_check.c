@@ -193,7 +193,7 @@ static void gate_of_other_width(void) {
 
 static void too_many_pairs(void) {
     static int32_t positions[5];
-    static const float frequencies[3];
+    static const double frequencies[3];
     op_rope(device, &(struct op_rope){.x = tensor_4d(memory, DTYPE_F32, 1, 5, 2, 4),
                                       .positions = tensor_1d(positions, DTYPE_I32, 5),
                                       .frequencies = frequencies,

@@ -115,7 +115,7 @@ static void close_kernel(struct lab *lab) {
 }
 
 static void try_products(const struct cpu_kernel *kernel, int threads) {
-    static const int64_t sizes[][3] = {{1, 1, 1},      {32, 32, 32},  {33, 70, 17},  {64, 96, 64},  {65, 65, 31},
+    static const int64_t sizes[][3] = {{1, 1, 1},      {32, 32, 64},  {33, 70, 17},  {64, 96, 64},  {65, 65, 31},
                                        {130, 45, 200}, {40, 300, 65}, {300, 40, 33}, {75, 41, 1123}};
     struct lab lab;
     open_kernel(&lab, kernel, threads);
@@ -230,6 +230,39 @@ TEST(rounds) {
         test_skip("this processor has none");
 }
 
+// Every row of a is 2^30, 1, -2^30, times each column of b, which is ones: in fp32 the 1 would be lost.
+static void rounded_once(struct lab *lab, int transposes) {
+    enum { ROWS = 5, COLUMNS = 18, INNER = 3 };
+    static const double steps[INNER] = {1 << 30, 1, -(1 << 30)};
+    bool transpose_a = transposes & 1, transpose_b = transposes & 2;
+    struct sample a = transpose_a ? lab_2d(lab, INNER, ROWS, 1) : lab_2d(lab, ROWS, INNER, 1);
+    struct sample b = transpose_b ? lab_2d(lab, COLUMNS, INNER, 1) : lab_2d(lab, INNER, COLUMNS, 1);
+    struct sample d = lab_2d(lab, ROWS, COLUMNS, 1);
+    for (int i = 0; i < ROWS * INNER; i++)
+        a.x[i] = steps[transpose_a ? i / ROWS : i % INNER];
+    for (int i = 0; i < COLUMNS * INNER; i++)
+        b.x[i] = 1;
+    lab_write(lab, a.t, a.x);
+    lab_write(lab, b.t, b.x);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        d.x[i] += 0.5;
+    op_matmul(lab->device, &(struct op_matmul){a.t, b.t, d.t, .transpose_a = transpose_a, .transpose_b = transpose_b,
+                                               .alpha = 0.5f, .beta = 1});
+    lab_expect(lab, d.t, d.x);
+    lab_clear(lab);
+}
+
+TEST(small_matmuls_are_rounded_once) {
+    struct device *device = NULL;
+    struct lab lab;
+    EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = 1}));
+    lab_open(&lab, device, DTYPE_F32, 1e-7);
+    for (int transposes = 0; transposes < 4; transposes++)
+        rounded_once(&lab, transposes);
+    lab_close(&lab);
+    device_close(device);
+}
+
 TEST(names) {
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
     EXPECT_OK(kernel_choose(kernels, "openblas"));
@@ -253,4 +286,5 @@ TEST(names) {
     EXPECT(device == NULL);
 }
 
-TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(rounds), TEST_CASE(names))
+TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(rounds),
+          TEST_CASE(small_matmuls_are_rounded_once), TEST_CASE(names))

@@ -124,7 +124,7 @@ TEST(every_other_operation) {
     struct tensor wide = arena_2d(&a, DTYPE_F32, N, 2 * C), heads = arena_4d(&a, DTYPE_F32, 1, N, 1, C);
     struct tensor bias = arena_2d(&a, DTYPE_F32, 2, 9), dbias = arena_3d(&a, DTYPE_F32, 1, 2, 9);
     struct tensor buckets = arena_2d(&a, DTYPE_F32, 8, 2);
-    const float frequency = 1;
+    const double frequency = 1;
     struct relative_rule rule = {.buckets = 8, .max_distance = 9};
     op_activation_forward(device, &(struct op_activation_forward){.y = y, .x = x});
     op_activation_backward(device, &(struct op_activation_backward){.dx = x, .y = y, .dy = y, .x = x});

@@ -149,7 +149,7 @@ static void run_families(struct lab *lab) {
     struct tensor out = lab_4d(lab, shape, 1).t, dq = lab_4d(lab, shape, 1).t, dk = lab_4d(lab, shape, 1).t;
     struct tensor lse = arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, SEQUENCE);
     static const int32_t counts[2] = {SEQUENCE - 5, SEQUENCE / 2};
-    static const float frequencies[3] = {1.0f, 0.1f, 0.01f};
+    static const double frequencies[3] = {1, 0.1, 0.01};
     int32_t positions[2 * SEQUENCE];
     for (int32_t i = 0; i < 2 * SEQUENCE; i++)
         positions[i] = i;

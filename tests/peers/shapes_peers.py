@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Random models of odd shapes from transformers in bevatron: each is loaded as with --load and compared with
 transformers' arithmetic in float64 on the same samples: logits within 1e-6, every gradient within 5e-5, the losses
-of ten AdamW steps within 2e-5; beyond that only within twice what transformers itself is off by in float32. Then it is converted to a checkpoint of ours and back: the same
-tensors bit by bit, loaded by from_pretrained without a complaint, with the same logits.
+of ten AdamW steps within 2e-5; beyond that only within twice what transformers itself is off by in float32. Such a
+result is reported with its condition: how far it moves in float64 if every weight moves by at most 2^-24 of itself, as
+rounding to float32 does. Then it is converted to a checkpoint of ours and back: the same tensors bit by bit, loaded by
+from_pretrained without a complaint, with the same logits.
 
 Heads of 2 to 100 channels, wider and narrower than hidden size / heads; groups of heads; tied and untied; every rotary
 scaling; sliding windows; biases anywhere; narrow embeddings and post-norm (OPT-350M); BERT with and without heads; all
@@ -623,15 +625,25 @@ def compare(kind, found, limit, what):
     return found
 
 
-def compare_rounded(kind, found, limit, what, theirs):
-    """Some shapes amplify the rounding of float32 beyond a bound, whoever computes: norms of small results and of queries do.
-    There, what transformers itself is off by in float32 (theirs) is the measure, and is reported."""
+def compare_rounded(kind, found, limit, what, error):
+    """Some shapes amplify the rounding of float32 beyond a bound, whoever computes: sums that cancel do, and AdamW where
+    gradients are nearly 0. There, what transformers itself is off by in float32 is the measure. error(way) is that
+    ("rounded"), or how far float64 is off with weights that moved by a rounding ("moved")."""
     if found < limit:
         return found
-    own = theirs()
-    print(f"{what.split(' (')[0]}: {kind} off by {found:.2g}; transformers in float32 by {own:.2g}", flush=True)
+    own = error("rounded")
+    print(f"{what.split(' (')[0]}: {kind} off by {found:.2g}; transformers in float32 by {own:.2g}, in float64 with moved weights by "
+          f"{error('moved'):.2g}", flush=True)
     compare(kind, found, 2 * own, what)
     return found
+
+
+def move_weights(model):
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(1 + 2.0**-24 * (2 * torch.rand(p.shape, generator=generator, dtype=torch.float64) - 1))
+    return model
 
 
 def relative_losses(a, b):
@@ -655,14 +667,16 @@ def check_numbers(r, model, form, source, folder, what):
     seen = torch.ones(logits.shape[:2], dtype=torch.bool)
     if form == "bert":
         seen = torch.arange(T)[None] < data["lengths"][:B, None]
-    single = []  # transformers' logits, gradients and losses in float32, if they are needed
+    others = {}  # transformers' logits, gradients and losses in other ways, if they are needed
 
-    def rounded():
-        if not single:
-            single.append(reference(plainly(type(model).from_pretrained(source, attn_implementation="eager", dtype=torch.float32)).train(), form, data, B))
-        return single[0]
+    def other(way):
+        if way not in others:
+            twin = move_weights(exact_twin(type(model), source)) if way == "moved" else plainly(
+                type(model).from_pretrained(source, attn_implementation="eager", dtype=torch.float32)).train()
+            others[way] = reference(twin, form, data, B)
+        return others[way]
 
-    worst = [compare_rounded("logits", relative(got[seen], logits[seen]), 1e-6, what, lambda: relative(rounded()[0][seen], logits[seen]))]
+    worst = [compare_rounded("logits", relative(got[seen], logits[seen]), 1e-6, what, lambda way: relative(other(way)[0][seen], logits[seen]))]
     run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/gradients", "--output", f"{folder}/gradients_hf", "--family",
         model.config.model_type)
     found, whole = tensors(f"{folder}/gradients_hf"), sum(g.norm() ** 2 for g in gradients.values()).sqrt().item()
@@ -671,12 +685,12 @@ def check_numbers(r, model, form, source, folder, what):
         if name in found:  # a key's bias has no effect: its gradient is only rounding
             least = 1e-2 if gradient.norm() < 1e-12 * whole else 1e-3  # nor have queries that see one key
             most = max(most, compare_rounded(f"gradient of {name}", relative(found[name], gradient, least * whole), 5e-5, what,
-                                             lambda name=name, gradient=gradient, least=least: relative(rounded()[1][name], gradient, least * whole)))
+                                             lambda way, name=name, gradient=gradient, least=least: relative(other(way)[1][name], gradient, least * whole)))
     missing = [name for name, gradient in gradients.items() if name not in found and gradient.norm() > 0]
     assert not missing, (what, "no gradient of", missing)
     if os.environ.get("VERBOSE"):
         print([(f"{a[0]:.8f} {b[0]:.8f} {a[2]:.7f} {b[2]:.7f}") for a, b in zip(ours, theirs)])
-    losses = compare_rounded("losses", relative_losses(ours, theirs), 2e-5, what, lambda: relative_losses(rounded()[2], theirs))
+    losses = compare_rounded("losses", relative_losses(ours, theirs), 2e-5, what, lambda way: relative_losses(other(way)[2], theirs))
     worst += [most, losses]
     compare("gradient norms", max(abs(a[2] - b[2]) / b[2] for a, b in zip(ours, theirs)), 1e-3, what)
     return worst

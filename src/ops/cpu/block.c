@@ -1,5 +1,6 @@
 // Matmuls of small blocks: all of the inner dimension at once, tile by tile through the micro-kernel.
 #include "ops/cpu/block.h"
+#include "ops/cpu/small.h"
 #include "base/error.h"
 #include <cblas.h>
 
@@ -35,10 +36,35 @@ static void multiply_blas(const struct block_matmul *matmul) {
                 (blasint)b->source.stride, matmul->adds ? 1.0f : 0.0f, matmul->d, (blasint)matmul->stride);
 }
 
+static struct small_operand small_operand(const struct block_operand *block) {
+    const struct pack_source *source = &block->source;
+    return (struct small_operand){source->data, source->lines_are_across ? 1 : source->stride,
+                                  source->lines_are_across ? source->stride : 1};
+}
+
+static void multiply_small(const struct block_matmul *matmul) {
+    const struct block_operand *a = &matmul->a->block, *b = &matmul->b->block;
+    small_multiply(&(struct small_matmul){.a = small_operand(a),
+                                          .b = small_operand(b),
+                                          .rows = a->lines,
+                                          .columns = matmul->columns,
+                                          .inner = a->steps,
+                                          .factor = (double)a->factor * (double)b->factor,
+                                          .addend_factor = 1,
+                                          .addend = matmul->adds ? matmul->d : NULL,
+                                          .addend_stride = matmul->stride,
+                                          .d = matmul->d,
+                                          .stride = matmul->stride});
+}
+
 void block_multiply(const struct block_matmul *matmul) {
     const struct cpu_kernel *kernel = matmul->a->kernel;
     const struct block_operand *a = &matmul->a->block, *b = &matmul->b->block;
     CHECK(kernel == matmul->b->kernel && a->steps <= b->steps && matmul->columns <= b->lines);
+    if (small_is(a->lines, matmul->columns, a->steps)) {
+        multiply_small(matmul);
+        return;
+    }
     if (!kernel) {
         multiply_blas(matmul);
         return;

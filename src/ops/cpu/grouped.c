@@ -1,8 +1,10 @@
-// Matmuls over ragged groups of rows, one matmul per expert: those of small groups are a call of OpenBLAS each, side by
-// side in all threads; for larger ones all threads work on one after the other. Which is which depends on the groups
-// alone, and both give the same bits for any number of threads.
+// Matmuls over ragged groups of rows, one matmul per expert: those of small groups are a call of OpenBLAS each, or sums
+// in double (small.h), side by side in all threads; for larger ones all threads work on one after the other. Which is
+// which depends on the groups alone, and all give the same bits for any number of threads.
 #include "ops/cpu/half.h"
 #include "ops/cpu/kernel.h"
+#include "ops/cpu/matmul.h"
+#include "ops/cpu/small.h"
 #include <cblas.h>
 #include <limits.h>
 #include <string.h>
@@ -48,7 +50,11 @@ static void small_group_task(void *context, int64_t e, int thread) {
             memset(m.d.data, 0, tensor_bytes(m.d));
         return;
     }
-    if (is_small(&m))
+    if (!is_small(&m))
+        return;
+    if (small_is(m.d.shape[0], m.d.shape[1], inner))
+        matmul_small(&m);
+    else
         cblas_sgemm(CblasRowMajor, m.transpose_a ? CblasTrans : CblasNoTrans, m.transpose_b ? CblasTrans : CblasNoTrans,
                     (blasint)m.d.shape[0], (blasint)m.d.shape[1], (blasint)inner, 1, m.a.data, (blasint)m.a.shape[1],
                     m.b.data, (blasint)m.b.shape[1], m.beta, m.d.data, (blasint)m.d.shape[1]);

@@ -1,6 +1,8 @@
-// Matmuls: the choice between a micro-kernel of our own and OpenBLAS, and the epilogues of both.
+// Matmuls: the choice between a micro-kernel of our own, OpenBLAS and the sums in double of small ones, and the
+// epilogues of all.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/convert.h"
+#include "ops/cpu/small.h"
 #include "ops/cpu/vector_math.h"
 
 CPU_CLONES static void gelu_row(float *d, const float *aux, int64_t count) {
@@ -63,10 +65,41 @@ const struct cpu_kernel *matmul_kernel(const struct device *device, const struct
     return *kernel;
 }
 
+static bool is_small(const struct op_matmul *op) {
+    return op->a.dtype == DTYPE_F32 && op->d.dtype == DTYPE_F32 &&
+           small_is(op->d.shape[0], op->d.shape[1], op->a.shape[op->transpose_a ? 0 : 1]);
+}
+
+void matmul_small(const struct op_matmul *op) {
+    const struct tensor *target = matmul_target(op);
+    int64_t a_stride = op->a.stride[0], b_stride = op->b.stride[0], rows = op->d.shape[0], columns = op->d.shape[1];
+    bool has_bias = matmul_has_bias(op);
+    small_multiply(&(struct small_matmul){
+        .a = {op->a.data, op->transpose_a ? 1 : a_stride, op->transpose_a ? a_stride : 1},
+        .b = {op->b.data, op->transpose_b ? b_stride : 1, op->transpose_b ? 1 : b_stride},
+        .rows = rows,
+        .columns = columns,
+        .inner = op->a.shape[op->transpose_a ? 0 : 1],
+        .factor = (double)op->alpha,
+        .addend_factor = has_bias ? 1 : (double)op->beta,
+        .addend = has_bias        ? op->bias.data
+                  : op->beta != 0 ? target->data
+                                  : NULL,
+        .addend_stride = has_bias ? 0 : target->stride[0],
+        .d = target->data,
+        .stride = target->stride[0],
+    });
+    matmul_finish(op, &(struct matmul_part){{0, rows}, {0, columns}, target->data, target->stride[0]});
+}
+
 void cpu_matmul(struct device *device, const struct op_matmul *op) {
-    const struct cpu_kernel *kernel = matmul_kernel(device, op);
     if (op->d.shape[0] == 0 || op->d.shape[1] == 0)
         return;
+    if (is_small(op)) {
+        matmul_small(op);
+        return;
+    }
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
     if (kernel)
         matmul_packed(device, op, kernel);
     else

@@ -37,7 +37,8 @@ void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
 // if there is none, as with the few rows of text that is being generated: then packing is not worth its while.
 const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
-// The matmul in tiles of OpenBLAS calls, and in panels through a micro-kernel.
+// An fp32 matmul that is small by small.h; the matmul in tiles of OpenBLAS calls, and in panels through a micro-kernel.
+void matmul_small(const struct op_matmul *op);
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
 

@@ -1,6 +1,9 @@
 // LayerNorm and RMSNorm (which is LayerNorm with a mean of 0 and no bias), with the residual addition and dropout that
 // come before them. Forward handles each row in one task. Backward first computes the column sums for gain and bias
 // (they read dy, which ddelta may overwrite), then the rows, then the column sums of ddelta.
+//
+// Arithmetic is in double, and what is stored is rounded once: norms of small numbers amplify rounding, and moving the
+// numbers takes longer. Mean and rstd are rounded before they are used, so that backward can repeat forward's result.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include <math.h>
@@ -19,37 +22,37 @@ struct norm_row {
 CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
     const float *x = row->x, *gain = row->gain, *bias = row->bias;
     float *y = row->y;
-    float mean = row->mean, rstd = row->rstd, offset = row->gain_offset;
+    double mean = (double)row->mean, rstd = (double)row->rstd, offset = (double)row->gain_offset;
     if (bias) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (x[c] - mean) * rstd * (gain[c] + offset) + bias[c];
+            y[c] = (float)(((double)x[c] - mean) * rstd * ((double)gain[c] + offset) + (double)bias[c]);
     } else if (!row->is_rms) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (x[c] - mean) * rstd * (gain[c] + offset);
+            y[c] = (float)(((double)x[c] - mean) * rstd * ((double)gain[c] + offset));
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = x[c] * rstd * (gain[c] + offset);
+            y[c] = (float)((double)x[c] * rstd * ((double)gain[c] + offset));
     }
 }
 
 // Two passes, mean first: the variance of values far from zero would drown in a one-pass formula.
 CPU_CLONES static void find_moments(struct norm_row *row, int64_t channels) {
     const float *x = row->x;
-    float sum = 0, squares = 0;
+    double sum = 0, squares = 0;
     if (!row->is_rms) {
 #pragma omp simd reduction(+ : sum)
         for (int64_t c = 0; c < channels; c++)
-            sum += x[c];
+            sum += (double)x[c];
     }
-    float mean = sum / (float)channels;
+    double mean = sum / (double)channels;
 #pragma omp simd reduction(+ : squares)
     for (int64_t c = 0; c < channels; c++)
-        squares += (x[c] - mean) * (x[c] - mean);
-    row->mean = mean;
-    row->rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
+        squares += ((double)x[c] - mean) * ((double)x[c] - mean);
+    row->mean = (float)mean;
+    row->rstd = (float)(1 / sqrt(squares / (double)channels + (double)row->epsilon));
 }
 
 static void norm_forward_task(void *context, int64_t index, int thread) {
@@ -96,24 +99,24 @@ struct gain_columns {
 };
 
 CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t count) {
-    float gain_sum[CPU_COLUMN_BLOCK] = {0}, bias_sum[CPU_COLUMN_BLOCK] = {0};
+    double gain_sum[CPU_COLUMN_BLOCK] = {0}, bias_sum[CPU_COLUMN_BLOCK] = {0};
     for (int64_t n = 0; n < g->rows; n++) {
         const float *dy = g->dy + n * g->stride, *x = g->x + n * g->stride;
-        float mean = g->mean ? g->mean[n] : 0.0f, rstd = g->rstd[n];
+        double mean = g->mean ? (double)g->mean[n] : 0, rstd = (double)g->rstd[n];
 #pragma omp simd
         for (int64_t c = 0; c < count; c++) {
-            gain_sum[c] += dy[c] * ((x[c] - mean) * rstd);
-            bias_sum[c] += dy[c];
+            gain_sum[c] += (double)dy[c] * (((double)x[c] - mean) * rstd);
+            bias_sum[c] += (double)dy[c];
         }
     }
 #pragma omp simd
     for (int64_t c = 0; c < count; c++)
-        g->dgain[c] += gain_sum[c];
+        g->dgain[c] = (float)((double)g->dgain[c] + gain_sum[c]);
     if (!g->dbias)
         return;
 #pragma omp simd
     for (int64_t c = 0; c < count; c++)
-        g->dbias[c] += bias_sum[c];
+        g->dbias[c] = (float)((double)g->dbias[c] + bias_sum[c]);
 }
 
 static void gain_task(void *context, int64_t index, int thread) {
@@ -146,21 +149,20 @@ struct gradient_row {
 CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
     const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
     float *dx = row->dx, *ddelta = row->ddelta;
-    float mean = row->mean, rstd = row->rstd, offset = row->gain_offset, sum = 0, product = 0;
+    double mean = (double)row->mean, rstd = (double)row->rstd, offset = (double)row->gain_offset;
+    double sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (int64_t c = 0; c < channels; c++) {
-        float g = dy[c] * (gain[c] + offset);
+        double g = (double)dy[c] * ((double)gain[c] + offset);
         sum += g;
-        product += g * ((x[c] - mean) * rstd);
+        product += g * (((double)x[c] - mean) * rstd);
     }
-    sum = row->is_rms ? 0.0f : sum / (float)channels;
-    product /= (float)channels;
+    sum = row->is_rms ? 0 : sum / (double)channels;
+    product /= (double)channels;
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
-        float value = rstd * (dy[c] * (gain[c] + offset) - sum - (x[c] - mean) * rstd * product);
-        if (dresidual)
-            value += dresidual[c];
-        dx[c] = value;
+        double value = (double)dy[c] * ((double)gain[c] + offset) - sum - ((double)x[c] - mean) * rstd * product;
+        dx[c] = (float)(rstd * value + (dresidual ? (double)dresidual[c] : 0));
     }
     if (ddelta)
         memcpy(ddelta, dx, (size_t)channels * sizeof *dx);

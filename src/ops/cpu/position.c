@@ -10,12 +10,12 @@ struct rotation {
 };
 
 static void set_rotation(struct rotation *rotation, const struct op_rope *op, int32_t position) {
-    float factor = op->factor == 0.0f ? 1.0f : op->factor;
+    double factor = op->factor == 0.0f ? 1 : (double)op->factor;
     rotation->pairs = op->pairs;
     for (int64_t j = 0; j < op->pairs; j++) {
-        float angle = (float)position * op->frequencies[j];
-        rotation->cosine[j] = factor * cosf(angle);
-        rotation->sine[j] = factor * (op->is_inverse ? -sinf(angle) : sinf(angle));
+        double angle = (double)position * op->frequencies[j];
+        rotation->cosine[j] = (float)(factor * cos(angle));
+        rotation->sine[j] = (float)(factor * (op->is_inverse ? -sin(angle) : sin(angle)));
     }
 }
 

@@ -15,14 +15,15 @@ struct rope_args {
     int heads, pairs;
     bool is_interleaved, is_inverse;
     float factor;
-    float frequencies[MOST_PAIRS];
+    double turns[MOST_PAIRS];  // whole turns from one position to the next
 };
 
 // The sines and cosines of a row's pairs, computed once for all heads. Ends with a barrier.
 static __device__ __forceinline__ void turn_angles(const struct rope_args &args, int64_t row, float *sine,
                                                    float *cosine) {
     for (int pair = threadIdx.x; pair < args.pairs; pair += blockDim.x) {
-        sincosf((float)args.positions[row] * args.frequencies[pair], &sine[pair], &cosine[pair]);
+        double turns = (double)args.positions[row] * args.turns[pair];
+        sincospif((float)(2 * (turns - rint(turns))), &sine[pair], &cosine[pair]);
         sine[pair] *= args.is_inverse ? -args.factor : args.factor;
         cosine[pair] *= args.factor;
     }
@@ -115,7 +116,7 @@ extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
         die("rotary positions: %d pairs of channels are beyond the %d of the CUDA backend", args.pairs,
             (int)MOST_PAIRS);
     for (int i = 0; i < args.pairs; i++)
-        args.frequencies[i] = op->frequencies[i];
+        args.turns[i] = op->frequencies[i] / (2 * 3.14159265358979323846);
     if (args.rows == 0 || args.heads == 0)
         return;
     bool is_wide = !args.is_interleaved && args.pairs % 8 == 0 && (uintptr_t)args.x % 16 == 0 && args.batch % 8 == 0 &&
