@@ -25,7 +25,8 @@
 // their peaks. Blackwell GPUs reach less of theirs in bf16: their power is the limit.
 #define BRIDGE "Megatron-Bridge's published runs, 2025-09 to 2026-06"
 #define PAPERS "data sheets; matmuls: the runs of Narayanan 2021 and Korthikanti 2022"
-#define SIMUMAX "SimuMax's measurements, 2026-05 (configs/system/b200_bf16_ceperm.json); fp8: " BRIDGE
+#define SIMUMAX                                                                                                        \
+    "SimuMax's measurements, 2026-05 (configs/system/b200_bf16_ceperm.json); fp8: " BRIDGE "; NVFP4: estimate"
 #define MEASURED "seven models on an H200, 2026-11-16 (bench/plan_rows.py)"
 // Long matmuls and copies of single GPUs. Steps of the H200 reach 0.87 of its 790 TFLOP/s there, so those of GPUs that
 // power limits do, too; V100 and A100 reach all of theirs. Attention is the H200's part of matmuls.
@@ -47,11 +48,11 @@ static const struct hardware table[] = {
     GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2990e12, 148, 1100e12, 860e12, 5.3e12),
         LINK(12e-6, 606e9, 30e6),
         "the B200's, whose peaks in bf16 and fp8 it has; fp8: 1.15 times as fast, as DeepSeek-V3 runs 1.11 times as "
-        "fast as on B200 with the same layouts (" BRIDGE ")"),
+        "fast as on B200 with the same layouts (" BRIDGE "); NVFP4: estimate"),
     GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1200e12, 940e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
+        LINK(12e-6, 606e9, 30e6), "fp8, NVFP4: " BRIDGE "; bf16: estimate; links: those of the B200"),
     GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1300e12, 1000e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6), "fp8: " BRIDGE "; bf16: estimate; links: those of the B200"),
+        LINK(12e-6, 606e9, 30e6), "fp8, NVFP4: " BRIDGE "; bf16: estimate; links: those of the B200"),
     GPU("A10G", 0, 70e12, 0, RATES(20e12, 58e12, 58e12, 80, 42e12, 33e12, 0.47e12), LINK(15e-6, 12e9, 4e6),
         BENCHES COPIES " (A10); attention, links: estimates"),
     GPU("L4", 0, 121e12, 242e12, RATES(13e12, 60e12, 120e12, 58, 43e12, 34e12, 0.235e12), LINK(15e-6, 12e9, 4e6),
