@@ -1,0 +1,88 @@
+// Two tasks of a thread take turns in the order of their calls, each to its end, whichever ends first.
+#include "base/turns.h"
+#include "test.h"
+
+#include <math.h>
+
+enum { MOST = 64 };
+struct log {
+    char text[MOST];
+    int length;
+    struct turns *turns;
+};
+struct talker {
+    struct log *log;
+    char first;
+    int times;
+};
+
+// Writes as many letters, and hands over after each.
+static void talk(void *context) {
+    struct talker *talker = context;
+    for (int i = 0; i < talker->times; i++) {
+        talker->log->text[talker->log->length++] = (char)(talker->first + i);
+        turns_hand_over(talker->log->turns);
+    }
+}
+
+static void expect_order(struct turns *turns, int first, int second, const char *want) {
+    struct log log = {.turns = turns};
+    struct talker a = {&log, 'a', first}, b = {&log, 'A', second};
+    turns_take(turns, (struct turns_task){talk, &a}, (struct turns_task){talk, &b});
+    EXPECT_STRING(log.text, want);
+}
+
+TEST(tasks_alternate_until_both_have_ended) {
+    struct turns *turns;
+    EXPECT_OK(turns_open(&turns));
+    expect_order(turns, 3, 3, "aAbBcC");
+    expect_order(turns, 1, 4, "aABCD");
+    expect_order(turns, 4, 1, "aAbcd");
+    expect_order(turns, 2, 0, "ab");
+    expect_order(turns, 0, 2, "AB");
+    expect_order(turns, 0, 0, "");
+    turns_close(turns);
+}
+
+// Deep stacks and numbers in registers survive.
+struct sum {
+    struct turns *turns;
+    int depth;
+    double total;
+};
+
+static double add_up(struct sum *sum, int depth) {
+    volatile double here[32];
+    for (int i = 0; i < 32; i++)
+        here[i] = sqrt(depth + i);
+    turns_hand_over(sum->turns);
+    double rest = depth > 0 ? add_up(sum, depth - 1) : 0;
+    for (int i = 0; i < 32; i++)
+        rest += here[i];
+    return rest;
+}
+
+static void add_task(void *context) {
+    struct sum *sum = context;
+    sum->total = add_up(sum, sum->depth);
+}
+
+TEST(stacks_stay_apart) {
+    struct turns *turns;
+    EXPECT_OK(turns_open(&turns));
+    struct sum sums[2] = {{turns, 700, 0}, {turns, 900, 0}};
+    turns_take(turns, (struct turns_task){add_task, &sums[0]}, (struct turns_task){add_task, &sums[1]});
+    for (int which = 0; which < 2; which++) {
+        double want = 0;
+        for (int depth = 0; depth <= sums[which].depth; depth++)
+            for (int i = 0; i < 32; i++)
+                want += sqrt(depth + i);
+        EXPECT_NEAR(sums[which].total, want, 1e-6);
+    }
+    turns_close(turns);
+}
+
+int main(void) {
+    const struct test_case cases[] = {TEST_CASE(tasks_alternate_until_both_have_ended), TEST_CASE(stacks_stay_apart)};
+    return test_main(cases, sizeof cases / sizeof cases[0]);
+}
