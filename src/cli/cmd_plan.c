@@ -25,7 +25,7 @@ struct command_options {
     struct string_list calibrate;
     char *machine, *hardware, *timeline, *trace;
     double tokens, save_bandwidth, file_operations, failures_per_day, restart_minutes;
-    bool json, print_hardware, tp_comm_overlap, expert_overlap;
+    bool json, print_hardware, tp_comm_overlap;
     bool search;
     int64_t gpus;
     char *rank_by, *write, *budget;
@@ -50,8 +50,6 @@ static const struct flag own_flags[] = {
     INT("--gpus", gpus, NULL, 1, MOST_RANKS, "the same as --nproc"),
     SWITCH("--tp-comm-overlap", tp_comm_overlap,
            "plan for a program whose matmuls hide tensor-parallel communication, as Transformer Engine's do"),
-    SWITCH("--overlap-moe-expert-parallel-comm", expert_overlap,
-           "plan for a program that computes one micro-batch while rows of another go to experts of other ranks"),
     GROUP("A search for the best layout"),
     SWITCH(
         "--search", search,
@@ -210,7 +208,6 @@ static int make_plan(struct command_options *options, struct hardware_file *file
                                                          .hardware = &file->hardware,
                                                          .nodes = (int)options->nodes,
                                                          .hides_tensor = options->tp_comm_overlap,
-                                                         .hides_experts = options->expert_overlap,
                                                          .watcher = is_drawn ? &watcher : NULL});
     if (status == 0)
         status = write_timeline(options, &timeline, &plan, machine->name);

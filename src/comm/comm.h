@@ -97,6 +97,9 @@ double world_message_seconds(const struct world *world, int from, int to, double
 // Lets this part of the group's time pass beside computation though the step waits for it: other programs send tiles of
 // a matmul while it computes the next ones.
 void group_set_hidden(struct group *group, double part);
+// Makes what is computed while a collective of the group is under way take longer by this part of the time of both:
+// kernels that send have processors of the device.
+void group_set_burden(struct group *group, double part);
 // How long the compute stream of this rank has stood still in waits for collectives of the group, on paper.
 double group_exposed_seconds(const struct group *group);
 // Finds the place of this rank before a device is chosen; starts MPI if the backend is "mpi". Ranks that meet over TCP

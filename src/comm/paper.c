@@ -23,11 +23,12 @@ struct paper_group {
     double busy_until;  // its collectives run one after the other
     double exposed;
     double hidden;  // part of its time
+    double burden;  // of what is computed while a collective is under way, how much longer it takes
 };
 
 // A collective that takes time. A request without a handle is complete.
 struct paper_request {
-    double end;
+    double start, end;
 };
 
 static const struct paper_world *paper_world_of(const struct world *world) {
@@ -113,6 +114,7 @@ static void *begin(struct group *group, double seconds) {
     struct device *device = group->world->device;
     double start = fmax(paper->busy_until, device_twin_time(device));
     struct paper_request *request = memory_alloc(sizeof *request);
+    request->start = start;
     request->end = paper->busy_until = start + seconds * (1 - paper->hidden);
     return request;
 }
@@ -130,10 +132,12 @@ static void *begin_ring(struct group *group, double bytes, double passes) {
 static bool paper_test(struct group *group, void *handle) {
     struct paper_request *request = handle;
     struct device *device = group->world->device;
-    double now = device_twin_time(device);
-    if (request->end > now) {
-        ((struct paper_group *)group)->exposed += request->end - now;
-        device_twin_await(device, request->end);
+    struct paper_group *paper = (struct paper_group *)group;
+    double now = device_twin_time(device), longer = paper->burden * fmax(0, fmin(now, request->end) - request->start);
+    double end = fmax(request->end, now + longer);
+    if (end > now) {
+        paper->exposed += end - now;
+        device_twin_await(device, end);
     }
     free(request);
     return true;
@@ -239,6 +243,11 @@ double world_message_seconds(const struct world *world, int from, int to, double
 void group_set_hidden(struct group *group, double part) {
     CHECK(group->world->collective == &paper_collective && part >= 0 && part < 1);
     ((struct paper_group *)group)->hidden = part;
+}
+
+void group_set_burden(struct group *group, double part) {
+    CHECK(group->world->collective == &paper_collective && part >= 0 && part <= 1);
+    ((struct paper_group *)group)->burden = part;
 }
 
 double group_exposed_seconds(const struct group *group) {

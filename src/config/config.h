@@ -357,6 +357,7 @@ struct config {
     int64_t context_parallel_size;
     struct string_list cp_comm_type;     // one for all layers, or one for each; see config_layer_exchanges_heads
     int64_t expert_model_parallel_size;  // ranks that share out the experts
+    bool overlap_moe_expert_parallel_comm;
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;

@@ -458,6 +458,8 @@ static const struct flag rows[] = {
          .initial = "p2p", ADVANCED),
     INT("--expert-model-parallel-size", expert_model_parallel_size, "1", 1, EXPERT_RANKS_MOST,
         "expert-parallel size: ranks that share out the experts and send each other tokens"),
+    SWITCH("--overlap-moe-expert-parallel-comm", overlap_moe_expert_parallel_comm,
+           "while tokens of one micro-batch go to experts of other ranks and back, compute another one"),
     SWITCH("--sequence-parallel", sequence_parallel,
            "split norms and dropout along the sequence over tensor-parallel ranks", ADVANCED),
     INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, MOST_LAYERS,

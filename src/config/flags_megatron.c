@@ -102,7 +102,7 @@ const char flags_refused[] =
     "--tensor-parallel-num-weight-shards= "
     "--max-seqlen-per-dp-cp-rank= --hybrid-context-parallel "
     "--expert-tensor-parallel-num-weight-shards= "
-    "--no-initialization --overlap-moe-expert-parallel-comm --overlap-dispatch-backward-with-experts-wgrad "
+    "--no-initialization --overlap-dispatch-backward-with-experts-wgrad "
     "--ep-overlap-early-attn-memory-release --mtp-standalone "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "

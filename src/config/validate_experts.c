@@ -238,6 +238,21 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");
 }
 
+// While rows of one micro-batch are on their way, another one computes.
+static void validate_overlap(const struct config *config, struct complaints *complaints) {
+    if (!config->overlap_moe_expert_parallel_comm)
+        return;
+    if (config->expert_model_parallel_size == 1)
+        complain(complaints, "--overlap-moe-expert-parallel-comm needs ranks that share out the experts; give "
+                             "--expert-model-parallel-size, or leave it out");
+    if (config->pipeline_model_parallel_size > 1 && config_chunks(config) == 1)
+        complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "
+                             "interleaved schedule; give --num-virtual-stages-per-pipeline-rank, or leave it out");
+    if (config->cpu_offloading)
+        complain(complaints, "--overlap-moe-expert-parallel-comm has inputs of two micro-batches at once, which "
+                             "--cpu-offloading does not keep apart; leave one of them out");
+}
+
 static void validate_upcycling(const struct config *config, struct complaints *complaints) {
     if (!config->moe_use_upcycling) {
         if (flag_source(&config->given, "--moe-upcycling-granularity") == FLAG_FROM_COMMAND)
@@ -262,6 +277,8 @@ void validate_experts(struct config *config, struct complaints *complaints) {
         warn_without_experts(config);
         if (config->expert_model_parallel_size > 1)
             complain(complaints, "--expert-model-parallel-size needs --num-experts; give it, or leave it out");
+        if (config->overlap_moe_expert_parallel_comm)
+            complain(complaints, "--overlap-moe-expert-parallel-comm needs --num-experts; give it, or leave it out");
         return;
     }
     if (config_form(config) != CONFIG_GPT)
@@ -285,5 +302,6 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     validate_capacity(config, complaints);
     validate_slices(config, complaints);
     validate_ranks(config, complaints);
+    validate_overlap(config, complaints);
     validate_upcycling(config, complaints);
 }

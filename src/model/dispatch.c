@@ -1,6 +1,7 @@
 // The exchange of rows between ranks that share out experts. See dispatch.h.
 #include "model/dispatch.h"
 #include "base/memory.h"
+#include "base/turns.h"
 #include "ops/device.h"
 
 #include <stdlib.h>
@@ -63,15 +64,24 @@ static void count_rows(struct dispatch *dispatch, const struct pass *pass, const
         list_experts(dispatch, pass, choices, table);
 }
 
+// Rows of this rank's places on their way to those who hold the experts.
+static struct comm_request send_start(const struct dispatch *dispatch, const struct pass *pass, struct tensor arrived,
+                                      struct tensor places, const char *name) {
+    const struct comm_exchange exchange = {
+        .to = arrived, .from = places, .received = dispatch->received, .sent = dispatch->sent};
+    return comm_all_to_all_start(peers_of(pass), &exchange, name);
+}
+
 // The weights of this rank's slots go the way of their rows.
-static void send_weights(struct dispatch *dispatch, const struct pass *pass, const struct dispatch_slots *slots) {
+static struct comm_request send_weights(const struct dispatch *dispatch, const struct pass *pass,
+                                        const struct dispatch_slots *slots) {
     int64_t R = slots->sources.shape[0], count = tensor_count(slots->weights);
     struct tensor places = arena_2d(pass->scratch, DTYPE_F32, R, 1);
     op_gather_slots(pass->device, &(struct op_gather_slots){.y = places,
                                                             .x = tensor_2d(slots->weights.data, DTYPE_F32, count, 1),
                                                             .sources = slots->sources,
                                                             .per_row = 1});
-    dispatch_send(dispatch, pass, dispatch->weights, places, "weights of rows to experts");
+    return send_start(dispatch, pass, dispatch->weights, places, "weights of rows to experts");
 }
 
 void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
@@ -89,19 +99,30 @@ void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const str
                                                         .sources = dispatch->sources,
                                                         .places = dispatch->places,
                                                         .experts = dispatch->experts});
-    send_weights(dispatch, pass, slots);
+    dispatch->weights_way = send_weights(dispatch, pass, slots);
+}
+
+void dispatch_await_weights(struct dispatch *dispatch) {
+    comm_wait(&dispatch->weights_way);
 }
 
 struct tensor dispatch_take(const struct dispatch *dispatch, struct arena *arena, enum dtype dtype, int64_t columns) {
     return tensor_rows(arena_2d(arena, dtype, dispatch->room, columns), 0, dispatch->rows);
 }
 
+void dispatch_await(const struct pass *pass, struct comm_request *requests, int count) {
+    for (int i = 0; pass->turns && i < count; i++)
+        comm_overlap(&requests[i]);
+    if (pass->turns)
+        turns_hand_over(pass->turns);
+    for (int i = 0; i < count; i++)
+        comm_wait(&requests[i]);
+}
+
 void dispatch_send(const struct dispatch *dispatch, const struct pass *pass, struct tensor arrived,
                    struct tensor places, const char *name) {
-    const struct comm_exchange exchange = {
-        .to = arrived, .from = places, .received = dispatch->received, .sent = dispatch->sent};
-    struct comm_request request = comm_all_to_all_start(peers_of(pass), &exchange, name);
-    comm_wait(&request);
+    struct comm_request request = send_start(dispatch, pass, arrived, places, name);
+    dispatch_await(pass, &request, 1);
 }
 
 struct comm_request dispatch_return_start(const struct dispatch *dispatch, const struct pass *pass,

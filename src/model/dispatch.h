@@ -16,10 +16,11 @@ struct dispatch {
     int64_t sent[EXPERT_RANKS_MOST], received[EXPERT_RANKS_MOST];  // rows to each rank and from it
     int64_t rows, room;     // R: those that have arrived, rounded up, but at least 1; and how many may arrive
     struct tensor experts;  // (R, 1) i32, the arrived rows' numbers among the experts of this rank; until forward ends
-    struct tensor weights;  // (R, 1) fp32, by which the arrived rows' results are multiplied
+    struct tensor weights;  // (R, 1) fp32, by which the arrived rows' results are multiplied; once they are there
     struct tensor offsets;  // (E / P + 1) i32: see op_sort_slots
     struct tensor sources;  // (R) i32
     struct tensor places;   // (R, 1) i32
+    struct comm_request weights_way;  // on which the weights are, until dispatch_await_weights
 };
 
 // What this rank has sorted: the first place of each of all experts (E + 1), the slots at R places, the slots' weights
@@ -29,15 +30,19 @@ struct dispatch_slots {
     struct tensor offsets, sources, weights;
     int64_t most, step;
 };
-// Exchanges the numbers of rows, and their weights. All ranks that share out the experts call.
+// Exchanges the numbers of rows, and starts to send their weights, whose copy in scratch stays until they are there.
+// All ranks that share out the experts call.
 void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
                    const struct dispatch_slots *slots);
 // A tensor of one row for each that has arrived, with memory for all that may.
 struct tensor dispatch_take(const struct dispatch *dispatch, struct arena *arena, enum dtype dtype, int64_t columns);
+void dispatch_await_weights(struct dispatch *dispatch);
 // Sends rows from this rank's places (of all experts) to those who hold the experts, and back.
 void dispatch_send(const struct dispatch *dispatch, const struct pass *pass, struct tensor arrived,
                    struct tensor places, const char *name);
 struct comm_request dispatch_return_start(const struct dispatch *dispatch, const struct pass *pass,
                                           struct tensor places, struct tensor arrived, const char *name);
+// Waits until rows have arrived. If another pass goes beside this one, it computes meanwhile.
+void dispatch_await(const struct pass *pass, struct comm_request *requests, int count);
 
 #endif

@@ -237,6 +237,8 @@ static void forward_before(const struct experts *experts, const struct pass *pas
     size_t mark = arena_mark(pass->scratch);
     struct operand places = work_take_value(&work, &experts->fc1, pass, saved->x);
     (void)bring_rows(experts, pass, saved, FP8_INPUT, places, x);
+    if (is_shared_out(experts))
+        dispatch_await_weights(&saved->dispatch);
     grouped_forward(&experts->fc1, pass, saved->before, places, work.offsets);
     arena_release(pass->scratch, mark);
 }
@@ -310,14 +312,14 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
         op_sum_slots(pass->device, &op);
         y = arena_2d(pass->scratch, pass->dtype, saved->sources.shape[0], y.shape[1]);
         request = dispatch_return_start(&saved->dispatch, pass, y, op.out, "rows from experts");
-        if (has_shared(experts))
+        if (has_shared(experts) && !pass->turns)
             comm_overlap(&request);
         op = (struct op_sum_slots){.y = y, .places = saved->places};
     }
     if (has_shared(experts))
         forward_shared(experts, pass, saved, flow);
     if (is_shared_out(experts))
-        comm_wait(&request);
+        dispatch_await(pass, &request, 1);
     op.out = flow->sum;
     op.addend = has_shared(experts) && !flow->part.data ? flow->sum : (struct tensor){0};
     op_sum_slots(pass->device, &op);
@@ -405,8 +407,7 @@ static struct tensor return_gradients(const struct pass *pass, const struct expe
     struct comm_request requests[] = {
         dispatch_return_start(&saved->dispatch, pass, rows, arrived, "gradients of rows from experts"),
         dispatch_return_start(&saved->dispatch, pass, weights, darrived, "gradients of weights from experts")};
-    comm_wait(&requests[0]);
-    comm_wait(&requests[1]);
+    dispatch_await(pass, requests, 2);
     op_gather_slots(pass->device, &(struct op_gather_slots){.y = tensor_2d(dweights.data, DTYPE_F32, slots, 1),
                                                             .x = weights,
                                                             .sources = tensor_flat(saved->places),

@@ -52,6 +52,9 @@ struct pass {
     // Collects the weight gradients of the blocks to be computed later, see deferred.h; NULL to compute them at once.
     struct deferred *deferred;
     struct away *away;  // where inputs of recomputed blocks go, see away.h; NULL: they stay on the device
+    // With the pass of another micro-batch, which computes while rows of this one go to experts of other ranks; NULL:
+    // none goes beside this one.
+    struct turns *turns;
 };
 
 // The places where dropout is applied. Masks are keyed by layer and place, so no two are the same.

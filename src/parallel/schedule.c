@@ -12,6 +12,7 @@ static int check_shape(const struct schedule_shape *shape) {
     is_sound = is_sound && is_interleaved == (V > 1);
     if (is_sound && is_interleaved)  // groups fill all stages
         is_sound = P >= 2 && group >= P && (M % group == 0 || M % group >= P);
+    is_sound = is_sound && (!shape->has_pairs || is_interleaved || (shape->kind == SCHEDULE_1F1B && P == 1));
     if (is_sound)
         return 0;
     return error_set("there is no such schedule of %d stages, %d chunks a stage and %d micro-batches in groups of %d",
@@ -64,6 +65,7 @@ static struct schedule_list complete(const struct schedule_list *passes, const s
             if (loaded++ == 0)
                 append(&list, WORK_BEGIN);
         }
+        item.is_paired = item.is_paired && !shape->is_evaluation;
         list.items[list.count++] = item;
     }
     append_end(&list, shape);
@@ -186,27 +188,45 @@ static double ready_at(const struct timed_run *run, int stage, struct schedule_i
     return ready;
 }
 
+// Notes that the stage is busy with an item.
+static void note_item(struct timed_run *run, int stage, struct schedule_item item, double start, double end) {
+    struct stage_clock *clock = &run->clocks[stage];
+    *end_of(run, item.work, stage, item) = end;
+    clock->held += item.work == WORK_FORWARD && !run->schedule->shape.is_evaluation;
+    clock->most_held = clock->held > clock->most_held ? clock->held : clock->most_held;
+    if (run->watcher)
+        run->watcher->see(run->watcher->context, &(struct schedule_span){stage, item, start, end, clock->held});
+    clock->held -= item.work == WORK_BACKWARD || item.work == WORK_BACKWARD_WEIGHT;
+}
+
 // Runs what the stage can run now; returns whether it made progress.
 static bool advance(struct timed_run *run, int stage) {
     const struct schedule_list *list = &run->schedule->stages[stage];
     struct stage_clock *clock = &run->clocks[stage];
-    int before = clock->next;
-    for (; clock->next < list->count; clock->next++) {
-        struct schedule_item item = list->items[clock->next];
-        double ready = ready_at(run, stage, item), seconds = item_seconds(run->cost, stage, item);
-        if (ready < 0)
+    int before = clock->next, together;
+    for (; clock->next < list->count; clock->next += together) {
+        const struct schedule_item *items = &list->items[clock->next];
+        double start = clock->free_at, seconds = 0;
+        bool is_ready = true;
+        together = items[0].is_paired ? 2 : 1;
+        for (int i = 0; i < together; i++) {
+            double ready = ready_at(run, stage, items[i]);
+            is_ready = is_ready && ready >= 0;
+            start = ready > start ? ready : start;
+            seconds += item_seconds(run->cost, stage, items[i]);
+        }
+        if (!is_ready)
             break;
-        double start = ready > clock->free_at ? ready : clock->free_at;
-        clock->free_at = *end_of(run, item.work, stage, item) = start + seconds;
+        clock->free_at = start + seconds;
         clock->busy += seconds;
-        clock->held += item.work == WORK_FORWARD && !run->schedule->shape.is_evaluation;
-        clock->most_held = clock->held > clock->most_held ? clock->held : clock->most_held;
-        if (run->watcher)
-            run->watcher->see(run->watcher->context,
-                              &(struct schedule_span){stage, item, start, clock->free_at, clock->held});
-        clock->held -= item.work == WORK_BACKWARD || item.work == WORK_BACKWARD_WEIGHT;
+        for (int i = 0; i < together; i++)
+            note_item(run, stage, items[i], start, clock->free_at);
     }
     return clock->next > before;
+}
+
+double schedule_span_seconds(const struct schedule_span *span) {
+    return (span->end - span->start) / (span->item.is_paired ? 2 : 1);
 }
 
 static int run_to_end(struct timed_run *run) {

@@ -10,6 +10,9 @@
 // Dependencies: forward (m, number) comes after forward (m, number - 1); backward (m, number) after backward (m,
 // number + 1) and after its own forward; a weight half after its input half. Messages between two stages travel in the
 // order in which the sender's list produces them, and the receiver takes them in that order.
+//
+// A list may have pairs: a forward and the backward that follows it in the list, of another micro-batch. They begin and
+// end together, and each computes while the other one waits for ranks of its own stage.
 #ifndef PARALLEL_SCHEDULE_H
 #define PARALLEL_SCHEDULE_H
 
@@ -37,7 +40,8 @@ enum work {
 struct schedule_item {
     enum work work;
     int micro_batch, chunk;
-    int bucket;  // of an update or gathering
+    int bucket;      // of an update or gathering
+    bool is_paired;  // a forward with the item behind it, a backward with the one before it
 };
 
 enum schedule_kind {
@@ -53,6 +57,7 @@ struct schedule_shape {
     int buckets;         // in which ranks gather the parameters that each has updated; 0 if each updates all
     bool has_ranges;     // fp8 tensors
     bool is_evaluation;  // nothing is learnt: no backward passes and no update
+    bool has_pairs;      // of one stage or interleaved
 };
 
 struct schedule_list {
@@ -96,7 +101,8 @@ struct schedule_message schedule_destination(const struct schedule_shape *shape,
 struct schedule_cost {
     double seconds[WORK_COUNT];  // per chunk
     double message_seconds;      // between two stages
-    // Where items of a kind take different times: those of one item, and of a message to it. NULL: as above.
+    // Where items of a kind take different times: those of one item, and of a message to it. NULL: as above. A pair
+    // takes the sum of its two.
     double (*of_item)(const void *context, int stage, struct schedule_item item);
     double (*of_message)(const void *context, int from, int to);
     const void *context;
@@ -114,6 +120,8 @@ struct schedule_span {
     double start, end;
     int in_flight;  // forwards that the stage holds meanwhile
 };
+// The part of it that counts as this item's: of a pair, each has half.
+double schedule_span_seconds(const struct schedule_span *span);
 struct schedule_watcher {
     void (*see)(void *context, const struct schedule_span *span);
     void *context;

@@ -5,6 +5,10 @@
 // The interleaved form (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM") goes through chunks in groups of micro-batches: a group through chunk 0, then through chunk 1, …;
 // backwards take the chunks in reverse. It is the same alternation over a longer list.
+//
+// With pairs there is one more forward before the first backward, so that a forward and the backward behind it are of
+// different micro-batches, and none of them waits for the other: as in Megatron-LM's
+// overlap_moe_expert_parallel_comm.
 #include "base/error.h"
 #include "parallel/schedule.h"
 
@@ -23,13 +27,18 @@ static struct schedule_item virtual_item(const struct schedule_shape *shape, int
 static void alternate(struct schedule *schedule, int stage, int warmup) {
     struct schedule_list *list = &schedule->stages[stage];
     int total = schedule->shape.micro_batches * schedule->shape.chunks;
+    bool has_pairs = schedule->shape.has_pairs;
+    warmup += has_pairs;
     warmup = warmup < total ? warmup : total;
     for (int k = 0; k < warmup; k++)
         list->items[list->count++] = virtual_item(&schedule->shape, k, WORK_FORWARD);
     for (int k = 0; k < total; k++) {
-        if (warmup + k < total)
+        bool is_pair = warmup + k < total;
+        if (is_pair)
             list->items[list->count++] = virtual_item(&schedule->shape, warmup + k, WORK_FORWARD);
         list->items[list->count++] = virtual_item(&schedule->shape, k, WORK_BACKWARD);
+        for (int i = 1; i <= 2 && is_pair && has_pairs; i++)
+            list->items[list->count - i].is_paired = true;
     }
 }
 

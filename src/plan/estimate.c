@@ -139,6 +139,9 @@ static double update_seconds(const struct estimator *estimator, const struct pla
 double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
     struct pass_estimate pass = forward_pass(estimator, layout);
+    // Of what another micro-batch hides, plans find a fourth to a third left.
+    if (space->base->overlap_moe_expert_parallel_comm)
+        pass.expert *= 0.3;
     double compute = pass.matmul + pass.attention + pass.bytes, again = share_again(estimator, layout);
     double backward_attention =
         2.5 * pass.attention * space->hardware->rates.attention[0] / space->hardware->rates.attention[1];
@@ -218,6 +221,8 @@ double estimate_least_bytes(const struct estimator *estimator, const struct plan
     double tokens = (double)layout->micro_batch * (double)model->seq_length / layout->context;
     double count = (double)(model->global_batch_size / (layout->micro_batch * layout->data)), stages = layout->pipeline;
     double flying = fmin(count, layout->chunks > 1 ? stages + (stages - 1) / layout->chunks : stages);
+    if (estimator->space->base->overlap_moe_expert_parallel_comm)
+        flying = fmin(count, flying + 1.0 / layout->chunks);
     double layers = floor((double)config_layers(model) / stages);
     double kept_bytes = bytes * flying * layers * tokens * (double)model->hidden_size / layout->tensor;
     if (model->num_experts > 0)

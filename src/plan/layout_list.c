@@ -64,9 +64,14 @@ static int64_t micro_batches(const struct layout_space *space, const struct plan
     return space->model->global_batch_size / (layout->micro_batch * layout->data);
 }
 
+// Passes of two micro-batches beside each other need experts on several ranks, and stages the interleaved schedule.
+static bool has_pairs(const struct layout_space *space) {
+    return space->base->overlap_moe_expert_parallel_comm;
+}
+
 static bool allows_expert(const struct layout_space *space, const struct plan_layout *layout, int expert) {
     if (expert == 1)
-        return true;
+        return !has_pairs(space);
     struct config config = {.tensor_model_parallel_size = layout->tensor,
                             .context_parallel_size = layout->context,
                             .expert_model_parallel_size = expert,
@@ -80,7 +85,7 @@ static bool allows_expert(const struct layout_space *space, const struct plan_la
 
 static bool allows_chunks(const struct layout_space *space, const struct plan_layout *layout, int chunks) {
     if (chunks == 1)
-        return true;
+        return layout->pipeline == 1 || !has_pairs(space);
     int64_t places = stage_places(space, layout->pipeline, layout->ends);
     return layout->pipeline > 1 && chunks <= MOST_CHUNKS && divides(chunks, places) &&
            micro_batches(space, layout) % layout->pipeline == 0 && !layout->is_zero_bubble;
@@ -162,7 +167,7 @@ static void list_chunks(const struct layout_listing *listing, struct plan_layout
             list_recompute(listing, layout);
     layout.chunks = 1;
     layout.is_zero_bubble = true;
-    if (layout.pipeline > 1)
+    if (layout.pipeline > 1 && !has_pairs(space))
         list_recompute(listing, layout);
 }
 
@@ -315,7 +320,7 @@ static void change_schedule(const struct layout_listing *listing, const struct p
     changed = *layout;
     changed.chunks = 1;
     changed.is_zero_bubble = true;
-    if (!layout->is_zero_bubble)
+    if (!layout->is_zero_bubble && !has_pairs(listing->space))
         take_changed(listing, changed, CHOICE_CHUNKS);
     for (int ends = 0; ends <= 3; ends++) {
         changed = *layout;

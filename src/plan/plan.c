@@ -25,25 +25,13 @@ struct making {
 // Compute capability × 10 of the GPUs that multiply many matrices at once (src/ops/cuda/hopper).
 enum { HOPPER = 90 };
 
-// The passes of a stage that have one of the other direction beside them. Before the first backward pass of a full
-// pipeline there are only forward passes, and as many backward passes are left at the end; one more of each, so that
-// the two are not of the same micro-batch.
-static double paired_part(const struct schedule_shape *shape, int stage) {
-    double behind = shape->stages - stage - 1, all = (double)shape->micro_batches * shape->chunks;
-    double alone =
-        1 + (shape->chunks > 1 ? 2 * behind + (shape->chunks - 1.0) * (shape->group > 0 ? shape->group : shape->stages)
-                               : behind);
-    return fmax(0, 1 - alone / all);
-}
-
-// While rows of one micro-batch are on their way, another is computed, in passes that have one beside them. Kernels
-// that send rows take processors from it: 32 in Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
-static void hide_exchanges(struct mesh *mesh, double paired, double processors) {
+// Kernels that send rows to experts of other ranks take processors from what is computed meanwhile: 32 in
+// Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
+static void burden_exchanges(struct mesh *mesh, double processors) {
     const double senders = 32;
-    double part = paired * fmax(0, 1 - senders / processors);
     for (int i = 0; i < mesh->set_count; i++)
         if (mesh->sets[i].axes == MESH_EXPERTS && mesh->sets[i].group)
-            group_set_hidden(mesh->sets[i].group, part);
+            group_set_burden(mesh->sets[i].group, fmin(1, senders / processors));
 }
 
 static int measure_stage(struct making *making, int index) {
@@ -71,10 +59,9 @@ static int measure_stage(struct making *making, int index) {
         // The first tiles cannot be sent before they are computed.
         if (making->options->hides_tensor)
             group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
+        if (making->options->config->overlap_moe_expert_parallel_comm && making->options->machine->gpus > 0)
+            burden_exchanges(&mesh, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
-        const struct schedule_shape shape = setup_options(&setup).schedule;
-        if (making->options->hides_experts)
-            hide_exchanges(&mesh, paired_part(&shape, stage->stage), rates.processors);
         status = stage_run(&setup, making->options, stage, &making->costs[index]);
     }
     if (making->world)
@@ -136,10 +123,14 @@ static int measured_as(const struct plan *plan, int stage) {
     return 1;
 }
 
+// A pair is measured as one, by its backward.
 static double cost_of_item(const void *context, int stage, struct schedule_item item) {
     const struct making *making = context;
     const struct stage_costs *costs = &making->costs[measured_as(making->plan, stage)];
     int chunk = work_is_pass(item.work) ? item.chunk : 0;
+    if (item.is_paired)
+        return item.work == WORK_BACKWARD && costs->pairs[chunk] > 0 ? costs->pair_seconds[chunk] / costs->pairs[chunk]
+                                                                     : 0;
     double count = costs->count[item.work][chunk], seconds = costs->seconds[item.work][chunk];
     // The list has one update, which stands for those of all buckets.
     if (item.work == WORK_UPDATE)

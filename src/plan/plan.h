@@ -52,7 +52,6 @@ struct plan_options {
     const struct hardware *hardware;         // NULL: what is known of the machine
     int nodes;                               // 0: as many as the ranks need
     bool hides_tensor;                       // matmuls hide the collectives of tensor parallelism, as in other programs
-    bool hides_experts;                      // and another micro-batch what goes to experts of other ranks and back
     bool stops_if_too_large;                 // a plan that does not fit then has no seconds
     bool runs_all;                           // micro-batches, instead of a few that stand for them
     const struct schedule_watcher *watcher;  // is told all that the stages do in a step; NULL for none

@@ -326,6 +326,9 @@ static int open_model(struct layout_search *search) {
         model->decoder_first_pipeline_num_layers = model->decoder_last_pipeline_num_layers = 0;
         model->account_for_embedding_in_pipeline_split = model->account_for_loss_in_pipeline_split = false;
     }
+    // Layouts that can overlap are listed.
+    if (base->num_experts > 0)
+        model->overlap_moe_expert_parallel_comm = false;
     int64_t ranks = config_least_ranks(model);
     int gpus = search->options.gpus;
     TRY(config_validate(model, gpus % ranks == 0 ? (int)ranks : gpus));

@@ -15,9 +15,15 @@ static void take_items(struct device *device, struct stage_costs *costs, struct 
     struct trace_event event;
     double start, end;
     while (trace_take(&event, INT64_MAX)) {
-        if (event.track != TRACK_DEVICE || event.is_inner || event.tag < 1 || event.tag > WORK_COUNT ||
+        bool is_pair = event.tag == STEP_TAG_PAIR, is_item = is_pair || (event.tag >= 1 && event.tag <= WORK_COUNT);
+        if (event.track != TRACK_DEVICE || event.is_inner || !is_item ||
             !device_read_stamp(device, event.stamps[0], &start) || !device_read_stamp(device, event.stamps[1], &end))
             continue;
+        if (is_pair) {
+            costs->pair_seconds[event.chunk] += end - start;
+            costs->pairs[event.chunk]++;
+            continue;
+        }
         enum work work = (enum work)(event.tag - 1);
         int chunk = work_is_pass(work) && event.chunk > 0 ? event.chunk : 0;
         costs->seconds[work][chunk] += end - start;
@@ -106,6 +112,11 @@ static void extend_step(const struct steady_counts *counts, int micro_batches, c
                                &to->data,    &to->other,  &to->flops,   &to->update};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         *results[i] = steady_extend(counts, micro_batches, *values[i], *results[i]);
+    for (int chunk = 0; chunk < STAGE_MOST_CHUNKS; chunk++) {
+        double *seconds = &whole->costs.pair_seconds[chunk], *pairs = &whole->costs.pairs[chunk];
+        *seconds = steady_extend(counts, micro_batches, shorter->costs.pair_seconds[chunk], *seconds);
+        *pairs = steady_extend(counts, micro_batches, shorter->costs.pairs[chunk], *pairs);
+    }
     for (int work = 0; work < WORK_COUNT; work++)
         for (int chunk = 0; chunk < STAGE_MOST_CHUNKS; chunk++) {
             double *seconds = &whole->costs.seconds[work][chunk], *count = &whole->costs.count[work][chunk];

@@ -11,6 +11,7 @@ enum { STAGE_MOST_CHUNKS = 32 };
 struct stage_costs {
     double seconds[WORK_COUNT][STAGE_MOST_CHUNKS];
     double count[WORK_COUNT][STAGE_MOST_CHUNKS];
+    double pair_seconds[STAGE_MOST_CHUNKS], pairs[STAGE_MOST_CHUNKS];  // by the chunk of the backward
 };
 
 bool work_is_pass(enum work work);

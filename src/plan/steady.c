@@ -78,7 +78,7 @@ static double *start_of(const struct steady_run *short_run, int stage, struct sc
 
 static void see_span(void *context, const struct schedule_span *span) {
     const struct steady_run *short_run = context;
-    double seconds = span->end - span->start;
+    double seconds = schedule_span_seconds(span);
     int64_t m = span->item.micro_batch, first = short_run->count - 3 * short_run->period;
     short_run->busy[span->stage] += seconds;
     if (span->item.work > WORK_BACKWARD_WEIGHT)

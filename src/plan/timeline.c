@@ -31,7 +31,7 @@ struct timeline_row timeline_row(const struct timeline *timeline, const struct p
     struct timeline_row row = {0};
     for (size_t i = 0; i < timeline->count; i++)
         if (timeline->spans[i].stage == stage)
-            row.busy += timeline->spans[i].end - timeline->spans[i].start;
+            row.busy += schedule_span_seconds(&timeline->spans[i]);
     row.idle = plan->seconds - row.busy;
     return row;
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 1200, LEFT = 76, RIGHT = 16, TOP = 62, BOTTOM = 34, LEGEND_TOP = 40, GAP = 3 };
+enum { WIDTH = 1200, LEFT = 76, RIGHT = 16, TOP = 62, BOTTOM = 34, LEGEND_TOP = 40, GAP = 3, NARROW = 2 };
 
 static const char WAITS_FILL[] = "#b2182b", IDLE_FILL[] = "#f0f0f0";
 
@@ -55,11 +55,15 @@ struct timeline_drawing {
     struct buffer boxes[COLOURS], strips, labels;  // of this stage
 };
 
+// Of a pair, the forward is drawn above the backward.
+enum half { WHOLE, UPPER, LOWER };
+
 // A box that is not drawn yet.
 struct box {
     double from, to;  // pixels; empty if they are equal
     enum colour colour;
     int micro_batch;  // -1 for none, or several
+    enum half half;
 };
 
 static double row_height(int stages) {
@@ -74,7 +78,7 @@ static double share_of_waits(const struct timeline *timeline, const struct plan 
     for (size_t i = 0; i < timeline->count; i++) {
         const struct schedule_span *span = &timeline->spans[i];
         if (span->stage == stage && colour_of(span->item.work) <= WEIGHTS)
-            passes += span->end - span->start;
+            passes += schedule_span_seconds(span);
     }
     double share = passes > 0 ? (kind->tensor + kind->context + kind->expert) / passes : 0;
     return share < worth_drawing ? 0 : fmin(share, 1);
@@ -97,21 +101,29 @@ static void append_rectangle(struct buffer *path, double x, double y, double wid
 }
 
 static void draw_box(struct timeline_drawing *drawing, const struct box *box) {
-    const double label_width = 18, label_height = 16, strip = 0.3;
-    double width = box->to - box->from, height = drawing->row - GAP;
+    const double label_width = 18, label_height = 16, half_label_height = 10, strip = 0.3;
+    double width = box->to - box->from, height = drawing->row - GAP, top = box->half == LOWER ? height / 2 : 0;
     if (width <= 0)
         return;
     drawing->drawn[box->colour] += width;
+    height /= box->half == WHOLE ? 1 : 2;
     // A line between boxes that are wide enough for it.
     double drawn = width > 4 ? width - 0.6 : width, waits = drawn * drawing->waits;
-    append_rectangle(&drawing->boxes[box->colour], box->from, 0, drawn, height);
+    append_rectangle(&drawing->boxes[box->colour], box->from, top, drawn, height);
     if (drawing->waits > 0 && box->micro_batch >= 0) {
-        append_rectangle(&drawing->strips, box->from + drawn - waits, height * (1 - strip), waits, height * strip);
+        append_rectangle(&drawing->strips, box->from + drawn - waits, top + height * (1 - strip), waits,
+                         height * strip);
         drawing->has_waits = true;
     }
-    if (box->micro_batch >= 0 && width >= label_width && drawing->row >= label_height)
+    if (box->micro_batch < 0 || width < label_width)
+        return;
+    if (box->half == WHOLE && drawing->row >= label_height)
         buffer_printf(&drawing->labels, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%d</text>\n",
                       box->from + drawn / 2, drawing->row / 2 + 2.5, box->micro_batch);
+    if (box->half != WHOLE && height >= half_label_height)
+        buffer_printf(&drawing->labels,
+                      "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" font-size=\"9\">%d</text>\n",
+                      box->from + drawn / 2, top + height / 2 + 3, box->micro_batch);
 }
 
 static void write_path(struct timeline_drawing *drawing, struct buffer *path, const char *fill) {
@@ -131,9 +143,10 @@ static void write_boxes(struct timeline_drawing *drawing) {
 
 // Draws the box that waits, or makes this one a part of it.
 static void add_box(struct timeline_drawing *drawing, struct box *pending, struct box next) {
-    const double narrow = 2, near = 1;
-    bool touches = pending->to > pending->from && next.from - pending->to < near;
-    if (touches && next.to - next.from < narrow && (pending->micro_batch < 0 || pending->to - pending->from < narrow)) {
+    const double near = 1;
+    bool touches =
+        pending->to > pending->from && next.from - pending->to < near && pending->half == WHOLE && next.half == WHOLE;
+    if (touches && next.to - next.from < NARROW && (pending->micro_batch < 0 || pending->to - pending->from < NARROW)) {
         bool is_pass = next.colour <= MIXED && pending->colour <= MIXED;
         if (next.colour == pending->colour || is_pass) {
             pending->colour = next.colour == pending->colour ? next.colour : MIXED;
@@ -144,6 +157,12 @@ static void add_box(struct timeline_drawing *drawing, struct box *pending, struc
     }
     draw_box(drawing, pending);
     *pending = next;
+}
+
+// Of a pair that is too narrow for both, they are drawn as one with their neighbours.
+static enum half half_of(const struct timeline_drawing *drawing, const struct schedule_span *span) {
+    bool is_drawn = span->item.is_paired && (span->end - span->start) * drawing->scale >= NARROW;
+    return !is_drawn ? WHOLE : span->item.work == WORK_FORWARD ? UPPER : LOWER;
 }
 
 static void draw_stage(struct timeline_drawing *drawing, const struct timeline *timeline, const struct plan *plan,
@@ -172,7 +191,8 @@ static void draw_stage(struct timeline_drawing *drawing, const struct timeline *
                 (struct box){.from = LEFT + span->start * drawing->scale,
                              .to = LEFT + span->end * drawing->scale,
                              .colour = colour_of(span->item.work),
-                             .micro_batch = is_pass ? span->item.micro_batch : -1});
+                             .micro_batch = is_pass ? span->item.micro_batch : -1,
+                             .half = half_of(drawing, span)});
     }
     draw_box(drawing, &pending);
     write_boxes(drawing);

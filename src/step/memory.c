@@ -138,6 +138,8 @@ static void take_paper(struct step *step) {
     arena_init(&step->state, "state", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->activations, "activations", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->scratch, "scratch", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+    if (step->turns)
+        arena_init(&step->beside, "scratch of a pair", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     if (step_hosts_states(step))
         arena_init(&step->hosted, "optimizer states", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     if (step_offloads(step))
@@ -224,7 +226,8 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
         batch_free(&largest);
         note_peaks(step, paper);
         step->memory = paper->memory;
-        step->memory.scratch = paper->scratch.peak;
+        step->memory.beside = paper->beside.peak;
+        step->memory.scratch = paper->scratch.peak + paper->beside.peak;
         step->memory.offloaded = paper->away.arena.peak;
         step->memory.total = paper->state.peak;
     }

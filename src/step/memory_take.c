@@ -113,9 +113,12 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
         {&step->state, "state", step->mode == STEP_TRAIN ? "weights, gradients and optimizer" : "weights",
          memory->total - memory->activations - memory->scratch},
         {&step->activations, "activations", "activations", memory->activations},
-        {&step->scratch, "scratch", "scratch", memory->scratch},
+        {&step->scratch, "scratch", "scratch", memory->scratch - memory->beside},
+        {&step->beside, "scratch of a pair", "scratch", memory->beside},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
+        if (blocks[i].arena == &step->beside && !step->turns)
+            continue;
         size_t bytes = blocks[i].bytes ? blocks[i].bytes : ARENA_ALIGNMENT;
         void *base = device_alloc(step->device, bytes);
         if (!base)
@@ -142,8 +145,8 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
 }
 
 void memory_give(struct step *step) {
-    struct arena *arenas[] = {&step->state, &step->activations, &step->scratch};
-    for (int i = 0; i < 3; i++) {
+    struct arena *arenas[] = {&step->state, &step->activations, &step->scratch, &step->beside};
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++) {
         device_free(step->device, arenas[i]->base);
         *arenas[i] = (struct arena){0};
     }

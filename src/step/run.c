@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/turns.h"
 #include "step/faults.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
@@ -142,15 +143,15 @@ static struct tensor keep(const struct step *step, struct arena *arena, struct t
 }
 
 // What the previous chunk sent, kept in the flight.
-static struct handover receive(struct list_run *run, int chunk, struct step_flight *flight) {
+static struct handover receive(struct list_run *run, struct schedule_item item, struct step_flight *flight) {
     struct step *step = run->step;
     struct channel *channel = &step->pipeline.channels[LINK_FORWARD_IN];
-    struct message message = pipeline_message(step, LINK_FORWARD_IN, chunk);
+    struct message message = pipeline_message(step, LINK_FORWARD_IN, item.chunk);
     if (message.elements == 0)
         return (struct handover){0};
     struct step_span span = span_begin(step, "receive activations");
     struct tensor arrived = channel_take(channel);
-    span_end_part(step, span, STEP_TAG_FORWARD_RECEIVE);
+    span_end_part(step, span, item.is_paired ? STEP_TAG_PAIR_RECEIVE : STEP_TAG_FORWARD_RECEIVE);
     struct handover in = pipeline_view(step, arrived, &message);
     in.x = keep(step, &flight->activations, in.x);
     in.memory = keep(step, &flight->activations, in.memory);
@@ -159,10 +160,10 @@ static struct handover receive(struct list_run *run, int chunk, struct step_flig
     return in;
 }
 
-static void send(struct list_run *run, int chunk, struct handover out) {
+static void send(struct list_run *run, struct schedule_item item, struct handover out) {
     struct step *step = run->step;
     struct channel *channel = &step->pipeline.channels[LINK_FORWARD_OUT];
-    struct message message = pipeline_message(step, LINK_FORWARD_OUT, chunk);
+    struct message message = pipeline_message(step, LINK_FORWARD_OUT, item.chunk);
     if (message.elements == 0)
         return;
     struct step_span span = span_begin(step, "send activations");
@@ -172,21 +173,56 @@ static void send(struct list_run *run, int chunk, struct handover out) {
     if (to.memory.data)
         op_copy(step->device, &(struct op_copy){.dst = to.memory, .src = out.memory});
     channel_send(channel, message.elements);
-    span_end_part(step, span, STEP_TAG_FORWARD_SEND);
+    span_end_part(step, span, item.is_paired ? STEP_TAG_PAIR_SEND : STEP_TAG_FORWARD_SEND);
+}
+
+// A pass of a micro-batch through a chunk, from what it receives to what it sends.
+struct list_pass {
+    struct list_run *run;
+    struct schedule_item item;
+    struct step_chunk *chunk;
+    struct step_batch *batch;
+    struct step_flight *flight;
+    struct pass pass;
+    struct handover in, out;           // of a forward
+    struct model_gradients gradients;  // of a backward
+};
+
+// A forward that may go beside a backward has scratch memory of its own.
+static struct list_pass begin_forward(struct list_run *run, struct schedule_item item) {
+    struct step *step = run->step;
+    struct step_chunk *chunk = &step->chunks[item.chunk];
+    struct list_pass forward = {.run = run,
+                                .item = item,
+                                .chunk = chunk,
+                                .batch = find_batch(step, item.micro_batch, true),
+                                .flight = find_flight(chunk, item.micro_batch, false)};
+    forward.flight->micro_batch = item.micro_batch;
+    forward.flight->is_used = true;
+    forward.pass = pass_of(run, forward.batch, forward.flight);
+    if (step->turns)
+        forward.pass.scratch = &step->beside;
+    set_counts(run, forward.batch);
+    forward.in = receive(run, item, forward.flight);
+    return forward;
+}
+
+static void compute_forward(void *context) {
+    struct list_pass *forward = context;
+    forward->out = model_forward(&forward->chunk->model, &forward->pass, &forward->flight->model,
+                                 &forward->batch->batch, forward->in);
+}
+
+static void end_forward(const struct list_pass *forward) {
+    send(forward->run, forward->item, forward->out);
+    if (!forward->run->is_learning)
+        end_flight(forward->run->step, forward->flight);
 }
 
 static void run_forward(struct list_run *run, struct schedule_item item) {
-    struct step_chunk *chunk = &run->step->chunks[item.chunk];
-    struct step_batch *batch = find_batch(run->step, item.micro_batch, true);
-    struct step_flight *flight = find_flight(chunk, item.micro_batch, false);
-    flight->micro_batch = item.micro_batch;
-    flight->is_used = true;
-    struct pass pass = pass_of(run, batch, flight);
-    set_counts(run, batch);
-    struct handover in = receive(run, item.chunk, flight);
-    send(run, item.chunk, model_forward(&chunk->model, &pass, &flight->model, &batch->batch, in));
-    if (!run->is_learning)
-        end_flight(run->step, flight);
+    struct list_pass forward = begin_forward(run, item);
+    compute_forward(&forward);
+    end_forward(&forward);
 }
 
 static struct deferred *take_deferred(struct step_chunk *chunk) {
@@ -211,34 +247,71 @@ static void send_gradients(const struct step *step, struct channel *out, int64_t
     span_end_part(step, span, STEP_TAG_BACKWARD_SEND);
 }
 
-static void run_backward(struct list_run *run, struct schedule_item item) {
+static struct list_pass begin_backward(struct list_run *run, struct schedule_item item) {
     struct step *step = run->step;
     struct step_chunk *chunk = &step->chunks[item.chunk];
-    struct channel *in = &step->pipeline.channels[LINK_BACKWARD_IN];
-    struct channel *out = &step->pipeline.channels[LINK_BACKWARD_OUT];
     struct message comes = pipeline_message(step, LINK_BACKWARD_IN, item.chunk);
     struct message goes = pipeline_message(step, LINK_BACKWARD_OUT, item.chunk);
-    struct step_batch *batch = find_batch(step, item.micro_batch, true);
-    struct step_flight *flight = find_flight(chunk, item.micro_batch, true);
-    size_t forward_peak = flight->activations.peak;
-    struct pass pass = pass_of(run, batch, flight);
-    flight->deferred = item.work == WORK_BACKWARD_INPUT ? take_deferred(chunk) : NULL;
-    pass.deferred = flight->deferred;
-    struct model_gradients gradients = {0};
+    struct list_pass backward = {.run = run,
+                                 .item = item,
+                                 .chunk = chunk,
+                                 .batch = find_batch(step, item.micro_batch, true),
+                                 .flight = find_flight(chunk, item.micro_batch, true)};
+    backward.pass = pass_of(run, backward.batch, backward.flight);
+    backward.flight->deferred = item.work == WORK_BACKWARD_INPUT ? take_deferred(chunk) : NULL;
+    backward.pass.deferred = backward.flight->deferred;
     if (comes.elements > 0)
-        gradients.dout = pipeline_view(step, await_gradients(step, in), &comes);
+        backward.gradients.dout =
+            pipeline_view(step, await_gradients(step, &step->pipeline.channels[LINK_BACKWARD_IN]), &comes);
     if (goes.elements > 0)
-        gradients.din = pipeline_view(step, channel_outgoing(out), &goes);
-    model_backward(&chunk->model, &pass, &flight->model, &batch->batch, &gradients);
-    chunk->grows_backward |= flight->activations.peak > forward_peak;
-    if (goes.elements > 0)
-        send_gradients(step, out, goes.elements);
-    if (comes.elements > 0) {
-        channel_release(in);
-        expect_messages(run, LINK_BACKWARD_IN);
+        backward.gradients.din =
+            pipeline_view(step, channel_outgoing(&step->pipeline.channels[LINK_BACKWARD_OUT]), &goes);
+    return backward;
+}
+
+static void compute_backward(void *context) {
+    struct list_pass *backward = context;
+    struct step_flight *flight = backward->flight;
+    size_t forward_peak = flight->activations.peak;
+    model_backward(&backward->chunk->model, &backward->pass, &flight->model, &backward->batch->batch,
+                   &backward->gradients);
+    backward->chunk->grows_backward |= flight->activations.peak > forward_peak;
+}
+
+static void end_backward(const struct list_pass *backward) {
+    struct step *step = backward->run->step;
+    int chunk = backward->item.chunk;
+    int64_t goes = pipeline_message(step, LINK_BACKWARD_OUT, chunk).elements;
+    if (goes > 0)
+        send_gradients(step, &step->pipeline.channels[LINK_BACKWARD_OUT], goes);
+    if (pipeline_message(step, LINK_BACKWARD_IN, chunk).elements > 0) {
+        channel_release(&step->pipeline.channels[LINK_BACKWARD_IN]);
+        expect_messages(backward->run, LINK_BACKWARD_IN);
     }
-    if (item.work == WORK_BACKWARD)
-        end_flight(run->step, flight);
+    if (backward->item.work == WORK_BACKWARD)
+        end_flight(step, backward->flight);
+}
+
+static void run_backward(struct list_run *run, struct schedule_item item) {
+    struct list_pass backward = begin_backward(run, item);
+    compute_backward(&backward);
+    end_backward(&backward);
+}
+
+// A forward and the backward behind it together: while rows of one go to experts of other ranks, the other computes.
+// Returns the number of the next item.
+static int run_pair(struct list_run *run, int first) {
+    struct step *step = run->step;
+    struct step_span span = span_begin_pair(step);
+    struct list_pass forward = begin_forward(run, run->list->items[first]);
+    struct list_pass backward = begin_backward(run, run->list->items[first + 1]);
+    forward.pass.turns = backward.pass.turns = step->turns;
+    turns_take(step->turns, (struct turns_task){compute_forward, &forward},
+               (struct turns_task){compute_backward, &backward});
+    end_forward(&forward);
+    end_backward(&backward);
+    span_end_pair(step, span, backward.item);
+    return first + 2;
 }
 
 // The half that was deferred.
@@ -417,12 +490,15 @@ int step_run(struct step *step, const struct step_source *source, const struct p
         // A replay would skip the phases within it.
         bool has_phases = has_faults || (run.is_learning && step->expects_gradients);
         struct list_range range = {&run, i, has_phases ? i : replay_range_end(step, run.schedule, i)};
-        if (has_faults)
-            step_reach_faults(step, run.list->items[i].work);
+        bool is_pair = run.list->items[i].is_paired;
+        for (int k = i; has_faults && k <= i + is_pair; k++)
+            step_reach_faults(step, run.list->items[k].work);
         if (has_phases && step->expects_gradients && run.list->items[i].work == WORK_REDUCE)
             TRY(compare_gradients(step));
         if (range.end > i)
             replay_passes(&range);
+        else if (is_pair)
+            range.end = run_pair(&run, i);
         else
             TRY(run_item(&run, run.list->items[range.end++]));
         for (; i < range.end; i++)

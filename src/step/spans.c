@@ -72,6 +72,22 @@ void span_end_item(const struct step *step, struct step_span span, struct schedu
                                    .tag = (uint8_t)(1 + item.work)});
 }
 
+static const char PAIR_NAME[] = "forward beside backward";
+
+struct step_span span_begin_pair(const struct step *step) {
+    whereabouts_set_phase(PAIR_NAME);
+    return span_begin(step, PAIR_NAME);
+}
+
+void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward) {
+    span_end(step, span,
+             &(struct trace_event){.name = PAIR_NAME,
+                                   .micro_batch = backward.micro_batch,
+                                   .chunk = backward.chunk,
+                                   .kind = TRACE_COMPUTE,
+                                   .tag = STEP_TAG_PAIR});
+}
+
 void span_end_part(const struct step *step, struct step_span span, enum step_tag tag) {
     static const struct {
         const char *name;
@@ -86,6 +102,8 @@ void span_end_part(const struct step *step, struct step_span span, enum step_tag
         [STEP_TAG_GRADIENTS] = {"await gradients", TRACE_COMMUNICATION},
         [STEP_TAG_DATA] = {"await a micro-batch", TRACE_DATA},
         [STEP_TAG_RECORDED] = {"recorded pass", TRACE_COMPUTE},
+        [STEP_TAG_PAIR_RECEIVE] = {"receive activations", TRACE_COMMUNICATION},
+        [STEP_TAG_PAIR_SEND] = {"send activations", TRACE_COMMUNICATION},
     };
     span_end(step, span,
              &(struct trace_event){.name = parts[tag].name,

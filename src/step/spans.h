@@ -19,6 +19,9 @@ enum step_tag {
     STEP_TAG_GRADIENTS,         // the wait for the sums over replicas
     STEP_TAG_DATA,              // the wait for a micro-batch
     STEP_TAG_RECORDED,          // a range of items that was replayed
+    STEP_TAG_PAIR,              // a forward and a backward together, and what that forward receives and sends
+    STEP_TAG_PAIR_RECEIVE,
+    STEP_TAG_PAIR_SEND,
     STEP_TAG_COUNT
 };
 
@@ -36,6 +39,9 @@ const char *span_item_name(enum work work);
 // An item of the list.
 struct step_span span_begin_item(const struct step *step, struct schedule_item item);
 void span_end_item(const struct step *step, struct step_span span, struct schedule_item item);
+// A pair of the list, by its backward.
+struct step_span span_begin_pair(const struct step *step);
+void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward);
 // A part of an item: a wait, or communication.
 void span_end_part(const struct step *step, struct step_span span, enum step_tag tag);
 

@@ -53,6 +53,7 @@ enum { STEP_MOST_AHEAD = UPDATES_MOST_RATES - 1 };
 
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
+    size_t beside;      // part of scratch: for forward passes that go beside a backward pass
     size_t buffers;     // "buffers": inputs, messages between stages, and what generation keeps of the tokens so far
     size_t device_own;  // beside the total: what the device takes itself, growing to it in the first step
     size_t copies;      // part of it: tensors in fp32 that the step has in 16 bits

@@ -20,7 +20,8 @@ static struct schedule_shape schedule_of(const struct setup *setup) {
                                    .chunks = (int)config_chunks(config),
                                    .micro_batches = micro_batches > 0 ? (int)micro_batches : 1,
                                    .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage,
-                                   .has_ranges = config->fp8_format != NULL};
+                                   .has_ranges = config->fp8_format != NULL,
+                                   .has_pairs = config->overlap_moe_expert_parallel_comm};
     if (has_halves && config->pipeline_model_parallel_size > 1)
         shape.kind = SCHEDULE_ZERO_BUBBLE;
     return shape;

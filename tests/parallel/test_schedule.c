@@ -196,17 +196,20 @@ struct channel_play {
     int next[MAX_STAGES];
 };
 
-static bool play_item(const struct schedule *schedule, struct channel_play *play, int stage) {
-    const struct schedule_list *list = &schedule->stages[stage];
-    if (play->next[stage] == list->count)
-        return false;
-    struct schedule_item item = list->items[play->next[stage]];
+static bool can_play(const struct schedule *schedule, const struct channel_play *play, int stage,
+                     struct schedule_item item) {
     int kind = work_is_backward(item.work), room = 2 + schedule->shape.group - schedule->shape.stages;
     struct schedule_message from = schedule_origin(&schedule->shape, stage, item);
     struct schedule_message to = schedule_destination(&schedule->shape, stage, item);
-    if ((from.stage >= 0 && play->sent[kind][stage] == play->taken[kind][stage]) ||
-        (to.stage >= 0 && play->sent[kind][to.stage] - play->taken[kind][to.stage] >= room))
-        return false;
+    return (from.stage < 0 || play->sent[kind][stage] > play->taken[kind][stage]) &&
+           (to.stage < 0 || play->sent[kind][to.stage] - play->taken[kind][to.stage] < room);
+}
+
+static void play_item(const struct schedule *schedule, struct channel_play *play, int stage,
+                      struct schedule_item item) {
+    int kind = work_is_backward(item.work);
+    struct schedule_message from = schedule_origin(&schedule->shape, stage, item);
+    struct schedule_message to = schedule_destination(&schedule->shape, stage, item);
     if (from.stage >= 0) {
         struct schedule_item first = play->waiting[kind][stage][play->taken[kind][stage]++];
         EXPECT_INT(first.micro_batch, item.micro_batch);
@@ -214,7 +217,21 @@ static bool play_item(const struct schedule *schedule, struct channel_play *play
     }
     if (to.stage >= 0)
         play->waiting[kind][to.stage][play->sent[kind][to.stage]++] = to.item;
-    play->next[stage]++;
+}
+
+// The next item, or pair: both parts have what they wait for before either begins.
+static bool play_next(const struct schedule *schedule, struct channel_play *play, int stage) {
+    const struct schedule_list *list = &schedule->stages[stage];
+    if (play->next[stage] == list->count)
+        return false;
+    const struct schedule_item *items = &list->items[play->next[stage]];
+    int together = items->is_paired ? 2 : 1;
+    for (int i = 0; i < together; i++)
+        if (!can_play(schedule, play, stage, items[i]))
+            return false;
+    for (int i = 0; i < together; i++)
+        play_item(schedule, play, stage, items[i]);
+    play->next[stage] += together;
     return true;
 }
 
@@ -224,7 +241,7 @@ static void expect_channels_suffice(const struct schedule *schedule) {
     for (bool is_moving = true; is_moving;) {
         is_moving = false;
         for (int stage = 0; stage < schedule->shape.stages; stage++)
-            while (play_item(schedule, &play, stage))
+            while (play_next(schedule, &play, stage))
                 is_moving = true;
     }
     for (int stage = 0; stage < schedule->shape.stages; stage++)
@@ -327,6 +344,55 @@ TEST(zero_bubble) {
         }
 }
 
+// Every forward after the first ones is paired with the backward behind it, of another micro-batch or chunk; returns
+// how many pairs there are on all stages.
+static int expect_pairs(const struct schedule *schedule) {
+    int pairs = 0;
+    for (int stage = 0; stage < schedule->shape.stages; stage++) {
+        const struct schedule_list *list = &schedule->stages[stage];
+        bool had_backward = false;
+        for (int i = 0; i < list->count; i++) {
+            const struct schedule_item *items = &list->items[i];
+            had_backward = had_backward || items->work == WORK_BACKWARD;
+            if (items->work == WORK_FORWARD)
+                EXPECT(!had_backward || items->is_paired);
+            if (!items->is_paired)
+                continue;
+            EXPECT(items[0].work == WORK_FORWARD && items[1].work == WORK_BACKWARD && items[1].is_paired);
+            EXPECT(items[0].micro_batch != items[1].micro_batch || items[0].chunk != items[1].chunk);
+            pairs++;
+            i++;
+            had_backward = true;
+        }
+    }
+    return pairs;
+}
+
+// A pair takes as long as its two passes here: the bubble is that without pairs. One more forward is in flight.
+TEST(pairs) {
+    for (int P = 1; P <= MAX_STAGES; P++)
+        for (int V = P > 1 ? 2 : 1; V <= (P > 1 ? MAX_CHUNKS : 1); V++)
+            for (int G = P; G <= 2 * P && (P > 1 || G == P); G++)
+                for (int M = 1; M <= MAX_MICRO_BATCHES; M++) {
+                    struct schedule schedule;
+                    struct schedule_shape shape = shape_of(P > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B, P, V, M, G);
+                    int in_flight[MAX_STAGES], want = 0;
+                    if (M % G != 0 && M % G < P)
+                        continue;
+                    shape.has_pairs = true;
+                    EXPECT_OK(build(&schedule, shape));
+                    struct schedule_run run = expect_sound(&schedule, in_flight);
+                    for (int stage = 0; stage < P; stage++) {
+                        int first = least((P - stage - 1) * 2 + (V - 1) * G + 1, M * V);
+                        EXPECT(in_flight[stage] <= least(first + 1, M * V));
+                        want += M * V - first;
+                    }
+                    EXPECT_INT(expect_pairs(&schedule), want);
+                    EXPECT_NEAR(run.bubble, 3.0 * (P - 1), 1e-12);
+                    schedule_free(&schedule);
+                }
+}
+
 // Passes do not depend on how the update is distributed; a distributed one is gathered bucket by bucket.
 TEST(divided_updates) {
     static const enum schedule_kind kinds[] = {SCHEDULE_1F1B, SCHEDULE_INTERLEAVED, SCHEDULE_ZERO_BUBBLE};
@@ -346,8 +412,13 @@ TEST(divided_updates) {
 
 TEST(impossible_shapes) {
     const struct schedule_shape shapes[] = {
-        shape_of(SCHEDULE_1F1B, 0, 1, 1, 0), shape_of(SCHEDULE_1F1B, 2, 1, 0, 0), shape_of(SCHEDULE_1F1B, 2, 2, 4, 0),
-        shape_of(SCHEDULE_INTERLEAVED, 1, 2, 4, 0), shape_of(SCHEDULE_INTERLEAVED, 4, 2, 8, 2)};
+        shape_of(SCHEDULE_1F1B, 0, 1, 1, 0),
+        shape_of(SCHEDULE_1F1B, 2, 1, 0, 0),
+        shape_of(SCHEDULE_1F1B, 2, 2, 4, 0),
+        shape_of(SCHEDULE_INTERLEAVED, 1, 2, 4, 0),
+        shape_of(SCHEDULE_INTERLEAVED, 4, 2, 8, 2),
+        {.kind = SCHEDULE_1F1B, .stages = 2, .chunks = 1, .micro_batches = 4, .has_pairs = true},
+        {.kind = SCHEDULE_ZERO_BUBBLE, .stages = 2, .chunks = 1, .micro_batches = 4, .has_pairs = true}};
     struct schedule schedule;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         EXPECT_ERROR(schedule_build(&schedule, &shapes[i]), "no such schedule");
@@ -367,4 +438,4 @@ TEST(deadlock_is_found) {
 }
 
 TEST_MAIN(TEST_CASE(one_forward_one_backward), TEST_CASE(interleaved), TEST_CASE(larger_groups), TEST_CASE(zero_bubble),
-          TEST_CASE(divided_updates), TEST_CASE(impossible_shapes), TEST_CASE(deadlock_is_found))
+          TEST_CASE(pairs), TEST_CASE(divided_updates), TEST_CASE(impossible_shapes), TEST_CASE(deadlock_is_found))

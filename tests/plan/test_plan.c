@@ -97,8 +97,8 @@ TEST(other_programs) {
     config_free(&config);
 }
 
-// Rows that go to experts of other ranks while another micro-batch is computed: of four micro-batches one waits, and
-// the kernels that send take 32 of 132 processors from the others.
+// Rows that go to experts of other ranks while another micro-batch is computed: of four micro-batches one waits, the
+// kernels that send take 32 of 132 processors from the others, and some of what is computed meanwhile is too short.
 TEST(hidden_exchanges) {
     rank_step_parse(&config,
                     "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
@@ -108,27 +108,31 @@ TEST(hidden_exchanges) {
     struct plan shown, hidden;
     struct plan_options options = {.config = &config, .ranks = 8, .machine = machine_find("dgx-h100")};
     EXPECT_OK(plan_make(&shown, &options));
-    options.hides_experts = true;
+    config.overlap_moe_expert_parallel_comm = true;
     EXPECT_OK(plan_make(&hidden, &options));
     double part = 0.75 * (1 - 32.0 / 132);
-    EXPECT_NEAR(hidden.stage[0].expert, (1 - part) * shown.stage[0].expert, 1e-3 * shown.stage[0].expert);
+    EXPECT(hidden.stage[0].expert > (1 - part) * shown.stage[0].expert);
+    EXPECT(hidden.stage[0].expert < (1 - part + 0.1) * shown.stage[0].expert);
+    EXPECT_NEAR(hidden.seconds, shown.seconds + hidden.stage[0].expert - shown.stage[0].expert, 1e-9);
+    EXPECT_NEAR(hidden.stage[0].compute, shown.stage[0].compute, 1e-12);
+    EXPECT(hidden.stage[0].memory.activations == 2 * shown.stage[0].memory.activations);
     config_free(&config);
     // Two stages of two chunks, 8 micro-batches: of 16 forward passes, those before the pipeline is full have no other
-    // beside them: 5 on the first stage, 3 on the last.
+    // beside them: 5 on the first stage, 3 on the last. Chunks have little to compute at
+    // their ends.
     rank_step_parse(&config,
-                    "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+                    "--num-layers 16 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
                     "--max-position-embeddings 1024 --vocab-size 1024 --bf16 --num-experts 8 --moe-router-topk 2 "
                     "--expert-model-parallel-size 4 --pipeline-model-parallel-size 2 "
                     "--num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 32",
                     8);
-    options.hides_experts = false;
     EXPECT_OK(plan_make(&shown, &options));
-    options.hides_experts = true;
+    config.overlap_moe_expert_parallel_comm = true;
     EXPECT_OK(plan_make(&hidden, &options));
     for (int stage = 0; stage < 2; stage++) {
         part = (1 - (stage == 0 ? 5 : 3) / 16.0) * (1 - 32.0 / 132);
-        EXPECT_NEAR(hidden.stage[stage].expert, (1 - part) * shown.stage[stage].expert,
-                    1e-3 * shown.stage[stage].expert);
+        EXPECT(hidden.stage[stage].expert > (1 - part) * shown.stage[stage].expert);
+        EXPECT(hidden.stage[stage].expert < (1 - part + 0.25) * shown.stage[stage].expert);
     }
     config_free(&config);
 }

@@ -8,6 +8,8 @@
 
 #define MODEL "--num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 512 --vocab-size 50304 "
 #define STAGES MODEL "--max-position-embeddings 512 --bf16 --micro-batch-size 1 --pipeline-model-parallel-size 4 "
+#define EXPERTS                                                                                                        \
+    MODEL "--max-position-embeddings 512 --bf16 --micro-batch-size 1 --num-experts 8 --expert-model-parallel-size 2 "
 
 static struct timeline timeline;
 
@@ -96,6 +98,30 @@ TEST(many_passes) {
     timeline_free(&timeline);
 }
 
+// Of a pair, the forward is drawn above the backward: boxes of half the height. Both count as half of its time.
+TEST(pairs) {
+    struct plan plan = plan_of(EXPERTS "--global-batch-size 16 --overlap-moe-expert-parallel-comm", 2);
+    struct buffer svg = {0};
+    size_t paired = 0;
+    for (size_t i = 0; i < timeline.count; i++)
+        paired += timeline.spans[i].item.is_paired;
+    EXPECT_INT((int)paired, 2 * 7);
+    timeline_draw(&timeline, &plan, "one", &svg);
+    const char *text = buffer_string(&svg);
+    EXPECT(is_well_formed(text));
+    double busy = attribute_after(text, "data-busy-ms=\""), idle = attribute_after(text, "data-idle-ms=\"");
+    EXPECT_NEAR(busy + idle, plan.seconds * 1e3, 1e-4);
+    EXPECT(idle >= -1e-6);
+    EXPECT(strstr(text, " 11.5h") && strstr(text, "v11.5"));
+    buffer_free(&svg);
+    timeline_free(&timeline);
+    plan = plan_of(EXPERTS "--global-batch-size 8192 --overlap-moe-expert-parallel-comm", 2);
+    timeline_draw(&timeline, &plan, "one", &svg);
+    EXPECT(is_well_formed(buffer_string(&svg)) && svg.length < 200000);
+    buffer_free(&svg);
+    timeline_free(&timeline);
+}
+
 TEST(trace) {
     struct plan plan = plan_of(STAGES "--global-batch-size 16", 8);
     struct buffer text = {0};
@@ -129,4 +155,4 @@ TEST(trace) {
     timeline_free(&timeline);
 }
 
-TEST_MAIN(TEST_CASE(picture), TEST_CASE(many_passes), TEST_CASE(trace))
+TEST_MAIN(TEST_CASE(picture), TEST_CASE(many_passes), TEST_CASE(pairs), TEST_CASE(trace))
