@@ -1,5 +1,16 @@
 # Rows 1 to 7: ranks and launchers that die, hang or are slow; signals; restarts.
 
+# A rank is lost before the first checkpoint on disk: at most two iterations are repeated, and the run is back within 15 s.
+from_memory() {
+    local result=fail back text
+    rm -rf "$work/run"
+    run_to_end "${launch[@]}" --save "$work/run" --save-interval 100 --checkpoint-in-memory --inject kill:rank=2:step=8:phase=backward
+    back=$(back_after "$work/run" "$(fired "$work/run")")
+    text=$(grep -a "starting again" "$work/log" | head -n 1)
+    [ "$code" = 0 ] && [[ $text =~ from\ iteration\ [67]\ in\ host\ memory ]] && at_most "${back:-99}" 15 && same_weights "$work/run" && result=pass
+    report 1 "rank 2 killed, nothing on disk, --checkpoint-in-memory" "$result" "" "$back" "$code" "$text"
+}
+
 row_1() {
     local rank phase
     for phase in forward backward reducescatter agree optimizer; do
@@ -12,6 +23,7 @@ row_1() {
     survives 1 "rank 0 killed while it renames a checkpoint" --inject kill:rank=0:step=6:phase=rename
     survives 1 "rank 1 crashes (SIGSEGV)" --inject segv:rank=1:step=8:phase=backward
     survives 1 "rank 1 aborts" --inject abort:rank=1:step=8:phase=forward
+    from_memory
     ends 1 "a rank killed, unsupervised" "211 137" 5 "injecting" --inject kill:rank=1:step=8:phase=backward
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # syscalls.sh FOLDER [RANKS:RANK…]: kills one rank at every system call of a save that changes a file, on one and on two
-# ranks, with and without --async-save. After each kill one process must load the checkpoint before or the new one, train, and save, and
+# ranks (or e.g. 4:3, the last of four), with and without --async-save. After each kill one process must load the checkpoint before or the new one, train, and save, and
 # nothing may be left of the broken save. Writes FOLDER/syscalls.csv; STRIDE=7 takes every seventh call only.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 folder=${1:?folder}
@@ -15,7 +15,7 @@ results=$folder/syscalls.csv
 echo "ranks,rank,save,calls,killed,old,new,failed" >"$results"
 
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50 --tokenizer-type NullTokenizer
-    --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --lr-decay-iters 9 --log-interval 1 --eval-iters 0 --threads 1 --device cpu
+    --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --lr-decay-iters 9 --log-interval 1 --eval-iters 0 --threads 1 --device cpu
     --save "$work/run" --keep-last 1)
 
 # train_killed RANKS RANK N FLAGS…: resumes at iteration 3 and saves at 6; that rank dies at call N of the save.
@@ -74,13 +74,13 @@ every_call() {
     failures=$((failures + failed))
 }
 
-for ranks in 1 2; do
+[ $# -gt 0 ] || set -- 1:0 2:0 2:1
+for ranks in $(printf '%s\n' "${@%:*}" | sort -u); do
     rm -rf "$work/run"
     bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "${model[@]}" --train-iters 3 --ckpt-writers "$ranks" --use-distributed-optimizer >"$work/log" 2>&1 </dev/null ||
         { echo "test-syscalls: the first run fails"; tail -n 5 "$work/log"; exit 1; }
     mv "$work/run" "$work/base-$ranks"
 done
-[ $# -gt 0 ] || set -- 1:0 2:0 2:1
 for place; do
     every_call "${place%:*}" "${place#*:}" plain
     every_call "${place%:*}" "${place#*:}" async --async-save
