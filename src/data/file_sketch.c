@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/lifeline.h"
 #include "base/watchdog.h"
 
 #include <sys/mman.h>
@@ -54,6 +55,7 @@ struct file_sketch file_sketch_take_whole(const char *path) {
         hash = hash_bytes(map.data + at, block, hash);
         file_map_release(&map, at, at + block);
         watchdog_beat();
+        lifeline_beat();
     }
     watchdog_done();
     if (at == map.size)
