@@ -7,14 +7,6 @@
 
 enum expert8_kind { EXPERT8_ROWS, EXPERT8_FORWARD, EXPERT8_BACKWARD };
 
-// Where values go: (rows, columns) and its transpose, or NULL.
-struct expert8_part {
-    uint8_t *y, *transposed;
-    int64_t stride;  // between rows of y
-    float scale;
-    bool is_e5m2;
-};
-
 struct operand_pointers {
     uint8_t *y, *transposed;
     float *range;
@@ -34,10 +26,10 @@ struct expert8_args {
 };
 
 template <int KIND, int HALVES>
-static __device__ __forceinline__ struct expert8_part expert8_part_of(const struct expert8_args &args, int part) {
+static __device__ __forceinline__ struct turned_part expert8_part_of(const struct expert8_args &args, int part) {
     const operand_pointers &to = part < HALVES ? args.out : args.result;
     int64_t half = part < HALVES ? part * args.columns : 0;
-    struct expert8_part place;
+    struct turned_part place;
     place.y = to.y ? to.y + half : NULL;
     place.transposed = to.transposed ? to.transposed + half * args.rows : NULL;
     place.stride = part < HALVES ? args.columns * HALVES : args.columns;
@@ -72,13 +64,9 @@ static __device__ __noinline__ float2 any_gate(enum activation activation, float
     return gate_at<__nv_bfloat16>(activation, x);
 }
 
-template <bool IS_SILU> static __device__ __forceinline__ float2 expert8_gate(enum activation activation, float x) {
-    return IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x) : any_gate(activation, x);
-}
-
-// The eight values of each part; returns the row's share of its weight's gradient.
+// The eight values of each part; returns the row's share of its weight's gradient. IS_SILU: a unit without limits.
 template <int KIND, bool IS_GATED, bool IS_SILU>
-static __device__ __forceinline__ float expert8_values(float value[3][8], const struct expert8_row &row,
+static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8], const struct expert8_row &row,
                                                        const struct expert8_args &args) {
     bool is_there = row.source >= 0;
     float x[8], up[8], dy[8], dweight = 0;
@@ -94,16 +82,18 @@ static __device__ __forceinline__ float expert8_values(float value[3][8], const 
             value[0][i] = is_there ? x[i] : 0.0f;
             continue;
         }
-        float2 at = expert8_gate<IS_SILU>(args.activation, IS_GATED ? glu_gate(args.rule, x[i]) : x[i]);
-        float other = IS_GATED ? glu_up(args.rule, up[i]) : 1.0f, y = at.x * other;
+        float2 at = IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x[i])
+                            : any_gate(args.activation, IS_GATED ? glu_gate(args.rule, x[i]) : x[i]);
+        float other = !IS_GATED ? 1.0f : IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
         value[KIND == EXPERT8_BACKWARD ? 1 + IS_GATED : 0][i] = is_there ? weight * y : 0.0f;
         if (KIND != EXPERT8_BACKWARD)
             continue;
         dweight += dy[i] * y;
-        bool moves = is_there && (!IS_GATED || glu_gate_moves(args.rule, x[i]));
+        bool has_rule = IS_GATED && !IS_SILU;
+        bool moves = is_there && !(has_rule && !glu_gate_moves(args.rule, x[i]));
         value[0][i] = moves ? weight * dy[i] * other * at.y : 0.0f;
         if (IS_GATED)
-            value[1][i] = is_there && glu_up_moves(args.rule, up[i]) ? weight * dy[i] * at.x : 0.0f;
+            value[1][i] = is_there && !(has_rule && !glu_up_moves(args.rule, up[i])) ? weight * dy[i] * at.x : 0.0f;
     }
     return dweight;
 }
@@ -132,12 +122,13 @@ static __device__ __forceinline__ void write_dweights(const struct expert8_args 
 // Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. In backward a block
 // has all columns of its rows.
 template <int KIND, bool IS_GATED, bool IS_SILU>
-static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(struct expert8_args args) {
+static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKWARD && IS_GATED && !IS_SILU ? 1 : 2)
+    expert8_kernel(struct expert8_args args) {
     constexpr int HALVES = KIND == EXPERT8_BACKWARD && IS_GATED ? 2 : 1, PARTS = HALVES + (KIND == EXPERT8_BACKWARD);
     __shared__ __align__(16) uint32_t tile[PARTS][TILE * WORDS];
     int across = thread_across(), down = thread_down();
     int64_t rows = args.rows, columns = args.columns;
-    struct expert8_part to[PARTS];
+    struct turned_part to[PARTS];
     uint32_t before = range_seen(args.out.range);
     float seen = 0;
 #pragma unroll
@@ -149,42 +140,21 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(str
             int64_t column = first + 8 * across;
 #pragma unroll
             for (int pass = 0; pass < PASSES; pass++) {
-                int word = down + ROW_THREADS * pass;
-                int64_t row = base + 4 * word;
+                int64_t row = base + 4 * (down + ROW_THREADS * pass);
                 if (column >= columns || row >= rows)
                     continue;
-                struct expert8_row in[4];
+                struct expert8_row in[4];  // read ahead, but for calls, which would have to save them
 #pragma unroll
-                for (int r = 0; r < 4; r++)
+                for (int r = 0; r < 4 && IS_SILU; r++)
                     expert8_fetch<KIND, IS_GATED>(&in[r], args, row + r, column);
-                uint32_t packed[PARTS][4][2];
-#pragma unroll
-                for (int r = 0; r < 4; r++) {
-                    float value[3][8];
+                auto values = [&](float value[MOST_PARTS][8], int r) {
+                    if (!IS_SILU)
+                        expert8_fetch<KIND, IS_GATED>(&in[r], args, row + r, column);
                     sum[pass][r] += expert8_values<KIND, IS_GATED, IS_SILU>(value, in[r], args);
-#pragma unroll
-                    for (int part = 0; part < PARTS; part++) {
-#pragma unroll
-                        for (int i = 0; i < 8 && part < HALVES; i++)
-                            seen = larger_magnitude(seen, value[part][i]);
-                        packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
-                        packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
-                        if (to[part].y)
-                            *(uint2 *)(to[part].y + (row + r) * to[part].stride + column) =
-                                make_uint2(packed[part][r][0], packed[part][r][1]);
-                    }
-                }
-#pragma unroll
-                for (int part = 0; part < PARTS; part++)
-                    if (to[part].transposed)
-                        store_turned(tile[part], packed[part], 8 * across, word);
+                };
+                seen = store_parts<PARTS, HALVES>(tile, to, row, column, seen, values);
             }
-            __syncthreads();
-#pragma unroll
-            for (int part = 0; part < PARTS; part++)
-                if (to[part].transposed)
-                    write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
-            __syncthreads();
+            write_parts<PARTS>(to, tile, first, base, columns, rows);
         }
         if (KIND == EXPERT8_BACKWARD)
             write_dweights(args, (float *)tile[0], sum, base);
@@ -195,7 +165,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, 2) expert8_kernel(str
 template <int KIND, bool IS_GATED> static void launch_expert8(struct cuda_device *cuda, struct expert8_args args) {
     int64_t across = KIND == EXPERT8_BACKWARD ? 1 : divide_up(args.columns, TILE);
     dim3 grid(grid_x(across), grid_yz(min(divide_up(args.rows, TILE), (int64_t)65535)));
-    if (args.activation == ACTIVATION_SILU)
+    if (args.activation == ACTIVATION_SILU && args.rule.limit == 0 && args.rule.offset == 0)
         LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, true>), grid, QUANTIZE_THREADS, 0, args);
     else
         LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, false>), grid, QUANTIZE_THREADS, 0, args);

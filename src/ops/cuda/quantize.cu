@@ -5,7 +5,6 @@
 
 enum {
     MOST_HALVES = 2,
-    MOST_PARTS = 3,  // two halves and the activation's result
     ROWS_AHEAD = 8,
 };
 
@@ -136,18 +135,10 @@ static __device__ __forceinline__ void write_partial(const struct quantize_args 
     }
 }
 
-// Where a part of the values goes: a half of y, or the activation's result.
-struct quantize_part {
-    uint8_t *y, *transposed;  // at the part's first column; NULL for none
-    int64_t stride;           // between rows of y
-    float scale;
-    bool is_e5m2;
-};
-
 template <int KIND, int FUNCTION, int HALVES>
-static __device__ __forceinline__ struct quantize_part part_of(const struct quantize_args &args, int part) {
+static __device__ __forceinline__ struct turned_part part_of(const struct quantize_args &args, int part) {
     int64_t columns = args.columns;
-    struct quantize_part to;
+    struct turned_part to;
     if (part == HALVES) {
         to.y = args.result;
         to.transposed = args.result_transposed;
@@ -174,7 +165,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
     int64_t first = (int64_t)blockIdx.x * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
     float total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
-    struct quantize_part to[PARTS];
+    struct turned_part to[PARTS];
     uint32_t before = range_seen(args.range);
     float seen = 0;
 #pragma unroll
@@ -196,37 +187,15 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 quantize_fetch<KIND>(&in[r], args, row + r, column);
-            uint32_t packed[PARTS][4][2];
-#pragma unroll
-            for (int r = 0; r < 4; r++) {
-                float value[MOST_PARTS][8];
+            auto values = [&](float value[MOST_PARTS][8], int r) {
                 quantize_values<KIND, FUNCTION, HAS_RESULT>(value, in[r], bias, args.activation);
 #pragma unroll
-                for (int part = 0; part < PARTS; part++) {
-#pragma unroll
-                    for (int i = 0; i < 8 && part < HALVES; i++) {
-                        seen = larger_magnitude(seen, value[part][i]);
-                        if (args.partial)
-                            total[part][i] += value[part][i];
-                    }
-                    packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
-                    packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
-                    if (to[part].y)
-                        *(uint2 *)(to[part].y + (row + r) * to[part].stride + column) =
-                            make_uint2(packed[part][r][0], packed[part][r][1]);
-                }
-            }
-#pragma unroll
-            for (int part = 0; part < PARTS; part++)
-                if (to[part].transposed)
-                    store_turned(tile[part], packed[part], 8 * across, word);
+                for (int i = 0; i < HALVES * 8 && args.partial; i++)
+                    total[i / 8][i % 8] += value[i / 8][i % 8];
+            };
+            seen = store_parts<PARTS, HALVES>(tile, to, row, column, seen, values);
         }
-        __syncthreads();
-#pragma unroll
-        for (int part = 0; part < PARTS; part++)
-            if (to[part].transposed)
-                write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
-        __syncthreads();
+        write_parts<PARTS>(to, tile, first, base, columns, rows);
     }
     range_see(args.range, before, magnitude_bits(seen));
     if (args.partial)
@@ -241,7 +210,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(
     int64_t first = ((int64_t)blockIdx.x * (QUANTIZE_THREADS / 32) + threadIdx.x / 32) * ROWS_AHEAD;
     float bias[MOST_HALVES][8] = {}, seen = 0;
     uint32_t before = range_seen(args.range);
-    struct quantize_part to = part_of<KIND, FUNCTION, 1>(args, 0);
+    struct turned_part to = part_of<KIND, FUNCTION, 1>(args, 0);
     struct quantize_row in[ROWS_AHEAD];
 #pragma unroll
     for (int r = 0; r < ROWS_AHEAD; r++)

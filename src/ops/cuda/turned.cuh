@@ -61,4 +61,55 @@ static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32
     }
 }
 
+// Where a part of what a kernel computes goes: a half of a gated unit's gradient, or an activation's result.
+struct turned_part {
+    uint8_t *y, *transposed;  // at the part's first column; NULL for none
+    int64_t stride;           // between rows of y
+    float scale;
+    bool is_e5m2;
+};
+
+enum { MOST_PARTS = 3 };  // two halves and the activation's result
+
+// Stores eight values of each part of four rows from (row, column) on; `values` computes those of a row. Returns the
+// largest magnitude of the first HALVES parts and of `seen`.
+template <int PARTS, int HALVES, typename VALUES>
+static __device__ __forceinline__ float store_parts(uint32_t (*tile)[TILE * WORDS], const struct turned_part *to,
+                                                    int64_t row, int64_t column, float seen, const VALUES &values) {
+    uint32_t packed[PARTS][4][2];
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        float value[MOST_PARTS][8];
+        values(value, r);
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+#pragma unroll
+            for (int i = 0; i < 8 && part < HALVES; i++)
+                seen = larger_magnitude(seen, value[part][i]);
+            packed[part][r][0] = pack_float8(value[part], to[part].scale, to[part].is_e5m2);
+            packed[part][r][1] = pack_float8(value[part] + 4, to[part].scale, to[part].is_e5m2);
+            if (to[part].y)
+                *(uint2 *)(to[part].y + (row + r) * to[part].stride + column) =
+                    make_uint2(packed[part][r][0], packed[part][r][1]);
+        }
+    }
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        if (to[part].transposed)
+            store_turned(tile[part], packed[part], 8 * thread_across(), ((int)row & (TILE - 1)) / 4);
+    return seen;
+}
+
+// After all rows of a tile were stored: their transposes.
+template <int PARTS>
+static __device__ __forceinline__ void write_parts(const struct turned_part *to, uint32_t (*tile)[TILE * WORDS],
+                                                   int64_t first, int64_t base, int64_t columns, int64_t rows) {
+    __syncthreads();
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        if (to[part].transposed)
+            write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
+    __syncthreads();
+}
+
 #endif
