@@ -2,8 +2,9 @@
 // Times the operations of one layer of experts, forward and backward, on any device: time, arithmetic or bytes per
 // second, and the share of everything but the matmuls.
 // Usage: bench_experts [DEVICE DTYPE TOKENS HIDDEN WIDTH EXPERTS CHOSEN REPEATS]; the default is cpu fp32 1024 256 512
-// 16 2 3. Experts are SwiGLU units of WIDTH; DTYPE is fp32, bf16 or fp16. SPREAD=one sends all rows to the first
-// experts; THREADS=N is for the CPU.
+// 16 2 3. Experts are SwiGLU units of WIDTH; DTYPE is fp32, bf16, fp16, or fp8 between bf16 tensors. SPREAD=one sends
+// all rows to the first experts; FIRST=1 stores gradients of weights, as the first micro-batch of a step does, and does
+// not add to them; THREADS=N is for the CPU.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -16,6 +17,7 @@
 struct experts_bench {
     struct device *device;
     enum dtype dtype;
+    bool is_fp8;
     int64_t N, C, F, E, K, repeats;
     struct arena arena;
     struct tensor noise;  // (NOISE) fp32
@@ -100,6 +102,93 @@ static struct sorted_rows time_routing(struct experts_bench *b) {
     return s;
 }
 
+static float weight_beta(void) {
+    return getenv("FIRST") ? 0 : 1;
+}
+
+// A matrix of bf16 in fp8, in both orders; adds the time of quantizing to that of everything but the matmuls.
+static struct operand quantized(struct experts_bench *b, const char *name, struct tensor x, enum dtype dtype) {
+    struct operand y = {.value = arena_2d(&b->arena, dtype, x.shape[0], x.shape[1]),
+                        .transposed = arena_2d(&b->arena, dtype, x.shape[1], x.shape[0]),
+                        .range = arena_1d(&b->arena, DTYPE_F32, RANGE_LENGTH)};
+    device_copy_in(b->device, y.range, (const float[]){1.0f / 64, 64, 0, 448});
+    struct op_quantize op = {.y = y, .x = x};
+    if (name)
+        TIME(b, name, 0, 4.0 * (double)tensor_count(x), op_quantize(b->device, &op));
+    else
+        op_quantize(b->device, &op);
+    return y;
+}
+
+static void time_matmuls8(struct experts_bench *b, const char *name, struct tensor offsets, int64_t outputs,
+                          int64_t inputs) {
+    size_t mark = arena_mark(&b->arena);
+    int64_t R = b->N * b->K;
+    double flops = 2.0 * (double)R * (double)outputs * (double)inputs;
+    struct tensor x = rows_of(b, R, inputs), dy = rows_of(b, R, outputs), w = rows_of(b, b->E * outputs, inputs);
+    struct tensor dw = filled(b, arena_3d(&b->arena, DTYPE_F32, b->E, outputs, inputs));
+    char text[64];
+    (void)snprintf(text, sizeof text, "%s quantize weights", name);
+    struct operand x8 = quantized(b, NULL, x, DTYPE_E4M3), dy8 = quantized(b, NULL, dy, DTYPE_E5M2);
+    struct operand w8 = quantized(b, text, w, DTYPE_E4M3);
+    struct op_grouped_matmul op = {.kind = GROUPED_FORWARD, .d = dy, .a = x8.value, .offsets = offsets};
+    op.b = tensor_3d(w8.value.data, DTYPE_E4M3, b->E, outputs, inputs);
+    op.a_range = x8.range;
+    op.b_range = w8.range;
+    (void)snprintf(text, sizeof text, "%s forward", name);
+    TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
+    op = (struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = x, .a = dy8.value, .offsets = offsets};
+    op.b = w8.transposed;
+    op.a_range = dy8.range;
+    op.b_range = w8.range;
+    (void)snprintf(text, sizeof text, "%s inputs", name);
+    TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
+    op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw, .a = dy8.transposed, .offsets = offsets};
+    op.b = x8.transposed;
+    op.a_range = dy8.range;
+    op.b_range = x8.range;
+    op.beta = weight_beta();
+    (void)snprintf(text, sizeof text, "%s weights", name);
+    TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
+    arena_release(&b->arena, mark);
+}
+
+// What is fused with quantizing in fp8: rows to their places, twice, and between the matmuls.
+static void time_rows8(struct experts_bench *b, const struct sorted_rows *s) {
+    size_t mark = arena_mark(&b->arena);
+    int64_t R = b->N * b->K;
+    struct tensor rows = rows_of(b, b->N, b->C), x = rows_of(b, R, 2 * b->F), dy = rows_of(b, R, b->F);
+    double row = (double)b->C, unit = (double)(R * b->F);
+    struct operand places = quantized(b, NULL, rows_of(b, R, b->C), DTYPE_E4M3), y = quantized(b, NULL, dy, DTYPE_E4M3);
+    struct operand dx = quantized(b, NULL, x, DTYPE_E5M2);
+    struct op_quantize_slots gather = {.y = places, .x = rows, .sources = s->sources, .per_row = b->K};
+    struct op_sum_slots sum = {.out = rows, .y = rows_of(b, R, b->C), .places = s->places};
+    for (int i = 0; i < 2; i++) {
+        TIME(b, "gather to fp8", 0, 4 * (double)R * row, op_quantize_slots(b->device, &gather));
+        TIME(b, "sum", 0, 2 * (double)(R + b->N) * row, op_sum_slots(b->device, &sum));
+    }
+    struct op_quantize_expert_forward forward = {.y = {.value = y.value, .range = y.range},
+                                                 .x = x,
+                                                 .weights = s->weights,
+                                                 .offsets = s->offsets,
+                                                 .sources = s->sources,
+                                                 .activation = ACTIVATION_SILU,
+                                                 .is_gated = true};
+    TIME(b, "activation forward", 0, 5 * unit, op_quantize_expert_forward(b->device, &forward));
+    struct op_quantize_expert_backward backward = {.dx = dx,
+                                                   .y = {.transposed = y.transposed, .range = y.range},
+                                                   .dweights = s->dweights,
+                                                   .dy = dy,
+                                                   .x = x,
+                                                   .weights = s->weights,
+                                                   .offsets = s->offsets,
+                                                   .sources = s->sources,
+                                                   .activation = ACTIVATION_SILU,
+                                                   .is_gated = true};
+    TIME(b, "activation backward", 0, 11 * unit, op_quantize_expert_backward(b->device, &backward));
+    arena_release(&b->arena, mark);
+}
+
 static void time_matmuls(struct experts_bench *b, const char *name, struct tensor offsets, int64_t outputs,
                          int64_t inputs) {
     size_t mark = arena_mark(&b->arena);
@@ -115,7 +204,8 @@ static void time_matmuls(struct experts_bench *b, const char *name, struct tenso
     op = (struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = x, .a = y, .b = w, .offsets = offsets};
     (void)snprintf(text, sizeof text, "%s inputs", name);
     TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
-    op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw, .a = y, .b = x, .offsets = offsets, .beta = 1};
+    op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw, .a = y, .b = x, .offsets = offsets};
+    op.beta = weight_beta();
     (void)snprintf(text, sizeof text, "%s weights", name);
     TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
     arena_release(&b->arena, mark);
@@ -176,7 +266,9 @@ static void make_noise(struct experts_bench *b) {
 }
 
 static enum dtype dtype_of(const char *name) {
-    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp16") == 0 ? DTYPE_F16 : DTYPE_F32;
+    return strcmp(name, "bf16") == 0 || strcmp(name, "fp8") == 0 ? DTYPE_BF16
+           : strcmp(name, "fp16") == 0                           ? DTYPE_F16
+                                                                 : DTYPE_F32;
 }
 
 // What the largest group of tensors above takes, and some more for their alignment.
@@ -197,6 +289,7 @@ int main(int argc, char **argv) {
         }
     }
     struct experts_bench b = {.dtype = dtype_of(dtype),
+                              .is_fp8 = strcmp(dtype, "fp8") == 0,
                               .N = numbers[0],
                               .C = numbers[1],
                               .F = numbers[2],
@@ -216,10 +309,16 @@ int main(int argc, char **argv) {
     printf("%s %s: %lld tokens of %lld, %lld experts of %lld, %lld chosen\n", device, dtype, numbers[0], numbers[1],
            numbers[3], numbers[2], numbers[4]);
     struct sorted_rows s = time_routing(&b);
-    time_moves(&b, &s);
-    time_matmuls(&b, "fc1", s.offsets, 2 * b.F, b.C);
-    time_activation(&b, &s);
-    time_matmuls(&b, "fc2", s.offsets, b.C, b.F);
+    void (*multiply)(struct experts_bench *, const char *, struct tensor, int64_t, int64_t) =
+        b.is_fp8 ? time_matmuls8 : time_matmuls;
+    if (b.is_fp8) {
+        time_rows8(&b, &s);
+    } else {
+        time_moves(&b, &s);
+        time_activation(&b, &s);
+    }
+    multiply(&b, "fc1", s.offsets, 2 * b.F, b.C);
+    multiply(&b, "fc2", s.offsets, b.C, b.F);
     printf("%-22s %9.3f ms, of which %.1f %% beside the matmuls\n", "in all", b.seconds * 1e3,
            100 * (1 - b.matmul_seconds / b.seconds));
     device_free(b.device, memory);

@@ -3,7 +3,8 @@
 # machine with an NVIDIA GPU:
 #   bench/gpu_mixtures.sh BEVATRON [MODEL…]       (all by default; bench/gpu_mixtures.sh list names them)
 # Prints milliseconds, the ratio, memory, and the share of our step that routing and permutation take. MIXTURE_PEERS=0
-# leaves PyTorch out; MIXTURE_PARTS=1 prints all parts of our steps; MIXTURE_FLAGS has further flags for ours.
+# leaves PyTorch out; MIXTURE_FP8=1 times our steps in fp8 too; MIXTURE_PARTS=1 prints all parts of our steps;
+# MIXTURE_FLAGS has further flags for ours.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # name layers hidden heads sequence batch vocabulary experts chosen width
@@ -24,23 +25,29 @@ of() {
     grep -o "\"$1\": [0-9.]*" <<<"$2" | grep -o '[0-9.]*$'
 }
 
-for name in "${names[@]}"; do
-    read -r _ layers hidden heads sequence batch vocabulary experts chosen width < <(grep "^$name " <<<"$models") ||
-        { echo "gpu_mixtures.sh: there is no model $name; bench/gpu_mixtures.sh list names them" >&2; exit 2; }
+# time_ours FLAG…: what our program prints about steps of the model.
+time_ours() {
     # shellcheck disable=SC2086  # flags
     out=$("$program" bench step --steps 10 --parts --device cuda --bf16 --quick-weights --num-layers "$layers" \
         --hidden-size "$hidden" --num-attention-heads "$heads" --seq-length "$sequence" --max-position-embeddings "$sequence" \
         --micro-batch-size "$batch" --vocab-size "$vocabulary" --num-experts "$experts" --moe-router-topk "$chosen" \
         --ffn-hidden-size "$width" --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0.01 --swiglu \
         --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights \
-        --disable-bias-linear --hidden-dropout 0 --attention-dropout 0 ${MIXTURE_FLAGS:-} 2>&1)
-    [ "${MIXTURE_PARTS:-0}" = 0 ] || printf '%s\n' "$out"
+        --disable-bias-linear --hidden-dropout 0 --attention-dropout 0 ${MIXTURE_FLAGS:-} "$@" 2>&1)
+    [ "${MIXTURE_PARTS:-0}" = 0 ] || printf '%s\n' "$out" >&2
+    printf '%s\n' "$out"
+}
+
+for name in "${names[@]}"; do
+    read -r _ layers hidden heads sequence batch vocabulary experts chosen width < <(grep "^$name " <<<"$models") ||
+        { echo "gpu_mixtures.sh: there is no model $name; bench/gpu_mixtures.sh list names them" >&2; exit 2; }
+    out=$(time_ours)
     ours=$(grep '^{' <<<"$out")
     [ -n "$ours" ] || { printf '%s: no result: %s\n' "$name" "$(tail -n 1 <<<"$out")"; continue; }
     # The router's matmuls are those with as many rows or columns as there are experts.
     share=$(awk -v experts="$experts" '
         /^all / { all = $(NF - 1) }
-        /^(route_|balance_|sort_slots|gather_slots|sum_slots|slot_bias)/ { part += $3 }
+        /^(route_|balance_|sort_slots|gather_slots|quantize_slots|sum_slots|slot_bias)/ { part += $3 }
         /^matmul / && ($2 == experts || $4 == experts || $6 == experts) { part += $(NF - 3) }
         END { if (all > 0) printf "%.1f", 100 * part / all }' <<<"$out")
     peer=
@@ -53,4 +60,9 @@ for name in "${names[@]}"; do
                 tokens / ours, less, share
             if (peer) printf "; PyTorch %6.1f ms, %5.1f GB; ratio %.3f", 1e3 * peer, more, peer / ours
             print "" }'
+    [ "${MIXTURE_FP8:-0}" = 0 ] && continue
+    eighth=$(time_ours --fp8-format hybrid | grep '^{')
+    awk -v name="$name" -v ours="$(of step_s "$ours")" -v eighth="$(of step_s "$eighth")" -v memory="$(of device_gb "$eighth")" \
+        'BEGIN { if (eighth) printf "%-24s in fp8   %6.1f ms, %5.1f GB, %.3f times as fast as in bf16\n", name, 1e3 * eighth,
+            memory, ours / eighth }'
 done

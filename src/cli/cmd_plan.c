@@ -172,15 +172,19 @@ static int search_layouts(struct command_options *options) {
     return status;
 }
 
-// Other trainers have experts in fp8 on GPUs. Here rates stand for it in the matmuls of experts.
-static int validate_planned(struct config *config, struct hardware *hardware, int ranks) {
+// Other trainers have experts in fp8 on GPUs where this program has none, and in recipes that it does not have. Rates
+// stand for it in the matmuls of experts if a --hardware file has one, or if this program cannot train them.
+static int validate_planned(struct config *config, struct hardware_file *file, int ranks) {
     // Reads 16 bits, writes 8 bits in rows and in columns.
     enum { QUANTIZE_BYTES = 4 };
+    struct device_rates *rates = &file->hardware.rates;
+    if (rates->expert_quantize_bytes <= 0 && machine_trains_experts8(&file->machine))
+        return config_validate_for(config, ranks, CONFIG_TRAIN);
     TRY(config_validate_for(config, ranks, CONFIG_PLAN));
     if (config->has_wide_experts) {
-        if (hardware->rates.expert_quantize_bytes <= 0)
-            hardware->rates.expert_quantize_bytes = QUANTIZE_BYTES;
-        log_warn("GPUs do not train experts in fp8 with this program; the plan is that of another trainer");
+        if (rates->expert_quantize_bytes <= 0)
+            rates->expert_quantize_bytes = QUANTIZE_BYTES;
+        log_warn("this program does not train experts in fp8 so; the plan is that of another trainer");
     }
     return 0;
 }
@@ -197,7 +201,7 @@ static int make_plan(struct command_options *options, struct hardware_file *file
         log_warn("this program has not yet run NVFP4 on a GPU; the plan is that of another trainer");
     TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
-    TRY(validate_planned(config, &file->hardware, ranks));
+    TRY(validate_planned(config, file, ranks));
     TRY(planned_vocabulary_set(config, &assumed_for));
     struct timeline timeline;
     const struct schedule_watcher watcher = timeline_watcher(&timeline);

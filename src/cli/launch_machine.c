@@ -21,7 +21,14 @@ static int refuse_old(const struct machine *machine) {
 // The first GPUs with fp8 are those of compute capability 8.9.
 static int check_fp8(const struct machine *machine, const struct config *config) {
     enum { FIRST_WITH_FP8 = 89 };
-    if (!config->fp8_format || machine->capability >= FIRST_WITH_FP8)
+    if (!config->fp8_format)
+        return 0;
+    if (config->num_experts > 0 && !machine_trains_experts8(machine))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the %s GPUs of a %s have no fp8 matmuls of experts; leave out --fp8-format, or choose a "
+                              "machine with H100 or H200 GPUs",
+                              machine->gpu, machine->name);
+    if (machine->capability >= FIRST_WITH_FP8)
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "the %s GPUs of a %s have no fp8; leave out --fp8-format, or choose a machine with L4, L40S, "

@@ -112,6 +112,10 @@ int machine_gpu_capability(const char *gpu) {
     return MACHINE_OLDEST_CAPABILITY;
 }
 
+bool machine_trains_experts8(const struct machine *machine) {
+    return machine->gpus == 0 || machine->capability == 90;
+}
+
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out) {
     buffer_printf(out,
                   "the GPUs of a %s (%s, compute capability %d.%d) are too old: they lack bf16; bevatron needs compute "

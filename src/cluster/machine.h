@@ -32,6 +32,8 @@ const struct machine *machine_look_up(const char *name);
 // Whether it has GPUs that this program does not run on, and a sentence that says so.
 bool machine_has_old_gpus(const struct machine *machine);
 void machine_describe_old_gpus(const struct machine *machine, struct buffer *out);
+// Whether this program trains experts in fp8 there: its kernels are for compute capability 9.0; CPUs emulate them.
+bool machine_trains_experts8(const struct machine *machine);
 
 // The compute capability of a GPU that a machine of the table has, e.g. "H200"; otherwise the oldest that is taken.
 int machine_gpu_capability(const char *gpu);

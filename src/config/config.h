@@ -420,7 +420,7 @@ enum config_use {
     CONFIG_TRAIN,     // everything
     CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
     CONFIG_GENERATE,  // model and tokenizer
-    CONFIG_PLAN,      // everything, and experts in fp8, which other trainers have
+    CONFIG_PLAN,      // everything, and experts in fp8 as only other trainers have them
 };
 // The same for a command that only evaluates or generates: flags that have no meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);

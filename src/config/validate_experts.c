@@ -284,10 +284,6 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     if (config_form(config) != CONFIG_GPT)
         complain(complaints, "--num-experts belongs to --model gpt; leave it out");
     bool is_fp8 = config->fp8_format && !config->has_wide_experts;
-    if (is_fp8 && !is(config->device, "cpu"))
-        complain(complaints,
-                 "--num-experts with --fp8-format is emulated on the CPU alone; give --device cpu, or leave "
-                 "out --fp8-format");
     if (is_fp8 && (is(config->fp8_recipe, "blockwise") || is(config->fp8_recipe, "mxfp8")))
         complain(complaints, "--num-experts works with --fp8-recipe delayed and tensorwise; give --fp8-recipe delayed");
     if (config->moe_shared_expert_gate && config->moe_shared_expert_intermediate_size == 0)

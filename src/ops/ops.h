@@ -472,6 +472,8 @@ struct ops {
     bool (*supports)(const struct device *device, enum dtype dtype);
     // Whether it has matmuls of operands that are scaled so; NULL if all.
     bool (*supports_scaling)(const struct device *device, enum scaling scaling);
+    // Whether it has matmuls of experts in fp8, with one range for each operand; NULL if it has them if it has fp8.
+    bool (*multiplies_groups8)(const struct device *device);
     // Whether matmuls of a dtype that it supports are faster than in fp32; NULL if all are.
     bool (*is_fast)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);

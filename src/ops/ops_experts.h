@@ -224,7 +224,7 @@ enum grouped_kind {
 };
 // In fp8 both operands are read along the dimension that is summed over, so b of GROUPED_INPUT is the transpose (I, E *
 // O) of the matrix (E * O, I), and GROUPED_WEIGHT takes a (O, R) and b (I, R). a is E4M3 with GROUPED_FORWARD, else
-// E5M2; b is E4M3; R, O and I are multiples of 16. What lies beyond offsets[E] must be finite. Not with CUDA.
+// E5M2; b is E4M3; R, O and I are multiples of 16. What lies beyond offsets[E] must be finite.
 struct op_grouped_matmul {
     enum grouped_kind kind;
     // Out, in the dtype of a and b but for GROUPED_WEIGHT, and with fp8 in any that the device has. Rows beyond

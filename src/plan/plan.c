@@ -258,6 +258,11 @@ int plan_check_precision(const struct config *config, const struct machine *mach
         return error_set_code(EXIT_CODE_USAGE,
                               "a %s has no %s matmuls; give --fp8-recipe delayed, or another --machine", machine->name,
                               missing);
+    if (config->fp8_format && config->num_experts > 0 && !config->has_wide_experts && !machine_trains_experts8(machine))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "GPUs of a %s do not train experts in fp8 with this program; leave out --fp8-format, or "
+                              "give a --machine with H100 or H200 GPUs",
+                              machine->name);
     if (config->bf16 && machine_has_old_gpus(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "a %s has no bf16: its %s GPUs are too old; give --fp16 instead of "

@@ -105,6 +105,10 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
         return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-recipe delayed",
                          text);
+    if (setup->config->fp8_format && setup->config->num_experts > 0 && !device_multiplies_groups8(setup->device))
+        return error_set("%s has no fp8 matmuls of experts; they need compute capability 9.0 (H100, H200) and a build "
+                         "for it; leave out --fp8-format",
+                         text);
     return 0;
 }
 

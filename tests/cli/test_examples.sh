@@ -154,6 +154,8 @@ expect 2 "H100 GPUs of a p5.48xlarge have no fp4 matmuls; leave out --fp4-format
 expect 2 "have no mxfp8 matmuls; give --fp8-recipe delayed, or choose a machine with B200" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe mxfp8
 expect 2 "have no blockwise fp8 matmuls; give --fp8-recipe delayed, or choose a machine with H100" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe blockwise
 expect 0 " --machine p6-b200.48xlarge" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp4-format e2m1
+expect 2 "B200 GPUs of a p6-b200.48xlarge have no fp8 matmuls of experts" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false \
+    --bf16 --fp8-format hybrid --num-experts 8
 expect 0 " --machine p4de.24xlarge" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge
 expect 2 "a rank needs 133.24 GB and has 84.83 GB; it would fit with --use-distributed-optimizer" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge \
     --use-distributed-optimizer=false --overlap-grad-reduce=false --overlap-param-gather=false

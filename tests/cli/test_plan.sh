@@ -75,7 +75,7 @@ expect 0 "takes" "$BEVATRON" plan --preset llama2-7b --nproc 8 --pipeline-model-
 grep -q '<g id="stage-3"' "$work/step.svg" && grep -q '"name":"backward"' "$work/step.json" && pass || fail "no timeline"
 expect 1 "nowhere/step.svg" "$BEVATRON" plan "${llama[@]}" --nproc 8 --timeline "$work/nowhere/step.svg"
 
-# Experts in fp8 can be planned, not trained.
+# Experts in fp8 are trained on H100 and H200, and planned for other trainers elsewhere.
 experts=(--preset qwen3-30b-a3b --mock-data --lr 1e-3 --train-iters 1 --bf16 --micro-batch-size 4 --vocab-size 151936
     --global-batch-size 64 --expert-model-parallel-size 8 --nproc 8)
 step() { sed -n 's/^  "step_seconds": \([0-9.]*\),*/\1/p' "$1"; }
@@ -85,6 +85,13 @@ expect 0 "the plan is that of another trainer" "$BEVATRON" plan "${experts[@]}" 
 "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --overlap-moe-expert-parallel-comm --json >"$work/hidden.json" 2>/dev/null
 awk -v a="$(step "$work/bf16.json")" -v b="$(step "$work/fp8.json")" -v c="$(step "$work/hidden.json")" \
     'BEGIN { exit !(b > 0 && c > 0 && b < a && c < a) }' && pass || fail "fp8 or hidden exchanges do not save time"
+"$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --json >"$work/bf16.json" 2>/dev/null
+"$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --fp8-format hybrid --json >"$work/fp8.json" 2>"$work/fp8.log"
+awk -v a="$(step "$work/bf16.json")" -v b="$(step "$work/fp8.json")" 'BEGIN { exit !(b > 0 && b < a) }' &&
+    ! grep -q "another trainer" "$work/fp8.log" && pass || fail "experts in fp8 on an H200: $(cat "$work/fp8.log")"
+expect 2 "give --fp8-recipe delayed" "$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --fp8-format e4m3 --fp8-recipe mxfp8
+expect 2 "give a --machine with H100 or H200 GPUs" "$BEVATRON" plan "${experts[@]:0:7}" --vocab-size 151936 --global-batch-size 64 --search \
+    --gpus 8 --machine dgx-b200 --bf16 --fp8-format hybrid
 expect 2 "has no fp8" "$BEVATRON" plan "${experts[@]}" --machine dgx-a100 --fp8-format hybrid
 expect 0 "the plan is that of another trainer" "$BEVATRON" plan --preset gpt-oss-20b --bf16 --micro-batch-size 1 --nproc 8 \
     --machine dgx-b200 --fp8-format e4m3 --fp8-recipe mxfp8

@@ -174,19 +174,25 @@ static inline void case_sum_slots(struct lab *lab) {
         sum_slots_variant(lab, &slots_cases[i], slots_cases[i].rows > 100 ? 24 : columns[i % 4]);
 }
 
+// Rows of x (rows, C) at their places; 0 where there is no source.
+static inline double *gathered_rows(struct lab *lab, const struct slots *s, const struct sample *x,
+                                    const int32_t *source, int64_t places) {
+    int64_t C = x->t.shape[1];
+    double *y = lab_doubles(lab, places * C);
+    for (int64_t at = 0; at < places * C; at++)
+        y[at] = source[at / C] < 0 ? 0 : x->x[source[at / C] / s->chosen * C + at % C];
+    return y;
+}
+
 static inline void case_gather_slots(struct lab *lab) {
     static const int64_t columns[] = {1, 17, 64, 1030};
     for (int i = 0; i < SLOTS_CASES; i++) {
         struct slots s = make_slots(lab, &slots_cases[i]);
         int64_t C = s.rows > 100 ? 24 : columns[i % 4];
         struct sample x = lab_2d(lab, s.rows, C, 1), y = lab_2d(lab, s.places, C, 1);
-        for (int64_t at = 0; at < s.places * C; at++) {
-            int32_t source = s.source[at / C];
-            y.x[at] = source < 0 ? 0 : x.x[source / s.chosen * C + at % C];
-        }
         op_gather_slots(lab->device,
                         &(struct op_gather_slots){.y = y.t, .x = x.t, .sources = s.sources_t, .per_row = s.chosen});
-        lab_expect(lab, y.t, y.x);
+        lab_expect(lab, y.t, gathered_rows(lab, &s, &x, s.source, s.places));
         lab_clear(lab);
     }
 }

@@ -205,10 +205,37 @@ TEST(recordings) {
     device_close(gpu);
 }
 
-// A layer of experts in the next test: rows to the experts that their logits choose, a matmul, and back.
+// A layer of experts in the next test: rows to the experts that their logits choose, a matmul, its gradient, and back.
 struct recorded_experts {
-    struct tensor logits, experts, weights, offsets, sources, places, x, rows, weight, product, out;
+    struct tensor logits, experts, weights, offsets, sources, places, x, rows, weight, product, out, dweight;
+    // In fp8; not on all GPUs. The rows stand for a gradient, too.
+    bool is_fp8;
+    struct operand rows8, gradient8, weight8;
 };
+
+static void multiply_experts(struct device *gpu, const struct recorded_experts *r) {
+    struct op_grouped_matmul forward = {.d = r->product, .a = r->rows, .b = r->weight, .offsets = r->offsets};
+    struct op_grouped_matmul gradient = {
+        .kind = GROUPED_WEIGHT, .d = r->dweight, .a = r->rows, .b = r->rows, .offsets = r->offsets};
+    if (r->is_fp8) {
+        struct op_quantize_slots quantize = {.y = r->rows8, .x = r->x, .sources = r->sources, .per_row = 2};
+        op_quantize_slots(gpu, &quantize);
+        quantize.y = r->gradient8;
+        op_quantize_slots(gpu, &quantize);
+        const struct tensor *w = &r->weight;
+        forward.a = r->rows8.value;
+        forward.b = tensor_3d(r->weight8.value.data, DTYPE_E4M3, w->shape[0], w->shape[1], w->shape[2]);
+        forward.a_range = gradient.b_range = r->rows8.range;
+        forward.b_range = r->weight8.range;
+        gradient.a = r->gradient8.transposed;
+        gradient.b = r->rows8.transposed;
+        gradient.a_range = r->gradient8.range;
+    } else {
+        op_gather_slots(gpu, &(struct op_gather_slots){.y = r->rows, .x = r->x, .sources = r->sources, .per_row = 2});
+    }
+    op_grouped_matmul(gpu, &forward);
+    op_grouped_matmul(gpu, &gradient);
+}
 
 static void do_experts(struct device *gpu, const struct recorded_experts *r) {
     op_route_forward(gpu,
@@ -216,17 +243,14 @@ static void do_experts(struct device *gpu, const struct recorded_experts *r) {
                          .experts = r->experts, .weights = r->weights, .logits = r->logits, .rule = {.factor = 1}});
     op_sort_slots(gpu, &(struct op_sort_slots){
                            .offsets = r->offsets, .sources = r->sources, .places = r->places, .experts = r->experts});
-    op_gather_slots(gpu, &(struct op_gather_slots){.y = r->rows, .x = r->x, .sources = r->sources, .per_row = 2});
-    op_grouped_matmul(
-        gpu, &(struct op_grouped_matmul){.d = r->product, .a = r->rows, .b = r->weight, .offsets = r->offsets});
+    multiply_experts(gpu, r);
     op_sum_slots(gpu, &(struct op_sum_slots){.out = r->out, .y = r->product, .places = r->places});
 }
 
 // A replay follows the logits that it finds, also where experts then have other numbers of rows than when it was
 // recorded.
-TEST(recordings_of_experts) {
-    enum { N = 300, C = 64, E = 6, K = 2, ROUNDS = 3 };
-    struct device *gpu = gpu_open();
+static void record_experts(struct device *gpu, bool is_fp8) {
+    enum { N = 304, C = 64, E = 6, K = 2, ROUNDS = 3 };
     struct lab lab;
     lab_open(&lab, gpu, DTYPE_BF16, 1);
     struct recorded_experts r = {.experts = arena_2d(&lab.arena, DTYPE_I32, N, K),
@@ -238,7 +262,15 @@ TEST(recordings_of_experts) {
                                  .rows = lab_2d(&lab, N * K, C, 1).t,
                                  .weight = lab_sample(&lab, arena_3d(&lab.arena, DTYPE_BF16, E, C, C), 1).t,
                                  .product = lab_2d(&lab, N * K, C, 1).t,
-                                 .out = lab_2d(&lab, N, C, 1).t};
+                                 .out = lab_2d(&lab, N, C, 1).t,
+                                 .dweight = arena_3d(&lab.arena, DTYPE_F32, E, C, C),
+                                 .is_fp8 = is_fp8};
+    if (is_fp8) {
+        r.rows8 = float8_operand(&lab, DTYPE_E4M3, N * K, C, 2);
+        r.gradient8 = float8_operand(&lab, DTYPE_E5M2, N * K, C, 2);
+        r.weight8 = float8_operand(&lab, DTYPE_E4M3, E * C, C, 2);
+        op_quantize(gpu, &(struct op_quantize){.y = r.weight8, .x = tensor_2d(r.weight.data, DTYPE_BF16, E * C, C)});
+    }
     struct sample logits = lab_fp32_2d(&lab, N, E, 2);
     struct recording *recording = NULL;
     r.logits = logits.t;
@@ -247,8 +279,9 @@ TEST(recordings_of_experts) {
             logits.x[i] += round * (double)(i % E);  // towards the last experts
         lab_write(&lab, logits.t, logits.x);
         do_experts(gpu, &r);
-        const double *expected = lab_read(&lab, r.out);
+        const double *expected = lab_read(&lab, r.out), *gradient = lab_read(&lab, r.dweight);
         device_zero(gpu, r.out);
+        device_zero(gpu, r.dweight);
         if (!recording) {
             device_record_begin(gpu);
             do_experts(gpu, &r);
@@ -258,9 +291,17 @@ TEST(recordings_of_experts) {
         device_replay(gpu, recording);
         const double *found = lab_read(&lab, r.out);
         EXPECT(memcmp(found, expected, sizeof *found * N * C) == 0 && found[0] != 0);
+        EXPECT(memcmp(lab_read(&lab, r.dweight), gradient, sizeof *gradient * E * C * C) == 0);
     }
     device_recording_free(gpu, recording);
     lab_close(&lab);
+}
+
+TEST(recordings_of_experts) {
+    struct device *gpu = gpu_open();
+    record_experts(gpu, false);
+    if (device_supports(gpu, DTYPE_E4M3) && device_multiplies_groups8(gpu))
+        record_experts(gpu, true);
     device_close(gpu);
 }
 

@@ -159,9 +159,8 @@ TEST(experts) {
         {"", 1e-4},
     };
     enum { COUNT = sizeof of_experts / sizeof of_experts[0] };
-    const char *mixture =
-        "--device cpu --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-aux-loss-coeff 1e-2 "
-        "--swiglu --disable-bias-linear --num-layers 4";
+    const char *mixture = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-aux-loss-coeff 1e-2 "
+                          "--swiglu --disable-bias-linear --num-layers 4";
     compare_with(mixture, of_experts, COUNT, 1);
     char *measured = memory_printf("%s --fp8-recipe tensorwise", mixture);
     compare_with(measured, of_experts, COUNT, 2);

@@ -127,9 +127,9 @@ TEST(recompute_changes_nothing) {
 // Mixtures of experts: some without rows, capacities that leave a number of places that is no multiple of 16, and
 // biases, with which nothing is fused.
 static const char *const mixtures[] = {
-    "--device cpu --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-aux-loss-coeff 1e-2 --swiglu "
+    "--num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-aux-loss-coeff 1e-2 --swiglu "
     "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm",
-    "--device cpu --num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 32 --moe-expert-capacity-factor 1.3 "
+    "--num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 32 --moe-expert-capacity-factor 1.3 "
     "--activation gelu",
 };
 

@@ -55,6 +55,15 @@ static bool cuda_supports_scaling(const struct device *device, enum scaling scal
     return is_short ? cuda->capability >= 100 : cuda->capability == 90;
 }
 
+static bool cuda_multiplies_groups8(const struct device *device) {
+#ifdef BEVATRON_HOPPER
+    return ((const struct cuda_device *)device)->capability == 90;
+#else
+    (void)device;
+    return false;
+#endif
+}
+
 static void cuda_describe(const struct device *device, char *text, size_t size) {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     struct cudaDeviceProp properties;
@@ -197,6 +206,7 @@ static const struct ops cuda_ops = {
     .close = cuda_close,
     .supports = cuda_supports,
     .supports_scaling = cuda_supports_scaling,
+    .multiplies_groups8 = cuda_multiplies_groups8,
     .is_fast = nullptr,
     .describe = cuda_describe,
     .alloc = cuda_alloc,

@@ -116,20 +116,27 @@ static void run_plain(struct cuda_device *cuda, const struct op_grouped_matmul *
 
 extern "C" void cuda_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (dtype_is_float8(op->a.dtype))
-        die("the CUDA backend has no fp8 matmuls of experts; leave out --fp8-format");
+    bool is_input = op->kind == GROUPED_INPUT;
     const struct tensor weight = op->kind == GROUPED_WEIGHT ? op->d : op->b;
     struct grouped_args args = {};
     args.d = op->d.data;
     args.a = op->a.data;
     args.b = op->b.data;
     args.offsets = (const int32_t *)op->offsets.data;
-    args.experts = (int)weight.shape[0];
-    args.outputs = weight.shape[1];
-    args.inputs = weight.shape[2];
+    args.experts = (int)(op->offsets.shape[0] - 1);
+    args.outputs = is_input ? op->a.shape[1] : weight.shape[1];
+    args.inputs = is_input ? op->d.shape[1] : weight.shape[2];
     args.adds = op->beta != 0;
     if (tensor_count(op->d) == 0)
         return;
+    if (dtype_is_float8(op->a.dtype)) {
+#ifdef BEVATRON_HOPPER
+        grouped_run_float8(cuda, op, args);
+        return;
+#else
+        die("this build has no fp8 matmuls of experts; build for compute capability 9.0");
+#endif
+    }
     const struct tensor tensors[] = {op->d, op->a, op->b};
     bool is_aligned = rows_are_wide(args.inputs, tensors, 3) && args.outputs % 8 == 0;
     if (op->a.dtype != DTYPE_F32 && is_aligned)

@@ -56,5 +56,7 @@ static __device__ __forceinline__ struct group_tile find_tile(const int *before,
 void grouped_run_tensor(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
 // The same on a GPU of compute capability 9.0; false: not on this GPU, or not for this shape.
 bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
+// Those in fp8, on a GPU of compute capability 9.0.
+void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
 
 #endif

@@ -1,9 +1,9 @@
 // Instructions that only GPUs of compute capability 9.0 have: barriers in shared memory that copies complete, copies of
 // boxes of tensors, and matmuls of four warps whose operands lie in shared memory.
 //
-// An operand is a row of boxes of 64 columns of 16 bits, as the copies leave them: lines of 128 bytes whose 16-byte
-// chunks are permuted (the "128-byte swizzle"), eight lines a pattern. "Straight" ones have the inner dimension of the
-// matmul along the line, "crossed" ones across lines.
+// An operand is a row of boxes of 64 columns of 16 bits, or 128 of fp8, as the copies leave them: lines of 128 bytes
+// whose 16-byte chunks are permuted (the "128-byte swizzle"), eight lines a pattern. "Straight" ones have the inner
+// dimension of the matmul along the line, "crossed" ones across lines.
 #ifndef OPS_CUDA_HOPPER_HOPPER_CUH
 #define OPS_CUDA_HOPPER_HOPPER_CUH
 
@@ -84,13 +84,23 @@ static __device__ __forceinline__ void store_box(const CUtensorMap *map, const v
                  : "memory");
 }
 
+// The same, but adds to what is there.
+static __device__ __forceinline__ void add_box(const CUtensorMap *map, const void *shared, int column, int row,
+                                               int matrix) {
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+        "r"(shared_address(shared)), "r"(column), "r"(row), "r"(matrix)
+        : "memory");
+}
+
 static __device__ __forceinline__ void stores_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until what this thread stores was read, so that the memory may be written again.
-static __device__ __forceinline__ void stores_wait(void) {
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+// Waits until what this thread stores was read, so that the memory may be written again; but for the last so many
+// committed groups.
+template <int UNDER_WAY = 0> static __device__ __forceinline__ void stores_wait(void) {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(UNDER_WAY) : "memory");
 }
 
 // Stores four matrices of 8 x 8, each of a register of all lanes as a matmul leaves it, transposed: lane 8 m + c tells
@@ -179,6 +189,30 @@ template <int WIDTH, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __half) {
     WIDE_MATMULS("f16");
 }
+
+// The same of fp8 operands, both straight: over 32 steps, which are 32 bytes of a line too. a is E4M3 or E5M2, b E4M3.
+#define FLOAT8_MATMUL(width, type, a_, b_, keeps_)                                                                     \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keeps_ ", 0;\n"                                             \
+                 "wgmma.mma_async.sync.aligned.m64n" #width "k32.f32." type ".e4m3 {" PLACES_##width                   \
+                 "}, " a_ ", " b_ ", keep, 1, 1;\n}"                                                                   \
+                 : SUMS_##width                                                                                        \
+                 : "l"(a), "l"(b), "r"((int)keeps))
+template <bool A_IS_E5M2>
+static __device__ __forceinline__ void matmul_float8(float (&d)[128], uint64_t a, uint64_t b, bool keeps) {
+    if constexpr (A_IS_E5M2)
+        FLOAT8_MATMUL(256, "e5m2", "%128", "%129", "%130");
+    else
+        FLOAT8_MATMUL(256, "e4m3", "%128", "%129", "%130");
+}
+
+template <bool A_IS_E5M2>
+static __device__ __forceinline__ void matmul_float8(float (&d)[64], uint64_t a, uint64_t b, bool keeps) {
+    if constexpr (A_IS_E5M2)
+        FLOAT8_MATMUL(128, "e5m2", "%64", "%65", "%66");
+    else
+        FLOAT8_MATMUL(128, "e4m3", "%64", "%65", "%66");
+}
+#undef FLOAT8_MATMUL
 #undef WIDE_MATMULS
 #undef WIDE_MATMUL
 #undef PLACES_256

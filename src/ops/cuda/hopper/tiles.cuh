@@ -135,18 +135,27 @@ static decltype(&cuTensorMapEncodeTiled) map_encoder(void) {
                                                                          : NULL;
 }
 
-// Boxes of 64 columns and `lines` rows of a tensor of 16-bit elements, (rows, columns) or (matrices, rows, columns).
+static CUtensorMapDataType map_type(enum dtype dtype) {
+    if (dtype_is_float8(dtype))
+        return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    if (dtype == DTYPE_F32)
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    return dtype == DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+// Boxes of a line's columns and `lines` rows of a tensor of fp8, 16-bit or fp32 elements, (rows, columns) or (matrices,
+// rows, columns).
 static CUtensorMap map_tensor(struct tensor t, int lines) {
     CUtensorMap map;
     int last = t.rank - 1;
-    cuuint64_t columns = (cuuint64_t)t.shape[last], rows = (cuuint64_t)t.shape[last - 1];
+    cuuint64_t bytes = (cuuint64_t)dtype_bytes(t.dtype), columns = (cuuint64_t)t.shape[last];
+    cuuint64_t rows = (cuuint64_t)t.shape[last - 1];
     cuuint64_t sizes[3] = {columns, rows, last == 2 ? (cuuint64_t)t.shape[0] : 1};
-    cuuint64_t strides[2] = {columns * 2, columns * 2 * rows};
-    cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)lines, 1}, steps[3] = {1, 1, 1};
-    CUresult status =
-        map_encoder()(&map, t.dtype == DTYPE_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                      3, t.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    cuuint64_t strides[2] = {columns * bytes, columns * bytes * rows};
+    cuuint32_t box[3] = {(cuuint32_t)(LINE_BYTES / bytes), (cuuint32_t)lines, 1}, steps[3] = {1, 1, 1};
+    CUresult status = map_encoder()(&map, map_type(t.dtype), 3, t.data, sizes, strides, box, steps,
+                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     CHECK(status == CUDA_SUCCESS);
     return map;
 }

@@ -1,0 +1,273 @@
+// Matmuls over ragged groups of rows in fp8 on GPUs of compute capability 9.0, see grouped_tiles.cuh. A stage has 128
+// steps of the inner dimension, which lies along the lines of both operands.
+//
+// Tensor cores add fp8 products to sums of some 14 bits. Those of the forward pass are left so. For gradients the sums
+// of a stage are added to others in fp32, as cuBLASLt does it without CUBLASLT_MATMUL_DESC_FAST_ACCUM; the registers
+// hold those of half a tile's columns at a time.
+//
+// The inner dimension of gradients of weights are an expert's rows. Copies begin at multiples of 128 bytes: others read
+// two lines of memory for each of theirs and are slower by a fifth (H200, 2026-11-18). What a line of the first operand
+// has before and behind the expert's rows belongs to others, and is set to 0.
+#include "ops/cuda/hopper/grouped_tiles.cuh"
+
+enum { STEP8 = LINE_BYTES, STEP8_MATMULS = STEP8 / 32, HALF_COLUMNS = COLUMNS / 2, CHUNK = 16 };
+
+struct float8_args {
+    struct grouped_args grouped;
+    const float *a_range, *b_range;
+};
+
+// Where copies of a tile begin along the inner dimension, how many steps there are, and how many of the first ones are
+// others' rows.
+struct inner_range {
+    int64_t first, count;
+    int before;
+};
+
+template <enum grouped_kind KIND>
+static __device__ __forceinline__ struct inner_range inner_of(const struct hopper_tile &tile) {
+    struct inner_range range = {tile.first, tile.inner, 0};
+    if (KIND == GROUPED_WEIGHT && tile.inner > 0) {
+        range.before = (int)(tile.first % STEP8);
+        range.first -= range.before;
+        range.count += range.before;
+    }
+    return range;
+}
+
+// One thread: copies the operands of all tiles of this block.
+template <enum grouped_kind KIND>
+static __device__ __forceinline__ void copy_float8(stages<GROUPED_STAGES> &stages, const hopper_tiles<KIND> &tiles,
+                                                   const CUtensorMap *a_map, const CUtensorMap *b_map) {
+    stage_turn<GROUPED_STAGES> turn = {0, 1};
+    prefetch_map(a_map);
+    prefetch_map(b_map);
+    for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+        struct hopper_tile tile = tiles.at(number);
+        // GROUPED_INPUT: the experts' matrices are side by side.
+        struct inner_range inner = inner_of<KIND>(tile);
+        int64_t b_first = KIND == GROUPED_INPUT ? tile.expert * tile.inner : inner.first;
+        int matrix = KIND == GROUPED_FORWARD ? tile.expert : 0;
+        for (int64_t step = 0; step < inner.count; step += STEP8, turn.next()) {
+            uint64_t *full = &stages.full[turn.stage];
+            uint8_t *a = stages.memory + turn.stage * STAGE_BYTES;
+            barrier_wait(&stages.empty[turn.stage], turn.parity);
+            barrier_expect(full, STAGE_BYTES);
+            copy_box(a, a_map, full, inner.first + step, tile.row, 0);
+            copy_box(a + A_BYTES, b_map, full, b_first + step, tile.column, matrix);
+        }
+    }
+}
+
+// Of a chunk of 16 bytes those before `first` and from `end` on become 0.
+static __device__ __forceinline__ void clear_bytes(uint4 *chunk, int first, int end) {
+    uint32_t word[4] = {chunk->x, chunk->y, chunk->z, chunk->w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int low = min(max(first - 4 * i, 0), 4), high = min(max(end - 4 * i, 0), 4);
+        uint32_t below = high == 4 ? 0xFFFFFFFFu : (1u << 8 * high) - 1;
+        uint32_t above = low == 4 ? 0 : ~((1u << 8 * low) - 1);
+        word[i] &= below & above;
+    }
+    *chunk = make_uint4(word[0], word[1], word[2], word[3]);
+}
+
+// Sets the steps of the first operand before `first` and from `end` on to 0; both groups together, two threads a line.
+static __device__ __forceinline__ void clear_steps(uint8_t *stage, int first, int end) {
+    int thread = threadIdx.x - (HOPPER_THREADS - COMPUTE_THREADS), line = thread % ROWS;
+    for (int chunk = thread / ROWS; chunk < LINE_BYTES / CHUNK; chunk += COMPUTE_THREADS / ROWS) {
+        int low = first - chunk * CHUNK, high = end - chunk * CHUNK;
+        if (low > 0 || high < CHUNK)
+            clear_bytes((uint4 *)(stage + line * LINE_BYTES + (chunk ^ line % 8) * CHUNK), low, high);
+    }
+    fence_async();
+    meet<1, COMPUTE_THREADS>();
+}
+
+// A stage times half of its columns, or all.
+template <bool A_IS_E5M2, int COUNT>
+static __device__ __forceinline__ void multiply_stage(float (&sums)[COUNT], uint64_t a, uint64_t b, bool keeps) {
+    matmul_fence();
+#pragma unroll
+    for (int i = 0; i < STEP8_MATMULS; i++) {
+        matmul_float8<A_IS_E5M2>(sums, a, b, keeps || i > 0);
+        a = next_steps<false>(a);
+        b = next_steps<false>(b);
+    }
+    matmul_commit();
+}
+
+static __device__ __forceinline__ void multiply_short(float (&sums)[128], stages<GROUPED_STAGES> &stages,
+                                                      stage_turn<GROUPED_STAGES> &turn, int64_t inner, int group) {
+    int last = 0;
+    for (int64_t step = 0; step < inner; step += STEP8, turn.next()) {
+        const uint8_t *stage = stages.memory + turn.stage * STAGE_BYTES;
+        barrier_wait(&stages.full[turn.stage], turn.parity);
+        multiply_stage<false>(sums, describe_operand(stage + group * BOX_BYTES, 0),
+                              describe_operand(stage + A_BYTES, 0), step > 0);
+        matmul_wait<1>();
+        if (step > 0)
+            release_stage(&stages.empty[last]);
+        last = turn.stage;
+    }
+    matmul_wait<0>();
+    if (inner > 0)
+        release_stage(&stages.empty[last]);
+}
+
+// Half of a tile's columns at a time: the registers have room for their sums and those of a stage.
+template <bool HAS_OTHERS>
+static __device__ __forceinline__ void multiply_exactly(float (&sums)[128], stages<GROUPED_STAGES> &stages,
+                                                        stage_turn<GROUPED_STAGES> &turn, struct inner_range inner,
+                                                        int group) {
+#pragma unroll
+    for (int i = 0; i < 128; i++)
+        sums[i] = 0;
+    for (int64_t step = 0; step < inner.count; step += STEP8, turn.next()) {
+        uint8_t *stage = stages.memory + turn.stage * STAGE_BYTES;
+        barrier_wait(&stages.full[turn.stage], turn.parity);
+        if (HAS_OTHERS && ((step == 0 && inner.before > 0) || inner.count - step < STEP8))
+            clear_steps(stage, step == 0 ? inner.before : 0, (int)min(inner.count - step, (int64_t)STEP8));
+        uint64_t a = describe_operand(stage + group * BOX_BYTES, 0);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            float part[64];
+            multiply_stage<true>(part, a, describe_operand(stage + A_BYTES + half * HALF_COLUMNS * LINE_BYTES, 0),
+                                 false);
+            matmul_wait<0>();
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                sums[half * 64 + i] += part[i];
+        }
+        release_stage(&stages.empty[turn.stage]);
+    }
+}
+
+enum {
+    BOX_FLOATS = LINE_BYTES / 4,
+    WARP_ROWS = 16,
+    WARP_BOX_BYTES = WARP_ROWS * LINE_BYTES,
+    BOXES = 2,
+    WARP_BYTES = BOXES * WARP_BOX_BYTES,
+    WEIGHT_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * WARP_BYTES,
+};
+
+// The 16 rows of a tile that a warp has leave through memory of its own, 32 columns at a time, while the next BOXES are
+// prepared and the sums of the next tile computed. What is added to never comes to the multiprocessor.
+static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const float (&sums)[128], uint8_t *memory,
+                                                   const struct hopper_tile &tile, const struct grouped_args &args) {
+    int lane = threadIdx.x % 32, row = lane / 4;
+    int first_row = (int)tile.row + threadIdx.x / 32 % 4 * WARP_ROWS;
+#pragma unroll
+    for (int box = 0; box < COLUMNS / BOX_FLOATS; box++) {
+        uint8_t *to = memory + box % BOXES * WARP_BOX_BYTES + row * LINE_BYTES + lane % 2 * 8;
+        int column = (int)tile.column + box * BOX_FLOATS;
+        if (lane == 0)
+            stores_wait<BOXES - 1>();
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < BOX_FLOATS / 8; j++) {
+            const float *four = sums + 4 * (box * (BOX_FLOATS / 8) + j);
+            int chunk = (2 * j + lane % 4 / 2 ^ row) * 16;
+            *(float2 *)(to + chunk) = make_float2(four[0], four[1]);
+            *(float2 *)(to + 8 * LINE_BYTES + chunk) = make_float2(four[2], four[3]);
+        }
+        fence_async();
+        __syncwarp();
+        if (lane == 0) {
+            if (first_row < tile.rows_end && column < args.inputs) {
+                if (args.adds)
+                    add_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
+                else
+                    store_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
+            }
+            stores_commit();
+        }
+    }
+}
+
+template <enum grouped_kind KIND>
+static __device__ __forceinline__ void compute_float8(const struct float8_args &args, stages<GROUPED_STAGES> &stages,
+                                                      const hopper_tiles<KIND> &tiles, const CUtensorMap *d_map) {
+    const struct grouped_args &grouped = args.grouped;
+    stage_turn<GROUPED_STAGES> turn = {0, 0};
+    int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
+    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES +
+                    warp * (KIND == GROUPED_WEIGHT ? (int)WARP_BYTES : (int)PART_BYTES);
+    float sums[128], factor = args.a_range[RANGE_FACTOR] * args.b_range[RANGE_FACTOR];
+    for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
+        struct hopper_tile tile = tiles.at(number);
+        tile.row += group * 64;
+        if (KIND == GROUPED_WEIGHT && tile.inner == 0 && grouped.adds)
+            continue;
+        if (KIND == GROUPED_WEIGHT && grouped.adds)
+            prefetch_floats(place_floats((float *)grouped.d, tile, grouped));
+        if (KIND == GROUPED_FORWARD)
+            multiply_short(sums, stages, turn, tile.inner, group);
+        else
+            multiply_exactly<KIND == GROUPED_WEIGHT>(sums, stages, turn, inner_of<KIND>(tile), group);
+#pragma unroll
+        for (int i = 0; i < 128; i++)
+            sums[i] *= factor;
+        if (KIND == GROUPED_WEIGHT)
+            store_boxes(d_map, sums, part, tile, grouped);
+        else
+            store_halves((__nv_bfloat16 *)grouped.d, sums, (__nv_bfloat16 *)part, tile,
+                         KIND == GROUPED_FORWARD ? grouped.outputs : grouped.inputs);
+    }
+    if (KIND == GROUPED_WEIGHT && threadIdx.x % 32 == 0)
+        stores_wait();
+}
+
+template <enum grouped_kind KIND>
+static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
+    grouped_float8_kernel(struct float8_args args, const __grid_constant__ CUtensorMap a_map,
+                          const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap d_map) {
+    extern __shared__ uint8_t memory[];
+    __shared__ int before[KIND == GROUPED_WEIGHT ? 1 : ROUTER_MOST_EXPERTS + 1];
+    __shared__ stages<GROUPED_STAGES> stages;
+    stages_open(stages, memory);
+    if (KIND != GROUPED_WEIGHT)
+        count_tiles<HOPPER_THREADS>(before, args.grouped, ROWS);
+    __syncthreads();
+    hopper_tiles<KIND> tiles(args.grouped, before);
+    if (threadIdx.x < HOPPER_THREADS - COMPUTE_THREADS) {
+        give_registers<24>();
+        if (threadIdx.x == 0)
+            copy_float8<KIND>(stages, tiles, &a_map, &b_map);
+    } else {
+        take_registers<240>();
+        compute_float8<KIND>(args, stages, tiles, &d_map);
+    }
+}
+
+void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args grouped) {
+    bool is_weight = op->kind == GROUPED_WEIGHT;
+    int64_t rows = op->a.shape[is_weight ? 1 : 0], across = divide_up(op->d.shape[op->d.rank - 1], COLUMNS);
+    int64_t down = is_weight ? grouped.experts * divide_up(grouped.outputs, ROWS) : rows / ROWS + grouped.experts;
+    if (!is_hopper(cuda->index) || !map_encoder())
+        die("fp8 matmuls of experts need a GPU of compute capability 9.0");
+    if (!is_weight && op->d.dtype != DTYPE_BF16)
+        die("the CUDA backend multiplies experts' fp8 to bf16, not %s", dtype_name(op->d.dtype));
+    struct float8_args args = {};
+    args.grouped = grouped;
+    args.a_range = (const float *)op->a_range.data;
+    args.b_range = (const float *)op->b_range.data;
+    if (rows == 0 && !is_weight)
+        return;
+    if (rows == 0) {  // a map cannot be of nothing
+        if (!grouped.adds)
+            CHECK_CUDA(cudaMemsetAsync(grouped.d, 0, tensor_bytes(op->d), cuda->streams[STREAM_COMPUTE]));
+        return;
+    }
+    CUtensorMap a_map = map_tensor(op->a, ROWS), b_map = map_tensor(op->b, COLUMNS);
+    CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
+    int processors = 0, bytes = (is_weight ? (int)WEIGHT_BYTES : (int)HOPPER_BYTES) + ALIGNMENT;
+    CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
+    auto kernel = is_weight                   ? grouped_float8_kernel<GROUPED_WEIGHT>
+                  : op->kind == GROUPED_INPUT ? grouped_float8_kernel<GROUPED_INPUT>
+                                              : grouped_float8_kernel<GROUPED_FORWARD>;
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes, args, a_map,
+           b_map, d_map);
+}
