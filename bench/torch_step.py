@@ -5,7 +5,10 @@ alone, as PyTorch runs them in short bursts, and the bytes that must move at the
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
 usage: torch_step.py [--floor] [--load] [--muon] [--recompute] [--float8 RECIPE] [--warm N] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS]
-                     [--energy] [--experts N --chosen K --width F] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+                     [--energy] [--experts N --chosen K --width F] [--latent RANK] [--eager] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+
+With --latent blocks have multi-head latent attention as one writes it down: scores, softmax and values one after the
+other, 128 channels of keys and values a head and 64 that heads share. --eager compiles nothing.
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
 and another program can have the GPU for itself. --limit counts from then. With --recompute blocks are checkpointed, for long
@@ -65,16 +68,46 @@ class Experts(nn.Module):
         return torch.zeros_like(rows, dtype=out.dtype).index_add(0, source, out).view(x.shape), balance
 
 
+class Latent(nn.Module):
+    """Latent attention of DeepSeek-V2 without a latent for queries, unfused."""
+
+    OWN, SHARED, VALUE = 128, 64, 128
+
+    def __init__(self, hidden, heads, rank):
+        super().__init__()
+        self.heads, self.rank = heads, rank
+        self.q = nn.Linear(hidden, heads * (self.OWN + self.SHARED), bias=False)
+        self.down = nn.Linear(hidden, rank + self.SHARED, bias=False)
+        self.norm = nn.RMSNorm(rank, eps=1e-5)
+        self.up = nn.Linear(rank, heads * (self.OWN + self.VALUE), bias=False)
+
+    def forward(self, x, angles):
+        batch, length, _ = x.shape
+        q = self.q(x).view(batch, length, self.heads, -1)
+        latent, shared = self.down(x).split((self.rank, self.SHARED), dim=-1)
+        key, value = self.up(self.norm(latent)).view(batch, length, self.heads, -1).split((self.OWN, self.VALUE), dim=-1)
+        shared = rotate(shared[:, :, None], angles).expand(-1, -1, self.heads, -1)
+        q = torch.cat((q[..., :self.OWN], rotate(q[..., self.OWN:], angles)), dim=-1).transpose(1, 2)
+        key = torch.cat((key, shared), dim=-1).transpose(1, 2)
+        scores = q @ key.transpose(2, 3) * (self.OWN + self.SHARED) ** -0.5
+        hidden = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        weights = scores.masked_fill(hidden, float("-inf")).softmax(dim=-1, dtype=torch.float32).to(q.dtype)
+        return (weights @ value.transpose(1, 2).to(q.dtype)).transpose(1, 2).reshape(batch, length, -1)
+
+
 class Block(nn.Module):
     def __init__(self, shape):
         super().__init__()
         hidden, is_llama = shape.hidden, shape.kind == "llama"
         self.heads, self.is_llama, self.dropout = shape.heads, is_llama, shape.dropout
-        self.experts = None
+        self.experts = self.latent = None
         norm = nn.RMSNorm if is_llama else nn.LayerNorm
         self.norm1, self.norm2 = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
-        self.qkv = nn.Linear(hidden, 3 * hidden, bias=not is_llama)
-        self.proj = nn.Linear(hidden, hidden, bias=not is_llama)
+        if shape.latent:
+            self.latent = Latent(hidden, shape.heads, shape.latent)
+        else:
+            self.qkv = nn.Linear(hidden, 3 * hidden, bias=not is_llama)
+        self.proj = nn.Linear(shape.heads * Latent.VALUE if shape.latent else hidden, hidden, bias=not is_llama)
         if shape.experts:
             self.experts = Experts(hidden, shape.width, shape.experts, shape.chosen)
             return
@@ -84,6 +117,8 @@ class Block(nn.Module):
 
     def attend(self, x, angles):
         batch, length, hidden = x.shape
+        if self.latent is not None:
+            return self.proj(self.latent(x, angles))
         q, k, v = self.qkv(x).view(batch, length, 3, self.heads, hidden // self.heads).unbind(dim=2)
         if self.is_llama:
             q, k = rotate(q, angles), rotate(k, angles)
@@ -120,7 +155,7 @@ class Model(nn.Module):
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
-        size = hidden // heads
+        size = Latent.SHARED if shape.latent else hidden // heads
         angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
         self.register_buffer("cosine", angle.cos()[None, :, None])
         self.register_buffer("sine", angle.sin()[None, :, None])
@@ -191,7 +226,7 @@ def time_step(shape, steps, energy):
         in_float8(model, shape.float8)
     torch.cuda.reset_peak_memory_stats()
     optimizers = make_optimizers(model, shape.muon)
-    compiled = model if shape.recompute else torch.compile(model)
+    compiled = model if shape.recompute or shape.eager else torch.compile(model)
     if shape.recompute:
         model.loss = torch.compile(model.loss)
         for block in model.blocks:
@@ -223,7 +258,8 @@ def time_step(shape, steps, energy):
         torch.cuda.synchronize()
         seconds = (time.time() - start) / steps
         after = energy.joules() if energy else None
-    line = {"name": f"torchao {shape.float8}" if shape.float8 else "PyTorch compiled", "config": shape.name, "step_s": round(seconds, 4),
+    name = "PyTorch" if shape.eager else "PyTorch compiled"
+    line = {"name": f"torchao {shape.float8}" if shape.float8 else name, "config": shape.name, "step_s": round(seconds, 4),
             "tokens_per_second": round(shape.batch * shape.sequence / seconds, 1), "loss": round(loss.item(), 4),
             "device_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2), "first_steps_s": round(warm, 1)}
     if before is not None and after is not None:
@@ -336,6 +372,8 @@ def main():
     parser.add_argument("--width", type=int, default=0, metavar="F", help="of an expert")
     parser.add_argument("--recompute", action="store_true", help="checkpoint every block")
     parser.add_argument("--warm", type=int, default=3, metavar="N", help="steps before those that are timed")
+    parser.add_argument("--latent", type=int, default=0, metavar="RANK", help="of multi-head latent attention, unfused")
+    parser.add_argument("--eager", action="store_true", help="do not compile")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--dropout", type=float, default=0.0, metavar="RATE", help="of the stream and of attention")
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
@@ -348,6 +386,8 @@ def main():
     shape = parser.parse_args()
     if shape.experts and (shape.kind != "llama" or shape.floor or shape.load or shape.muon):
         parser.error("--experts is for llama, without --floor, --load and --muon")
+    if shape.latent and (shape.kind != "llama" or shape.floor or shape.load):
+        parser.error("--latent is for llama, without --floor and --load")
     parent = os.getppid()
     while shape.after and not os.path.exists(shape.after):
         if parent == 1 or os.getppid() != parent:
