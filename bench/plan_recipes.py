@@ -85,7 +85,7 @@ def recipe_rows(recipe, precision, chosen, ranks, machine):
     graphs, sent, hides, is_fused = recipe
     rows = dict(EXPERTS) if not is_fused else {"permute": EXPERTS["permute"]}
     rows["move_us"], rows["host_us"] = MOVE_US * OUTSIDE[graphs], HOST_US[kind_of(precision)] * OUTSIDE[graphs]
-    if kind_of(precision) != "BF16":  # these rates stand for experts in fp8, which are not this program's
+    if "FP8" in precision:  # these rates stand for experts in fp8, which are not this program's
         rows["expert_quantize_bytes"] = QUANTIZE_BYTES
     if hides:
         rows["host_us"] *= HIDING
