@@ -95,8 +95,8 @@ expect 2 "give a --machine with H100 or H200 GPUs" "$BEVATRON" plan "${experts[@
 expect 2 "has no fp8" "$BEVATRON" plan "${experts[@]}" --machine dgx-a100 --fp8-format hybrid
 expect 0 "the plan is that of another trainer" "$BEVATRON" plan --preset gpt-oss-20b --bf16 --micro-batch-size 1 --nproc 8 \
     --machine dgx-b200 --fp8-format e4m3 --fp8-recipe mxfp8
-expect 2 "a dgx-h100 has no mxfp8 matmuls; give --fp8-recipe delayed" "$BEVATRON" plan --preset gpt-oss-20b --bf16 \
-    --micro-batch-size 1 --nproc 8 --machine dgx-h100 --fp8-format e4m3 --fp8-recipe mxfp8
+expect 2 "a dgx-h100 has no mxfp8 matmuls; give --fp8-recipe delayed" "$BEVATRON" plan "${llama[@]}" --nproc 8 \
+    --machine dgx-h100 --fp8-format e4m3 --fp8-recipe mxfp8
 expect 2 "--fp8-format e4m3 is for" "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format e4m3
 expect 2 "needs multiples of 16, but --hidden-size is 72" "$BEVATRON" plan --num-layers 2 --hidden-size 72 --num-attention-heads 6 \
     --seq-length 64 --max-position-embeddings 64 --vocab-size 1000 --micro-batch-size 1 --num-experts 4 --bf16 --mock-data \
