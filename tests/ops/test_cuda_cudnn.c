@@ -61,12 +61,24 @@ TEST(bf16_cudnn_masks_deterministic) {
     run_cudnn_masks(DTYPE_BF16, true);
 }
 
+// Probabilities before dropout, (B, H, Tq, Tk), of all queries.
+static double *all_probabilities(struct lab *lab, const struct attention_setup *s) {
+    const struct attention_case *c = &s->c;
+    int64_t rows = c->B * c->H * c->Tq;
+    double *all = lab_doubles(lab, rows * c->Tk), *p = lab_doubles(lab, 2 * c->Tk);
+    for (int64_t n = 0; n < rows; n++) {
+        naive_probabilities(s, s->values, (const int64_t[3]){n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, p);
+        memcpy(all + n * c->Tk, p, (size_t)c->Tk * sizeof *p);
+    }
+    return all;
+}
+
 // The mask that the device draws: with values that are columns of the identity, the output is the weights themselves.
 // Fails if one is neither 0 nor the weight divided by the kept share.
-static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
+static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s, const double *p) {
     const struct attention_case *c = &s->c;
     unsigned char *kept = lab_host(lab, (size_t)(c->B * c->H * c->Tq * c->Tk));
-    double *values = lab_doubles(lab, c->B * c->Tk * c->G * c->D), *p = lab_doubles(lab, c->Tk);
+    double *values = lab_doubles(lab, c->B * c->Tk * c->G * c->D);
     for (int64_t first = 0; first < c->Tk; first += c->D) {
         for (int64_t n = 0; n < c->B * c->Tk * c->G * c->D; n++)
             values[n] = n / (c->G * c->D) % c->Tk == first + n % c->D;
@@ -75,10 +87,9 @@ static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
         const double *out = lab_read(lab, s->whole[3]);
         for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
             int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq};
-            naive_probabilities(s, s->values, at, p);
             for (int64_t d = 0; d < c->D && first + d < c->Tk; d++) {
                 double weight = out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D + d];
-                double whole = p[first + d] / (1 - (double)c->rate);
+                double whole = p[n * c->Tk + first + d] / (1 - (double)c->rate);
                 kept[n * c->Tk + first + d] = weight != 0;
                 EXPECT(weight == 0 || fabs(weight - whole) <= 0.02 * whole + 1e-6);  // fp16 loses bits there
             }
@@ -135,14 +146,15 @@ static struct tensor other_rows(struct lab *lab, int64_t count) {
 static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
     const struct attention_case *c = &s->c;
     int64_t weights = c->B * c->H * c->Tq * c->Tk;
-    unsigned char *kept = seen_mask(lab, s), *everything = lab_host(lab, (size_t)weights);
+    const double *p = all_probabilities(lab, s);
+    unsigned char *kept = seen_mask(lab, s, p), *everything = lab_host(lab, (size_t)weights);
     memset(everything, 1, (size_t)weights);
     double all = 0, keep = 1 - (double)c->rate, chance = keep * keep + (1 - keep) * (1 - keep);
     double share = agreement(s, kept, everything, &all);
     printf("    kept %.4f of %.1f; queries two apart agree in %.4f, by chance %.4f\n", share, keep,
            agreement_two_apart(s, kept), chance);
     EXPECT(fabs(share - keep) < most_by_chance(keep, all));
-    EXPECT(agreement(s, kept, seen_mask(lab, s), &all) == 1);
+    EXPECT(agreement(s, kept, seen_mask(lab, s, p), &all) == 1);
     const struct dropout first = s->dropout;
     struct dropout others[] = {first, first, first, first};
     others[0].seed++;
@@ -151,7 +163,7 @@ static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
     others[3].row_ids = other_rows(lab, c->B * c->Tq);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         s->dropout = others[i];
-        double common = agreement(s, kept, seen_mask(lab, s), &all);
+        double common = agreement(s, kept, seen_mask(lab, s, p), &all);
         printf("    another one agrees in %.4f, by chance %.4f\n", common, chance);
         EXPECT(fabs(common - chance) < most_by_chance(chance, all));
     }
