@@ -436,6 +436,7 @@ static inline void case_attention_tiles(struct lab *lab) {
         {1, 129, 129, 2, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},
         {2, 300, 300, 4, 2, 64, .is_causal = true, .is_packed = true, .rate = 0.2f},
         {1, 300, 300, 2, 1, 128, .is_causal = true, .is_packed = true, .rate = 0.1f},
+        {1, 150, 150, 2, 2, 64, .is_causal = true, .rate = 0.7f},
         {1, 257, 400, 2, 2, 64, .is_causal = true},
         {2, 70, 391, 2, 2, 128, .is_causal = false, .rate = 0.3f},
         {2, 270, 270, 2, 1, 64, .is_causal = true, .window = 100, .has_starts = true, .rate = 0.1f},

@@ -204,23 +204,28 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 
 // ---- Dropout ----
 
+// The dropout of 32 keys of a query as a word.
+static __device__ __forceinline__ uint32_t draw_word(const struct attention_args &args, int head, int64_t row_id,
+                                                     uint32_t first_key) {
+    uint32_t word = 0;
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        word |= dropout_kept(args.dropout, head_site(args, head), row_id, first_key + 8 * n, n);
+    return word;
+}
+
 // The dropout of a warp's (query, key) tile of 64 keys as bits. Four lanes hold the same keys of two queries, two keys
 // of each eight; each lane draws 32 keys of one query (drawn_row), and they exchange bits. kept[half][k] is of query
 // lane / 4 or that 8 below, and of keys 0 … or 32 …; is_kept finds the bit of the score in register i of columns 8 j ….
-// Returns the 32 keys that this lane drew.
-static __device__ __forceinline__ uint32_t tile_kept(uint32_t kept[2][2], const struct attention_args &args, int head,
-                                                     int64_t row_id, int first_key) {
+static __device__ __forceinline__ void tile_kept(uint32_t kept[2][2], const struct attention_args &args, int head,
+                                                 int64_t row_id, int first_key) {
     int lane = threadIdx.x & 31, part = lane % 4;
-    uint32_t mine = 0;
-#pragma unroll
-    for (int n = 0; n < 4; n++)
-        mine |= dropout_kept(args.dropout, head_site(args, head), row_id, first_key + 32 * (part / 2) + 8 * n, n);
+    uint32_t mine = draw_word(args, head, row_id, first_key + 32 * (part / 2));
 #pragma unroll
     for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int k = 0; k < 2; k++)
             kept[half][k] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~3) | k << 1 | half) >> kept_bit(2 * part);
-    return mine;
 }
 
 static __device__ __forceinline__ bool is_kept(const uint32_t kept[2][2], int j, int i) {

@@ -29,28 +29,33 @@ static inline struct cuda_dropout cuda_dropout(const struct dropout *dropout) {
     return out;
 }
 
+enum { PHILOX_ROUNDS = 7 };
+static const uint32_t PHILOX_STEP_0 = 0x9E3779B9u, PHILOX_STEP_1 = 0xBB67AE85u;  // of the keys, after a round
+
+static __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint32_t k1) {
+    uint32_t high0 = __umulhi(0xD2511F53u, c.x), low0 = 0xD2511F53u * c.x;
+    uint32_t high1 = __umulhi(0xCD9E8D57u, c.z), low1 = 0xCD9E8D57u * c.z;
+    return make_uint4(high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0);
+}
+
 // philox4x32_7 of base/rng.h for the device. The masks of the CPU and CUDA backends are compared in the tests.
 static __device__ __forceinline__ uint4 philox4x32_7(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint4 c = make_uint4(c0, c1, c2, c3);
 #pragma unroll
-    for (int round = 0; round < 7; round++) {
-        uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-        uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-        c0 = high1 ^ c1 ^ k0;
-        c2 = high0 ^ c3 ^ k1;
-        c1 = low1;
-        c3 = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        c = philox_round(c, k0, k1);
+        k0 += PHILOX_STEP_0;
+        k1 += PHILOX_STEP_1;
     }
-    return make_uint4(c0, c1, c2, c3);
+    return c;
 }
 
 // The words of the eight columns that `column` is one of.
 static __device__ __forceinline__ uint4 dropout_words(const struct cuda_dropout &dropout, uint32_t site, int64_t row_id,
                                                       int64_t column) {
-    return philox4x32_7(dropout.seed, (uint32_t)(column / 8), (uint32_t)row_id, (uint32_t)((uint64_t)row_id >> 32),
-                        site);
+    return philox4x32_7(dropout.seed, (uint32_t)((uint64_t)column / 8), (uint32_t)row_id,
+                        (uint32_t)((uint64_t)row_id >> 32), site);
 }
 
 // What the two columns of a word are multiplied by: 0 or the scale.

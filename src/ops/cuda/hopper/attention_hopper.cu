@@ -1,8 +1,8 @@
 // Attention forward on GPUs of compute capability 9.0, for heads of 64 and 128: all masks, and dropout with masks of
 // ours. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
 //
-// A block has 128 queries and walks over tiles of keys. While the tensor cores multiply weights by values and the next
-// keys by queries, the warps draw the next tile's dropout. See attention_walk.cuh.
+// A block has 128 queries and walks over tiles of keys. Warps that copy keys draw dropout too, ahead of those that
+// compute. See attention_walk.cuh.
 #include "ops/cuda/hopper/attention_walk.cuh"
 
 enum { KEYS = 128 };  // of a tile
@@ -48,39 +48,30 @@ static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], st
 // The weights in 16 bits as first factors, those that dropout drops being 0. It scales the result, not the weights.
 template <typename T, bool HAS_DROPOUT>
 static __device__ __forceinline__ void pack_weights(uint32_t (&weight)[KEYS / 4], const float (&score)[KEYS / 2],
-                                                    const uint32_t (&kept)[KEYS / DRAWN_KEYS][2][2]) {
+                                                    const uint32_t (&kept)[KEYS / WORD_KEYS][2]) {
 #pragma unroll
-    for (int n = 0; n < KEYS / 2; n += 2) {
-        float pair[2] = {score[n], score[n + 1]};
-#pragma unroll
-        for (int i = 0; i < 2 && HAS_DROPOUT; i++)
-            pair[i] = is_kept(kept[n / 32], n % 32 / 4, (n & 2) + i) ? pair[i] : 0.0f;
-        weight[n / 2] = pack2(pair[0], pair[1], T());
-    }
+    for (int n = 0; n < KEYS / 2; n += 2)
+        weight[n / 2] = pack2(score[n], score[n + 1], T()) & (HAS_DROPOUT ? drawn_pair(kept, n) : ~0u);
 }
 
 // ---- A group of four warps ----
 
 // What a group works on.
-struct forward_part {
+template <int D> struct forward_part {
     const uint8_t *queries;
+    const drawn_words<forward_shape<D>> *drawn;
     struct key_range all;  // tiles of keys, first to last
-    int head;
-    int64_t row_id;
 };
 
 template <typename T, int D, bool HAS_DROPOUT>
-static __device__ __forceinline__ void walk_keys(float (&out)[D / 2], struct hopper_rows &rows,
-                                                 walk_memory<forward_shape<D>> &memory,
-                                                 stage_turn<forward_shape<D>::STAGES> &turn,
-                                                 const struct attention_args &args, const struct forward_part &part) {
+static __device__ __forceinline__ void
+walk_keys(float (&out)[D / 2], struct hopper_rows &rows, walk_memory<forward_shape<D>> &memory,
+          stage_turn<forward_shape<D>::STAGES> &turn, const struct forward_part<D> &part, float scale) {
     using shape = forward_shape<D>;
-    float score[KEYS / 2], correction[2], scale = args.scale * LOG2_E;
-    uint32_t kept[KEYS / DRAWN_KEYS][2][2], weight[KEYS / 4];
+    float score[KEYS / 2], correction[2];
+    uint32_t kept[KEYS / WORD_KEYS][2], weight[KEYS / 4];
     barrier_wait(&memory.full[turn.stage], turn.parity);
     start_scores<T, D, KEYS>(score, part.queries, memory.passing + turn.stage * shape::PASSING_BYTES);
-    if (HAS_DROPOUT)
-        draw_tile<KEYS>(kept, args, part.head, part.row_id, part.all.first);
     matmul_wait<0>();
     for (int first_key = part.all.first; first_key < part.all.end; first_key += KEYS) {
         settle(score);
@@ -88,6 +79,8 @@ static __device__ __forceinline__ void walk_keys(float (&out)[D / 2], struct hop
                         first_key + KEYS <= min(rows.range[0].end, rows.range[1].end);
         if (!__all_sync(0xFFFFFFFFu, is_whole))
             hide_scores<KEYS>(score, rows.range, first_key);
+        if (HAS_DROPOUT)
+            read_drawn(kept, part.drawn->word[turn.stage]);
         weigh_scores(score, rows, correction, scale);
         pack_weights<T, HAS_DROPOUT>(weight, score, kept);
 #pragma unroll
@@ -99,8 +92,6 @@ static __device__ __forceinline__ void walk_keys(float (&out)[D / 2], struct hop
         if (first_key + KEYS < part.all.end) {
             barrier_wait(&memory.full[turn.stage], turn.parity);
             start_scores<T, D, KEYS>(score, part.queries, memory.passing + turn.stage * shape::PASSING_BYTES);
-            if (HAS_DROPOUT)
-                draw_tile<KEYS>(kept, args, part.head, part.row_id, first_key + KEYS);
         }
         matmul_wait<0>();
         settle(out);
@@ -137,18 +128,20 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     hopper_forward_kernel(struct attention_args args, const __grid_constant__ CUtensorMap q_map,
                           const __grid_constant__ CUtensorMap k_map, const __grid_constant__ CUtensorMap v_map) {
     using shape = forward_shape<D>;
+    enum { COPY_REGISTERS = HAS_DROPOUT ? 104 : 40 };
     extern __shared__ uint8_t unaligned[];
     __shared__ walk_memory<shape> memory;
+    __shared__ drawn_words<shape> drawn;
     int warp = threadIdx.x / 32;
-    open_memory(memory, unaligned, 1);
+    open_memory(memory, unaligned, HAS_DROPOUT ? 1 + BLOCK_ROWS : 1);
     if (warp >= ATTENTION_WARPS) {
         const CUtensorMap *const maps[3] = {&q_map, &k_map, &v_map};
-        give_registers<40>();
-        if (warp == ATTENTION_WARPS)
-            copy_keys(memory, args, maps);
+        give_registers<COPY_REGISTERS>();
+        if (HAS_DROPOUT || warp == ATTENTION_WARPS)
+            copy_keys<HAS_DROPOUT>(memory, args, maps, &drawn, {});
         return;
     }
-    take_registers<232>();
+    take_registers<(504 - COPY_REGISTERS) / 2>();
     stage_turn<shape::FIXED> fixed = {0, 0};
     stage_turn<shape::STAGES> turn = {0, 0};
     struct tile_walk walk(args.queries, args.heads, args.batches);
@@ -161,13 +154,14 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             rows.range[half] = keys_of(args, walk.sample, query + 8 * half);
         }
         const uint8_t *queries = memory.fixed + fixed.stage * shape::FIXED_BYTES + warp / 4 * GROUP_ROWS * LINE_BYTES;
-        struct forward_part part = {queries, keys_of_tile<KEYS>(args, walk), walk.head,
-                                    drawn_row(args, walk.sample, query)};
+        struct forward_part<D> part = {
+            queries, &drawn, keys_of_tile<KEYS>(args, walk)
+        };
         float out[D / 2];
         clear_sums(out);
         if (part.all.first < part.all.end) {
             barrier_wait(&memory.fixed_full[fixed.stage], fixed.parity);
-            walk_keys<T, D, HAS_DROPOUT>(out, rows, memory, turn, args, part);
+            walk_keys<T, D, HAS_DROPOUT>(out, rows, memory, turn, part, args.scale * LOG2_E);
             release(&memory.fixed_empty[fixed.stage]);
             fixed.next();
         }

@@ -1,9 +1,9 @@
 // What the attention kernels for GPUs of compute capability 9.0 share. They take heads of 64 and 128, all masks, and
 // dropout with masks of ours. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
 //
-// A block has 128 rows of one side (queries or keys): two groups of four warps have 64 each, and one warp of a third
-// group copies tiles of the other side, stages ahead of them. Scores stay in registers: rounded, they are the first
-// factor of the next matmul.
+// A block has 128 rows of one side (queries or keys): two groups of four warps have 64 each, and a third group copies
+// tiles of the other side and draws dropout, stages ahead of them. Scores stay in registers: rounded, they are the
+// first factor of the next matmul.
 #ifndef OPS_CUDA_HOPPER_ATTENTION_HOPPER_CUH
 #define OPS_CUDA_HOPPER_ATTENTION_HOPPER_CUH
 
@@ -15,7 +15,6 @@ enum {
     BLOCK_ROWS = 128,
     GROUP_ROWS = 64,
     ATTENTION_WARPS = 8,
-    DRAWN_KEYS = 64,  // whose dropout is drawn at once
 };
 
 // ---- Matmuls of one group ----
@@ -140,15 +139,6 @@ static __device__ __forceinline__ void hide_scores(float (&score)[KEYS / 2], con
         int key = column + n / 4 * 8 + (n & 1);
         score[n] = key >= range.first && key < range.end ? score[n] : -INFINITY;
     }
-}
-
-template <int KEYS>
-static __device__ __forceinline__ void draw_tile(uint32_t (&kept)[KEYS / DRAWN_KEYS][2][2],
-                                                 const struct attention_args &args, int head, int64_t row_id,
-                                                 int first_key) {
-#pragma unroll
-    for (int n = 0; n < KEYS / DRAWN_KEYS; n++)
-        tile_kept(kept[n], args, head, row_id, first_key + n * DRAWN_KEYS);
 }
 
 #endif

@@ -1,7 +1,8 @@
 // Attention backward on GPUs of compute capability 9.0: two kernels, so that every gradient is summed by one group of
 // warps in one order and no atomics are needed. The one here has 128 queries in a block and walks over keys (dq); the
-// other has 128 keys and walks over queries (dk, dv). Each computes the scores. This one draws the dropout, and keeps
-// it as bits for the other if there is memory. See attention_walk.cuh, and attention_backward.cu for the formulas.
+// other has 128 keys and walks over queries (dk, dv). Each computes the scores. Warps of this one that copy keys draw
+// the dropout, ahead of those that compute, and keep it as bits for the other kernel if there is memory. See
+// attention_walk.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/hopper/attention_walk.cuh"
 
 template <int D_> struct query_shape {
@@ -14,14 +15,11 @@ template <int D_> struct query_shape {
 struct gradient_rows {
     struct key_range range[2], all;  // `all`: of the tile
     float lse[2], delta[2];
-    int64_t row_id;   // whose keys it draws
-    uint32_t *words;  // of the first keys of that row, or NULL
-    int head;
 };
 
 template <int KEYS>
-static __device__ __forceinline__ struct gradient_rows
-read_rows(const struct attention_args &args, const struct kept_words &words, const struct tile_walk &walk) {
+static __device__ __forceinline__ struct gradient_rows read_rows(const struct attention_args &args,
+                                                                 const struct tile_walk &walk) {
     struct gradient_rows rows;
     int64_t query = (int64_t)walk.tile * BLOCK_ROWS + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
     int64_t place = (int64_t)walk.sample * args.heads + walk.head;
@@ -34,10 +32,6 @@ read_rows(const struct attention_args &args, const struct kept_words &words, con
         rows.delta[half] = sees ? args.delta[place * args.queries + at] : 0.0f;
     }
     rows.all = keys_of_tile<KEYS>(args, walk);
-    rows.row_id = drawn_row(args, walk.sample, query);
-    rows.words =
-        words.data ? words_of(words, place, threadIdx.x % 4 / 2 * WORD_KEYS) + query + 8 * (threadIdx.x & 1) : NULL;
-    rows.head = walk.head;
     return rows;
 }
 
@@ -45,7 +39,7 @@ read_rows(const struct attention_args &args, const struct kept_words &words, con
 template <typename T, int KEYS, bool HAS_DROPOUT>
 static __device__ __forceinline__ void
 score_gradients(uint32_t (&gradient)[KEYS / 4], const float (&score)[KEYS / 2], const float (&dweight)[KEYS / 2],
-                const struct gradient_rows &rows, const uint32_t (&kept)[KEYS / DRAWN_KEYS][2][2],
+                const struct gradient_rows &rows, const uint32_t (&kept)[KEYS / WORD_KEYS][2],
                 const struct attention_args &args) {
     float scale = args.scale * LOG2_E;
 #pragma unroll
@@ -56,7 +50,7 @@ score_gradients(uint32_t (&gradient)[KEYS / 4], const float (&score)[KEYS / 2], 
         for (int i = 0; i < 2; i++) {
             float p = power_of_two(score[n + i] * scale - rows.lse[half]), d = dweight[n + i];
             if (HAS_DROPOUT)
-                d = (is_kept(kept[n / 32], n % 32 / 4, (n & 2) + i) ? d : 0.0f) * args.dropout.scale;
+                d = (is_drawn(kept, n + i) ? d : 0.0f) * args.dropout.scale;
             pair[i] = p * (d - rows.delta[half]);
         }
         gradient[n / 2] = pack2(pair[0], pair[1], T());
@@ -69,29 +63,24 @@ template <typename T_, int D, bool HAS_DROPOUT> struct query_group {
     static const int KEYS = shape::KEYS;
     walk_memory<shape> &memory;
     const struct attention_args &args;
-    const struct kept_words &words;
+    const drawn_words<shape> &drawn;
     stage_turn<shape::STAGES> turn;
     float score[KEYS / 2], dweight[KEYS / 2];
-    uint32_t kept[KEYS / DRAWN_KEYS][2][2];
+    uint32_t kept[KEYS / WORD_KEYS][2];
 
-    // Starts the matmuls of a tile of keys with the group's queries and draws its dropout, stored for the other kernel.
-    __device__ __forceinline__ void start(const uint8_t *queries, const struct gradient_rows &rows, int first_key) {
+    // Starts the matmuls of a tile of keys with the group's queries.
+    __device__ __forceinline__ void start(const uint8_t *queries) {
         const uint8_t *keys = memory.passing + turn.stage * shape::PASSING_BYTES;
         barrier_wait(&memory.full[turn.stage], turn.parity);
         start_scores<T_, D, KEYS>(score, queries, keys);
         start_scores<T_, D, KEYS>(dweight, queries + BLOCK_ROWS * D * 2, keys + KEYS * D * 2);
-#pragma unroll
-        for (int n = 0; n < KEYS / DRAWN_KEYS && HAS_DROPOUT; n++) {
-            int key = first_key + n * DRAWN_KEYS;
-            uint32_t mine = tile_kept(kept[n], args, rows.head, rows.row_id, key);
-            if (rows.words)
-                rows.words[(int64_t)(key / WORD_KEYS) * words.queries] = mine;
-        }
+        if (HAS_DROPOUT)
+            read_drawn(kept, drawn.word[turn.stage]);
     }
 
     __device__ __forceinline__ void walk_keys(float (&dq)[D / 2], const uint8_t *queries,
                                               const struct gradient_rows &rows) {
-        start(queries, rows, rows.all.first);
+        start(queries);
         matmul_wait<0>();
         for (int first_key = rows.all.first; first_key < rows.all.end; first_key += KEYS) {
             uint32_t gradient[KEYS / 4];
@@ -106,7 +95,7 @@ template <typename T_, int D, bool HAS_DROPOUT> struct query_group {
             start_values<T_, D, KEYS>(dq, gradient, memory.passing + turn.stage * shape::PASSING_BYTES);
             turn.next();
             if (first_key + KEYS < rows.all.end)
-                start(queries, rows, first_key + KEYS);
+                start(queries);
             matmul_wait<0>();
             release(empty);
         }
@@ -120,24 +109,26 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                         const __grid_constant__ CUtensorMap dout_map, const __grid_constant__ CUtensorMap k_map,
                         const __grid_constant__ CUtensorMap v_map) {
     using shape = query_shape<D>;
+    enum { COPY_REGISTERS = HAS_DROPOUT ? 104 : 40 };
     extern __shared__ uint8_t unaligned[];
     __shared__ walk_memory<shape> memory;
+    __shared__ drawn_words<shape> drawn;
     int warp = threadIdx.x / 32;
-    open_memory(memory, unaligned, 1);
+    open_memory(memory, unaligned, HAS_DROPOUT ? 1 + BLOCK_ROWS : 1);
     if (warp >= ATTENTION_WARPS) {
         const CUtensorMap *const maps[4] = {&q_map, &dout_map, &k_map, &v_map};
-        give_registers<40>();
-        if (warp == ATTENTION_WARPS)
-            copy_keys(memory, args, maps);
+        give_registers<COPY_REGISTERS>();
+        if (HAS_DROPOUT || warp == ATTENTION_WARPS)
+            copy_keys<HAS_DROPOUT>(memory, args, maps, &drawn, words);
         return;
     }
-    take_registers<232>();
-    query_group<T, D, HAS_DROPOUT> group = {memory, args, words, {0, 0}};
+    take_registers<(504 - COPY_REGISTERS) / 2>();
+    query_group<T, D, HAS_DROPOUT> group = {memory, args, drawn, {0, 0}};
     stage_turn<shape::FIXED> fixed = {0, 0};
     struct tile_walk walk(args.queries, args.heads, args.batches);
     while (walk.next()) {
         int group_row = warp / 4 * GROUP_ROWS;
-        struct gradient_rows rows = read_rows<shape::KEYS>(args, words, walk);
+        struct gradient_rows rows = read_rows<shape::KEYS>(args, walk);
         float dq[D / 2];
         clear_sums(dq);
         if (rows.all.first < rows.all.end) {

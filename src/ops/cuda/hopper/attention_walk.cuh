@@ -10,7 +10,7 @@
 
 enum { WORD_KEYS = 32 };  // whose dropout is a word
 
-// Where bits of dropout are kept: a word of 32 keys of a query as tile_kept draws it, (B, H, words, queries).
+// Where bits of dropout are kept: a word of 32 keys of a query as draw_word draws it, (B, H, words, queries).
 struct kept_words {
     uint32_t *data;  // NULL if the workspace is too small for them
     int words, queries;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void copy_rows(uint8_t *to, const CUtensorMap 
                           row, place);
 }
 
-// A warp is done with the memory of a barrier.
+// A warp has done what a barrier waits for.
 static __device__ __forceinline__ void release(uint64_t *empty) {
     if (threadIdx.x % 32 == 0)
         barrier_arrive(empty);
@@ -137,13 +137,146 @@ static __device__ __forceinline__ struct key_range keys_of_tile(const struct att
     return {__reduce_min_sync(~0u, first) / KEYS * KEYS, __reduce_max_sync(~0u, end)};
 }
 
-// A warp copies the queries of the block's tiles, of FIXED_COUNT tensors, and the keys and values that they see.
-template <typename SHAPE>
+// ---- Dropout ----
+
+// The dropout of the keys of each stage, words of the block's queries.
+template <typename SHAPE> struct drawn_words { uint32_t word[SHAPE::STAGES][SHAPE::KEYS / WORD_KEYS][BLOCK_ROWS]; };
+
+// The query whose dropout a thread of the third group draws.
+struct drawn_query {
+    struct key_range range;
+    int64_t row_id, place;  // place: of the head, as that of lse
+    int head, query;
+};
+
+static __device__ __forceinline__ struct drawn_query drawn_query_of(const struct attention_args &args,
+                                                                    const struct tile_walk &walk) {
+    struct drawn_query mine;
+    mine.query = walk.tile * BLOCK_ROWS + threadIdx.x % BLOCK_ROWS;
+    mine.range = keys_of(args, walk.sample, mine.query);
+    mine.row_id = mine.query < args.queries ? args.dropout.row_ids[walk.sample * args.queries + mine.query] : 0;
+    mine.head = walk.head;
+    mine.place = (int64_t)walk.sample * args.heads + walk.head;
+    return mine;
+}
+
+// The signs of both halves of a word say which of its two elements are kept. Up to a threshold t of 2^15 the smaller of
+// a half h and t, plus 2^15 - t, has its highest bit where h is at least t; it takes an instruction less than
+// dropout_kept's way.
+template <bool IS_LOW> static __device__ __forceinline__ uint32_t kept_signs(uint32_t word, uint32_t threshold) {
+    uint32_t t = threshold * 0x10001u;
+    return IS_LOW ? __vminu2(word, t) + (0x80008000u - t) : __vhaddu2(word, (65536 - threshold) * 0x10001u);
+}
+
+// draw_word of 64 keys, as two words. The calls advance side by side: one alone is a chain of instructions that wait
+// for each other, and few warps draw.
+enum { DRAWN_KEYS = 64, DRAWN_CALLS = DRAWN_KEYS / 8 };
+
+template <bool IS_LOW>
+static __device__ __forceinline__ void pack_kept(uint32_t (&word)[2], const uint32_t (&drawn)[4][DRAWN_CALLS],
+                                                 uint32_t threshold) {
+#pragma unroll
+    for (int i = 0; i < DRAWN_CALLS; i++) {
+        uint32_t sign[4], place = i % 4;
+#pragma unroll
+        for (int n = 0; n < 4; n++)
+            sign[n] = kept_signs<IS_LOW>(drawn[n][i], threshold);
+        uint32_t first = spread_signs(sign[0], sign[1]) & 0x01010101u << 2 * place;
+        uint32_t bits = first | (spread_signs(sign[2], sign[3]) & 0x02020202u << 2 * place);
+        word[i / 4] = place == 0 ? bits : word[i / 4] | bits;
+    }
+}
+
+static __device__ __forceinline__ void draw_words(uint32_t (&word)[2], const struct attention_args &args, int head,
+                                                  int64_t row_id, int first_key) {
+    uint32_t c[4][DRAWN_CALLS], k0 = (uint32_t)args.dropout.seed, k1 = (uint32_t)(args.dropout.seed >> 32);
+    uint32_t site = head_site(args, head);
+#pragma unroll
+    for (int i = 0; i < DRAWN_CALLS; i++) {
+        c[0][i] = (uint32_t)first_key / 8 + i;
+        c[1][i] = (uint32_t)row_id;
+        c[2][i] = (uint32_t)((uint64_t)row_id >> 32);
+        c[3][i] = site;
+    }
+#pragma unroll
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+#pragma unroll
+        for (int i = 0; i < DRAWN_CALLS; i++) {
+            uint4 next = philox_round(make_uint4(c[0][i], c[1][i], c[2][i], c[3][i]), k0, k1);
+            c[0][i] = next.x;
+            c[1][i] = next.y;
+            c[2][i] = next.z;
+            c[3][i] = next.w;
+        }
+        k0 += PHILOX_STEP_0;
+        k1 += PHILOX_STEP_1;
+    }
+    if (args.dropout.threshold <= 0x8000)
+        pack_kept<true>(word, c, args.dropout.threshold);
+    else
+        pack_kept<false>(word, c, args.dropout.threshold);
+}
+
+// Draws the keys of a stage, 64 at a time where its query may see one, and keeps them in `kept` if there is memory.
+template <int WORDS>
+static __device__ __forceinline__ void draw_keys(uint32_t (&drawn)[WORDS][BLOCK_ROWS],
+                                                 const struct attention_args &args, const struct kept_words &kept,
+                                                 const struct drawn_query &mine, int first_key) {
+#pragma unroll 1
+    for (int i = 0; i < WORDS; i += 2) {
+        int key = first_key + i * WORD_KEYS;
+        if (mine.range.first >= key + DRAWN_KEYS || mine.range.end <= key)
+            continue;
+        uint32_t word[2];
+        draw_words(word, args, mine.head, mine.row_id, key);
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            drawn[i + n][threadIdx.x % BLOCK_ROWS] = word[n];
+            if (kept.data)
+                words_of(kept, mine.place, key + n * WORD_KEYS)[mine.query] = word[n];
+        }
+    }
+}
+
+// The dropout of a thread's two rows of scores: bits 1, 3, 5 and 7 are those of the first of two neighbouring keys in
+// columns 0, 8, 16 and 24 …, bits 9, … those of the second.
+template <int WORDS>
+static __device__ __forceinline__ void read_drawn(uint32_t (&kept)[WORDS][2],
+                                                  const uint32_t (&drawn)[WORDS][BLOCK_ROWS]) {
+    int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, shift = kept_bit(2 * (threadIdx.x & 3)) - 1;
+#pragma unroll
+    for (int i = 0; i < WORDS; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            uint32_t word = drawn[i][row + 8 * half];
+            kept[i][half] = __funnelshift_r(word, word, shift);
+        }
+}
+
+// Whether the score in register n of a tile is kept.
+template <int WORDS> static __device__ __forceinline__ bool is_drawn(const uint32_t (&kept)[WORDS][2], int n) {
+    return kept[n / 16][n / 2 & 1] >> (n % 16 / 4 * 2 + (n & 1) * 8 + 1) & 1;
+}
+
+// All bits of the scores in registers n and n + 1 that are kept, as 16 bits each.
+template <int WORDS> static __device__ __forceinline__ uint32_t drawn_pair(const uint32_t (&kept)[WORDS][2], int n) {
+    uint32_t mask, signs = kept[n / 16][n / 2 & 1] << (6 - n % 16 / 4 * 2);
+    asm("prmt.b32 %0, %1, 0, 0x9988;" : "=r"(mask) : "r"(signs));
+    return mask;
+}
+
+// ---- The third group ----
+
+// A warp copies the queries of the block's tiles, of FIXED_COUNT tensors, and the keys and values that they see. With
+// dropout all four warps come here, and each thread draws for a query.
+template <bool DRAWS, typename SHAPE>
 static __device__ __forceinline__ void copy_keys(walk_memory<SHAPE> &memory, const struct attention_args &args,
-                                                 const CUtensorMap *const *maps) {
+                                                 const CUtensorMap *const *maps, drawn_words<SHAPE> *drawn,
+                                                 const struct kept_words &kept) {
     enum { D = SHAPE::D, KEYS = SHAPE::KEYS, COUNT = SHAPE::FIXED_COUNT };
     stage_turn<SHAPE::FIXED> fixed = {0, 1};
     stage_turn<SHAPE::STAGES> turn = {0, 1};
+    bool is_copier = threadIdx.x == ATTENTION_WARPS * 32;
     struct tile_walk walk(args.queries, args.heads, args.batches);
     while (walk.next()) {
         struct key_range all = keys_of_tile<KEYS>(args, walk);
@@ -151,14 +284,22 @@ static __device__ __forceinline__ void copy_keys(walk_memory<SHAPE> &memory, con
         const int key_place[2] = {walk.head / (args.heads / args.key_heads), walk.sample};
         if (all.first >= all.end)
             continue;
-        if (threadIdx.x % 32 == 0) {
+        struct drawn_query mine = {};
+        if (DRAWS)
+            mine = drawn_query_of(args, walk);
+        if (is_copier) {
             barrier_wait(&memory.fixed_empty[fixed.stage], fixed.parity);
             copy_rows<D, BLOCK_ROWS, COUNT>(memory.fixed + fixed.stage * SHAPE::FIXED_BYTES, maps,
                                             &memory.fixed_full[fixed.stage], walk.tile * BLOCK_ROWS, place);
-            for (int key = all.first; key < all.end; key += KEYS, turn.next()) {
-                barrier_wait(&memory.empty[turn.stage], turn.parity);
+        }
+        for (int key = all.first; key < all.end && (DRAWS || is_copier); key += KEYS, turn.next()) {
+            barrier_wait(&memory.empty[turn.stage], turn.parity);
+            if (is_copier)
                 copy_rows<D, KEYS, 2>(memory.passing + turn.stage * SHAPE::PASSING_BYTES, maps + COUNT,
                                       &memory.full[turn.stage], key, key_place);
+            if (DRAWS) {
+                draw_keys(drawn->word[turn.stage], args, kept, mine, key);
+                barrier_arrive(&memory.full[turn.stage]);
             }
         }
         fixed.next();
