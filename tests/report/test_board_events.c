@@ -210,6 +210,9 @@ static void append_record(struct buffer *out, const void *event, uint64_t length
     buffer_append(out, &check, 4);
 }
 
+// A summary of one scalar at step 1 whose tag begins as another one, "good", and has zeros inside.
+static const char zeros_inside[] = "\x10\x01\x2a\x14\x0a\x12\x0a\x0bgood\0\0\0evil\x15\0\0\x80\x3f";
+
 TEST(hostile_events) {
     static const char *const bad[] = {
         "\x0a", "\x0a\x05x", "\x00", "\x2b", "\x2a\x03\x0a\x7f\x01", "\x2a\x04\x0a\x02\x42\x7f"};
@@ -225,6 +228,7 @@ TEST(hostile_events) {
     event_scalar(&content, (struct event_place){6, 1}, "\xff\xfe", 1);
     event_scalar(&content, (struct event_place){6, 1}, "not finite", (double)NAN);
     event_scalar(&content, (struct event_place){6, 1}, "good", 2);
+    append_record(&content, zeros_inside, sizeof zeros_inside - 1);
     // A text where a curve was, and the other way round.
     event_text(&content, (struct event_place){6, 2}, "good", "text");
     event_text(&content, (struct event_place){6, 2}, "words", "text");

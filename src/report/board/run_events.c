@@ -31,13 +31,17 @@ static enum run_tag_kind kind_of(const struct event_value *value) {
     return value->kind == EVENT_TEXT && is_plugin(value, "text") ? RUN_TAG_TEXT : RUN_TAG_OTHER;
 }
 
+// A tag of a file may have zeros inside.
+static bool has_tag(const struct event_value *value, const char *name) {
+    return value->tag && strlen(name) == value->tag_bytes && memcmp(name, value->tag, value->tag_bytes) == 0;
+}
+
 // Most writers repeat their tags in the same order, so the search begins after the last one.
 static int find_tag(struct board_run *run, const struct event_value *value) {
     for (int i = 0; i < run->tag_count; i++) {
         int at = run->last_tag + 1 + i;
         at -= at >= run->tag_count ? run->tag_count : 0;
-        const char *name = run->tags[at].name;
-        if (strncmp(name, value->tag, value->tag_bytes) == 0 && name[value->tag_bytes] == '\0') {
+        if (has_tag(value, run->tags[at].name)) {
             run->last_tag = at;
             return at;
         }
@@ -140,9 +144,7 @@ size_t run_read_events(struct board_run *run, int file, const char *bytes, size_
 static void use_again(void *owner, const struct event_value *value) {
     struct event_sink *sink = owner;
     const struct run_again *again = sink->again;
-    const char *name = sink->run->tags[sink->tag].name;
-    if (value->kind != EVENT_SCALAR || !value->tag || strncmp(name, value->tag, value->tag_bytes) != 0 ||
-        name[value->tag_bytes] != '\0')
+    if (value->kind != EVENT_SCALAR || !has_tag(value, sink->run->tags[sink->tag].name))
         return;
     if (value->step < again->bin->first_step || value->step > again->last_step)
         return;
