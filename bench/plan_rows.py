@@ -93,7 +93,7 @@ def hardware_file(**more):
 # Sharded parameters are not a layout of this program. Such rows are planned with a distributed optimizer, as if their
 # traffic were hidden, and counted apart.
 FSDP = ", FSDP"
-# Experts in fp8, which this program does not train, have a line of their own and are counted with all.
+# Experts in fp8, as other programs have them, have a line of their own and are counted with all.
 FP8_EXPERTS = ", experts in fp8"
 ASSUMED = ", micro-batch 1 assumed"
 # Rows that their own table contradicts.

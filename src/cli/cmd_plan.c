@@ -184,7 +184,7 @@ static int validate_planned(struct config *config, struct hardware_file *file, i
     if (config->has_wide_experts) {
         if (rates->expert_quantize_bytes <= 0)
             rates->expert_quantize_bytes = QUANTIZE_BYTES;
-        log_warn("this program does not train experts in fp8 so; the plan is that of another trainer");
+        log_warn("this program does not train experts in fp8 this way; the plan is that of another trainer");
     }
     return 0;
 }

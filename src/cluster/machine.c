@@ -72,18 +72,34 @@ const struct machine *machine_look_up(const char *name) {
     return NULL;
 }
 
-// The name that comes nearest, or the first machine with GPUs that are called so; NULL if there is none.
+// Whether the name has that of a GPU in it, as "h100x" and "nvidia-h100" have. Two letters could be anything.
+static bool names_gpu(const char *name, const char *gpu) {
+    size_t length = strlen(gpu), typed = strlen(name);
+    for (size_t i = 0; length > 2 && i + length <= typed; i++)
+        if (strncasecmp(name + i, gpu, length) == 0)
+            return true;
+    return false;
+}
+
+// The first machine with GPUs that are called so, the name that comes nearest, or the first machine with GPUs that the
+// name has in it; NULL if there is none.
 static const char *probably_meant(const char *name) {
     struct nearest nearest = nearest_begin(name, strlen(name));
+    const struct machine *named = NULL;
     for (int i = 0; i < MACHINES; i++) {
         if (machine_has_old_gpus(&machines[i]))
             continue;
-        // One GPU alone is not what a name of GPUs means.
-        if (machines[i].gpu && machines[i].gpus > 1 && strcasecmp(machines[i].gpu, name) == 0)
-            return machines[i].name;
         nearest_consider(&nearest, machines[i].name);
+        // One GPU alone is not what a name of GPUs means.
+        if (!machines[i].gpu || machines[i].gpus == 1)
+            continue;
+        if (strcasecmp(machines[i].gpu, name) == 0)
+            return machines[i].name;
+        // A GB200 is not a B200.
+        if (names_gpu(name, machines[i].gpu) && (!named || strlen(machines[i].gpu) > strlen(named->gpu)))
+            named = &machines[i];
     }
-    return nearest.best;
+    return nearest.best || !named ? nearest.best : named->name;
 }
 
 const struct machine *machine_find(const char *name) {

@@ -23,6 +23,8 @@ expect 0 '"ranks": 16384' "$BEVATRON" plan --preset llama3.1-405b --num-layers 1
 expect 0 "parameters" "$BEVATRON" plan --preset mixtral-8x7b --vocab-size 32000 --gpus 8 --bf16
 expect 2 "did you mean p5.48xlarge? known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100
+expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100x
+expect 2 "did you mean p6e-gb200.36xlarge" "$BEVATRON" plan "${llama[@]}" --machine NVIDIA-GB200
 expect 2 "give --nodes 2" "$BEVATRON" plan "${llama[@]}" --nproc 16 --nodes 1
 expect 2 "nearest: --tensor-model-parallel-size 1 or --num-attention-heads 8" "$BEVATRON" plan --num-layers 2 --hidden-size 56 --num-attention-heads 7 \
     --seq-length 16 --max-position-embeddings 16 --vocab-size 50 --mock-data --lr 1e-4 --train-iters 1 \
