@@ -42,7 +42,8 @@ static int check_recipe(const struct machine *machine, const struct config *conf
         return 0;
     return error_set_code(
         EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
-        machine->name, missing, config->fp4_format ? "leave out --fp4-format" : "give --fp8-recipe delayed",
+        machine->name, missing,
+        config->fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
         strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
 }
 

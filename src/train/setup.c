@@ -98,12 +98,12 @@ static int check_device(const struct setup *setup, enum dtype dtype) {
         !device_supports_scaling(setup->device, SCALING_BLOCK128))
         return error_set(
             "%s has no fp8 matmuls by blocks of 128; they need compute capability 9.0 (H100, H200) and CUDA "
-            "12.9; give --fp8-recipe delayed",
+            "12.9; give --fp8-format hybrid --fp8-recipe delayed",
             text);
     if (setup->config->fp8_format && strcmp(setup->config->fp8_recipe, "mxfp8") == 0 &&
         !device_supports_scaling(setup->device, SCALING_VECTOR32))
         return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
-                         "--fp8-recipe delayed",
+                         "--fp8-format hybrid --fp8-recipe delayed",
                          text);
     if (setup->config->fp8_format && setup->config->num_experts > 0 && !device_multiplies_groups8(setup->device))
         return error_set("%s has no fp8 matmuls of experts; they need compute capability 9.0 (H100, H200) and a build "

@@ -151,8 +151,8 @@ for launcher in "slurm" "kubernetes --image i --claim c"; do
 done
 expect 2 "A100 GPUs of a p4de.24xlarge have no fp8; leave out --fp8-format" "$BEVATRON" "${seven[@]}" --machine p4de.24xlarge --fp16=false --bf16 --fp8-format hybrid
 expect 2 "H100 GPUs of a p5.48xlarge have no fp4 matmuls; leave out --fp4-format" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp4-format e2m1
-expect 2 "have no mxfp8 matmuls; give --fp8-recipe delayed, or choose a machine with B200" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe mxfp8
-expect 2 "have no blockwise fp8 matmuls; give --fp8-recipe delayed, or choose a machine with H100" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe blockwise
+expect 2 "have no mxfp8 matmuls; give --fp8-format hybrid --fp8-recipe delayed, or choose a machine with B200" "$BEVATRON" "${seven[@]}" --machine p5.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe mxfp8
+expect 2 "have no blockwise fp8 matmuls; give --fp8-format hybrid --fp8-recipe delayed, or choose a machine with H100" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp8-format e4m3 --fp8-recipe blockwise
 expect 0 " --machine p6-b200.48xlarge" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false --bf16 --fp4-format e2m1
 expect 2 "B200 GPUs of a p6-b200.48xlarge have no fp8 matmuls of experts" "$BEVATRON" "${seven[@]}" --machine p6-b200.48xlarge --fp16=false \
     --bf16 --fp8-format hybrid --num-experts 8

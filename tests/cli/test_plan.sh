@@ -91,13 +91,13 @@ awk -v a="$(step "$work/bf16.json")" -v b="$(step "$work/fp8.json")" -v c="$(ste
 "$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --fp8-format hybrid --json >"$work/fp8.json" 2>"$work/fp8.log"
 awk -v a="$(step "$work/bf16.json")" -v b="$(step "$work/fp8.json")" 'BEGIN { exit !(b > 0 && b < a) }' &&
     ! grep -q "another trainer" "$work/fp8.log" && pass || fail "experts in fp8 on an H200: $(cat "$work/fp8.log")"
-expect 2 "give --fp8-recipe delayed" "$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --fp8-format e4m3 --fp8-recipe mxfp8
+expect 2 "give --fp8-format hybrid --fp8-recipe delayed" "$BEVATRON" plan "${experts[@]}" --machine dgx-h200 --fp8-format e4m3 --fp8-recipe mxfp8
 expect 2 "give a --machine with H100 or H200 GPUs" "$BEVATRON" plan "${experts[@]:0:7}" --vocab-size 151936 --global-batch-size 64 --search \
     --gpus 8 --machine dgx-b200 --bf16 --fp8-format hybrid
 expect 2 "has no fp8" "$BEVATRON" plan "${experts[@]}" --machine dgx-a100 --fp8-format hybrid
 expect 0 "the plan is that of another trainer" "$BEVATRON" plan --preset gpt-oss-20b --bf16 --micro-batch-size 1 --nproc 8 \
     --machine dgx-b200 --fp8-format e4m3 --fp8-recipe mxfp8
-expect 2 "a dgx-h100 has no mxfp8 matmuls; give --fp8-recipe delayed" "$BEVATRON" plan "${llama[@]}" --nproc 8 \
+expect 2 "a dgx-h100 has no mxfp8 matmuls; give --fp8-format hybrid --fp8-recipe delayed" "$BEVATRON" plan "${llama[@]}" --nproc 8 \
     --machine dgx-h100 --fp8-format e4m3 --fp8-recipe mxfp8
 expect 2 "--fp8-format e4m3 is for" "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format e4m3
 expect 2 "needs multiples of 16, but --hidden-size is 72" "$BEVATRON" plan --num-layers 2 --hidden-size 72 --num-attention-heads 6 \
