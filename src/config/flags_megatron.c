@@ -66,8 +66,8 @@ const char flags_only_speed[] =
     "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
     "--fine-grained-offloading-max-inflight-offloads= "
-    // Experts are always grouped, and what is fused follows from the device.
-    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion ";
+    // Experts are always grouped, and what is fused and which products are symmetric follows from the device.
+    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --muon-use-syrk ";
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =
@@ -149,7 +149,7 @@ const char flags_refused[] =
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 "
     "--yarn-original-max-position-embeddings= "
     // Regularisation and optimizer hyper-parameters.
-    "--apply-wd-to-qk-layernorm --muon-use-syrk --no-weight-decay-cond-type= "
+    "--apply-wd-to-qk-layernorm --no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "

@@ -75,6 +75,7 @@ for name in momentum_buffer.decoder.layers.0.mlp.linear_fc1.weight exp_avg_sq.em
 done
 expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer muon --fp16
 expect 2 "takes one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
+expect 0 "--muon-use-syrk tunes the speed" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-use-syrk --dry-run
 
 # With Lion, alone and for what Muon leaves.
 for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion"; do

@@ -255,6 +255,36 @@ TEST(modes_beside_a_loop_in_double) {
     config_free(&config);
 }
 
+// Polar Express as published, without the division that allows for values of 1.01.
+static const double POLAR[][3] = {{8.28721201814563, -23.595886519098837, 17.300387312530933},
+                                  {4.107059111542203, -2.9478499167379106, 0.5448431082926601},
+                                  {3.9486908534822946, -2.908902115962949, 0.5518191394370137},
+                                  {3.3184196573706015, -2.488488024314874, 0.51004894012372},
+                                  {2.300652019954817, -1.6689039845747493, 0.4188073119525673},
+                                  {1.891301407787398, -1.2679958271945868, 0.37680408948524835},
+                                  {1.8750014808534479, -1.2500016453999487, 0.3750001645474248},
+                                  {1.875, -1.25, 0.375}};
+
+// Of each set more steps than it has: the first of quintic and simple come again, the last of the others stays.
+TEST(coefficients_beside_a_loop_in_double) {
+    static const char *const types[] = {"quintic", "simple", "polar_express", "deepseekv4"};
+    for (int k = 0; k < 4; k++) {
+        double steps[12][3];
+        int count = k < 2 ? 7 : k == 2 ? 9 : 12, rows = k % 2 ? 13 : 7, columns = 20 - rows;
+        for (int i = 0; i < count; i++)
+            for (int j = 0; j < 3; j++)
+                steps[i][j] = k == 0             ? QUINTIC[i % 5][j]
+                              : k == 2           ? POLAR[i < 7 ? i : 7][j] / (i < 7 ? pow(1.01, 2 * j + 1) : 1)
+                              : k == 3 && i >= 8 ? (const double[]){2, -1.5, 0.5}[j]
+                                                 : SIMPLE[0][j];
+        struct config config = make_config("spectral", types[k], count, true);
+        config.muon_extra_scale_factor = 0.2;
+        struct naive_muon naive = {rows, columns, 0, count, steps, 0.9, 0.2 * sqrt(13), true, NULL};
+        expect_naive(&config, shard_whole(2, rows, columns), &naive, 1);
+        config_free(&config);
+    }
+}
+
 // The Gram matrix is then that of the columns, with the same result.
 TEST(tall_matrices) {
     struct config config = make_config("shape_scaling", "quintic", 5, true);
@@ -376,7 +406,6 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
     config_free(&config);
 }
 
-// Every set of coefficients brings singular values of 0.02 to 1 near 1.
 TEST(each_of_several_matrices_is_one_of_its_own) {
     struct config config = make_config("spectral", "quintic", 5, false);
     struct naive_muon parts[] = {{4, 10, 0, 5, QUINTIC, 0.9, sqrt(10), false, NULL},
@@ -386,6 +415,7 @@ TEST(each_of_several_matrices_is_one_of_its_own) {
     config_free(&config);
 }
 
+// Every set of coefficients brings singular values of 0.02 to 1 near 1.
 TEST(coefficients_make_matrices_orthogonal) {
     static const struct {
         const char *type;
@@ -496,9 +526,9 @@ TEST(twenty_updates_beside_torch) {
     EXPECT_INT(cases, 8);
 }
 
-TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(tall_matrices), TEST_CASE(two_steps_at_once),
-          TEST_CASE(second_moments_beside_a_loop_in_double), TEST_CASE(last_bits_of_gradients),
-          TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
+TEST_MAIN(TEST_CASE(modes_beside_a_loop_in_double), TEST_CASE(coefficients_beside_a_loop_in_double),
+          TEST_CASE(tall_matrices), TEST_CASE(two_steps_at_once), TEST_CASE(second_moments_beside_a_loop_in_double),
+          TEST_CASE(last_bits_of_gradients), TEST_CASE(queries_keys_and_values_are_matrices_of_their_own),
           TEST_CASE(each_of_several_matrices_is_one_of_its_own), TEST_CASE(coefficients_make_matrices_orthogonal),
           TEST_CASE(skipped_updates_change_nothing), TEST_CASE(rows_are_clipped_after_updates),
           TEST_CASE(twenty_updates_beside_torch))
