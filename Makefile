@@ -39,7 +39,7 @@ FUZZ_SECONDS ?= 60
 SETUP ?= yes
 CMAKE_FLAGS ?=
 
-THREADED = ^(base/(crew|errand|outlet|phase|pool|remote|trace|watchdog)|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|checkpoint/(space|background|remote)|ops/threads|plan/search|train/)
+THREADED = ^(base/(crew|errand|outlet|phase|pool|remote|trace|turns|watchdog)|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|checkpoint/(space|background|remote)|ops/threads|plan/search|train/)
 # One more at a time than there are cores: some tests wait most of the time.
 CTEST = ctest --output-on-failure --parallel $(shell expr $(JOBS) + 1)
 

@@ -20,12 +20,14 @@ struct turns {
     ucontext_t contexts[2];
     bool has_ended[2];
     int current;
-    const void *bottoms[2];  // of the stacks, for a sanitizer
+    // For sanitizers.
+    const void *bottoms[2];  // of the stacks
     size_t bytes[2];
+    void *fibers[2];
 };
 
-// AddressSanitizer has to know which stack is in use.
-#ifdef __SANITIZE_ADDRESS__
+// Sanitizers have to know which stack is in use.
+#if defined __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 
 static void tell_leaving(struct turns *turns, void **fake, int next) {
@@ -35,7 +37,44 @@ static void tell_leaving(struct turns *turns, void **fake, int next) {
 static void tell_arrived(struct turns *turns, void *fake, int last) {
     __sanitizer_finish_switch_fiber(fake, &turns->bottoms[last], &turns->bytes[last]);
 }
+
+static void tell_start(struct turns *turns) {
+    (void)turns;
+}
+
+static void tell_end(struct turns *turns) {
+    (void)turns;
+}
+#elif defined __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+
+static void tell_start(struct turns *turns) {
+    turns->fibers[0] = __tsan_get_current_fiber();
+    turns->fibers[1] = __tsan_create_fiber(0);
+}
+
+static void tell_end(struct turns *turns) {
+    __tsan_destroy_fiber(turns->fibers[1]);
+}
+
+// Inlined: its return would count as one on the other stack.
+static inline __attribute__((always_inline)) void tell_leaving(struct turns *turns, void **fake, int next) {
+    (void)fake;
+    __tsan_switch_to_fiber(turns->fibers[next], 0);
+}
+
+static void tell_arrived(struct turns *turns, void *fake, int last) {
+    (void)turns, (void)fake, (void)last;
+}
 #else
+static void tell_start(struct turns *turns) {
+    (void)turns;
+}
+
+static void tell_end(struct turns *turns) {
+    (void)turns;
+}
+
 static void tell_leaving(struct turns *turns, void **fake, int next) {
     (void)turns, (void)fake, (void)next;
 }
@@ -73,7 +112,8 @@ static void hand_to(struct turns *turns, int next) {
     int last = turns->current;
     void *fake = NULL;
     turns->current = next;
-    tell_leaving(turns, turns->has_ended[last] ? NULL : &fake, next);
+    // NULL frees what a sanitizer keeps of a stack. The first task's stack is the caller's, which is used again.
+    tell_leaving(turns, last == 1 && turns->has_ended[1] ? NULL : &fake, next);
     CHECK(swapcontext(&turns->contexts[last], &turns->contexts[next]) == 0);
     tell_arrived(turns, fake, next);
 }
@@ -104,8 +144,10 @@ void turns_take(struct turns *turns, struct turns_task first, struct turns_task 
     turns->contexts[1].uc_stack.ss_size = STACK_BYTES;
     turns->contexts[1].uc_link = NULL;
     makecontext(&turns->contexts[1], (void (*)(void))begin_second, 2, (unsigned)(self >> 32), (unsigned)self);
+    tell_start(turns);
     first.work(first.context);
     turns->has_ended[0] = true;
     while (!turns->has_ended[1])
         hand_to(turns, 1);
+    tell_end(turns);
 }

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LAYOUT_MOST_SYMBOLS = 1 << 18 };
+enum { LAYOUT_MOST_SYMBOLS = 1 << 18, LAYOUT_MOST_CHUNKS = 128 };  // these of a stage
 
 // What is wrong with a text, and the byte where; `what` is NULL if nothing is.
 struct layout_mistake {

@@ -100,7 +100,6 @@ static bool is_in_order(const char *layout) {
 static void validate_layout_parts(const struct config *config, const char *layout, struct complaints *complaints) {
     int64_t chunks = pipeline_layout_chunks(layout), stages = config->pipeline_model_parallel_size;
     int64_t layers = pipeline_layout_before(layout, chunks, 't'), depths = pipeline_layout_before(layout, chunks, 'm');
-    char text[256];
     if (!is_in_order(layout))
         complain(complaints,
                  "--pipeline-model-parallel-layout must begin with E and end with L, have each of them once, and "
@@ -118,9 +117,13 @@ static void validate_layout_parts(const struct config *config, const char *layou
     else if (chunks % stages != 0)
         complain(complaints,
                  "--pipeline-model-parallel-layout has %" PRId64 " chunks, which %" PRId64
-                 " stages cannot share evenly; numbers for --pipeline-model-parallel-size that "
-                 "work are %s",
-                 chunks, stages, divisors(chunks, text, sizeof text));
+                 " stages cannot share evenly; make them a multiple of --pipeline-model-parallel-size",
+                 chunks, stages);
+    else if (chunks / stages > LAYOUT_MOST_CHUNKS)
+        complain(complaints,
+                 "--pipeline-model-parallel-layout has %" PRId64
+                 " chunks for each stage, more than %d; leave out some of the |",
+                 chunks / stages, LAYOUT_MOST_CHUNKS);
     else if (depths > 0 && pipeline_layout_count(layout, chunks - 1, 'm') != depths)
         complain(complaints,
                  "--pipeline-model-parallel-layout has m in another chunk than L; multi-token prediction uses the "
