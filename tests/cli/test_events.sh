@@ -38,8 +38,8 @@ whole_run() {
 
 # A loss that is not finite ends the run: what happened, then how it ended, with the exit code.
 not_finite() {
-    expect 213 "Resume from the last checkpoint" "$BEVATRON" train "${model[@]}" --train-iters 6 --save "$work/run" --lr 1e6 \
-        --min-lr 0 --init-method-std 100 --clip-grad 0 --on-event "$hook"
+    expect 213 "Resume from the last checkpoint" "$BEVATRON" train "${model[@]}" --train-iters 6 --save "$work/run" \
+        --allow-injected-faults --inject nan:step=1:phase=weights --on-event "$hook"
     events "$work/run" | cut -d'|' -f1,3 >"$work/written"
     printf 'nan|\nfailed|213\n' >"$work/expected"
     expect_same "$work/written" "$work/expected" "events of a run that is not finite"
