@@ -405,7 +405,7 @@ int search_open(struct layout_search *search, const struct search_options *optio
     *search = (struct layout_search){.options = *options, .work = most_work * options->machine_count};
     TRY(open_model(search));
     for (int i = 0; i < options->machine_count; i++)
-        TRY(plan_check_precision(options->base, options->machines[i], options->hardware[i]));
+        TRY(plan_check_precision(&search->model, options->machines[i], options->hardware[i]));
     for (int i = 0; i < options->machine_count; i++) {
         struct layout_space *space = &search->spaces[i];
         const struct hardware *hardware = options->hardware[i];
