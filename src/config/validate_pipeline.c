@@ -262,14 +262,15 @@ static void validate_kind(const struct config *config, struct complaints *compla
     const char *kind = config->pipeline_schedule;
     int64_t chunks = config_chunks(config);
     if (kind && (chunks > 1) != is(kind, "interleaved"))
-        complain(complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
-                 is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank",
-                 chunks,
-                 config->pipeline_model_parallel_layout
-                     ? "--pipeline-model-parallel-layout has one chunk or more for each stage"
-                 : chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
-                                "--num-virtual-stages-per-pipeline-rank out"
-                              : "give --num-virtual-stages-per-pipeline-rank 2 or more");
+        complain(
+            complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
+            is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank", chunks,
+            config->pipeline_model_parallel_layout
+                ? is(kind, "interleaved") ? "give --pipeline-model-parallel-layout two or more chunks for each stage"
+                                          : "give --pipeline-model-parallel-layout one chunk for each stage"
+            : chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
+                           "--num-virtual-stages-per-pipeline-rank out"
+                         : "give --num-virtual-stages-per-pipeline-rank 2 or more");
 }
 
 void validate_pipeline(const struct config *config, struct complaints *complaints) {
@@ -279,8 +280,11 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
                     config->pipeline_model_parallel_split_rank > 0 || config->decoder_first_pipeline_num_layers > 0 ||
                     config->decoder_last_pipeline_num_layers > 0 || config->pipeline_model_parallel_layout;
     if (stages == 1 && has_more)
-        complain(complaints, "virtual stages, uneven stages and a split between encoder and decoder need a pipeline; "
-                             "give --pipeline-model-parallel-size 2 or more with them");
+        complain(complaints, "%s need%s a pipeline; give --pipeline-model-parallel-size 2 or more",
+                 config->pipeline_model_parallel_layout
+                     ? "--pipeline-model-parallel-layout"
+                     : "virtual stages, uneven stages and a split between encoder and decoder",
+                 config->pipeline_model_parallel_layout ? "s" : "");
     if (stages == 1 || config->num_layers == 0)
         return;
     int before = complaints->count;

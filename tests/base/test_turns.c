@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-enum { MOST = 64, MANY = 40000 };
+enum { MOST = 64, MANY = 70000 };
 
 // With it, variables of a function do not lie on its stack, so AddressSanitizer has to be told whose they are. clang's
 // does this by default.

@@ -250,7 +250,8 @@ TEST(layout_refusals) {
         {"Ett|ttL", "--account-for-loss-in-pipeline-split", "leave out --account-for-loss-in-pipeline-split"},
         {"Ett|ttL", "--num-virtual-stages-per-pipeline-rank 2", "leave out --num-virtual-stages-per-pipeline-rank"},
         {"Ett|ttL", "--model t5", "for T5 use --pipeline-model-parallel-split-rank"},
-        {"Et|t|t|tL", "--pipeline-schedule 1f1b", "--pipeline-model-parallel-layout"},
+        {"Et|t|t|tL", "--pipeline-schedule 1f1b", "give --pipeline-model-parallel-layout one chunk for each stage"},
+        {"Ett|ttL", "--pipeline-schedule interleaved", "layout two or more chunks for each stage"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char line[512];
