@@ -3,7 +3,8 @@
 // (they read dy, which ddelta may overwrite), then the rows, then the column sums of ddelta.
 //
 // Arithmetic is in double, and what is stored is rounded once: norms of small numbers amplify rounding, and moving the
-// numbers takes longer. Mean and rstd are rounded before they are used, so that backward can repeat forward's result.
+// numbers takes longer. Mean and rstd are rounded before they are used, so that backward can repeat forward's result;
+// a gain with its offset is rounded too, so that it is the same where it is stored without the offset.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include <math.h>
@@ -22,19 +23,20 @@ struct norm_row {
 CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
     const float *x = row->x, *gain = row->gain, *bias = row->bias;
     float *y = row->y;
-    double mean = (double)row->mean, rstd = (double)row->rstd, offset = (double)row->gain_offset;
+    double mean = (double)row->mean, rstd = (double)row->rstd;
+    float offset = row->gain_offset;
     if (bias) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (float)(((double)x[c] - mean) * rstd * ((double)gain[c] + offset) + (double)bias[c]);
+            y[c] = (float)(((double)x[c] - mean) * rstd * (double)(gain[c] + offset) + (double)bias[c]);
     } else if (!row->is_rms) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (float)(((double)x[c] - mean) * rstd * ((double)gain[c] + offset));
+            y[c] = (float)(((double)x[c] - mean) * rstd * (double)(gain[c] + offset));
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (float)((double)x[c] * rstd * ((double)gain[c] + offset));
+            y[c] = (float)((double)x[c] * rstd * (double)(gain[c] + offset));
     }
 }
 
@@ -149,11 +151,12 @@ struct gradient_row {
 CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
     const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
     float *dx = row->dx, *ddelta = row->ddelta;
-    double mean = (double)row->mean, rstd = (double)row->rstd, offset = (double)row->gain_offset;
+    double mean = (double)row->mean, rstd = (double)row->rstd;
+    float offset = row->gain_offset;
     double sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (int64_t c = 0; c < channels; c++) {
-        double g = (double)dy[c] * ((double)gain[c] + offset);
+        double g = (double)dy[c] * (double)(gain[c] + offset);
         sum += g;
         product += g * (((double)x[c] - mean) * rstd);
     }
@@ -161,7 +164,7 @@ CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t cha
     product /= (double)channels;
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
-        double value = (double)dy[c] * ((double)gain[c] + offset) - sum - ((double)x[c] - mean) * rstd * product;
+        double value = (double)dy[c] * (double)(gain[c] + offset) - sum - ((double)x[c] - mean) * rstd * product;
         dx[c] = (float)(rstd * value + (dresidual ? (double)dresidual[c] : 0));
     }
     if (ddelta)
