@@ -18,7 +18,7 @@ static const size_t *marks_of(const struct step_chunk *chunk) {
     return chunk->model.form == CONFIG_BERT ? flight->encoder.marks : flight->decoder.marks;
 }
 
-// Not so where there are experts.
+// Not so where experts are spread over ranks.
 static bool are_divided_alike(const struct param_list *params) {
     bool are_alike = true;
     for (int i = 1; i < params->group_count; i++)

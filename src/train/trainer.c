@@ -539,6 +539,8 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
     interrupt_defer();
+    if (status < 0)
+        interrupt_answer(NULL, -1, "", "");  // mpirun ends the others and this one; the error is the last word
     if (status == 0)
         comm_patience_end(options->mesh->all);
     limits_train(&trainer.work);
