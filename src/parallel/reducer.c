@@ -16,6 +16,17 @@ static void check_slices(const struct param_list *params, const struct mesh *mes
     }
 }
 
+// Whether a group has none of the matrices of blocks, whose values reducer_await waits for one by one.
+static bool has_no_matrix(const struct param_list *params, int group) {
+    for (int i = 0; i < params->count; i++) {
+        const struct param *param = params->items[i];
+        if (param->group == group && param->shard.rank >= 2 && param->has_decay && !param->is_vocabulary &&
+            !param->is_table)
+            return false;
+    }
+    return true;
+}
+
 void reducer_open(struct reducer *reducer, const struct param_list *params, const struct reducer_options *options) {
     *reducer = (struct reducer){.count = params->group_count,
                                 .overlaps_reduction = options->overlaps_reduction,
@@ -31,6 +42,7 @@ void reducer_open(struct reducer *reducer, const struct param_list *params, cons
             .replicas = options->mesh ? mesh_group(options->mesh, group->replicas) : NULL,
             .pieces = options->pieces[i],
             .falling = (falling_end - group->first) / options->pieces[i].bucket,
+            .is_needed_first = has_no_matrix(params, i),
             .is_rounded = options->is_rounded && options->mesh && mesh_count(options->mesh, group->replicas) > 1,
             .sums = memory_alloc(sizeof(struct comm_request) * buckets),
             .parts = memory_alloc(sizeof(struct comm_request) * buckets)};
@@ -202,6 +214,8 @@ void reducer_gather(struct reducer *reducer, int64_t n) {
     if (is_alone(group) || !is_divided(group))
         return;
     int64_t i = needed(group, n);
+    if (n == 0)
+        await_buckets(group, 0);  // of the last step, what no block of this rank needed
     group->parts[i] = comm_all_gather_start(group->replicas, rows_of(reducer->values, pieces_bucket(&group->pieces, i)),
                                             rows_of(reducer->values, pieces_own(&group->pieces, i)), "parameters");
     if (reducer->overlaps_gather)
@@ -215,6 +229,9 @@ void reducer_await(struct reducer *reducer, const struct param *param) {
     struct reducer_group *group = &reducer->groups[param->group];
     int64_t end = param->offset + shard_local_count(&param->shard) - group->pieces.first;
     int64_t bucket = group->pieces.bucket, arrived = (end + bucket - 1) / bucket;
+    for (int i = 0; i < reducer->count; i++)
+        if (reducer->groups[i].is_needed_first)
+            await_buckets(&reducer->groups[i], 0);
     await_buckets(group, arrived < group->falling ? group->falling - arrived : 0);
 }
 

@@ -30,6 +30,7 @@ struct reducer_group {
     struct group *replicas;
     struct pieces pieces;
     int64_t falling;             // buckets [0, falling) become final in descending order
+    bool is_needed_first;        // no matrices of blocks, but what all blocks need
     bool is_rounded;             // sums are of bf16
     struct tensor rounded;       // (slots * bucket) bf16, or none
     struct comm_request *sums;   // one per bucket
@@ -82,8 +83,8 @@ struct piece reducer_needed(const struct reducer *reducer, int64_t n);
 // This rank's piece of that bucket is updated: sends it to the others. Buckets come in the order above. Does nothing if
 // the group is not split.
 void reducer_gather(struct reducer *reducer, int64_t n);
-// Waits until the values of the parameter's group up to its end, and of all parameters of the group that are not split,
-// have arrived.
+// Waits for the values of the parameter's group up to its end, of all its parameters that are not split, and of
+// groups without matrices of blocks. With --optimizer muon, embeddings, biases and norms are such a group.
 void reducer_await(struct reducer *reducer, const struct param *param);
 // The same for all values.
 void reducer_settle(struct reducer *reducer);

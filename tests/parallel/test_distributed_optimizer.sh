@@ -48,6 +48,7 @@ for family in gpt llama; do
     run_first $family
     same $family "dp=2 tp=2 sp=yes" "${overlapped[@]}" --check-replicas 3
     same $family "tp=2 pp=2"
+    same $family "dp=2 pp=2" "${overlapped[@]}"
 done
 same gpt "tp=4"
 rm -rf "$work/llama.saved"
