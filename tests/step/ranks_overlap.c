@@ -124,7 +124,8 @@ static void check(struct rank_step steps[WAYS], double ratio) {
                    "the longer, %.2f of the sum)\n",
                    medians[REAL] * 1e3, wire * 1e3, medians[IN_TURN] * 1e3, medians[IN_TURN] / sum,
                    medians[OVERLAPPED] * 1e3, medians[OVERLAPPED] / longer, medians[OVERLAPPED] / sum);
-        bool is_slower = medians[IN_TURN] > 0.9 * sum;
+        // Not all of the sum: the real exchange is part of the computation's time, and the link's time covers it.
+        bool is_slower = medians[IN_TURN] > 0.8 * sum;
         is_good = agree(is_slower && medians[OVERLAPPED] <= 1.1 * longer) > 0;
         is_hidden = agree(is_hidden || (is_slower && medians[OVERLAPPED] < 0.8 * sum)) > 0;
     }
