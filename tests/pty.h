@@ -47,7 +47,7 @@ static inline void pty_begin(struct pty_run *run, int columns, void (*function)(
 static inline int pty_end(struct pty_run *run) {
     char bytes[4096];
     int status;
-    for (ssize_t count; (count = read(run->control, bytes, sizeof bytes)) > 0;)
+    for (ssize_t count; (count = terminal_read(run->control, bytes, sizeof bytes)) > 0;)
         terminal_feed(&run->screen, bytes, (size_t)count);
     close(run->control);
     EXPECT(waitpid(run->child, &status, 0) == run->child);

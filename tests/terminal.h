@@ -4,10 +4,12 @@
 #ifndef TESTS_TERMINAL_H
 #define TESTS_TERMINAL_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TERMINAL_MOST_COLUMNS = 256, TERMINAL_MOST_ROWS = 64, TERMINAL_CELL = 8, TERMINAL_SEQUENCE = 32 };
 
@@ -22,6 +24,13 @@ struct terminal {
     size_t history_length;
     int colors, unknown;  // sequences that color, and those not known here
 };
+
+// As read. Linux may say that a terminal was closed before the last bytes were read, if they were written while it
+// looked: a second read gets them.
+static inline ssize_t terminal_read(int control, char *bytes, size_t size) {
+    ssize_t count = read(control, bytes, size);
+    return count < 0 && errno == EIO ? read(control, bytes, size) : count;
+}
 
 static inline void terminal_append_row(const struct terminal *t, int row, char **text, size_t *length) {
     size_t start = *length, end = *length;

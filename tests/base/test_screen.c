@@ -62,7 +62,8 @@ static void draw_many(void) {
 TEST(a_low_window_shows_the_first_lines_and_the_status) {
     char *text = pty_text(40, draw_many);
     const char *end = "message 11\nlast message\n1\n2\n3\n4\n5\n6\n7\n8\nstatus\n";
-    EXPECT(strlen(text) > strlen(end) && strcmp(text + strlen(text) - strlen(end), end) == 0);
+    EXPECT(strlen(text) > strlen(end));
+    EXPECT_STRING(text + strlen(text) - strlen(end), end);
     free(text);
 }
 

@@ -90,7 +90,7 @@ static bool take(struct session_of_terminal *s, int milliseconds) {
     struct pollfd wait = {.fd = s->control, .events = POLLIN};
     if (poll(&wait, 1, milliseconds) == 0)
         return true;
-    ssize_t count = read(s->control, bytes, sizeof bytes);
+    ssize_t count = terminal_read(s->control, bytes, sizeof bytes);
     if (count <= 0)
         return count < 0 && errno == EINTR;
     s->raw = realloc(s->raw, s->length + (size_t)count + 1);
