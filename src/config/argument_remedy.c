@@ -1,7 +1,16 @@
-// What to say about a word of the command line that is not a flag: the names of Megatron's scripts.
+// What to say about a word of the command line that is not a flag: the names of Megatron's scripts, and a schedule that
+// the shell has split.
 #include "config/config.h"
 
 #include <string.h>
+
+// TOKENS:SIZE, as 2.4B:320.
+static bool is_batch_step(const char *argument) {
+    size_t tokens = strspn(argument, "0123456789._");
+    size_t unit = tokens + strspn(argument + tokens, "KMBTkmbt");
+    const char *size = argument + unit + 1;
+    return tokens > 0 && argument[unit] == ':' && *size && size[strspn(size, "0123456789_")] == '\0';
+}
 
 const char *config_argument_remedy(const char *argument) {
     static const struct {
@@ -21,5 +30,7 @@ const char *config_argument_remedy(const char *argument) {
         if (length >= end && strcmp(argument + length - end, scripts[i].script) == 0)
             return scripts[i].remedy;
     }
+    if (is_batch_step(argument))
+        return "quote the value of --step-batch-size-schedule: \"0:16 2.4B:320\"; in a script, \"${ARGS[@]}\"";
     return NULL;
 }

@@ -537,6 +537,8 @@ static const struct flag_names names[] = {
      "shards the parameters, which bevatron does not do; use --use-distributed-optimizer, --tensor-model-parallel-size "
      "or --pipeline-model-parallel-size",
      true},
+    {flags_other_models, "describes a model that bevatron cannot train; without the flag it would be another model",
+     true},
     {flags_torchrun,
      "is a torchrun flag; use --nproc N on one machine, mpirun or srun on several (torchrun --no-python also works, on "
      "GPUs)",

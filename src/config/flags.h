@@ -13,6 +13,7 @@ extern const char flags_only_speed[];
 extern const char flags_no_meaning[];
 extern const char flags_finer[];
 extern const char flags_sharding[];
+extern const char flags_other_models[];
 extern const char flags_torchrun[];
 extern const char flags_refused[];
 

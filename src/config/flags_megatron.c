@@ -67,7 +67,15 @@ const char flags_only_speed[] =
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
     "--fine-grained-offloading-max-inflight-offloads= "
     // Experts are always grouped, and what is fused and which products are symmetric follows from the device.
-    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --muon-use-syrk ";
+    "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --muon-use-syrk "
+    // How tokens travel to experts, and what runs beside that.
+    "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert --moe-enable-deepep "
+    "--moe-flex-dispatcher-backend= --moe-permute-fusion-into-hybridep --moe-hybridep-pad-uneven-dispatch-inputs "
+    "--moe-flex-dispatcher-num-sms= --moe-deepep-num-sms= --moe-hybridep-num-sms= --moe-hybridep-num-blocks-permute= "
+    "--moe-hybridep-num-blocks-unpermute= --moe-hybridep-num-sms-preprocessing= --moe-use-grouped-tensor "
+    "--moe-single-grouped-weight --moe-single-grouped-bias --use-grouped-gemm-for-dense-mlp "
+    "--overlap-dispatch-backward-with-experts-wgrad --ep-overlap-early-attn-memory-release "
+    "--high-priority-a2a-comm-stream --reuse-grad-buf-for-mxfp8-param-ag ";
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =
@@ -88,10 +96,30 @@ const char flags_no_meaning[] =
     "--use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
     "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --test-mode "
     "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "
-    "--s3-cache-path= --tokenizer-hf-use-fast ";
+    "--s3-cache-path= --tokenizer-hf-use-fast --trust-remote-code --moe-per-layer-logging --check-for-large-grads "
+    // Of Megatron's ModelOpt scripts: which of its implementations the model is built from.
+    "--export-force-local-attention --export-te-mcore-model --export-default-te-spec ";
 
 // Sharding of the parameters themselves.
 const char flags_sharding[] = "--use-megatron-fsdp --use-torch-fsdp2 --use-custom-fsdp ";
+
+// Layers that models here do not have: Mamba, linear and sparse attention, latent experts, residual streams.
+const char flags_other_models[] =
+    "--qk-l2-norm --attention-output-gate --experimental-attention-variant= --dsa-indexer-n-heads= "
+    "--dsa-indexer-head-dim= --dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 "
+    "--dsa-indexer-loss-coeff= --dsa-indexer-use-sparse-loss --dsa-kernel-backend=none "
+    "--dsa-indexer-rope-interleaved --no-dsa-indexer-rotate-activation --disable-dsa-indexer-rotate-activation "
+    "--no-dsa-indexer-scoring-relu --disable-dsa-indexer-scoring-relu --dsa-indexer-k-norm-epsilon= "
+    "--dsa-indexer-k-norm-fp32 --linear-conv-kernel-dim=4 --linear-key-head-dim=128 --linear-value-head-dim=128 "
+    "--linear-num-key-heads=16 --linear-num-value-heads=32 --linear-attention-freq= --moe-latent-size= "
+    "--moe-apply-probs-on-input --enable-mhc-connections --mhc-num-residual-streams=4 --mhc-sinkhorn-iterations=20 "
+    "--mhc-init-gating-factor=0.01 --mhc-recompute-layer-num= --is-hybrid-model --mamba-state-dim=128 "
+    "--mamba-head-dim=64 --mamba-num-groups=8 --mamba-num-heads= --gdp-num-householder=3 "
+    "--disable-mamba-mem-eff-path --gdp-cutedsl-kernel --gdp-num-chunk-states-to-recompute=2 "
+    "--mamba-training-ssm-states-dtype= --mtp-hybrid-override-pattern= --mrope-section= --spec=local "
+    "--hybrid-layer-pattern= --hybrid-override-pattern= --hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
+    "--heterogeneous-layers-config-path= --heterogeneous-layers-config-encoded-json= --export-model-type=GPTModel "
+    "--export-qk-l2-norm --export-moe-apply-probs-on-input ";
 
 // Those of the launcher, which stand before the script's name and are easily copied along.
 const char flags_torchrun[] = "--nproc-per-node= --nnodes= --node-rank= --master-addr= --master-port= --rdzv-id= "
@@ -102,47 +130,31 @@ const char flags_refused[] =
     "--tensor-parallel-num-weight-shards= "
     "--max-seqlen-per-dp-cp-rank= --hybrid-context-parallel "
     "--expert-tensor-parallel-num-weight-shards= "
-    "--no-initialization --overlap-dispatch-backward-with-experts-wgrad "
-    "--ep-overlap-early-attn-memory-release --mtp-standalone "
-    "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
+    "--no-initialization "
+    "--mtp-standalone "
+    "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm "
     "--fp32-residual-connection --apply-residual-connection-post-layernorm "
-    "--qk-l2-norm --attention-output-gate "
-    "--experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
-    "--dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 --dsa-indexer-loss-coeff= "
-    "--dsa-indexer-use-sparse-loss --dsa-kernel-backend=none --dsa-indexer-rope-interleaved "
-    "--no-dsa-indexer-rotate-activation --disable-dsa-indexer-rotate-activation --no-dsa-indexer-scoring-relu "
-    "--disable-dsa-indexer-scoring-relu --dsa-indexer-k-norm-epsilon= --dsa-indexer-k-norm-fp32 "
-    "--linear-conv-kernel-dim=4 --linear-key-head-dim=128 --linear-value-head-dim=128 "
-    "--linear-num-key-heads=16 --linear-num-value-heads=32 --embedding-init-method-std= --use-mup "
+    "--embedding-init-method-std= --use-mup "
     "--mup-width-mult=1.0 --mup-base-hidden-size= --mup-embedding-mult=1.0 --mup-output-mult=1.0 "
     "--mup-base-head-dim= --mup-attn-scale-power=1.0 "
     "--fp8-quantizer-factory= --fp8-interval=1 "
     "--no-fp8-wgrad --disable-fp8-wgrad "
     "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
     "--use-kitchen-attention --kitchen-attention-backend=sdpa "
-    "--fp4-quantizer-factory= --high-priority-a2a-comm-stream "
-    "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert "
+    "--fp4-quantizer-factory= "
     "--moe-shared-expert-glu-interleave-size= "
     "--moe-enable-routing-replay "
     "--moe-router-quantile-balancing-ema=0.0 --moe-router-force-load-balancing --moe-router-force-biased= "
-    "--use-grouped-gemm-for-dense-mlp --moe-use-grouped-tensor --moe-single-grouped-weight "
-    "--moe-single-grouped-bias "
-    "--moe-enable-deepep --moe-flex-dispatcher-backend=deepep "
-    "--moe-permute-fusion-into-hybridep --moe-hybridep-pad-uneven-dispatch-inputs --moe-per-layer-logging "
-    "--moe-pad-experts-for-cuda-graph-inference --moe-layer-recompute "
-    "--moe-apply-probs-on-input --moe-latent-size= "
-    "--gtp-remat-opt-in-modules=* --moe-flex-dispatcher-num-sms= --moe-deepep-num-sms= --moe-hybridep-num-sms= "
-    "--moe-hybridep-num-blocks-permute= --moe-hybridep-num-blocks-unpermute= "
-    "--moe-hybridep-num-sms-preprocessing=108 --moe-ncclep-zero-copy --moe-dispatch-fwd-dtype=bf16 "
+    "--moe-pad-experts-for-cuda-graph-inference "
+    "--gtp-remat-opt-in-modules=* "
+    "--moe-ncclep-zero-copy --moe-dispatch-fwd-dtype=bf16 "
     "--moe-combine-bwd-dtype=bf16 --moe-mlp-glu-interleave-size= --moe-expert-rank-capacity-factor= "
-    "--inference-cuda-graph-scope= --enable-mhc-connections --mhc-num-residual-streams=4 "
-    "--mhc-sinkhorn-iterations=20 --mhc-init-gating-factor=0.01 --mhc-recompute-layer-num= --flash-decode "
+    "--inference-cuda-graph-scope= "
+    "--flash-decode "
     "--batch-invariant-mode --batch-invariant-backend=te_native --nccl-all-reduce-for-prefill "
     "--inference-fuse-tp-communication --inference-disable-triton-nvls-kernels "
     "--inference-grouped-gemm-backend=vllm --inference-moe-disable-fused-quant-kernels "
-    "--inference-moe-token-dispatcher-type=nvls --mrope-section= --is-hybrid-model --mamba-state-dim=128 "
-    "--mamba-head-dim=64 --mamba-num-groups=8 --mamba-num-heads= --gdp-num-householder=3 "
-    "--disable-mamba-mem-eff-path --gdp-cutedsl-kernel --gdp-num-chunk-states-to-recompute=2 "
+    "--inference-moe-token-dispatcher-type=nvls "
     "--mlp-chunks-for-prefill=1 --mlp-chunks-for-training=1 "
     "--moe-paged-stash "
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
@@ -153,7 +165,7 @@ const char flags_refused[] =
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "
-    "--exit-signal-handler-for-training --check-for-large-grads "
+    "--exit-signal-handler-for-training "
     "--result-rejected-tracker-filename= "
     // RL (GRPO).
     "--perform-rl-step --rl-prompts-per-eval=32 --grpo-prompts-per-step=32 --grpo-group-size=2 "
@@ -186,8 +198,7 @@ const char flags_refused[] =
     "--no-strict-fsdp-dtensor-load --disable-strict-fsdp-dtensor-load --replication --replication-jump= "
     "--replication-factor=2 --override-ckpt-iteration= "
     // Mixed precision.
-    "--output-logit-dtype= --reuse-grad-buf-for-mxfp8-param-ag "
-    "--mamba-training-ssm-states-dtype= "
+    "--output-logit-dtype= "
     // Distributed.
     "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation "
     "--ddp-param-name-patterns-for-fp32-local-accumulation=* --megatron-fsdp-version=1 --gtp-remat-nccl-ub "
@@ -210,7 +221,7 @@ const char flags_refused[] =
     "--tokenizer-metadata= --tokenizer-special-tokens= "
     "--tokenizer-sentencepiece-legacy --no-tokenizer-sentencepiece-ignore-extra-whitespaces "
     "--disable-tokenizer-sentencepiece-ignore-extra-whitespaces --tokenizer-hf-no-use-fast "
-    "--trust-remote-code --null-tokenizer-pad-id=-1 --chat-template= "
+    "--null-tokenizer-pad-id=-1 --chat-template= "
     "--use-gigatoken "
     // Bi-encoder (legacy).
     "--evidence-data-path= --block-data-path= --embedding-path= "
@@ -224,9 +235,7 @@ const char flags_refused[] =
     "--dino-freeze-last-layer=1 --dino-norm-last-layer --dino-warmup-teacher-temp=0.04 "
     "--dino-teacher-temp=0.07 --dino-warmup-teacher-temp-epochs=30 "
     // Experimental attention.
-    "--linear-attention-freq= "
     // Heterogeneous layers.
-    "--heterogeneous-layers-config-path= --heterogeneous-layers-config-encoded-json= "
     // Logging.
     "--moe-routing-trace-path= --moe-routing-trace-max-training-iters= "
     "--moe-routing-trace-capture-logits --moe-routing-trace-capture-hidden-states "
@@ -265,7 +274,7 @@ const char flags_refused[] =
     // Transformer-Engine.
     "--fp4-param-gather --te-precision-config-file= "
     // Experimental.
-    "--spec=local --hybrid-layer-pattern= --hybrid-override-pattern= --yaml-cfg= "
+    "--yaml-cfg= "
     "--megatron-fsdp-main-params-dtype=fp32 --megatron-fsdp-main-grads-dtype=auto "
     "--megatron-fsdp-grad-comm-dtype=auto --megatron-fsdp-enable-fine-grained-param-gather "
     "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
@@ -280,6 +289,11 @@ const char flags_refused[] =
     "--error-injection-rate=0 --error-injection-type=transient_error "
     // Kitchen (only if library present).
     "--kitchen-config-file= --kitchen-recipe-number= "
+    // ModelOpt: distillation, quantization, finetuning.
+    "--export-legacy-megatron --export-kv-cache-quant=none --export-real-quant-cfg=None --export-quant-cfg= "
+    "--export-kd-teacher-load= --export-kd-teacher-model-config= --export-kd-teacher-ckpt-format= --export-kd-cfg= "
+    "--finetune-hf-dataset= --finetune-data-split=train --finetune-data-files=* --qad-train-target= "
+    "--freeze-base-for-mtp --export-offline-model --modelopt-enabled "
     // SFT.
     "--sft --sft-tokenizer-prompt-format=nemotron-h-aligned "
     // Fault injector.
@@ -294,7 +308,7 @@ const char flags_refused[] =
     "--retro-workdir= --retro-encoder-hidden-dropout=0.1 --retro-encoder-attention-dropout=0.1 "
     "--retro-num-retrieved-chunks=2 --retro-return-doc-ids --retro-attention-gate=1 "
     "--retro-no-verify-neighbor-count --retriever-seq-length=256 --report-topk-accuracies=* --faiss-use-gpu "
-    "--img-dim=224 --embedding-weights-in-fp32 --fp8-e4m3 --hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
+    "--img-dim=224 --embedding-weights-in-fp32 --fp8-e4m3 "
     "--moe-extended-tp --moe-token-dropping --moe-use-legacy-grouped-gemm "
     "--renormalize-blend-weights --tiktoken-special-tokens=* --load-model-opt-format "
     "--keep-fp8-transpose-cache-when-using-custom-fsdp --langrl-external-server "

@@ -135,6 +135,7 @@ const struct flag_synonym flags_synonyms[] = {
      "--make-vocab-size-divisible-by", NULL},
     {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
      NULL, "leave it out: a thread of each rank prepares its samples"},
+    {"--enable-gpt-oss", "--preset gpt-oss-20b", "or its flags for YaRN with another size (`bevatron help presets`)"},
     {"--random-seed --data-seed --rng-seed --manual-seed", "--seed", NULL},
     // Evaluation.
     {"--eval-steps --eval-every --eval-freq --eval-frequency --eval-every-steps --evaluation-interval --val-interval "

@@ -269,7 +269,11 @@ static void validate_recompute(struct config *config, struct complaints *complai
         bool is_known = false;
         for (size_t k = 0; k < sizeof modules / sizeof modules[0]; k++)
             is_known |= strcmp(name, modules[k]) == 0;
-        if (!is_known)
+        // Recompute changes no numbers, so a part that is kept is no reason to stop a run.
+        if (is(name, "mla_up_proj"))
+            log_warn_once("--recompute-modules mla_up_proj has no effect: the projections stay in memory; "
+                          "--recompute-granularity full recomputes whole layers");
+        else if (!is_known)
             complain(complaints,
                      "--recompute-modules %s cannot be recomputed alone; core_attn, mlp_act, mlp, moe_act, moe, "
                      "shared_experts and layernorm can, and --recompute-granularity full recomputes whole layers",

@@ -124,4 +124,17 @@ grep -q "this is a GPT" "$work/out" && fail "a warning about a model that was ch
 expect 2 "a vocab.txt of words has none" "$BEVATRON" train --num-layers 2 --hidden-size 32 --num-attention-heads 4 \
     --seq-length 16 --micro-batch-size 2 --lr 1e-3 --train-iters 1 --data-path my-bert_text_sentence --vocab-file vocab.txt
 expect 2 "use --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
+# How tokens reach experts changes no numbers. A flag of layers that models here do not have must not become "leave it
+# out": the run would be another model. A schedule that the shell has split is named.
+expect 0 "--moe-flex-dispatcher-backend tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --num-experts 2 --disable-bias-linear --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep \
+    --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-layer-recompute --trust-remote-code
+grep -q -- "--moe-layer-recompute is now --recompute-granularity selective --recompute-modules moe" "$work/out" && pass ||
+    fail "--moe-layer-recompute is not explained"
+expect 0 "--recompute-modules mla_up_proj has no effect" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --recompute-granularity selective --recompute-modules mla_up_proj layernorm
+expect 2 "--hybrid-layer-pattern describes a model that bevatron cannot train" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --hybrid-layer-pattern "M-M*"
+expect 2 "quote the value of --step-batch-size-schedule" "$BEVATRON" train "${run[@]}" --train-samples 64 \
+    --step-batch-size-schedule 0:2 1K:4
 finish

@@ -468,8 +468,8 @@ TEST(tokenizers_of_models) {
 
 TEST(not_implemented) {
     static const char *const bad[][2] = {
-        {"--recompute-activations --recompute-modules core_attn mla_up_proj",
-         "--recompute-modules mla_up_proj cannot be recomputed alone"},
+        {"--recompute-activations --recompute-modules core_attn attention",
+         "--recompute-modules attention cannot be recomputed alone"},
         {"--overlap-param-gather", "needs --use-distributed-optimizer and --overlap-grad-reduce"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
         {"--calculate-per-token-loss --eod-mask-loss", "--calculate-per-token-loss is not implemented for losses"},
