@@ -5,6 +5,7 @@
 // parts: 2
 #include "cases_attention.h"
 #include "cases_matmul.h"
+#include "ops/cpu/block.h"
 #include "ops/cpu/matmul.h"
 
 static int entered;  // models that entered something and have not left
@@ -263,6 +264,43 @@ TEST(small_matmuls_are_rounded_once) {
     device_close(device);
 }
 
+// The first matmul of these panels is of a few numbers and packs nothing, the second packs, the third finds the panels
+// packed and reads the operand again. The right operand has other lines on the way.
+static void multiply_block(const struct cpu_kernel *kernel) {
+    enum { LINES = 70, STEPS = 37, FEW = 5 };
+    static float a[LINES * STEPS], b[LINES * STEPS], d[LINES * LINES];
+    static struct block_panels left[2], right;
+    const int64_t rows[] = {FEW, LINES, FEW, LINES}, columns[] = {LINES, LINES, FEW, LINES - 1};
+    for (int i = 0; i < LINES * STEPS; i++) {
+        a[i] = (float)(i * 7 % 17 - 8);
+        b[i] = (float)(i * 5 % 13 - 6);
+    }
+    for (int round = 0; round < 2; round++) {
+        struct block_operand other = {{b, DTYPE_F32, STEPS, false}, LINES, STEPS, round ? 2.0f : -0.5f};
+        block_put(&right, &other, kernel);
+        for (int i = 0; i < 4; i++) {
+            struct block_panels *panels = &left[rows[i] == LINES];
+            struct block_operand one = {{a, DTYPE_F32, STEPS, false}, rows[i], STEPS, 4};
+            block_put(panels, &one, kernel);
+            block_multiply(&(struct block_matmul){panels, &right, columns[i], d, LINES, false});
+            for (int64_t at = 0; at < rows[i] * columns[i]; at++) {
+                double sum = 0;
+                for (int k = 0; k < STEPS; k++)
+                    sum += (double)a[at / columns[i] * STEPS + k] * (double)b[at % columns[i] * STEPS + k];
+                double got = d[at / columns[i] * LINES + at % columns[i]];
+                EXPECT_NEAR(got, sum * 4 * (double)other.factor, 0);
+            }
+        }
+    }
+}
+
+TEST(blocks_are_packed_when_needed) {
+    const struct cpu_kernel *models[] = {&model_neon, &model_avx2, &model_avx512};
+    multiply_block(NULL);
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        multiply_block(models[i]);
+}
+
 TEST(names) {
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
     EXPECT_OK(kernel_choose(kernels, "openblas"));
@@ -287,4 +325,4 @@ TEST(names) {
 }
 
 TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(rounds),
-          TEST_CASE(small_matmuls_are_rounded_once), TEST_CASE(names))
+          TEST_CASE(small_matmuls_are_rounded_once), TEST_CASE(blocks_are_packed_when_needed), TEST_CASE(names))

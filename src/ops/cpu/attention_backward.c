@@ -99,11 +99,11 @@ CPU_CLONES static void row_gradient(const struct score_gradient *row, int64_t co
     }
 }
 
-// to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. Those are packed
+// to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. Those are in panels
 // already unless the head is wide: then both sides are packed slice by slice.
 struct key_matmul {
     struct block_operand rows;
-    const struct block_panels *packed;  // NULL if wide
+    struct block_panels *panels;  // NULL if wide
     float *to;
 };
 
@@ -112,10 +112,10 @@ static void multiply_with_keys(const struct tensor *keys, struct backward_tile *
     struct block_operand all = attention_block(keys, at->b, at->first_key, at->group, at->keys);
     for (int64_t channel = 0; channel < keys->shape[3]; channel += HEAD_SLICE) {
         struct block_operand left = attention_slice(matmul.rows, channel), right = attention_slice(all, channel);
-        block_pack_left(&tile->left, &left, tile->kernel);
-        if (!matmul.packed)
-            block_pack_right(&tile->right, &right, tile->kernel);
-        block_multiply(&(struct block_matmul){&tile->left, matmul.packed ? matmul.packed : &tile->right, at->keys,
+        block_put(&tile->left, &left, tile->kernel);
+        if (!matmul.panels)
+            block_put(&tile->right, &right, tile->kernel);
+        block_multiply(&(struct block_matmul){&tile->left, matmul.panels ? matmul.panels : &tile->right, at->keys,
                                               matmul.to, KEY_TILE, channel > 0});
     }
 }
@@ -181,10 +181,10 @@ static void add_bias_gradients(const struct op_attention_backward *op, const str
 static void add_to_keys(struct backward_tile *tile, const struct backward_place *at, const float *scores,
                         struct block_operand rows, const struct tensor *to) {
     struct block_operand transposed = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
-    block_pack_left(&tile->left, &transposed, tile->kernel);
+    block_put(&tile->left, &transposed, tile->kernel);
     for (int64_t channel = 0; channel < to->shape[3]; channel += HEAD_SLICE) {
         struct block_operand slice = block_transposed(attention_slice(rows, channel));
-        block_pack_right(&tile->right, &slice, tile->kernel);
+        block_put(&tile->right, &slice, tile->kernel);
         block_multiply(&(struct block_matmul){&tile->left, &tile->right, slice.lines,
                                               attention_row(to, at->b, at->first_key, at->group) + channel,
                                               to->stride[1], !at->is_first || at->is_masked});
@@ -198,11 +198,11 @@ static void add_to_queries(const struct op_attention_backward *op, struct backwa
     struct block_operand gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
     struct block_operand keys = attention_block(&op->k, at->b, at->first_key, at->group, at->keys);
     keys.factor = op->scale;
-    block_pack_left(&tile->left, &gradients, tile->kernel);
+    block_put(&tile->left, &gradients, tile->kernel);
     for (int64_t channel = 0; channel < op->q.shape[3]; channel += HEAD_SLICE) {
         struct block_operand slice = block_transposed(attention_slice(keys, channel));
         if (tile->is_wide)
-            block_pack_right(&tile->right, &slice, tile->kernel);
+            block_put(&tile->right, &slice, tile->kernel);
         block_multiply(&(struct block_matmul){&tile->left, tile->is_wide ? &tile->right : &tile->keys_transposed,
                                               slice.lines,
                                               attention_row(&op->dq, at->b, at->queries.first, at->head) + channel,
@@ -244,15 +244,15 @@ static void sink_gradient(const struct op_attention_backward *op, int64_t b, int
     ((float *)op->dsinks.data)[b * heads + head] = (float)sum;
 }
 
-static void pack_keys(const struct op_attention_backward *op, struct backward_tile *tile,
-                      const struct backward_place *at, int64_t keys) {
+static void put_keys(const struct op_attention_backward *op, struct backward_tile *tile,
+                     const struct backward_place *at, int64_t keys) {
     struct block_operand key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
     struct block_operand value_block = attention_block(&op->v, at->b, at->first_key, at->group, keys);
-    block_pack_right(&tile->keys, &key_block, tile->kernel);
-    block_pack_right(&tile->values, &value_block, tile->kernel);
+    block_put(&tile->keys, &key_block, tile->kernel);
+    block_put(&tile->values, &value_block, tile->kernel);
     key_block.factor = op->scale;
     key_block = block_transposed(key_block);
-    block_pack_right(&tile->keys_transposed, &key_block, tile->kernel);
+    block_put(&tile->keys_transposed, &key_block, tile->kernel);
 }
 
 // What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 if none sees any.
@@ -277,7 +277,7 @@ static void backward_key_tile(const struct op_attention_backward *op, struct bac
     int64_t end_query = at->is_masked ? attention_queries_before(&at->rules, at->b, at->first_key + keys) : query_count;
     at->is_first = true;
     if (!tile->is_wide)
-        pack_keys(op, tile, at, keys);
+        put_keys(op, tile, at, keys);
     for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
         for (int64_t i = cpu_pieces(end_query, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
             at->queries = cpu_piece(query_count, QUERY_TILE, i);

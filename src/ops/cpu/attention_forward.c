@@ -109,8 +109,8 @@ static void compute_scores(const struct op_attention_forward *op, struct forward
         struct block_operand queries = attention_slice(tile->all_queries, channel),
                              slice = attention_slice(key_block, channel);
         if (tile->is_wide)
-            block_pack_left(&tile->queries, &queries, tile->kernel);
-        block_pack_right(&tile->keys, &slice, tile->kernel);
+            block_put(&tile->queries, &queries, tile->kernel);
+        block_put(&tile->keys, &slice, tile->kernel);
         block_multiply(
             &(struct block_matmul){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, channel > 0});
     }
@@ -140,10 +140,10 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     }
     struct block_operand probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
     struct block_operand value_block = attention_block(&op->v, at->b, keys.first, at->group, keys.count);
-    block_pack_left(&tile->probabilities, &probabilities, tile->kernel);
+    block_put(&tile->probabilities, &probabilities, tile->kernel);
     for (int64_t channel = 0; channel < tile->value_size; channel += HEAD_SLICE) {
         struct block_operand values = block_transposed(attention_slice(value_block, channel));
-        block_pack_right(&tile->values, &values, tile->kernel);
+        block_put(&tile->values, &values, tile->kernel);
         block_multiply(&(struct block_matmul){&tile->probabilities, &tile->values, values.lines, tile->out + channel,
                                               tile->out_stride, true});
     }
@@ -204,7 +204,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     tile.all_queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
     tile.all_queries.factor = op->scale;
     if (!tile.is_wide)
-        block_pack_left(&tile.queries, &tile.all_queries, tile.kernel);
+        block_put(&tile.queries, &tile.all_queries, tile.kernel);
     for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
         struct tile_keys keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);

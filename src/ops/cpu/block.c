@@ -4,28 +4,24 @@
 #include "base/error.h"
 #include <cblas.h>
 
-static void pack(struct block_panels *panels, const struct block_operand *block, const struct panel_shape *shape) {
+void block_put(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel) {
+    panels->block = *block;
+    panels->kernel = kernel;
+    panels->packed = NULL;
+}
+
+static void pack(struct block_panels *panels, const struct panel_shape *shape) {
+    const struct block_operand *block = &panels->block;
     struct pack_part whole = {{0, block->lines}, {0, block->steps}, pack_panel_size(shape, block->steps)};
     int64_t size = cpu_pieces(block->lines, shape->width) * whole.distance;
+    if (panels->packed == shape)
+        return;
     CHECK(size + KERNEL_SLACK_BYTES / (int64_t)sizeof(float) <=
           (int64_t)(sizeof panels->values / sizeof panels->values[0]));
     pack_panels(panels->values, shape, &block->source, &whole);
     for (int64_t i = 0; block->factor != 1 && i < size; i++)
         panels->values[i] *= block->factor;
-}
-
-void block_pack_left(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel) {
-    panels->block = *block;
-    panels->kernel = kernel;
-    if (kernel)
-        pack(panels, block, &kernel->a);
-}
-
-void block_pack_right(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel) {
-    panels->block = *block;
-    panels->kernel = kernel;
-    if (kernel)
-        pack(panels, block, &kernel->b);
+    panels->packed = shape;
 }
 
 static void multiply_blas(const struct block_matmul *matmul) {
@@ -69,6 +65,8 @@ void block_multiply(const struct block_matmul *matmul) {
         multiply_blas(matmul);
         return;
     }
+    pack(matmul->a, &kernel->a);
+    pack(matmul->b, &kernel->b);
     int64_t inner = cpu_pieces(a->steps, kernel->a.unit) * kernel->a.unit;
     int64_t b_steps = cpu_pieces(b->steps, kernel->b.unit) * kernel->b.unit;
     struct kernel_tile tile = {

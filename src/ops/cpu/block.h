@@ -1,5 +1,7 @@
 // Matmuls of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
-// matmuls where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Private to ops/cpu.
+// matmuls where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Matmuls of a few
+// numbers (small.h) read the operands where they are, so an operand is packed when the first matmul needs it. Private
+// to ops/cpu.
 #ifndef OPS_CPU_BLOCK_H
 #define OPS_CPU_BLOCK_H
 
@@ -26,16 +28,17 @@ struct block_panels {
     _Alignas(64) float values[(BLOCK_LINES + 8) * (BLOCK_STEPS + KERNEL_MOST_COLUMNS)];
     struct block_operand block;
     const struct cpu_kernel *kernel;
+    const struct panel_shape *packed;  // values have this shape; NULL: the block is not packed yet
 };
 
-// For a matmul by this kernel, or by OpenBLAS where it is NULL.
-void block_pack_left(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
-void block_pack_right(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
+// Puts a block into panels, for matmuls by this kernel, or by OpenBLAS where it is NULL. Its elements must stay as they
+// are until the last of these matmuls.
+void block_put(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
 
 // d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
-// steps as a has. Both are packed for the same kernel.
+// steps as a has. Both are for the same kernel.
 struct block_matmul {
-    const struct block_panels *a, *b;
+    struct block_panels *a, *b;
     int64_t columns;
     float *d;
     int64_t stride;
