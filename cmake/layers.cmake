@@ -28,6 +28,15 @@ if(BEVATRON_FUZZ)
   target_compile_definitions(bevatron_options INTERFACE BEVATRON_SANITIZE)
 endif()
 
+# clang has features in place of GCC's macros. Code that switches stacks asks for the macros.
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+  if(BEVATRON_SANITIZE OR BEVATRON_FUZZ)
+    target_compile_definitions(bevatron_options INTERFACE __SANITIZE_ADDRESS__=1)
+  elseif(BEVATRON_THREAD_SANITIZE)
+    target_compile_definitions(bevatron_options INTERFACE __SANITIZE_THREAD__=1)
+  endif()
+endif()
+
 # bevatron_layer(NAME below…): src/NAME/**/*.c become bevatron_NAME. Files listed in BEVATRON_EXCLUDE_NAME (regular
 # expressions) are left out; that is how x_none.c stands in for x.c.
 function(bevatron_layer name)

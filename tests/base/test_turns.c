@@ -3,6 +3,8 @@
 #include "test.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <unistd.h>
 
 enum { MOST = 64, MANY = 70000 };
 
@@ -90,6 +92,48 @@ TEST(stacks_stay_apart) {
     turns_close(turns);
 }
 
+// A jump back, after which AddressSanitizer looks for variables of functions that did not return: on this stack only.
+static void jump_back(int times) {
+    jmp_buf before;
+    volatile int left = times;
+    (void)setjmp(before);
+    if (left-- > 0)
+        longjmp(before, 1);
+}
+
+static void jump_task(void *context) {
+    struct sum *sum = context;
+    volatile double here[32];
+    for (int i = 0; i < 32; i++)
+        here[i] = i;
+    for (int round = 0; round < sum->depth; round++) {
+        turns_hand_over(sum->turns);
+        jump_back(3);
+    }
+    for (int i = 0; i < 32; i++)
+        sum->total += here[i];
+}
+
+// AddressSanitizer writes a warning instead if it does not know the stack.
+TEST(jumps_leave_the_other_stack_alone) {
+    struct turns *turns;
+    EXPECT_OK(turns_open(&turns));
+    struct sum sums[2] = {{turns, 5, 0}, {turns, 7, 0}};
+    FILE *file = tmpfile();
+    int standard = dup(2);
+    EXPECT(file && standard >= 0 && dup2(fileno(file), 2) == 2);
+    turns_take(turns, (struct turns_task){jump_task, &sums[0]}, (struct turns_task){jump_task, &sums[1]});
+    EXPECT(dup2(standard, 2) == 2);
+    close(standard);
+    char text[256] = "";
+    rewind(file);
+    EXPECT_STRING(fgets(text, sizeof text, file) ? text : "", "");
+    fclose(file);
+    EXPECT_NEAR(sums[0].total, 496, 0);
+    EXPECT_NEAR(sums[1].total, 496, 0);
+    turns_close(turns);
+}
+
 // What a sanitizer keeps of a stack is given back.
 TEST(many_pairs_leave_nothing_behind) {
     struct turns *turns;
@@ -101,6 +145,7 @@ TEST(many_pairs_leave_nothing_behind) {
 
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(tasks_alternate_until_both_have_ended), TEST_CASE(stacks_stay_apart),
+                                      TEST_CASE(jumps_leave_the_other_stack_alone),
                                       TEST_CASE(many_pairs_leave_nothing_behind)};
     return test_main(cases, sizeof cases / sizeof cases[0]);
 }
