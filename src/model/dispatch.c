@@ -2,6 +2,7 @@
 #include "model/dispatch.h"
 #include "base/memory.h"
 #include "base/turns.h"
+#include "base/whereabouts.h"
 #include "ops/device.h"
 
 #include <stdlib.h>
@@ -113,8 +114,11 @@ struct tensor dispatch_take(const struct dispatch *dispatch, struct arena *arena
 void dispatch_await(const struct pass *pass, struct comm_request *requests, int count) {
     for (int i = 0; pass->turns && i < count; i++)
         comm_overlap(&requests[i]);
-    if (pass->turns)
+    if (pass->turns) {
+        const char *phase = whereabouts_phase();
         turns_hand_over(pass->turns);
+        whereabouts_set_phase(phase);  // not that of the other pass
+    }
     for (int i = 0; i < count; i++)
         comm_wait(&requests[i]);
 }

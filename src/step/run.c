@@ -273,6 +273,8 @@ static void compute_backward(void *context) {
     struct list_pass *backward = context;
     struct step_flight *flight = backward->flight;
     size_t forward_peak = flight->activations.peak;
+    if (backward->pass.turns)
+        span_enter_second();
     model_backward(&backward->chunk->model, &backward->pass, &flight->model, &backward->batch->batch,
                    &backward->gradients);
     backward->chunk->grows_backward |= flight->activations.peak > forward_peak;

@@ -79,6 +79,10 @@ struct step_span span_begin_pair(const struct step *step) {
     return span_begin(step, PAIR_NAME);
 }
 
+void span_enter_second(void) {
+    whereabouts_set_phase("backward beside forward");
+}
+
 void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward) {
     span_end(step, span,
              &(struct trace_event){.name = PAIR_NAME,

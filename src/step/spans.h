@@ -41,6 +41,7 @@ struct step_span span_begin_item(const struct step *step, struct schedule_item i
 void span_end_item(const struct step *step, struct step_span span, struct schedule_item item);
 // A pair of the list, by its backward.
 struct step_span span_begin_pair(const struct step *step);
+void span_enter_second(void);  // its backward begins on a stack of its own
 void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward);
 // A part of an item: a wait, or communication.
 void span_end_part(const struct step *step, struct step_span span, enum step_tag tag);

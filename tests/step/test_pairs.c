@@ -1,6 +1,7 @@
 // A forward beside a backward, on paper: rows of one go to experts of other ranks while the other computes. The order
 // of calls shows it: operations are queued between the start of an exchange and the wait for it. Passes that go alone
 // have none there, and all passes together do the same operations with and without pairs.
+#include "base/whereabouts.h"
 #include "comm/backend.h"
 #include "ops/device.h"
 #include "ranks_step.h"
@@ -13,6 +14,10 @@ enum { EXPERT_LAYERS = 2, RANKS = 2, M = 4 };
     "--num-experts 4 --moe-layer-freq [0]+[1]*2 --moe-ffn-hidden-size 20 --expert-model-parallel-size 2 "
 #define OVERLAP "--overlap-moe-expert-parallel-comm "
 
+// What a rank says that it does while it waits for an exchange.
+enum { FORWARD, BACKWARD, FORWARD_BESIDE, BACKWARD_BESIDE, PHASES };
+static const char *const phases[PHASES] = {"forward", "backward", "forward beside backward", "backward beside forward"};
+
 // What the functions below see; a test has one device at a time.
 static struct {
     const struct ops *ops;
@@ -20,6 +25,7 @@ static struct {
     struct ops table;
     struct collective exchanges;
     int64_t operations, exchanged, covered, under_way, most_under_way;
+    int64_t waits[PHASES];  // in each phase
 } seen;
 
 #define X(name_)                                                                                                       \
@@ -47,6 +53,8 @@ static bool see_wait(struct group *group, void *handle) {
     (void)group;
     const int64_t *before = handle;
     seen.covered += seen.operations > *before;
+    for (int i = 0; i < PHASES; i++)
+        seen.waits[i] += strcmp(whereabouts_phase(), phases[i]) == 0;
     seen.under_way--;
     free(handle);
     return true;
@@ -132,6 +140,18 @@ TEST(shared_experts_go_on_beside_them) {
     EXPECT_INT(seen.covered, (M - 1) * ROWS_OF_PASSES + EXPERT_LAYERS);
 }
 
+// A rank that hangs names the pass that waits.
+TEST(waits_are_those_of_their_pass) {
+    (void)run_step(MODEL);
+    EXPECT_INT(seen.waits[FORWARD], M * ROWS_OF_PASSES / 2);
+    EXPECT_INT(seen.waits[BACKWARD], M * ROWS_OF_PASSES / 2);
+    (void)run_step(MODEL OVERLAP);
+    EXPECT_INT(seen.waits[FORWARD], ROWS_OF_PASSES / 2);
+    EXPECT_INT(seen.waits[BACKWARD], ROWS_OF_PASSES / 2);
+    EXPECT_INT(seen.waits[FORWARD_BESIDE], (M - 1) * ROWS_OF_PASSES / 2);
+    EXPECT_INT(seen.waits[BACKWARD_BESIDE], (M - 1) * ROWS_OF_PASSES / 2);
+}
+
 TEST_MAIN(TEST_CASE(exchanges_of_a_pass_alone_are_waited_for_at_once),
           TEST_CASE(exchanges_of_a_pair_are_under_way_while_the_other_pass_computes),
-          TEST_CASE(shared_experts_go_on_beside_them))
+          TEST_CASE(shared_experts_go_on_beside_them), TEST_CASE(waits_are_those_of_their_pass))
