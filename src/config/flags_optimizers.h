@@ -35,7 +35,7 @@
              "Muon: factor of every update; 0.2 with spectral gives updates as large as AdamW's",                      \
              .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \
         CHOICE("--muon-coefficient-type", muon_coefficient_type, "quintic",                                            \
-               ONE_OF("quintic", "simple", "polar_express", "deepseekv4"),                                             \
+               ONE_OF("quintic", "simple", "polar_express", "cans", "aol", "deepseekv4", "cubic5"),                    \
                "Muon: polynomials of the Newton-Schulz steps", ADVANCED),                                              \
         INT("--muon-num-ns-steps", muon_num_ns_steps, "5", 1, 100, "Muon: Newton-Schulz steps", ADVANCED),             \
         SWITCH("--muon-no-split-qkv", muon_no_split_qkv,                                                               \

@@ -176,6 +176,16 @@ static void validate_qk_clip(const struct config *config, bool is_muon, struct c
         log_warn_once("--qk-clip scales weights of queries and keys, not their biases; give --disable-bias-linear");
 }
 
+// Sets that go astray with more steps than they have.
+static void validate_newton_schulz(const struct config *config, struct complaints *complaints) {
+    if (is(config->muon_coefficient_type, "cubic5") && config->muon_num_ns_steps != 5)
+        complain(complaints, "--muon-coefficient-type cubic5 has 5 steps; give --muon-num-ns-steps 5");
+    // Its first polynomial makes -0.585 of 1, which is about what the four steps made of singular values.
+    if (is(config->muon_coefficient_type, "aol") && config->muon_num_ns_steps > 4)
+        complain(complaints, "--muon-coefficient-type aol has 4 steps; more would begin again with the first, which "
+                             "reverses every update; give --muon-num-ns-steps 4");
+}
+
 static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
     use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
     use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
@@ -183,6 +193,8 @@ static void validate_optimizer_division(struct config *config, struct complaints
     if (is_muon && config->fp16)
         complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
                  config->optimizer);
+    if (is_muon)
+        validate_newton_schulz(config, complaints);
     if ((is(config->optimizer, "lion") || is(config->optimizer, "sgd")) &&
         !(is(config->exp_avg_dtype, "fp32") && is(config->exp_avg_sq_dtype, "fp32")))
         log_warn_once("--exp-avg-dtype and --exp-avg-sq-dtype apply to Adam only; they do nothing with --optimizer %s",

@@ -9,51 +9,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
+#include "optim/coefficients.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// A step makes a X + b (X X') X + c (X X')^2 X of X.
-struct polynomial {
-    float a, b, c;
-};
-
-static const struct polynomial quintic[] = {{4.0848f, -6.8946f, 2.9270f},
-                                            {3.9505f, -6.3029f, 2.6377f},
-                                            {3.7418f, -5.5913f, 2.3037f},
-                                            {2.8769f, -3.1427f, 1.2046f},
-                                            {2.8366f, -3.0525f, 1.2012f}};
-static const struct polynomial simple[] = {{3.4445f, -4.7750f, 2.0315f}};
-// Of the paper of that name (2025), for singular values from 1e-3 to 1; all but the last allow for values of 1.01.
-static const struct polynomial polar_express[] = {
-    {8.205160f, -22.901935f, 16.460725f}, {4.066395f, -2.861155f, 0.518400f},
-    {3.909595f, -2.823352f, 0.525037f},   {3.285564f, -2.415302f, 0.485294f},
-    {2.277873f, -1.619822f, 0.398481f},   {1.872576f, -1.230704f, 0.358517f},
-    {1.856437f, -1.213239f, 0.356800f},   {1.875f, -1.25f, 0.375f}};
-static const struct polynomial deepseekv4[] = {{3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
-                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
-                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
-                                               {3.4445f, -4.7750f, 2.0315f}, {3.4445f, -4.7750f, 2.0315f},
-                                               {2.0f, -1.5f, 0.5f},          {2.0f, -1.5f, 0.5f}};
-
-#define ROW(name_, repeats_)                                                                                           \
-    { #name_, name_, sizeof name_ / sizeof name_[0], repeats_ }
-static const struct coefficients {
-    const char *name;  // --muon-coefficient-type
-    const struct polynomial *steps;
-    size_t count;
-    bool repeats_last;  // after the last step; otherwise they begin again
-} table[] = {ROW(quintic, false), ROW(simple, false), ROW(polar_express, true), ROW(deepseekv4, true)};
-
-static struct polynomial polynomial_of(const struct config *config, size_t step) {
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (strcmp(table[i].name, config->muon_coefficient_type) == 0) {
-            size_t last = table[i].count - 1;
-            return table[i].steps[step <= last ? step : table[i].repeats_last ? last : step % table[i].count];
-        }
-    die("no coefficients are called %s", config->muon_coefficient_type);
-}
 
 static void muon_begin(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]) {
     (void)config;
@@ -76,7 +36,7 @@ static int64_t short_side(int64_t M, int64_t N) {
 static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {
     int64_t side = short_side(M, N), length = M + N - side;
     return length >= 2 * side && dtype_of(config) == DTYPE_BF16 &&
-           strcmp(config->muon_coefficient_type, "polar_express") != 0;
+           coefficients_find(config->muon_coefficient_type)->has_pairs;
 }
 
 // What a matrix is divided by if its norm is less.
@@ -120,13 +80,13 @@ static void make_polynomial(const struct iteration *it, struct polynomial step, 
                                                         .is_symmetric = true});
 }
 
-// x = a x + p x, with p from the side of the Gram matrix. Then x has been divided by its norm.
-static void apply_polynomial(struct iteration *it, struct tensor p, float a) {
+// x = a x + b p x, with p from the side of the Gram matrix. Then x has been divided by its norm.
+static void apply_polynomial(struct iteration *it, struct tensor p, float a, float b) {
     op_matmul_many(it->device, &(struct op_matmul_many){.a = it->is_wide ? p : it->x,
                                                         .b = it->is_wide ? it->x : p,
                                                         .d = it->next,
                                                         .c = it->x,
-                                                        .alpha = 1,
+                                                        .alpha = b,
                                                         .beta = a,
                                                         .sum_squares = it->squares,
                                                         .least = LEAST_NORM});
@@ -138,8 +98,12 @@ static void apply_polynomial(struct iteration *it, struct tensor p, float a) {
 
 static void take_step(struct iteration *it, struct polynomial step) {
     make_gram(it);
+    if (step.c == 0) {
+        apply_polynomial(it, it->gram, step.a, step.b);
+        return;
+    }
     make_polynomial(it, step, it->p);
-    apply_polynomial(it, it->p, step.a);
+    apply_polynomial(it, it->p, step.a, 1);
 }
 
 // Two steps. The first would make P X of X, with P = a + b G + c G^2, and so P G P of the Gram matrix G; the second, by
@@ -156,7 +120,7 @@ static void take_pair(struct iteration *it, struct polynomial first, struct poly
     make_polynomial(it, second, h);
     op_add_diagonal(it->device, &(struct op_add_diagonal){.x = h, .value = second.a});
     multiply_symmetric(it, h, it->p, it->gram);
-    apply_polynomial(it, it->gram, 0);
+    apply_polynomial(it, it->gram, 0, 1);
 }
 
 // Makes every matrix of x (n, M, N) nearly orthogonal, with memory of the arena; returns where the result is, there or
@@ -169,11 +133,12 @@ static struct tensor orthogonalize(const struct config *config, const struct opt
     it.next = arena_3d(run->scratch, x.dtype, n, M, N);
     it.gram = arena_3d(run->scratch, x.dtype, n, side, side);
     it.p = arena_3d(run->scratch, x.dtype, n, side, side);
+    const struct coefficients *set = coefficients_find(config->muon_coefficient_type);
     int64_t count = config->muon_num_ns_steps, i = 0;
     for (; is_paired && i + 1 < count; i += 2)
-        take_pair(&it, polynomial_of(config, (size_t)i), polynomial_of(config, (size_t)i + 1));
+        take_pair(&it, coefficients_step(set, i), coefficients_step(set, i + 1));
     for (; i < count; i++)
-        take_step(&it, polynomial_of(config, (size_t)i));
+        take_step(&it, coefficients_step(set, i));
     return it.x;
 }
 

@@ -74,7 +74,9 @@ for name in momentum_buffer.decoder.layers.0.mlp.linear_fc1.weight exp_avg_sq.em
     grep -aq "\"$name\"" "$work/muon/iter_0000006/optimizer.safetensors" && pass || fail "Muon's state lacks $name"
 done
 expect 2 "--optimizer muon does not work with --fp16" "$BEVATRON" train "${model[@]}" --optimizer muon --fp16
-expect 2 "takes one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cans
+expect 2 "takes one of quintic" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type custom
+expect 2 "aol has 4 steps" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type aol
+expect 2 "cubic5 has 5 steps" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-coefficient-type cubic5 --muon-num-ns-steps 4
 expect 0 "--muon-use-syrk tunes the speed" "$BEVATRON" train "${model[@]}" "${muon[@]}" --muon-use-syrk --dry-run
 
 # With Lion, alone and for what Muon leaves.
