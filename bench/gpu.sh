@@ -2,10 +2,12 @@
 # Builds Bevatron with CUDA, checks every operation against the CPU, and times whole training steps of several models, in
 # bf16 and fp8, beside PyTorch (compiled), the floor of each step, and llm.c, on a machine with an NVIDIA GPU:
 #   bench/gpu.sh [NAME…]        (all models by default; bench/gpu.sh list names them, flags NAME prints one's flags)
+#   bench/gpu.sh build          only builds
 # A row is printed as soon as its model is done, the whole table last, also when the script is stopped. A model that fails
 # or hangs does not stop the others. PyTorch starts during the build, does not touch the GPU before its turn, and keeps its
 # compiled code (TORCHINDUCTOR_CACHE_DIR). Environment:
 #   GPU_BUILD=build/gpu  GPU_ARCHS=…    build folder and architectures (default: that of this GPU)
+#   GPU_TARGETS="…"                     build these, too
 #   GPU_PEERS=0                         skip PyTorch and the floor
 #   GPU_FLOOR=0                         skip the floor
 #   GPU_LOAD=1                          time the floor also at the power limit, with joules: 20 s per model
@@ -49,6 +51,8 @@ if [ "${1:-}" = list ]; then
     echo "$models"
     exit 0
 fi
+only_build=0
+[ "${1:-}" != build ] || { only_build=1 && set -- gpt2-124M; }
 names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(echo "$models" | cut -d' ' -f1)
 for name in "${names[@]}"; do
@@ -130,7 +134,8 @@ finish() {
 }
 
 build_all() {
-    local generator=() targets=(bevatron)
+    local generator=() targets
+    read -ra targets <<<"bevatron ${GPU_TARGETS:-}"
     command -v ninja >/dev/null && generator=(-G Ninja)
     [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)
     cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
@@ -218,6 +223,11 @@ in_8_bits() {
     ours "$1" "bevatron fp8" "${flags[@]}" --fp8-format hybrid
 }
 
+if [ $only_build = 1 ]; then
+    build_all || exit 1
+    echo "built in $SECONDS s"
+    exit 0
+fi
 [ "${GPU_PEERS:-1}" = 1 ] && start_peers
 exec 3>&1
 trap finish EXIT

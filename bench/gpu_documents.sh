@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Times training on rows of packed documents that do not see each other (--reset-attention-mask), on any device:
 #   bench/gpu_documents.sh BEVATRON [FLAGS…]
-# Prints a table: tokens of a document, milliseconds of a step without the mask and with it. The default model is a
+# Prints a table: tokens of a document, milliseconds of a step without the mask and with it, and of as many tokens with
+# each document in a row of its own. The default model is a
 # Llama of 4 layers × 2048 in bf16 with rows of 32,768 tokens. From the environment:
 #   ROW=32768              tokens of a row
 #   LENGTHS="32768 8192 2048 512"   tokens of a document
@@ -16,18 +17,21 @@ row=${ROW:-32768} steps=${STEPS:-6}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# ms FLAGS…: the mean of the last three steps' times.
+# ms LENGTH FLAGS…: rows of this length; the mean of the last three steps' times.
 ms() {
+    local length=$1
+    shift
     "$program" train --data-path "$work/data_text_document" --tokenizer-type NullTokenizer --vocab-size 1000 \
-        --seq-length "$row" --max-position-embeddings "$row" --micro-batch-size 1 --global-batch-size 1 --lr 1e-4 \
+        --seq-length "$length" --max-position-embeddings "$length" --micro-batch-size $((row / length)) \
+        --global-batch-size $((row / length)) --lr 1e-4 \
         --train-iters "$steps" --log-interval 1 --eval-iters 0 --split 1 "$@" >"$work/log" 2>&1 ||
         { tail -n 3 "$work/log" >&2; return 1; }
     grep -o "elapsed time per iteration (ms): [0-9.]*" "$work/log" | tail -n 3 |
         awk '{ sum += $NF } END { printf "%.1f", sum / NR }'
 }
 
-echo "| tokens of a document | ms a step, one text | ms a step, documents apart |"
-echo "|---:|---:|---:|"
+echo "| tokens of a document | ms a step, one text | ms a step, documents apart | ms a step, a row each |"
+echo "|---:|---:|---:|---:|"
 for length in ${LENGTHS:-32768 8192 2048 512}; do
     # A document ends with a token of its own.
     awk -v length_="$length" -v all="$((row * (steps + 2)))" 'BEGIN {
@@ -39,6 +43,6 @@ for length in ${LENGTHS:-32768 8192 2048 512}; do
         } }' >"$work/text.jsonl"
     "$program" preprocess --input "$work/text.jsonl" --output-prefix "$work/data" --tokenizer-type NullTokenizer \
         --vocab-size 1000 --append-eod --workers 4 >"$work/log" 2>&1 || { tail -n 3 "$work/log"; exit 1; }
-    echo "| $length | $(ms "$@") | $(ms "$@" --reset-attention-mask --reset-position-ids) |"
+    echo "| $length | $(ms "$row" "$@") | $(ms "$row" "$@" --reset-attention-mask --reset-position-ids) | $(ms "$length" "$@") |"
     rm -rf "$work"/data*
 done

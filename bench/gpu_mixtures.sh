@@ -4,7 +4,7 @@
 #   bench/gpu_mixtures.sh BEVATRON [MODEL…]       (all by default; bench/gpu_mixtures.sh list names them)
 # Prints milliseconds, the ratio, memory, and the share of our step that routing and permutation take. MIXTURE_PEERS=0
 # leaves PyTorch out; MIXTURE_FP8=1 times our steps in fp8 too; MIXTURE_PARTS=1 prints all parts of our steps;
-# MIXTURE_FLAGS has further flags for ours.
+# MIXTURE_FLAGS has further flags for ours; MIXTURE_LINES=FILE keeps the lines of JSON.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # name layers hidden heads sequence batch vocabulary experts chosen width
@@ -38,12 +38,19 @@ time_ours() {
     printf '%s\n' "$out"
 }
 
+# keep NAME JSON: a line of the file, with the model's name and the program's.
+keep() {
+    [ -z "${MIXTURE_LINES:-}" ] || grep '^{' <<<"$2" | sed "s/\"config\": \"[^\"]*\", //; s/^{\"name\": \"bevatron\"/{\"name\": \"$1\"/
+        s/^{/{\"config\": \"$name\", /" >>"$MIXTURE_LINES"
+}
+
 for name in "${names[@]}"; do
     read -r _ layers hidden heads sequence batch vocabulary experts chosen width < <(grep "^$name " <<<"$models") ||
         { echo "gpu_mixtures.sh: there is no model $name; bench/gpu_mixtures.sh list names them" >&2; exit 2; }
     out=$(time_ours)
     ours=$(grep '^{' <<<"$out")
     [ -n "$ours" ] || { printf '%s: no result: %s\n' "$name" "$(tail -n 1 <<<"$out")"; continue; }
+    keep bevatron "$ours"
     # The router's matmuls are those with as many rows or columns as there are experts.
     share=$(awk -v experts="$experts" '
         /^all / { all = $(NF - 1) }
@@ -52,8 +59,9 @@ for name in "${names[@]}"; do
         END { if (all > 0) printf "%.1f", 100 * part / all }' <<<"$out")
     peer=
     [ "${MIXTURE_PEERS:-1}" = 0 ] ||
-        peer=$(python3 bench/torch_step.py --experts "$experts" --chosen "$chosen" --width "$width" "$name" "$layers" \
+        peer=$(python3 bench/torch_step.py --energy --experts "$experts" --chosen "$chosen" --width "$width" "$name" "$layers" \
             "$hidden" "$heads" "$sequence" "$batch" "$vocabulary" llama 2>/dev/null | head -n 1)
+    keep PyTorch "$peer"
     awk -v name="$name" -v ours="$(of step_s "$ours")" -v peer="$(of step_s "$peer")" -v tokens=$((batch * sequence)) \
         -v share="$share" -v less="$(of device_gb "$ours")" -v more="$(of device_gb "$peer")" 'BEGIN {
             printf "%-24s bevatron %6.1f ms, %6.0f tokens/s, %5.1f GB, routing and permutation %s %%", name, 1e3 * ours,
@@ -62,6 +70,7 @@ for name in "${names[@]}"; do
             print "" }'
     [ "${MIXTURE_FP8:-0}" = 0 ] && continue
     eighth=$(time_ours --fp8-format hybrid | grep '^{')
+    keep "bevatron fp8" "$eighth"
     awk -v name="$name" -v ours="$(of step_s "$ours")" -v eighth="$(of step_s "$eighth")" -v memory="$(of device_gb "$eighth")" \
         'BEGIN { if (eighth) printf "%-24s in fp8   %6.1f ms, %5.1f GB, %.3f times as fast as in bf16\n", name, 1e3 * eighth,
             memory, ours / eighth }'

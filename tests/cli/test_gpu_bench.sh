@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench/gpu.sh on a machine without a GPU: small scripts stand in for cmake, nvidia-smi, python3, bevatron, the tests
+# bench/gpu.sh and bench/gpu_goals.sh on a machine without a GPU: small scripts stand in for cmake, nvidia-smi, python3, bevatron, the tests
 # and llm.c. A program that fails, hangs or runs out of memory must only cost its own cell of the table, and two must
 # never have the GPU at once. Nothing here depends on the speed of the machine: hanging programs are ended by their own
 # limit.
@@ -34,14 +34,29 @@ script bin/nvidia-smi <<'END'
 echo "a GPU"
 END
 script bin/python3 <<'END'
-case $1 in *llmc_files.py) : >"$3"; exit ;; esac
+case $1 in
+-c) exit "${NO_TORCHAO:-0}" ;;
+*llmc_files.py) : >"$3"; exit ;;
+*bench_step_peers.py)
+    for name in "bevatron fp32" bevatron "pytorch 2.11.0 regions" "pytorch 2.11.0 regions autocast" "products in OpenBLAS"; do
+        echo "{\"name\": \"$name\", \"median_s\": 1, \"tokens_per_second\": $((THREADS * ${#name})).0, \"peak_rss_mb\": 1500}"
+    done
+    exit
+    ;;
+esac
 echo "PyTorch $*" >>"$ROOT/arguments"
 shift
 while [ $# -gt 0 ]; do
-    case $1 in --floor | --energy) shift ;; --after) after=$2 && shift 2 ;; --*) shift 2 ;; *) break ;; esac
+    case $1 in
+    --floor | --energy | --recompute) shift ;;
+    --float8) float8=$2 && shift 2 ;;
+    --after) after=$2 && shift 2 ;;
+    --*) shift 2 ;;
+    *) break ;;
+    esac
 done
 [ "$1" = "${NO_TORCH:-}" ] && { echo "ModuleNotFoundError: No module named 'torch'" >&2; exit 1; }
-until [ -e "$after" ]; do
+until [ -z "${after:-}" ] || [ -e "$after" ]; do
     [ -d "$ROOT" ] || exit  # the test has ended
     sleep 0.02
 done
@@ -51,12 +66,28 @@ case $1 in
 "${PEER_HANGS:-}") kill -ALRM $$; sleep 1000 ;;
 esac
 give
+[ -z "${float8:-}" ] || {
+    echo "{\"name\": \"torchao $float8\", \"config\": \"$1\", \"tokens_per_second\": 5${#float8}000.0, \"device_gb\": 45}"
+    exit
+}
 echo "{\"name\": \"PyTorch compiled\", \"config\": \"$1\", \"tokens_per_second\": 50000.0, \"device_gb\": 60.5, \"joules_per_token\": 0.012}"
 echo "{\"name\": \"floor\", \"config\": \"$1\", \"tokens_per_second\": 80000.0}"
 END
 script build/gpu/bevatron <<'END'
 [[ "$*" == *"${OURS_FAILS:-nothing}"* ]] && { echo "bevatron bench step: no room for the activations" >&2; exit 1; }
 echo "bevatron $*" >>"$ROOT/arguments"
+case $1 in
+tokenizer | preprocess) exit ;;
+train)
+    [[ "$*" == *fp8* ]] && last=3.006 || last=3.000
+    [[ "$*" == *reset-attention-mask* ]] && ms=200 || ms=100
+    awk -v ms=$ms -v last=$last 'BEGIN {
+        for (i = 1; i <= 500; i++)
+            print " iteration " i "/ 500 | elapsed time per iteration (ms): " ms ".0 | lm loss: " (i == 1 ? 9.0 : last) " | loss scale: 1.0 |" }'
+    echo " validation loss at the end of training on validation set | lm loss value: $last |"
+    exit
+    ;;
+esac
 take "bevatron $*"
 [[ "$*" == *fp8* ]] && speed=80000.0 || speed=60000.0
 give
@@ -68,6 +99,9 @@ while [ $# -gt 0 ]; do [ "$1" = -b ] && batch=$2; shift; done
 [ "$batch" -le "${LLMC_FITS:-64}" ] || { echo "out of memory"; exit 1; }
 echo "device memory usage: 1000 MiB / 2000 MiB"
 for i in 1 2 3 4 5; do echo "step    $i/5 | loss 1.0 (+nanz)| lr 1.00e-04 | $((i < 4 ? 9999 : 512)).00 ms | 1 tok/s"; done
+END
+script build/gpu/make_stories <<'END'
+echo "{}"
 END
 for test in test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn; do
     script build/gpu/tests/$test <<'END'
@@ -132,6 +166,49 @@ run 1 NO_BUILD=1 -- gpt2-124M
 says '^error: no compiler'
 run 2 -- gpt2-124
 says 'there is no model gpt2-124;'
+
+# goals CODE VARIABLES… -- ARGUMENTS…: as run, of bench/gpu_goals.sh.
+goals() {
+    local code=$1 got=0 variables=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1") && shift; done
+    rm -rf "$root/clash" "$root/gpu"
+    env "GOALS=$root/goals" "${variables[@]}" bash "$root/bench/gpu_goals.sh" "${@:2}" >"$root/out" 2>&1 </dev/null || got=$?
+    cases=$((cases + 1))
+    [ "$got" = "$code" ] && [ ! -e "$root/clash" ] && return
+    echo "FAIL goals ${variables[*]}: exit code $got, expected $code"
+    cat "$root/out" "$root/clash" 2>/dev/null
+    failed=$((failed + 1))
+}
+
+goals 0 "LLMC=$root/llmc" LLMC_FITS=16 -- build speed fp8 dropout long documents learning experts llmc cpu16
+says '^speed gpt2-124M bevatron PyTorch compiled \| 60000 50000 1.200 \| 50.2 60.5 0.831 \| 10.00 12.00 0.833 \| memory <= 0.85 met$'
+says '^speed gpt2-124M bevatron floor \| 60000 80000 0.750 .* speed >= 0.95 MISSED$'
+says '^large megatron-1.7B bevatron floor \| - - - .* not measured$'
+says '^llmc gpt2-1558M bevatron llm.c \| 60000 32000 1.875 '
+says '^fp8 gpt3-1.3B bevatron fp8 output bevatron \| 80000 60000 1.333 .* speed >= 1.50 MISSED$'
+# The faster recipe counts.
+says '^fp8 gpt3-1.3B bevatron fp8 output torchao tensorwise \| 80000 510000 0.157 \| 50.2 45.0 1.117 \| 10.00 - - \| speed >= 1.40 MISSED$'
+says '^learning 500 steps bevatron fp8 output bevatron \| 3.0060 3.0000 1.002 \| +\| +\| loss <= 1.003 met$'
+says '^dropout gpt2-124M bevatron dropout bevatron \| 60000 60000 1.000 .* speed >= 0.92 met$'
+says '^long 131072 tokens bevatron PyTorch compiled \| 60000 50000 1.200 .* met$'
+says '^documents 16 of 2,048 bevatron packed bevatron separate \| 163840 327680 0.500 .* MISSED$'
+says '^experts mixtral-8x7B-2layers bevatron fp8 bevatron \| 80000 60000 1.333 '
+says '^cpu16 16 threads bevatron fp32 products in OpenBLAS \| 208 320 0.650 \| 1.5 1.5 1.000 \| - - - \| speed >= 0.87 MISSED$'
+says ' not measured$'
+# Parts of an earlier call stay in the table; a part without its peer loses only that.
+goals 0 NO_TORCHAO=1 -- large fp8
+says '^left out: torchao'
+says '^fp8 gpt3-1.3B bevatron fp8 output torchao\* \| 80000 - - '
+says '^speed gpt2-124M bevatron PyTorch compiled \| 60000 50000 '
+says '^large megatron-3.6B bevatron floor \| 60000 80000 '
+goals 0 GOALS_SECONDS=0 -- dropout
+says '^left out: gpt2-124M, bevatron dropout, '
+says '^dropout gpt2-124M bevatron dropout bevatron \| - - - '
+goals 0 -- table "$root/goals"
+says '^large megatron-3.6B bevatron floor \| 60000 80000 '
+goals 2 -- everything
+says 'there is no part everything;'
 
 echo "$((cases - failed)) passed, $failed failed"
 [ "$failed" = 0 ]

@@ -1,0 +1,89 @@
+# From the goals of gpu_goals.txt and lines of JSON in PART.json, with "config" and "name": a row for each goal with both
+# speeds, memories and energies, their ratios, and whether the goal is met. Of several lines of one program the mean
+# counts, of llm.c the best. A figure that was not measured is "-".
+
+function text(key) {
+    return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
+}
+
+function number(key) {
+    return match($0, "\"" key "\": [-+0-9.e]+") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : 0
+}
+
+function shown(value, digits) {
+    return value > 0 ? sprintf("%." digits "f", value) : "-"
+}
+
+function ratio(a, b) {
+    return a > 0 && b > 0 ? sprintf("%.3f", a / b) : "-"
+}
+
+# The key of a program's lines; of those whose name begins with what stands before a *, the fastest.
+function find(part, model, name, key, best) {
+    best = part SUBSEP model SUBSEP name
+    # Only where llm.c has another batch than the model.
+    if (name == "bevatron beside llm.c" && !(best in lines))
+        best = part SUBSEP model SUBSEP "bevatron"
+    if (name !~ /\*$/)
+        return best
+    sub(/\*$/, "", name)
+    for (key in speed)
+        if (index(key, part SUBSEP model SUBSEP name) == 1 && speed[key] > speed[best])
+            best = key
+    return best
+}
+
+function name_of(key, words) {
+    split(key, words, SUBSEP)
+    return words[3]
+}
+
+FILENAME ~ /gpu_goals\.txt$/ {
+    if ($0 !~ /^#/)
+        goal[++goals] = $0
+    next
+}
+
+/^\{/ {
+    part = FILENAME
+    sub(/.*\//, "", part)
+    sub(/\.json$/, "", part)
+    key = part SUBSEP text("config") SUBSEP text("name")
+    tokens = number("tokens_per_second")
+    if (text("name") == "llm.c") {
+        speed[key] = tokens > speed[key] ? tokens : speed[key]
+    } else {
+        count = ++lines[key]
+        speed[key] += (tokens - speed[key]) / count
+        joules[key] += (1e3 * number("joules_per_token") - joules[key]) / count
+        loss[key] += (number("loss") - loss[key]) / count
+    }
+    if (!(key in memory))
+        memory[key] = part ~ /^cpu/ ? number("peak_rss_mb") / 1e3 : number("device_gb")
+}
+
+END {
+    format = "%-9s %-21s %-22s %-24s | %8s %8s %6s | %6s %6s %6s | %6s %6s %6s | %-14s %s\n"
+    printf format, "part", "model", "ours", "peer", "tok/s", "peer", "ratio", "GB", "peer", "ratio", "mJ/tok", "peer", "ratio", "goal", ""
+    for (i = 1; i <= goals; i++) {
+        split(goal[i], f, "|")
+        a = find(f[1], f[2], f[3])
+        b = find(f[1], f[2], f[4])
+        value = f[5] == "memory" ? ratio(memory[a], memory[b]) : f[5] == "loss" ? ratio(loss[a], loss[b]) : ratio(speed[a], speed[b])
+        verdict = f[6] == "" ? "" : value == "-" ? "not measured" : (f[5] == "speed" ? value + 0 >= f[6] : value + 0 <= f[6]) ? "met" : "MISSED"
+        reached += verdict == "met"
+        missing += verdict == "not measured"
+        wanted += f[6] != ""
+        # A loss is no speed.
+        if (f[5] == "loss") {
+            aim = sprintf("loss <= %s", f[6])
+            printf format, f[1], f[2], f[3], f[4], shown(loss[a], 4), shown(loss[b], 4), value, "", "", "", "", "", "", aim, verdict
+            continue
+        }
+        aim = f[6] == "" ? "" : sprintf("%s %s %s", f[5], f[5] == "speed" ? ">=" : "<=", f[6])
+        printf format, f[1], f[2], name_of(a), name_of(b), shown(speed[a], 0), shown(speed[b], 0),
+            ratio(speed[a], speed[b]), shown(memory[a], 1), shown(memory[b], 1), ratio(memory[a], memory[b]), shown(joules[a], 2),
+            shown(joules[b], 2), ratio(joules[a], joules[b]), aim, verdict
+    }
+    printf "%d of %d goals met, %d missed, %d not measured\n", reached, wanted, wanted - reached - missing, missing
+}
