@@ -32,6 +32,10 @@ int64_t config_routed_layers(const struct config *config) {
     return config_expert_layers(config) + (has_experts ? config->mtp_num_layers : 0);
 }
 
+bool config_has_dense_mlps(const struct config *config) {
+    return config_expert_layers(config) < config->num_layers || config->moe_shared_expert_intermediate_size > 0;
+}
+
 bool config_upcycles_load(const struct config *config) {
     return config->moe_use_upcycling && !config->pretrained_checkpoint;
 }

@@ -12,6 +12,8 @@ bool *config_list_expert_layers(const struct config *config);  // a value for ea
 int64_t config_expert_layers(const struct config *config);
 // The same with those of multi-token prediction, which are like the last layer.
 int64_t config_routed_layers(const struct config *config);
+// Whether some layers have MLPs that all tokens go through: those without experts, and shared experts.
+bool config_has_dense_mlps(const struct config *config);
 // Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
 bool config_upcycles_load(const struct config *config);
 int64_t config_expert_width(const struct config *config);

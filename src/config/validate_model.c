@@ -248,8 +248,8 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
         complain(complaints,
                  "%s is about gated MLPs; give --quick-geglu, --swiglu or --gated-linear-unit, or leave it out",
                  config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
-    if (has_rule && config->fp8_format && !config->has_wide_experts)
-        complain(complaints, "%s does not work with --fp8-format; leave one out",
+    if (has_rule && config->fp8_format && config_has_dense_mlps(config) && !config->has_wide_experts)
+        complain(complaints, "%s works with --fp8-format only if all MLPs are routed experts; leave one out",
                  config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
     validate_gelu(config);
     // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.

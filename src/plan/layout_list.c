@@ -111,8 +111,9 @@ static bool allows_precision(const struct layout_space *space, const struct plan
     int64_t rows = layout->micro_batch * model->seq_length / layout->context / (layout->splits_rows ? parts : 1);
     int64_t slices = model->expert_tensor_parallel_size > 0 ? model->expert_tensor_parallel_size : parts;
     bool has_rule = model->glu_linear_offset != 0 || model->activation_func_clamp_value > 0;
-    if (model->num_experts > 0 && (has_rule || !machine_trains_experts8(space->machine) ||
-                                   !divides(FP8_STEP, model->moe_ffn_hidden_size / slices)))
+    if (model->num_experts > 0 &&
+        ((has_rule && config_has_dense_mlps(model)) || !machine_trains_experts8(space->machine) ||
+         !divides(FP8_STEP, model->moe_ffn_hidden_size / slices)))
         return false;
     return !model->multi_latent_attention && space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) &&
            divides(FP8_STEP, heads / parts) && divides(FP8_STEP, (heads + 2 * keys) / parts) &&

@@ -125,16 +125,21 @@ TEST(recompute_changes_nothing) {
 }
 
 // Mixtures of experts: some without rows, capacities that leave a number of places that is no multiple of 16, and
-// biases, with which nothing is fused.
+// biases, with which nothing is fused; gates with a limit and an offset, as gpt-oss has them, with biases and without.
 static const char *const mixtures[] = {
     "--num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-aux-loss-coeff 1e-2 --swiglu "
     "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm",
     "--num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 32 --moe-expert-capacity-factor 1.3 "
     "--activation gelu",
+    "--num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --quick-geglu --glu-linear-offset 1 "
+    "--activation-func-clamp-value 0.4 --position-embedding-type rope --normalization RMSNorm --softmax-type learnable",
+    "--num-experts 5 --moe-router-topk 2 --moe-ffn-hidden-size 32 --swiglu --glu-linear-offset 0.5 "
+    "--activation-func-clamp-value 0.3 --disable-bias-linear",
 };
+enum { MIXTURES = sizeof mixtures / sizeof mixtures[0] };
 
 TEST(experts_learn_in_8_bits) {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MIXTURES; i++)
         for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
             struct curve half = train_with(mixtures[i], "", micro_batches);
             struct curve delayed = train_with(mixtures[i], "--fp8-format hybrid", micro_batches);
@@ -306,6 +311,14 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
+    const char *dense = "only if all MLPs are routed experts";
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --glu-linear-offset 1"), dense);
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --activation-func-clamp-value 7 --num-experts 4 "
+                          "--moe-layer-freq [0,1]"),
+                 dense);
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --activation-func-clamp-value 7 --num-experts 4 "
+                          "--disable-bias-linear --moe-shared-expert-intermediate-size 32"),
+                 dense);
     EXPECT_OK(validate("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"));
     EXPECT_ERROR(validate("--fp4-format e2m1"), "--bf16");
     EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --fp8-format hybrid"), "leave one out");

@@ -185,7 +185,7 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
     bool is_copied = op->ddelta.data && !is_dropped && op->ddelta.data != op->dx.data;
     struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
-        float *ddelta = (float *)op->ddelta.data + (op->ddelta.data ? n * channels : 0);
+        float *ddelta = op->ddelta.data ? (float *)op->ddelta.data + n * channels : NULL;
         struct gradient_row row = {
             .dx = (float *)op->dx.data + n * channels,
             .ddelta = is_copied ? ddelta : NULL,

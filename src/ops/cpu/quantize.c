@@ -119,7 +119,8 @@ void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
     int64_t length = op->history.data ? op->history.shape[1] : 0;
     float *scaled = op->scaled.data ? op->scaled.data : op->ranges.data;
     for (int64_t i = 0; i < op->ranges.shape[0]; i++, scaled += RANGE_LENGTH) {
-        float *range = (float *)op->ranges.data + i * RANGE_LENGTH, *history = (float *)op->history.data + i * length;
+        float *range = (float *)op->ranges.data + i * RANGE_LENGTH;
+        float *history = length > 0 ? (float *)op->history.data + i * length : NULL;
         float expected = range[RANGE_SEEN];
         range[RANGE_SEEN] = 0;
         if (length > 0)
