@@ -61,6 +61,19 @@ static bool all_can_keep(const struct step *step, bool can_keep) {
     return !refuses;
 }
 
+// Turns from the layout that has `kept` bytes (0: it was not measured, or could not be) to the smaller one: not if that
+// takes as much on all ranks that hold the same layers. A GELU that a matmul computes is kept in both, for example.
+static int measure_smaller(struct step *step, size_t kept, int status) {
+    step->keeps_results = false;
+    if (status == 0)
+        status = memory_measure(step);
+    step->keeps_results = all_can_keep(step, status == 0 && kept > 0 && step->memory.total >= kept);
+    if (step->keeps_results && status == 0)
+        return memory_measure(step);
+    step->memory.total_kept = kept;
+    return status;
+}
+
 // In host memory, which others use too, nothing is kept. Who asks for any kind of recompute wants the memory. On paper
 // both layouts are measured. When this returns, all ranks have asked for their room.
 static int choose_layout(struct step *step, const struct step_room *room) {
@@ -74,11 +87,8 @@ static int choose_layout(struct step *step, const struct step_room *room) {
         can_keep = status == 0 && kept <= room->bytes - room->bytes / 10 && kept + room->reserve <= room->bytes;
     }
     step->keeps_results = all_can_keep(step, can_keep);
-    if (!step->keeps_results) {
-        if (status == 0)
-            status = memory_measure(step);
-        step->memory.total_kept = kept;
-    }
+    if (!step->keeps_results)
+        status = measure_smaller(step, kept, status);
     return agree(step, status);
 }
 
@@ -156,16 +166,15 @@ void memory_give(struct step *step) {
     step->away.arena = (struct arena){0};
 }
 
-// After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it.
-static int choose_smaller(struct step *step) {
+// After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it. Sets whether
+// a rank has become smaller, which leaves more to those that share its device.
+static int choose_smaller(struct step *step, bool *has_shrunk) {
     size_t asked = step->memory.total;
-    int status = 0;
-    if (step->keeps_results) {
-        step->keeps_results = false;
-        status = memory_measure(step);
-        step->memory.total_kept = asked;
-    }
-    return agree(step, status);
+    TRY(agree(step, step->keeps_results ? measure_smaller(step, asked, 0) : 0));
+    int64_t shrunk = step->memory.total < asked;
+    max_over_all(step, &shrunk, 1);
+    *has_shrunk = shrunk > 0;
+    return 0;
 }
 
 // The rank that reports has the device's error.
@@ -184,23 +193,30 @@ int memory_take(struct step *step, struct step_room *room) {
         void *reserve = NULL;
         struct lack lack = take_blocks(step, room->reserve, &reserve);
         int64_t distance = step->mesh.size - step->mesh.rank;  // the first rank's is the largest
-        int64_t failed[2] = {lack.name ? distance : 0, step->keeps_results};
-        max_over_all(step, failed, 2);
+        int64_t failed = lack.name ? distance : 0;
+        max_over_all(step, &failed, 1);
         device_free(step->device, reserve);
         room->needed = step->memory;
-        if (failed[0] == 0)
+        if (failed == 0)
             return 0;
         memory_give(step);
         int64_t nothing = 0;
-        max_over_all(step, &nothing, 1);                     // all have given back what they took
-        bool is_first = lack.name && failed[0] == distance;  // which reports for all
-        struct error_note *cause = error_take();             // the search for room has errors of its own
+        max_over_all(step, &nothing, 1);                  // all have given back what they took
+        bool is_first = lack.name && failed == distance;  // which reports for all
+        size_t asked = step->memory.total;
+        bool has_shrunk = false;
+        struct error_note *cause = error_take();  // what follows has errors of its own
         find_room(step, room);
-        (void)error_give(cause);
-        if (failed[1] == 0)
+        int status = choose_smaller(step, &has_shrunk);
+        if (status < 0 || has_shrunk)
+            error_drop(cause);
+        else
+            (void)error_give(cause);
+        if (status < 0)
+            return status;
+        if (!has_shrunk)
             return refuse(is_first ? lack : (struct lack){0}, room);
         if (is_first)
-            room->shrunk_from = step->memory.total;
-        TRY(choose_smaller(step));
+            room->shrunk_from = asked;
     }
 }

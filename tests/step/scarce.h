@@ -12,6 +12,7 @@ enum { SCARCE_MOST_PIECES = 16 };
 
 struct scarce_pool {
     _Atomic size_t used, limit;
+    atomic_int refused;  // requests
 };
 
 static struct scarce {
@@ -37,6 +38,7 @@ static inline void *scarce_alloc(struct device *device, size_t bytes) {
     CHECK(i < SCARCE_MOST_PIECES);
     if (atomic_fetch_add(&scarce.pool->used, bytes) + bytes > scarce.pool->limit) {
         atomic_fetch_sub(&scarce.pool->used, bytes);
+        atomic_fetch_add(&scarce.pool->refused, 1);
         (void)error_set_code(EXIT_CODE_OUT_OF_MEMORY, "cannot allocate %zu bytes, all is taken", bytes);
         return NULL;
     }
