@@ -81,12 +81,19 @@ struct step_options setup_options(const struct setup *setup) {
     return options;
 }
 
-static int check_device(const struct setup *setup, enum dtype dtype) {
+static int check_device(const struct setup *setup, const struct step_options *options) {
+    enum { MOST_SAMPLES = 65535 };  // attention's kernels have them along the shortest side of a grid
     char text[128];
     device_describe(setup->device, text, sizeof text);
-    if (!device_supports(setup->device, dtype))
+    if (!device_supports(setup->device, options->dtype))
         return error_set("%s cannot train in %s; leave out --bf16/--fp16 or choose another --device", text,
-                         dtype_name(dtype));
+                         dtype_name(options->dtype));
+    if (!setup->device->ops->is_host_memory && options->largest.B > MOST_SAMPLES)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--micro-batch-size %" PRId64
+                              " is above %d, the most that attention takes on a GPU; give "
+                              "less, and the rest becomes further micro-batches",
+                              options->largest.B, MOST_SAMPLES);
     if (setup->config->fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
         return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid instead of --fp4-format, or --device cpu, which emulates them",
@@ -222,7 +229,7 @@ int setup_open(struct step **step, const struct setup *setup, const struct step_
     *step = NULL;
     if (setup->mode == STEP_GENERATE)
         TRY(config_check_writing(setup->config));
-    TRY(check_device(setup, options->dtype));
+    TRY(check_device(setup, options));
     struct step_options told = *options;
     told.tell_room = warn_if_scarce;
     told.room_context = setup;
@@ -237,8 +244,14 @@ int setup_step(struct step **step, const struct setup *setup) {
 }
 
 // Measured on an H200 (2026-11-17): a step of gpt2-124M takes 108 ms with 50,304 rows and 217 ms with 50,305.
-static void warn_if_unaligned(const struct step *step) {
+static void warn_if_unaligned(const struct step *step, const struct config *config) {
     enum { ALIGNED_ROWS = 8 };
+    char remedy[128] = "";
+    if (config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 &&
+        config->null_tokenizer_eod_id < 0 && config->vocab_size % ALIGNED_ROWS == 0)
+        snprintf(remedy, sizeof remedy,
+                 ", or --null-tokenizer-eod-id %" PRId64 ": without it NullTokenizer adds an id to --vocab-size",
+                 config->vocab_size - 1);
     bool is_fast = step_device(step)->ops->is_host_memory || step_values(step).dtype == DTYPE_F32;
     for (int i = 0; i < step_params(step)->count && !is_fast; i++) {
         const struct param *param = step_params(step)->items[i];
@@ -246,13 +259,13 @@ static void warn_if_unaligned(const struct step *step) {
         if (!strstr(param->name, "word_embeddings.weight") || rows % ALIGNED_ROWS == 0)
             continue;
         log_warn("a rank has %" PRId64 " rows of the vocabulary, not a multiple of %d: matmuls of the output layer are "
-                 "about 5 times slower; give --make-vocab-size-divisible-by 128",
-                 rows, ALIGNED_ROWS);
+                 "about 5 times slower; give --make-vocab-size-divisible-by 128%s",
+                 rows, ALIGNED_ROWS, remedy);
         return;
     }
 }
 
-void setup_log(const struct step *step) {
+void setup_log(const struct step *step, const struct config *config) {
     const struct step_memory *memory = step_memory(step);
     int ranks = step_mesh(step)->size;
     char text[128];
@@ -272,7 +285,7 @@ void setup_log(const struct step *step) {
         log_warn("--cpu-offloading saves no memory on a CPU; leave it out");
     if (memory->hosted && step_device(step)->ops->is_host_memory)
         log_warn("--optimizer-cpu-offload saves no memory on a CPU; leave it out");
-    warn_if_unaligned(step);
+    warn_if_unaligned(step, config);
     if (memory->copies)
         log_info(" > memory for copies in fp32: %.3f GB", (double)memory->copies / GB);
 }

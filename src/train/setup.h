@@ -26,6 +26,6 @@ void setup_log_ranks(const struct config *config, const struct mesh *mesh);
 void setup_describe_memory(const struct step_memory *memory, struct buffer *out);
 
 // Says what the step trains on, and how large it is.
-void setup_log(const struct step *step);
+void setup_log(const struct step *step, const struct config *config);
 
 #endif

@@ -135,7 +135,7 @@ static int set_up(struct trainer *trainer) {
     int status = setup_step(&trainer->step, &(struct setup){config, trainer->device, trainer->mesh, STEP_TRAIN});
     phase_end(phase);
     TRY(status);
-    setup_log(trainer->step);
+    setup_log(trainer->step, config);
     TRY(interrupt_check());
     trainer->at.past = &trainer->past;
     TRY(memory_checkpoint_open(

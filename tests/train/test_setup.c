@@ -81,23 +81,55 @@ static void log_step(void) {
     EXPECT_OK(device_open_twin(&paper, NULL));
     EXPECT_OK(mesh_open_twin(&twin, &world, &mesh, paper));
     EXPECT_OK(setup_step(&step, &(struct setup){&config, paper, &twin, STEP_TRAIN}));
-    setup_log(step);
+    setup_log(step, &config);
 }
 
 // GPUs are slow at matmuls whose rows are not aligned; those in fp32 do not mind.
 TEST(a_vocabulary_that_is_not_aligned) {
     static const struct {
         const char *flags;
-        bool warns;
-    } cases[] = {{"--vocab-size 97 --bf16", true}, {"--vocab-size 96 --bf16", false}, {"--vocab-size 97", false}};
+        bool warns, has_extra;
+    } cases[] = {{"--vocab-size 97 --bf16", true, false},
+                 {"--vocab-size 96 --bf16", false, false},
+                 {"--vocab-size 97", false, false},
+                 {"--vocab-size 96 --padded-vocab-size 97 --bf16 --tokenizer-type NullTokenizer", true, true},
+                 {"--vocab-size 97 --bf16 --tokenizer-type NullTokenizer --null-tokenizer-eod-id 3", true, false}};
     static struct capture said;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         vocabulary = cases[i].flags;
         capture_run(&said, log_step);
         EXPECT_INT(said.status, 0);
         EXPECT((strstr(said.text, "97 rows of the vocabulary, not a multiple of 8") != NULL) == cases[i].warns);
+        EXPECT((strstr(said.text, "or --null-tokenizer-eod-id 95: without it NullTokenizer adds") != NULL) ==
+               cases[i].has_extra);
     }
 }
 
-TEST_MAIN(TEST_CASE(a_vocabulary_that_is_not_aligned), TEST_CASE(micro_batches), TEST_CASE(schedules),
-          TEST_CASE(exchange_among_ranks))
+TEST(more_samples_than_a_grid_has) {
+    static const char *const sizes[] = {"65535", "65536"};
+    for (int i = 0; i < 2; i++) {
+        struct device *paper;
+        struct mesh mesh, twin;
+        struct world *world;
+        struct step *step;
+        char flags[512];
+        snprintf(flags, sizeof flags,
+                 "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 1 --max-position-embeddings 8 "
+                 "--vocab-size 96 --micro-batch-size %s",
+                 sizes[i]);
+        rank_step_parse(&config, flags, 1);
+        EXPECT_OK(mesh_place_config(&mesh, 0, 1, &config));
+        EXPECT_OK(device_open_twin(&paper, NULL));
+        EXPECT_OK(mesh_open_twin(&twin, &world, &mesh, paper));
+        int status = setup_step(&step, &(struct setup){&config, paper, &twin, STEP_TRAIN});
+        EXPECT_INT(status, i == 0 ? 0 : -1);
+        EXPECT(status == 0 || strstr(error_message(), "--micro-batch-size 65536 is above 65535"));
+        step_close(step);
+        world_close(world);
+        device_close(paper);
+        config_free(&config);
+    }
+}
+
+TEST_MAIN(TEST_CASE(more_samples_than_a_grid_has), TEST_CASE(a_vocabulary_that_is_not_aligned),
+          TEST_CASE(micro_batches), TEST_CASE(schedules), TEST_CASE(exchange_among_ranks))
