@@ -116,7 +116,7 @@ static int show_file(struct inspect_view *view, const struct manifest_file *entr
     json_key(json, "sha256");
     json_cstring(json, entry->sha256);
     char *name = checkpoint_printable(entry->name);
-    buffer_printf(&view->text, "  %-24s %14" PRIu64 " bytes  sha256 %.12s…", name, entry->bytes, entry->sha256);
+    buffer_printf(&view->text, "  %-32s %14" PRIu64 " bytes  sha256 %.12s…", name, entry->bytes, entry->sha256);
     free(name);
     int result = 0;
     size_t length = strlen(entry->name), suffix = sizeof ".safetensors" - 1;
@@ -154,15 +154,15 @@ static void show_state(struct inspect_view *view, const struct checkpoint_state 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         json_key(&view->json, numbers[i].key);
         json_int(&view->json, numbers[i].value);
-        buffer_printf(&view->text, "  %-24s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
+        buffer_printf(&view->text, "  %-32s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
     }
     json_key(&view->json, "loss_scale");
     json_double(&view->json, state->loss_scale);
     json_key(&view->json, "program_version");
     json_cstring(&view->json, state->program_version);
-    buffer_printf(&view->text, "  %-24s %14g\n", "loss_scale", state->loss_scale);
+    buffer_printf(&view->text, "  %-32s %14g\n", "loss_scale", state->loss_scale);
     char *version = checkpoint_printable(state->program_version);
-    buffer_printf(&view->text, "  %-24s %14s\n", "written by bevatron", version);
+    buffer_printf(&view->text, "  %-32s %14s\n", "written by bevatron", version);
     free(version);
 }
 

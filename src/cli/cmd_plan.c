@@ -197,6 +197,8 @@ static int make_plan(struct command_options *options, struct hardware_file *file
     int ranks = 0;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
+    if (machine->gpus > 0 && !config->bf16 && !config->fp16)
+        log_info("note: neither --bf16 nor --fp16 is given, so this is a run in fp32");
     if (config->fp4_format)
         log_warn("this program has not yet run NVFP4 on a GPU; the plan is that of another trainer");
     TRY(complete(config));

@@ -119,12 +119,22 @@ static bool explain_synonym(const struct flag_command *command, const char *name
     return true;
 }
 
+// The error for a path that other commands take as a flag and this one as an argument; false if it is not one.
+static bool explain_argument(const struct flag_command *command, const char *name, size_t length) {
+    static const char names[] = "--input --load --path --checkpoint --data-path --prefix --input-prefix ";
+    if (command->positional_minimum == 0 || !flag_name_listed(name, length, names))
+        return false;
+    error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; leave it out: `bevatron %s %s`", (int)length, name,
+                   command->name, command->positional_name);
+    return true;
+}
+
 int flag_unknown(const struct flag_command *command, const char *name, size_t length) {
     struct buffer dashed = {0};
     if (length < 2 || name[0] != '-')
         buffer_append_string(&dashed, "--");
     buffer_append(&dashed, name, length);
-    if (explain_synonym(command, dashed.data, dashed.length)) {
+    if (explain_synonym(command, dashed.data, dashed.length) || explain_argument(command, dashed.data, dashed.length)) {
         buffer_free(&dashed);
         return -1;
     }

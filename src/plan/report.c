@@ -47,9 +47,10 @@ static void append_memory(const struct plan *plan, const struct machine *machine
     }
     buffer_append_string(out, plan_fits(plan, machine) ? "fits into " : "DOES NOT FIT into ");
     if (machine->gpus > 0)
-        buffer_printf(out, "the %d GiB of %s GPUs\n", machine->gpu_gib, machine->gpu);
+        buffer_printf(out, "the %d GiB of %s GPUs", machine->gpu_gib, machine->gpu);
     else
-        buffer_printf(out, "the %d GiB of a %s\n", machine->memory_gib, machine->name);
+        buffer_printf(out, "the %d GiB of a %s", machine->memory_gib, machine->name);
+    buffer_append_string(out, plan_fits(plan, machine) ? "\n" : "; --search looks for a layout that does\n");
 }
 
 static void append_cost(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {

@@ -10,6 +10,9 @@ mock=("${run[@]}" --mock-data --vocab-size 50)
 
 expect 2 "unknown flag --learning-rate; use --lr" "${run[@]}" --learning-rate 1
 expect 2 "unknown flag --max-tokens; use --max-new-tokens" "$BEVATRON" generate --max-tokens 3
+# What other commands take as a flag and these as an argument.
+expect 2 "unknown flag --input; leave it out: \`bevatron checkpoint inspect PATH…\`" "$BEVATRON" checkpoint inspect --input run
+expect 2 "unknown flag --data-path; leave it out: \`bevatron dataset inspect PREFIX…\`" "$BEVATRON" dataset inspect --data-path x
 expect 2 "unknown flag --num-proc; use --workers" "$BEVATRON" preprocess --num-proc 3
 printf 'learning_rate: 1\n' >"$work/trainer.yaml"
 expect 2 "trainer.yaml:1: unknown flag --learning_rate; use --lr" "${run[@]}" --config "$work/trainer.yaml"

@@ -33,7 +33,7 @@ expect 0 "the 256 GiB of a c6i.32xlarge" "$BEVATRON" plan "${llama[@]}" --machin
 # A machine of one's own: a table as a file, changed.
 expect 0 "matmul-tflops: 690" "$BEVATRON" plan --machine p5en.48xlarge --print-hardware
 sed 's/^gpu-gib: 141 /gpu-gib: 13 /' "$work/out" >"$work/mine.yaml"
-expect 0 "DOES NOT FIT into the 13 GiB of H200 GPUs" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml" --nodes 1
+expect 0 "DOES NOT FIT into the 13 GiB of H200 GPUs; --search looks for a layout that does" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml" --nodes 1
 echo "gpu-gb: 3" >>"$work/mine.yaml"
 expect 2 "mine.yaml:$(wc -l <"$work/mine.yaml"): unknown flag --gpu-gb; did you mean --gpu-gib?" "$BEVATRON" plan "${llama[@]}" --hardware "$work/mine.yaml"
 # Speeds that were measured: a plan of the step that was timed says what it took.
@@ -131,4 +131,6 @@ expect 2 "matmul-tflops" "$BEVATRON" plan "${small[@]}" --hardware "$work/slow.y
 expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}"
 grep -q planned "$work/out" && fail "a plan for an unknown machine" || pass
 expect 2 "known machines" "$BEVATRON" train "${small[@]}" --machine p9.48xlarge
+# A plan without a precision is slow and large: the reader must not take it for that of the usual run.
+expect 0 "neither --bf16 nor --fp16 is given, so this is a run in fp32" "$BEVATRON" plan --preset gpt2-124m --machine p5.48xlarge --nproc 1
 finish
