@@ -136,12 +136,14 @@ static int prove(const struct checkpoint_find *find, int64_t iteration) {
 
 enum { MOST_TRIES = 100 };
 
-static char *describe_list(const struct folder_list *list) {
+// The newest of the others than `iteration`; empty if there are none.
+static char *describe_others(const struct folder_list *list, int64_t iteration) {
     struct buffer text = {0};
     size_t first = list->count > 8 ? list->count - 8 : 0;
     for (size_t i = first; i < list->count; i++)
-        buffer_printf(&text, "%s%" PRId64, i > first ? ", " : first > 0 ? "… " : "", list->iterations[i]);
-    char *copy = memory_string(list->count > 0 ? buffer_string(&text) : "none");
+        if (list->iterations[i] != iteration)
+            buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : first > 0 ? "… " : "", list->iterations[i]);
+    char *copy = memory_string(buffer_string(&text));
     buffer_free(&text);
     return copy;
 }
@@ -158,12 +160,13 @@ static bool is_of_newer_program(void) {
 
 // Adds to the current message what can be done about it.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
-    char *why = memory_string(error_message()), *others = describe_list(list);
+    char *why = memory_string(error_message()), *others = describe_others(list, iteration);
+    const char *copy = "restore it from a copy";
+    bool says_copy = strstr(why, copy) != NULL;
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                   "the checkpoint of iteration %" PRId64
-                   " in %s cannot be used: %s; restore it from a copy, or load another "
-                   "with --ckpt-step (iterations there: %s)",
-                   iteration, find->folder, why, others);
+                   "the checkpoint of iteration %" PRId64 " in %s cannot be used: %s%s%s%s%s%s", iteration,
+                   find->folder, why, says_copy ? "" : "; ", says_copy ? "" : copy,
+                   *others ? ", or load another with --ckpt-step (others: " : "", others, *others ? ")" : "");
     free(why);
     free(others);
     return -1;

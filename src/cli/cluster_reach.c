@@ -192,8 +192,7 @@ int cluster_ssh(int argc, char **argv) {
                     "  bevatron cluster ssh --config llm.yaml --key-file ~/.ssh/my-key.pem\n"
                     "  bevatron cluster ssh --config llm.yaml -- squeue\n"
                     "  bevatron cluster ssh --config llm.yaml --tunnel 6006        # then http://localhost:6006\n"
-                    "A tunnel shows what listens on the head node: start `tensorboard --logdir RUN --port 6006` "
-                    "there.\n"};
+                    "A tunnel shows what listens on the head node: start `bevatron board --logdir RUN` there.\n"};
     struct ssh_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = ssh}, argc, argv);
 }

@@ -207,4 +207,10 @@ code=$?
 [ "$code" = 1 ] && pass || fail "exit code $code instead of 1 with a full disk"
 [ -z "$(ls "$work/full" 2>/dev/null)" ] && pass || fail "a full disk left: $(ls "$work/full")"
 
+# A damaged checkpoint: the remedy once, and the others, not itself.
+expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --save "$work/half" --save-interval 2
+truncate -s -1 "$work/half/iter_0000004/model.safetensors"
+expect 216 "truncated, changed or replaced: restore it from a copy, or load another with --ckpt-step (others: 2)" "$BEVATRON" \
+    generate --load "$work/half" --prompt x
+expect 0 "" "$BEVATRON" generate --load "$work/half" --ckpt-step 2 --prompt x --max-new-tokens 2
 finish
