@@ -189,7 +189,8 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     if (config_has_longrope(config))
         set_member(members, "original_max_position_embeddings",
                    memory_printf("%lld", (long long)config->rope_original_length));
-    if (config->use_rope_scaling) {
+    // transformers divides by 0 for a scaling that changes nothing.
+    if (config_scales_rope(config)) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
         if (config_has_longrope(config))
@@ -214,7 +215,7 @@ static void set_nested_rope(struct members *members, const struct config *config
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "full_attention");
-    if (config->use_rope_scaling) {
+    if (config_scales_rope(config)) {
         append_scaling(config, &json, true);
     } else {
         json_begin_object(&json);

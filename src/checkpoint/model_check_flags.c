@@ -124,7 +124,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--rotary-base-local", rotary_base_local),
         FIELD("--attn-logit-softcapping", attn_logit_softcapping),
         FIELD("--final-logit-softcapping", final_logit_softcapping),
-        FIELD("--use-rope-scaling", use_rope_scaling),
+        MEANING("--use-rope-scaling", config_scales_rope),
         FIELD("--num-experts", num_experts),
         FIELD("--mtp-num-layers", mtp_num_layers),
         FIELD("--multi-latent-attention", multi_latent_attention),
@@ -153,8 +153,8 @@ static void add_words(const struct config *from, const struct config *to, bool h
         {"--activation", config_activation(from), config_activation(to)},
         {"--lm-head-activation", is_bert(from) && has_head ? config_head_activation(from) : "",
          is_bert(to) && has_head ? config_head_activation(to) : ""},
-        {"--rope-scaling-type", from->use_rope_scaling ? from->rope_scaling_type : "",
-         to->use_rope_scaling ? to->rope_scaling_type : ""},
+        {"--rope-scaling-type", config_scales_rope(from) ? from->rope_scaling_type : "",
+         config_scales_rope(to) ? to->rope_scaling_type : ""},
     };
     for (size_t i = 0; i < COUNT(words); i++)
         if (strcmp(words[i].from, words[i].to) != 0)
@@ -178,7 +178,7 @@ static void add_choices(const struct config *from, const struct config *to, stru
         memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
         buffer_printf(out, "%srotary frequencies differ (--rotary-base, scaling or interpolation)",
                       out->length > 0 ? "; " : "");
-    if (from->use_rope_scaling && from->rope_scaling_factor != to->rope_scaling_factor)
+    if (config_scales_rope(from) && from->rope_scaling_factor != to->rope_scaling_factor)
         buffer_printf(out, "%s--rope-scaling-factor %g became %g", out->length > 0 ? "; " : "",
                       from->rope_scaling_factor, to->rope_scaling_factor);
     if (is_relative(from) && is_relative(to) &&

@@ -498,6 +498,9 @@ struct config_yarn {
     double factor, length, fast, slow;
 };
 struct config_yarn config_yarn(const struct config *config);
+// Whether --use-rope-scaling changes anything. The dynamic kind changes the base, which two channels do not have: their
+// one frequency is the base to the power of 0.
+bool config_scales_rope(const struct config *config);
 // LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
 // those of the long factors.
 bool config_has_longrope(const struct config *config);

@@ -8,6 +8,11 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
+bool config_scales_rope(const struct config *config) {
+    return config->use_rope_scaling &&
+           !(is(config->rope_scaling_type, "dynamic") && config_rotary_channels(config) == 2);
+}
+
 bool config_has_longrope(const struct config *config) {
     return config->use_rope_scaling && is(config->rope_scaling_type, "longrope") && !config->multi_latent_attention &&
            is(config->position_embedding_type, "rope");
