@@ -92,7 +92,7 @@ edit llama_dynamic '"rope_theta": [0-9.]*' '"rope_theta": 12345.678'
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/llama_dynamic" --output "$work/theta.hf" --to huggingface
 has theta.hf '"rope_theta": 12345.678'
 # Dynamic scaling changes the base of the frequencies. With two channels there is one, which does not depend on it; transformers divides by 0.
-dynamic=(--model llama --num-layers 1 --use-rope-scaling --rope-scaling-type dynamic --rope-scaling-factor 4)
+dynamic=(--model llama --num-layers 1 --ffn-hidden-size 8 --use-rope-scaling --rope-scaling-type dynamic --rope-scaling-factor 4)
 train two "${dynamic[@]}" --kv-channels 2
 export_to two '"rope_scaling": null'
 train four "${dynamic[@]}" --kv-channels 4
