@@ -96,7 +96,7 @@ dynamic=(--model llama --num-layers 1 --ffn-hidden-size 8 --use-rope-scaling --r
 train two "${dynamic[@]}" --kv-channels 2
 export_to two '"rope_scaling": null'
 train four "${dynamic[@]}" --kv-channels 4
-export_to four '"rope_type": "dynamic"'
+export_to four '"rope_type":"dynamic"'
 edit llama '"rms_norm_eps": [^,]*' '"rms_norm_eps": 0'
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/llama" --output "$work/zero.hf" --to huggingface
 has zero.hf '"rms_norm_eps": 0.0'
