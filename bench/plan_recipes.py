@@ -20,6 +20,18 @@ BF16_HOST_US = HOST_US["BF16"]
 HIDING = 1.43
 # The part of a layer's 54 operations that stays outside of CUDA graphs: of none, of the router, of attention and router.
 OUTSIDE = {"": 1, "router": 0.82, "attention": 0.45, "all": 0}
+# Bytes that kernels of the loss move for each logit beyond the 6 of this program: Transformer Engine's scale the gradient
+# once more (cross_entropy_fusion_impl "te", which all recipes have); Megatron-Core's own write fp32 copies: 6 for the
+# maximum, 8 for the exponential, 8 to divide, 6 backward (core/fusions/fused_cross_entropy.py, each compiled alone).
+LOSS_BYTES, NATIVE_LOSS_BYTES = 10 - 6, 28 - 6
+# Attention in MXFP8 (fp8_dot_product_attention, from 26.06 on in recipes with one kernel for all experts; of DeepSeek-V3
+# only on GB300): how much faster it is than in bf16, forward and backward, with 4096 tokens (cudnn-frontend
+# benchmark/sdpa_benchmark_training/results, 2026-04: heads of 128; of 192 and 128 in latent attention; of 64).
+FP8_ATTENTION = {"DGX-GB200": (1.20, 0.92), "DGX-GB300": (1.33, 0.92), "DGX-B300": (1.33, 0.92)}
+FP8_LATENT_ATTENTION = {"DGX-GB300": (1.58, 1.33)}
+FP8_NARROW_ATTENTION = {"DGX-GB200": (1.0, 0.97), "DGX-GB300": (1.15, 0.98)}
+# TFLOP/s of attention in bf16 (src/plan/hardware.c).
+ATTENTION = {"DGX-GB200": (1490, 1160), "DGX-GB300": (1775, 1270), "DGX-B300": (1310, 945)}
 # Bytes for each element that a matmul of experts reads: separate kernels read 16 bits and write 8 in rows and columns.
 QUANTIZE_BYTES = 4
 
@@ -79,11 +91,20 @@ def kind_of(precision):
     return "MXFP8" if "MX" in precision else "BF16" if precision == "BF16" else "FP8"
 
 
+def fp8_attention_rows(system, gains):
+    """Rows of attention in MXFP8 where the recipe has it."""
+    if system not in gains:
+        return {}
+    (forward, backward), (faster, also) = ATTENTION[system], gains[system]
+    return {"attention_forward_tflops": forward * faster, "attention_backward_tflops": backward * also}
+
+
 def recipe_rows(recipe, precision, chosen, ranks, machine):
     """The rows of a --hardware file; `machine` says how many GPUs NVLink joins, and the GB/s of each between machines
     and of NVLink."""
     graphs, sent, hides, is_fused = recipe
     rows = dict(EXPERTS) if not is_fused else {"permute": EXPERTS["permute"]}
+    rows["loss_bytes"] = LOSS_BYTES
     rows["move_us"], rows["host_us"] = MOVE_US * OUTSIDE[graphs], HOST_US[kind_of(precision)] * OUTSIDE[graphs]
     if "FP8" in precision:  # these rates stand for experts in fp8, which are not this program's
         rows["expert_quantize_bytes"] = QUANTIZE_BYTES
@@ -100,6 +121,9 @@ def recipe_rows(recipe, precision, chosen, ranks, machine):
 # read and write for each element: t + b * p is 12 forward and 16 backward in bf16, 28 and 40 where p, the weight of an
 # expert, is fp32, as Hybrid-EP wants it; two clamps and a concatenation are 16 and 20, and 16 where computed again.
 BIAS_BYTES, WIDE_BIAS_BYTES, LIMIT_BYTES, AGAIN_BYTES = 12 + 16, 28 + 40, 16 + 20, 16
+# YaRN scales cosines, which the fused rotation does not know (core/models/common/embeddings/rope_utils.py: mscale != 1):
+# PyTorch's kernels multiply, negate, join, add and join again, 24 bytes forward and 26 backward, instead of 4 and 4.
+ROPE_BYTES = 24 + 26 - 8
 # The recipes of GPT OSS (scripts/performance/configs/gpt_oss). Others than GB300 and B300 compute norms and activations
 # again and have no CUDA graphs; those two have them of attention and router.
 OSS_GRAPHS = ("DGX-GB300", "DGX-B300")
@@ -117,10 +141,13 @@ def oss_recipe(system, release, is_fp8):
     return graphs, "hybrid" if system in OSS_HYBRID.get(release, ()) else "all-to-all", hides, False
 
 
-def oss_rows(recipe, precision, ranks, machine):
+def oss_rows(recipe, precision, ranks, machine, system):
     graphs, sent, _, is_fused = recipe
     rows = recipe_rows(recipe, precision, 4, ranks, machine)
-    if is_fused:  # as wide as the model: two of five results are quantized apart
+    rows["rope_bytes"] = ROPE_BYTES
+    if is_fused:  # and attention in fp8, whose backward pass computes what windows hide (the same tables)
+        rows.update(fp8_attention_rows(system, FP8_NARROW_ATTENTION))
+        rows["outside_window"] = 1  # as wide as the model: two of five results are quantized apart
         rows["expert_quantize_bytes"] = QUANTIZE_BYTES * 2 / 5
     else:
         rows["expert_bias_bytes"] = WIDE_BIAS_BYTES if sent == "hybrid" else BIAS_BYTES

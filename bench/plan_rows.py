@@ -58,7 +58,8 @@ QWENS = {"QWEN3_30B": ("qwen3-30b-a3b", 48, 2048, 32, 4, 768, 128, 8),
 # width of shared experts (configs/models/deepseekv2.json and v3; capacities of 1, padded).
 DEEPSEEKS = {"v2": (5120, 12288, 1536, 160, 6, 102400, 3072), "v3": (7168, 18432, 2048, 256, 8, 129280, 2048)}
 # What this program lacks of other models.
-LACKING = {"DEEPSEEKV4": "sparse attention (DeepSeek-V4)", "NEMOTRON": "Mamba layers", "GPT": "experts in fp8"}
+LACKING = {"DEEPSEEKV4": "sparse attention (DeepSeek-V4)", "NEMOTRON": "Mamba layers",
+           "GPT-OSS": "sharded parameters, and ranks that share out experts are not stated"}
 # MPT's: layers, hidden size, heads (llm-foundry scripts/train/yamls/pretrain); vocabulary 50368, tied.
 MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40),
         "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
@@ -277,7 +278,7 @@ def simumax_row(given):
     row.logit_bytes = 2 * kind[5] * int(given["seq"]) // int(given["cp"]) // int(given["tp"])
     row.flags = llama(layers, *kind[1:], given["seq"])
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {hardware_file(move_us=plan_recipes.MOVE_US)} --bf16 --use-distributed-optimizer --eval-iters 0 "
+        f"--hardware {hardware_file(move_us=plan_recipes.MOVE_US, loss_bytes=plan_recipes.NATIVE_LOSS_BYTES)} --bf16 --use-distributed-optimizer --eval-iters 0 "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -298,7 +299,8 @@ def deepseek_row(row, given):
         f"--v-head-dim 128 --qk-layernorm --moe-layer-freq [0]*1+[1]*3 --num-experts {experts} --moe-router-topk {chosen} "
         f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
         "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
-    file = hardware_file(move_us=plan_recipes.MOVE_US, host_us=plan_recipes.BF16_HOST_US, **plan_recipes.EXPERTS)
+    file = hardware_file(move_us=plan_recipes.MOVE_US, host_us=plan_recipes.BF16_HOST_US,
+                         loss_bytes=plan_recipes.NATIVE_LOSS_BYTES, **plan_recipes.EXPERTS)
     row.layout = layout_of(given, row.machine, 8) + (
         f"--hardware {file} --bf16 --use-distributed-optimizer --eval-iters 0 --expert-model-parallel-size {given['ep']} "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
@@ -351,6 +353,7 @@ def qwen_row(given, source):
     if recipe[3]:
         # One kernel multiplies, activates and quantizes: only what comes from other ranks is quantized apart.
         rows["expert_quantize_bytes"] = plan_recipes.QUANTIZE_BYTES * 2 * kind[2] / (2 * kind[2] + 3 * kind[5])
+        rows.update(plan_recipes.fp8_attention_rows(given["system"], plan_recipes.FP8_ATTENTION))
     if "tokendrop" in given["model"]:
         row.flags += "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity "
     hardware = hardware_file(**rows)
@@ -388,7 +391,8 @@ def oss_row(given, source):
         row.source += FP8_EXPERTS
         precision = MXFP8
     recipe = plan_recipes.oss_recipe(given["system"], given["release"], is_fp8)
-    hardware = hardware_file(**plan_recipes.oss_rows(recipe, given["precision"], int(given["ep"]), NETWORKS[given["system"]]))
+    hardware = hardware_file(**plan_recipes.oss_rows(recipe, given["precision"], int(given["ep"]), NETWORKS[given["system"]],
+                                                     given["system"]))
     row.layout = layout_of(given, row.machine, row.gpus) + f"--hardware {hardware} " + (
         f"{precision}--grad-reduce-in-bf16 --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
         f"--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
@@ -425,6 +429,7 @@ def latent_row(given, source):
     rows = plan_recipes.recipe_rows(recipe, first(given["precision"]), 8, int(given["ep"]), NETWORKS[system])
     if recipe[3]:
         rows["expert_quantize_bytes"] = plan_recipes.QUANTIZE_BYTES * 2 * 7168 / (2 * 7168 + 3 * 2048)
+        rows.update(plan_recipes.fp8_attention_rows(system, plan_recipes.FP8_LATENT_ATTENTION))
     tp, pp, vp = first(given["tp"]), int(first(given["pp"])), first(given["vp"])
     chunks = pp * (int(vp) if vp.isdigit() else 2 if "overlap on" in note else 1)
     row.layout = (f"--nproc {row.gpus} --tensor-model-parallel-size {tp} --pipeline-model-parallel-size {pp} "
@@ -464,16 +469,16 @@ def llama_row(given, source):
     if given["kind"] != "Pre-Training":
         row.skipped = "fine-tuning"
     elif given["system"] not in MACHINES:
-        row.skipped = "power-limited GPUs without constants"
-    elif not row.gbs:
-        row.skipped = "global batch not stated"
+        row.skipped = "GPUs whose power is limited, at clocks that are not stated"
+    elif not row.gbs:  # torchtitan's is one micro-batch of each replica
+        row.gbs = int(given["mbs"]) * row.gpus // (int(given["tp"]) * int(given["pp"]) * int(given["cp"]))
     if given["fsdp"] not in ("", "0", "-"):
         row.source += FSDP
     if row.skipped:
         row.gbs = row.gbs or 1
         return row
     row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
-        f"--use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
+        f"--hardware {hardware_file(loss_bytes=plan_recipes.LOSS_BYTES)} --use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
         f"--micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -529,6 +534,7 @@ def new_row(given):
     found = re.match(r"GPT-[\d.]+B \(heads (\d+) hidden (\d+) layers (\d+)\)", model)
     if not found:
         row.skipped = next(why for name, why in LACKING.items() if model.upper().startswith(name))
+        row.source += FSDP if given["fsdp"] not in ("", "0", "-") and model.startswith("GPT-OSS") else ""
         return row
     heads, hidden, layers = found.groups()
     row.gbs = int(given["gbs"])

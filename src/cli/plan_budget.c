@@ -182,8 +182,7 @@ static void append_run(const struct layout_search *search, struct buffer *out) {
     buffer_append_string(out, ", with the best layout:\n   ");
     layout_append_flags(&search->spaces[best->machine], &best->layout, out);
     buffer_append_string(out, "\n");
-    if (dollars > 0)
-        buffer_printf(out, "note: %s\n", machine_price_note());
+    buffer_printf(out, "note: %s\n", dollars > 0 ? machine_price_note() : machine_unpriced_note(machine));
 }
 
 static void write_size(struct json_writer *w, const struct plan_budget_choice *choice, double factor) {

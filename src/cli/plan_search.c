@@ -31,8 +31,8 @@ static int check_machines(const struct search_options *what) {
         const struct machine *machine = what->machines[i];
         int each = hardware_ranks(machine), nodes = (what->gpus + each - 1) / each;
         if (what->by_cost && machine->dollars == 0)
-            return error_set_code(EXIT_CODE_USAGE, "the price of a %s is not known; leave it out of --machine",
-                                  machine->name);
+            return error_set_code(EXIT_CODE_USAGE, "--rank-by cost: no price of %s: %s", machine->name,
+                                  machine_unpriced_note(machine));
         if (what->gpus > each && what->gpus % each != 0)
             log_warn("%d GPUs leave some of %d × %s idle; nearest: --gpus %d", what->gpus, nodes, machine->name,
                      (what->gpus + each / 2) / each * each);

@@ -147,6 +147,20 @@ const char *machine_price_note(void) {
            "capacity cost otherwise; storage and traffic are not counted.";
 }
 
+const char *machine_unpriced_note(const struct machine *machine) {
+    if (strncmp(machine->name, "dgx-", 4) == 0)
+        return "NVIDIA publishes no price of its machines; give yours as price in a --hardware file";
+    if (strcmp(machine->name, "p5e.48xlarge") == 0)
+        return "p5e.48xlarge has no on-demand price: it is sold by capacity block, those with 8 H200 at $43.26 an hour "
+               "in "
+               "us-east-2 in late 2024; give yours as price in a --hardware file";
+    if (strncmp(machine->name, "p6e-", 4) == 0)
+        return "p6e machines have no on-demand price: they are sold by capacity block; give yours as price in a "
+               "--hardware "
+               "file";
+    return "the price of this machine is not known; give it as price in a --hardware file";
+}
+
 // Of machines without a row above, as head nodes are.
 static const struct {
     const char *name;

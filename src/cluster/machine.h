@@ -45,5 +45,7 @@ double machine_price(const char *name);
 bool machine_is_known(const char *name);
 // When and where those prices were read, for people.
 const char *machine_price_note(void);
+// Why the table has no price of a machine, for people.
+const char *machine_unpriced_note(const struct machine *machine);
 
 #endif

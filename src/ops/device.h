@@ -160,8 +160,10 @@ struct device_rates {
     double processors, tile, half_inner;
     // The part of the rate in 16 and 8 bits that matmuls reach whose rows are not multiples of 16 bytes; 0: all of it.
     double unaligned;
-    double attention[2];           // FLOP/s, forward and backward, for heads of 128
+    double attention[2];           // FLOP/s, forward and backward, of long sequences with heads of 128
+    double attention_keys;         // keys that take as long as a query's start and end, besides those that it sees
     double narrow;                 // the part of them that heads of 64 or less reach
+    double outside_window;         // the part of scores outside of windows that backward passes compute all the same
     double bytes_per_second;       // of operations that only move data
     double bus_bytes_per_second;   // between the device and host memory, each way; 0: as the line above
     double seconds_per_operation;  // at least
@@ -176,6 +178,8 @@ struct device_rates {
     // Where separate kernels add the biases of experts and limit what their activations read: the bytes that these move
     // for an element of a result in both passes. 0: the kernels above and of activations do it on the way.
     double expert_bias_bytes, expert_limit_bytes;
+    // The same of separate kernels of the loss, for each logit, and of those that rotate queries and keys.
+    double loss_bytes, rope_bytes;
     // Experts that are planned in fp8 though the operations have 16 bits: the rate is that of 8 bits, and separate
     // kernels move this many bytes for each element that a matmul reads, to quantize it. 0: as the operations say.
     double expert_quantize_bytes;
@@ -192,8 +196,19 @@ double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, d
 // Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
 // Padding and the borders of documents are not known on paper.
 double device_attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window);
-// How long attention takes, whose heads have this many channels.
-double device_rates_attention(const struct device_rates *rates, double flops, int64_t head, bool is_backward);
+// How long attention takes.
+struct device_attention {
+    double flops, scores, queries;  // of all heads
+    int64_t head;                   // channels of a query
+    bool is_backward;
+};
+double device_rates_attention(const struct device_rates *rates, const struct device_attention *shape);
+// Forward, of (B, T, H, D) queries, with so many FLOPs for each score, by two.
+struct device_attention device_attention_of(struct tensor q, double scores, double channels);
+// The same of attention that writes its scores: `passes` times they are read or written, in 16 bits, and every matmul
+// is over all of them. Dropout reads and writes them once more, and its mask.
+double device_rates_written_scores(const struct device_rates *rates, struct tensor q, struct tensor k, struct tensor v,
+                                   double passes, double matmuls);
 // The same of a matmul of experts, each of which has an equal part of the rows.
 struct device_grouped {
     enum dtype dtype;

@@ -93,11 +93,12 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     // Gathered keys and values of all ranks, or this rank's heads in exchange for others.
     double exchanged = config_exchanges_heads(model) ? tokens * 4 * (channels_of_heads(model) / layout->tensor + keys)
                                                      : tokens * keys * 4 * layout->context;
+    // Of all keys a causal query sees half.
+    double seen = config_form(model) == CONFIG_GPT ? length / 2 : length;
     return (struct pass_estimate){
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
                   (0.5 + 0.5 * filled) * expert_slowdown(estimator, layout, tokens),
-        .attention = (config_form(model) == CONFIG_GPT ? 2 : 4) * tokens * length * channels / layer_share(layout) /
-                     rates->attention[0],
+        .attention = 4 * tokens * (seen + rates->attention_keys) * channels / layer_share(layout) / rates->attention[0],
         .bytes = layers * (tokens * (20 * wide + 6 * inner_elements(model, layout)) * 2 / rates->bytes_per_second +
                            12 * rates->seconds_per_operation),
         .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),

@@ -70,6 +70,8 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
     buffer_append_string(out, "\n");
     if (is_priced)
         buffer_printf(out, "note: %s\n", machine_price_note());
+    else if (budget->machine->dollars == 0)
+        buffer_printf(out, "note: %s\n", machine_unpriced_note(budget->machine));
 }
 
 // The parts of a step, as the slowest stage spends it. They add up to the step.

@@ -27,7 +27,6 @@ struct paper_device {
 static struct paper_device *paper_of(struct device *device) {
     return (struct paper_device *)device;
 }
-
 // Memory of the real device's own.
 static void note_need(struct paper_device *paper, struct own_need need) {
     own_need_raise(&paper->own, &need);
@@ -75,8 +74,7 @@ static void *paper_alloc(struct device *device, size_t bytes) {
 }
 
 static void paper_free(struct device *device, void *memory) {
-    (void)device;
-    (void)memory;
+    (void)device, (void)memory;
 }
 
 // Memory of the host's is real: steps write their inputs to it and read their results, which stay zero.
@@ -285,47 +283,42 @@ static void paper_norm_backward(struct device *device, const struct op_norm_back
                 op->y, op->bias, op->dresidual, ddelta, op->ddelta_bias, op->ddelta_bias);
 }
 
-// Times of attention that writes its scores: `passes` times they are read or written, in 16 bits, and every matmul is
-// over all of them. Dropout reads and writes them once more, and its mask.
-static double written_scores_seconds(const struct paper_device *paper, struct tensor q, struct tensor k,
-                                     struct tensor v, double passes, double matmuls) {
-    const struct device_rates *rates = &paper->rates;
-    double scores = device_attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
-    double flops = 2 * scores * ((double)(q.shape[3] + v.shape[3]) / 2 + rates->half_inner);
-    return passes * width * scores / rates->bytes_per_second + matmuls * flops / device_rates_of(rates, q.dtype);
-}
-
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double matmuls = 2;  // scores, values
-    double channels = (double)(op->q.shape[3] + op->v.shape[3]);
-    double flops = 2.0 * device_attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
-    paper_of(device)->totals.attention_flops += flops;
-    const struct paper_device *paper = paper_of(device);
-    double seconds = device_rates_attention(&paper->rates, flops, op->q.shape[3], false);
+    double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
+    struct device_attention shape = device_attention_of(op->q, scores, (double)(op->q.shape[3] + op->v.shape[3]));
+    struct paper_device *paper = paper_of(device);
+    paper->totals.attention_flops += shape.flops;
+    double seconds = device_rates_attention(&paper->rates, &shape);
     // Scores out; softmax in and out; values in.
     if (paper->has_rates && paper->rates.writes_scores)
-        seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
+        seconds =
+            device_rates_written_scores(&paper->rates, op->q, op->k, op->v, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
     COUNT_WORK(device, seconds, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
 // Scores that are computed once more; not the model's arithmetic.
 static void paper_largest_scores(struct device *device, const struct op_largest_scores *op) {
     double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
-    double seconds =
-        device_rates_attention(&paper_of(device)->rates, 2.0 * scores * (double)op->q.shape[3], op->q.shape[3], false);
+    struct device_attention shape = device_attention_of(op->q, scores, (double)op->q.shape[3]);
+    double seconds = device_rates_attention(&paper_of(device)->rates, &shape);
     COUNT_WORK(device, seconds, op->largest, op->q, op->k);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double matmuls = 5;  // scores again, dV, dP, dQ, dK
+    double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
     double channels = (double)(3 * op->q.shape[3] + 2 * op->v.shape[3]);
-    double flops = 2.0 * device_attention_scores(op->q, op->k, op->is_causal, op->mask.window) * channels;
-    paper_of(device)->totals.attention_flops += flops;
-    const struct paper_device *paper = paper_of(device);
-    double seconds = device_rates_attention(&paper->rates, flops, op->q.shape[3], true);
+    struct paper_device *paper = paper_of(device);
+    paper->totals.attention_flops += 2 * scores * channels;
+    scores += paper->rates.outside_window * (device_attention_scores(op->q, op->k, op->is_causal, 0) - scores);
+    struct device_attention shape = device_attention_of(op->q, scores, channels);
+    shape.is_backward = true;
+    double seconds = device_rates_attention(&paper->rates, &shape);
     // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is computed again.
     if (paper->has_rates && paper->rates.writes_scores)
-        seconds = written_scores_seconds(paper, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7, matmuls - 1);
+        seconds = device_rates_written_scores(&paper->rates, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7,
+                                              matmuls - 1);
     COUNT_WORK(device, seconds, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
                op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
 }
@@ -339,6 +332,18 @@ static void paper_embedding_forward(struct device *device, const struct op_embed
 static void paper_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
     struct tensor position_rows = op->dposition_table.data ? op->dout : (struct tensor){0};
     COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
+}
+
+// Separate kernels of another program's loss and rotation, for each logit in both passes and each element in one.
+static void paper_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
+    const struct device_rates *rates = &paper_of(device)->rates;
+    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->logits, op->labels);
+    spend_apart(paper_of(device), (double)tensor_count(op->logits) * rates->loss_bytes / rates->bytes_per_second);
+}
+static void paper_rope(struct device *device, const struct op_rope *op) {
+    const struct device_rates *rates = &paper_of(device)->rates;
+    COUNT_BYTES(device, op->x, op->x, op->positions);
+    spend_apart(paper_of(device), (double)tensor_count(op->x) * rates->rope_bytes / 2 / rates->bytes_per_second);
 }
 
 static void paper_softcap(struct device *device, const struct op_softcap *op) {
@@ -463,7 +468,6 @@ static void paper_announce(struct device *device, bool is_on) {
 static void paper_push_range(const char *name) {
     (void)name;
 }
-
 static void paper_pop_range(void) {}
 
 static void *paper_native_stream(struct device *device, enum stream stream) {
@@ -489,14 +493,12 @@ BYTES_ONLY(activation_forward, op->y, op->x)
 BYTES_ONLY(activation_backward, op->dx, op->y, op->dy, op->x)
 BYTES_ONLY(glu_forward, op->y, op->x)
 BYTES_ONLY(glu_backward, op->dx, op->y, op->dy, op->x)
-BYTES_ONLY(rope, op->x, op->x, op->positions)
 BYTES_ONLY(latent_forward, op->kv, op->up, op->shared)
 BYTES_ONLY(latent_backward, op->dup, op->dshared, op->dkv)
 BYTES_ONLY(relative_bias_forward, op->bias, op->table)
 BYTES_ONLY(relative_bias_backward, op->dtable, op->dtable, op->dbias)
 BYTES_ONLY(norm_forward, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum)
 BYTES_ONLY(top_hits, op->hits, op->hits, op->logits, op->labels)
-BYTES_ONLY(softmax_stats, op->row_max, op->row_sum, op->row_target, op->logits, op->labels)
 BYTES_ONLY(softmax_merge, op->row_max, op->row_sum, op->row_target, op->parts)
 BYTES_ONLY(dropout_add, op->out, op->x, op->residual, op->bias)
 BYTES_ONLY(jitter, op->out, op->x, op->residual)

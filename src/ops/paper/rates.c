@@ -33,10 +33,13 @@ double device_rates_grouped(const struct device_rates *rates, const struct devic
     return fmax(seconds, shape->experts * rates->expert_seconds);
 }
 
-double device_rates_attention(const struct device_rates *rates, double flops, int64_t head, bool is_backward) {
+// Every row of tiles starts and ends: that takes as long as some more keys for each query.
+double device_rates_attention(const struct device_rates *rates, const struct device_attention *shape) {
     enum { NARROW = 64 };
-    double rate = rates->attention[is_backward] * (head <= NARROW ? rates->narrow : 1);
-    return rate > 0 ? flops / rate : 0;
+    double rate = rates->attention[shape->is_backward] * (shape->head <= NARROW ? rates->narrow : 1);
+    if (rate <= 0 || shape->scores <= 0)
+        return 0;
+    return shape->flops / rate * (1 + rates->attention_keys * shape->queries / shape->scores);
 }
 
 double device_rates_biases(const struct device_rates *rates, double elements, double experts) {
@@ -65,4 +68,18 @@ double device_attention_scores(struct tensor q, struct tensor k, bool is_causal,
     if (is_causal && hidden > 0)
         seen -= (hidden * (hidden + 1) - first * (first + 1)) / 2;
     return (double)q.shape[0] * (double)q.shape[2] * seen;
+}
+
+struct device_attention device_attention_of(struct tensor q, double scores, double channels) {
+    return (struct device_attention){.flops = 2 * scores * channels,
+                                     .scores = scores,
+                                     .queries = (double)tensor_count(q) / (double)q.shape[3],
+                                     .head = q.shape[3]};
+}
+
+double device_rates_written_scores(const struct device_rates *rates, struct tensor q, struct tensor k, struct tensor v,
+                                   double passes, double matmuls) {
+    double scores = device_attention_scores(q, k, false, 0), width = (double)dtype_bytes(q.dtype);
+    double flops = 2 * scores * ((double)(q.shape[3] + v.shape[3]) / 2 + rates->half_inner);
+    return passes * width * scores / rates->bytes_per_second + matmuls * flops / device_rates_of(rates, q.dtype);
 }
