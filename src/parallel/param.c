@@ -9,9 +9,14 @@
 static const struct param_group usual = {
     .name = "usual", .replicas = MESH_REPLICAS, .slices = AXES(AXIS_TENSOR), .lr_multiplier = 1};
 
-int param_list_group(struct param_list *list, const struct param_group *group) {
+struct param_group *param_list_usual(struct param_list *list) {
     if (list->group_count == 0)
         list->groups[list->group_count++] = usual;
+    return &list->groups[0];
+}
+
+int param_list_group(struct param_list *list, const struct param_group *group) {
+    (void)param_list_usual(list);
     for (int i = 0; i < list->group_count; i++)
         if (strcmp(list->groups[i].name, group->name) == 0)
             return i;
@@ -27,7 +32,7 @@ static char *name_in_scope(const struct param_list *list, const char *name) {
 
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation) {
-    (void)param_list_group(list, &usual);
+    (void)param_list_usual(list);
     if (list->count == list->capacity) {
         list->capacity = list->capacity ? 2 * list->capacity : 64;
         list->items = memory_realloc(list->items, sizeof *list->items * (size_t)list->capacity);
@@ -92,7 +97,7 @@ static int64_t place(struct param_list *list, int group, bool has_decay, enum ki
 }
 
 void param_list_layout(struct param_list *list) {
-    (void)param_list_group(list, &usual);
+    (void)param_list_usual(list);
     list->total = 0;
     for (int i = 0; i < list->group_count; i++) {
         struct param_group *group = &list->groups[i];

@@ -80,9 +80,11 @@ struct param_list {
 };
 
 // The number of the group of this name, which is added if the list has none; all stages of a pipeline add the same ones
-// in the same order. Number 0, to which parameters belong unless told otherwise, is there from the first parameter on:
-// it has replicas along MESH_REPLICAS, slices along the tensor axis, and the run's optimizer and learning rate.
+// in the same order.
 int param_list_group(struct param_list *list, const struct param_group *group);
+// Number 0, to which parameters belong unless told otherwise; a list without parameters has it too. It has replicas
+// along MESH_REPLICAS, slices along the tensor axis, and the run's optimizer and learning rate.
+struct param_group *param_list_usual(struct param_list *list);
 // Returns a parameter that will not move in memory; `name` is copied.
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation);

@@ -34,7 +34,7 @@ static bool is_matrix(const struct param *param) {
 }
 
 static void leave_rest(struct step *step) {
-    struct param_group matrices = step->params.groups[0];
+    struct param_group matrices = *param_list_usual(&step->params);
     matrices.name = "matrices";
     int group = param_list_group(&step->params, &matrices);
     step->params.groups[0].optimizer = step->options.optimizer.config->muon_scalar_optimizer;

@@ -51,6 +51,8 @@ for family in gpt llama; do
     same $family "dp=2 pp=2" "${overlapped[@]}"
 done
 same gpt "tp=4"
+# A stage without parameters.
+same gpt "pp=3" --pipeline-model-parallel-layout "Et*2||t*2L"
 rm -rf "$work/llama.saved"
 # QK-clip: the largest scores are those of all ranks. Every layer is clipped in every step.
 whole=("${plain[@]}")
