@@ -259,7 +259,7 @@ def check_loss(family, tokenizer, ours, model, folder):
               "--micro-batch-size", "1", "--seq-length", str(T), "--train-iters", "1", "--lr", "1e-3", "--hidden-dropout", "0", "--attention-dropout",
               "0", "--logits", f"{folder}/logits", "--gradients", f"{folder}/gradients", "--save", f"{folder}/after", "--save-interval", "10",
               *(["--decoder-seq-length", str(S)] if "t5" in family else []))
-    loss = next(float(line.split()[0]) for line in out.splitlines() if len(line.split()) == 3)
+    loss = next(float(line.split()[0]) for line in out.splitlines() if len(line.split()) == 4)
     with torch.no_grad():
         output = model(**arguments)
     logits = output.prediction_logits if "prediction_logits" in output else output.logits

@@ -1,8 +1,9 @@
-// Runs a model of --load on the samples of a file: its logits, the gradients of the first micro-batch and the losses
-// and weights of --train-iters updates, for peers to compare with another program. The samples are arrays of a
-// safetensors file (tokens, labels, mask; types, lengths, decoder_tokens, pair_labels if the model has them), one
-// micro-batch after another. Gradients and weights are written as our checkpoints, --gradients and --save, so that
-// `checkpoint convert` gives them the names and the packing of the other program. Arithmetic is fp32.
+// Runs a model of --load on the samples of a file: its logits, the gradients of the first micro-batch, and of
+// --train-iters updates the losses (the last column is the auxiliary loss of experts), norms of gradients and weights,
+// for peers to compare with another program. The samples are arrays of a safetensors file (tokens, labels, mask; types,
+// lengths, decoder_tokens, pair_labels if the model has them), one micro-batch after another. Gradients and weights are
+// written as our checkpoints, --gradients and --save, so that `checkpoint convert` gives them the names and the packing
+// of the other program. Arithmetic is fp32.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
@@ -122,7 +123,8 @@ static int train(struct step *step, struct asked *asked, const struct safetensor
         struct step_source source = {.next = next_input, .context = &feed, .count = 1};
         TRY(step_train(step, &source, asked->config.lr, asked->config.weight_decay));
         struct step_result result = step_result(step);
-        printf("%.9g %.9g %.9g\n", result.loss, result.pair_loss, result.grad_norm);
+        printf("%.9g %.9g %.9g %.9g\n", result.loss, result.pair_loss, result.grad_norm,
+               result.has_balance[BALANCE_BATCH] ? result.balance[BALANCE_BATCH] : 0);
         if (i == 0)
             TRY(save_gradients(step, asked));
     }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Random models of odd shapes from transformers in bevatron: each is loaded as with --load and compared with
 transformers' arithmetic in float64 on the same samples: logits within 1e-6, every gradient within 5e-5, the losses
-of ten AdamW steps within 2e-5; beyond that only within twice what transformers itself is off by in float32. Such a
+of ten AdamW steps within 2e-5, with auxiliary losses of experts and biases that balance them, which must end up the
+same to the bit; beyond a bound only within twice what transformers itself is off by in float32. Such a
 result is reported with its condition: how far it moves in float64 if every weight moves by at most 2^-24 of itself, as
 rounding to float32 does. Then it is converted to a checkpoint of ours and back: the same tensors bit by bit, loaded by
 from_pretrained without a complaint, with the same logits.
@@ -29,6 +30,7 @@ from safetensors.torch import load_file, save_file
 PROGRAM = os.environ.get("BEVATRON", "build/release/bevatron")
 MODEL = os.environ.get("MODEL", os.path.join(os.path.dirname(PROGRAM), "tests/peers_model"))
 STEPS, LR, BETAS = 10, 2e-3, (0.9, 0.95)
+BALANCE, BIAS_RATE = 0.3, 1e-3  # the coefficient of the auxiliary loss, and the step of biases that balance experts
 hf.logging.set_verbosity_error()
 hf.logging.disable_progress_bar()
 
@@ -495,7 +497,21 @@ def samples(r, model, form, B, T, S):
     return data
 
 
+def balance_function(model):
+    """transformers' auxiliary loss of a model with experts, if its family has one."""
+    return getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
+
+
+def balance_of(model, logits):
+    """Megatron's auxiliary loss of a layer, from its router's logits: transformers' is k times as large, because it
+    counts each token k times."""
+    config = model.config
+    count = getattr(config, "num_local_experts", None) or config.num_experts
+    return balance_function(model)((logits,), count, config.num_experts_per_tok) / config.num_experts_per_tok
+
+
 def losses_of(model, form, data, rows):
+    """Logits, loss, loss of sentence pairs, and the auxiliary losses of layers with experts."""
     part = {key: value[rows] for key, value in data.items()}
     T = part["tokens"].shape[1]
     arguments = {"input_ids": part["tokens"]}
@@ -505,12 +521,34 @@ def losses_of(model, form, data, rows):
         arguments["decoder_input_ids"] = part["decoder_tokens"]
     if "types" in part:
         arguments["token_type_ids"] = part["types"]
+    if balance_function(model):
+        arguments["output_router_logits"] = True
     out = model(**arguments)
     logits = out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
     each = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), part["labels"].reshape(-1), reduction="none")
     mask = part["mask"].reshape(-1).double()
     pair = F.cross_entropy(out.seq_relationship_logits, part["pair_labels"]) if "pair_labels" in part else None
-    return logits, (each * mask).sum() / mask.sum(), pair
+    layers = out.router_logits if balance_function(model) else ()
+    balance = [balance_of(model, layer) for layer in layers]
+    return logits, (each * mask).sum() / mask.sum(), pair, balance
+
+
+def watch_choices(model):
+    """The choices of each router that has a bias, in the order of layers, as they are made."""
+    choices = {}
+    for name, module in model.named_modules():
+        if hasattr(module, "e_score_correction_bias"):
+            module.register_forward_hook(lambda module, _, out, name=name: choices.update({name: (module, out[2])}))
+    return choices
+
+
+def move_biases(choices):
+    """As Megatron moves them, in float32: experts with fewer tokens than the mean are preferred by BIAS_RATE more."""
+    with torch.no_grad():
+        for router, chosen in choices.values():
+            bias = router.e_score_correction_bias
+            counts = torch.bincount(chosen.reshape(-1), minlength=len(bias)).double()
+            bias.copy_(bias.to(torch.float32) + torch.tensor(BIAS_RATE, dtype=torch.float32) * torch.sign(counts.mean() - counts).to(torch.float32))
 
 
 def filed(model, name):
@@ -551,14 +589,15 @@ def gradients_in_files(model):
         p.data = torch.zeros_like(p) if p.grad is None else p.grad.clone()
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        found = tensors(folder)
+        found = {name: tensor for name, tensor in tensors(folder).items() if not name.endswith("e_score_correction_bias")}
     for p in model.parameters():
         p.data = weights[id(p)]
     return found
 
 
 def reference(model, form, data, B):
-    """Logits, gradients by name, and (loss, pair loss, norm) of each step, in float64."""
+    """Logits, gradients by name, (loss, pair loss, norm, auxiliary loss) of each step, and the biases in the end."""
+    choices = watch_choices(model)
     parameters = list(model.parameters())
     is_matrix = {id(p): p.dim() > 1 and not name.endswith("bias") and "norm" not in name for name, p in model.named_parameters()}
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if is_matrix[id(p)]], "weight_decay": 0.1},
@@ -567,15 +606,16 @@ def reference(model, form, data, B):
     for step in range(STEPS):
         optimizer.zero_grad()
         with float64() if model.dtype == torch.float64 else contextlib.nullcontext():
-            logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
-            (loss if pair is None else loss + pair).backward()
+            logits, loss, pair, balance = losses_of(model, form, data, slice(step * B, (step + 1) * B))
+            (loss + (0 if pair is None else pair) + BALANCE * sum(balance)).backward()
         if step == 0:
             first = logits.detach().clone()
             gradients = gradients_in_files(model)
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0).item()
-        steps.append((loss.item(), 0 if pair is None else pair.item(), norm))
+        steps.append((loss.item(), 0 if pair is None else pair.item(), norm, sum(b.item() for b in balance) / max(len(balance), 1)))
         optimizer.step()
-    return first, gradients, steps
+        move_biases(choices)
+    return first, gradients, steps, {name: router.e_score_correction_bias.to(torch.float32) for name, (router, _) in choices.items()}
 
 
 def tensors(folder):
@@ -647,7 +687,16 @@ def move_weights(model):
 
 
 def relative_losses(a, b):
-    return max(max(abs(x[0] - y[0]) / y[0], abs(x[1] - y[1])) for x, y in zip(a, b, strict=True))
+    return max(max(abs(x[0] - y[0]) / y[0], abs(x[1] - y[1]), abs(x[3] - y[3]) / (y[3] or 1)) for x, y in zip(a, b, strict=True))
+
+
+def check_biases(expected, family, folder, what):
+    if expected:
+        run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/after", "--output", f"{folder}/after_hf", "--family", family)
+        found = tensors(f"{folder}/after_hf")
+    for name, bias in expected.items():
+        got = found[f"{name}.e_score_correction_bias"]
+        assert got.dtype == torch.float32 and torch.equal(got, bias), (what, name, got, bias)
 
 
 def check_numbers(r, model, form, source, folder, what):
@@ -660,9 +709,10 @@ def check_numbers(r, model, form, source, folder, what):
               "--mock-data", "--vocab-size", str(model.config.vocab_size), "--micro-batch-size", str(B), "--seq-length", str(T), "--train-iters",
               str(STEPS), "--lr", str(LR), "--adam-beta2", "0.95", "--weight-decay", "0.1", "--clip-grad", "1.0", "--hidden-dropout", "0",
               "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []),
-              *(["--moe-router-bias-update-rate", "0"] if model.config.model_type in ("deepseek_v3", "glm4_moe") else []))
-    ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 3]
-    logits, gradients, theirs = reference(exact_twin(type(model), source), form, data, B)
+              *(["--moe-router-bias-update-rate", str(BIAS_RATE)] if model.config.model_type in ("deepseek_v3", "glm4_moe") else []),
+              *(["--moe-router-load-balancing-type", "aux_loss", "--moe-aux-loss-coeff", str(BALANCE)] if balance_function(model) else []))
+    ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 4]
+    logits, gradients, theirs, biases = reference(exact_twin(type(model), source), form, data, B)
     got = torch.frombuffer(bytearray(open(f"{folder}/logits", "rb").read()), dtype=torch.float32).reshape(logits.shape)
     seen = torch.ones(logits.shape[:2], dtype=torch.bool)
     if form == "bert":
@@ -692,6 +742,7 @@ def check_numbers(r, model, form, source, folder, what):
         print([(f"{a[0]:.8f} {b[0]:.8f} {a[2]:.7f} {b[2]:.7f}") for a, b in zip(ours, theirs)])
     losses = compare_rounded("losses", relative_losses(ours, theirs), 2e-5, what, lambda way: relative_losses(other(way)[2], theirs))
     worst += [most, losses]
+    check_biases(biases, model.config.model_type, folder, what)
     compare("gradient norms", max(abs(a[2] - b[2]) / b[2] for a, b in zip(ours, theirs)), 1e-3, what)
     return worst
 
