@@ -110,12 +110,24 @@ static void find_extra(const struct model_source *source, struct source_problems
         name_list_add(&problems->extra, i < NAME_LIST_KEPT ? folder->unknown.names[i] : "");
 }
 
+// Ranks have whole groups or, if there are more ranks, equal parts of the rows of all groups. T5 packs keys and values
+// of a memory alone, which are read by whole heads only.
+static bool can_split_groups(const struct model_source *source, int64_t ranks) {
+    const struct megatron_folder *folder = source->detail;
+    int64_t groups = config_query_groups(&source->config);
+    int64_t rows = (source->config.num_attention_heads + 2 * groups) * source->config.kv_channels;
+    return groups % ranks == 0 ||
+           (ranks % groups == 0 && rows % ranks == 0 && folder->version >= 2 && folder->form != CONFIG_T5);
+}
+
 static int check_groups(const struct model_source *source) {
     const struct megatron_folder *folder = source->detail;
     int64_t groups = config_query_groups(&source->config);
-    if (groups % folder->tensor_ranks != 0)
-        return error_set("%s: %lld query groups over %d tensor-parallel ranks are not supported", folder->path,
-                         (long long)groups, folder->tensor_ranks);
+    if (!can_split_groups(source, folder->tensor_ranks))
+        return error_set(
+            "%s: %lld query groups over %d tensor-parallel ranks are not supported; save it in Megatron-LM "
+            "with a --tensor-model-parallel-size that divides the groups, e.g. 1",
+            folder->path, (long long)groups, folder->tensor_ranks);
     if (folder->version < 2 && groups != source->config.num_attention_heads)
         return error_set("%s: checkpoint version %g has no grouped-query attention", folder->path, folder->version);
     return 0;
@@ -215,7 +227,8 @@ static void gather_kv(const struct gathering *g) {
                 copy_rows(g, (kind * heads + g->rank * part + head) * D + c, packed_pair_row(g, kind, head, c), 1);
 }
 
-// Row of channel c of a head in a shard. kind: 0 query, 1 key, 2 value; head counts queries or groups of the shard.
+// Row of channel c of a head in a shard, from version 2 on in all shards together. kind: 0 query, 1 key, 2 value; head
+// counts queries or groups of the shard or of all.
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
     int64_t D = config->kv_channels, groups = config_query_groups(config);
@@ -228,10 +241,25 @@ static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int
     return (group * (queries + 2) + place) * D + c;
 }
 
+// More ranks than groups: a shard has some of all rows, wherever a group begins.
+static void gather_split_groups(const struct gathering *g, const int64_t heads[3], const int64_t first[3]) {
+    int64_t D = g->source->config.kv_channels, part = (heads[0] + heads[1] + heads[2]) * D / g->ranks;
+    for (int kind = 0; kind < 3; kind++)
+        for (int64_t i = 0; i < heads[kind] * D; i++) {
+            int64_t row = packed_row(g, kind, i / D, i % D);
+            if (row / part == g->rank)
+                copy_rows(g, first[kind] + i, row % part, 1);
+        }
+}
+
 static void gather_qkv(const struct gathering *g) {
     const struct config *config = &g->source->config;
     int64_t D = config->kv_channels, H = config->num_attention_heads, G = config_query_groups(config);
     const int64_t heads[3] = {H, G, G}, first[3] = {0, H * D, (H + G) * D};
+    if (G % g->ranks != 0) {
+        gather_split_groups(g, heads, first);
+        return;
+    }
     for (int kind = 0; kind < 3; kind++) {
         int64_t part = heads[kind] / g->ranks;
         for (int64_t head = 0; head < part; head++)
@@ -355,7 +383,7 @@ static int open_optimizer(struct model_source *source) {
     TRY(megatron_open_optimizer(folder, &source->has_optimizer));
     if (!source->has_optimizer)
         return 0;
-    if (folder->state_ranks > 0 && config_query_groups(&source->config) % folder->state_ranks != 0)
+    if (folder->state_ranks > 0 && !can_split_groups(source, folder->state_ranks))
         return megatron_refuse_optimizer(folder, "query groups that tensor-parallel ranks share are not supported");
     // Copies of parameters that are in fp32 themselves are the same numbers again.
     for (size_t i = 0; i < source->count; i++)

@@ -214,7 +214,11 @@ def layer(w, i, tp, rank, version, G, gated, names):
             state[names["ln2"] + kind] = w[f"{i}.ln2.{kind}"].clone()
         if f"{i}.q.{kind}" not in w:
             continue
-        state[names["qkv"] + kind] = pack_qkv(*(cut(f"{n}.{kind}", 0) for n in "qkv"), version, G // tp)
+        if G % tp == 0:
+            state[names["qkv"] + kind] = pack_qkv(*(cut(f"{n}.{kind}", 0) for n in "qkv"), version, G // tp)
+        else:  # more ranks than groups split the rows of all groups
+            packed = pack_qkv(*(w[f"{i}.{n}.{kind}"] for n in "qkv"), version, G)
+            state[names["qkv"] + kind] = packed.chunk(tp, 0)[rank].clone()
         if gated:
             halves = w[f"{i}.fc1.{kind}"].chunk(2, 0)
             state[names["fc1"] + kind] = torch.cat([half.chunk(tp, 0)[rank] for half in halves])
@@ -601,3 +605,8 @@ def unscale(name):
 save_hf("umt5", umt5(True), form="t5")
 save_hf("umt5_untied", umt5(False), form="t5")
 unscale("umt5_untied")
+
+torch.manual_seed(20261118)
+save_megatron("megatron_v3_one_group", version=3, tp=2, core=True, G=1, gated=True, rope=True, swiglu=True, group_query_attention=True,
+              num_query_groups=1, add_bias_linear=False, normalization="RMSNorm", norm_epsilon=1e-5, rotary_base=10000,
+              rotary_percent=1.0, untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")
