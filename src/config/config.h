@@ -478,6 +478,8 @@ enum { CONFIG_MOST_TOPS = 8 };
 enum { CONFIG_MOST_DEPTHS = 8 };
 int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
+// How many tensor-parallel ranks share a head of keys and values: 1 unless there are more ranks than such heads.
+int64_t config_kv_ranks(const struct config *config);
 // "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu" | "quick_gelu", and whether the MLP is gated.
 const char *config_activation(const struct config *config);
 bool config_is_gated(const struct config *config);

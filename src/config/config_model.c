@@ -26,6 +26,11 @@ int64_t config_query_groups(const struct config *config) {
     return config->group_query_attention ? config->num_query_groups : config->num_attention_heads;
 }
 
+int64_t config_kv_ranks(const struct config *config) {
+    int64_t groups = config_query_groups(config), ranks = config->tensor_model_parallel_size;
+    return groups > 0 && ranks > groups ? ranks / groups : 1;
+}
+
 // Megatron's kernel of bias and GELU has the tanh form, and the exact one is what remains if it is not used. Its
 // BERT and T5 say so in the same way.
 const char *config_activation(const struct config *config) {

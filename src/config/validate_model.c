@@ -81,6 +81,21 @@ static void validate_form(struct config *config, struct complaints *complaints) 
                              "--untie-embeddings-and-output-weights out");
 }
 
+// If there are more ranks than heads of keys and values, equally many ranks share each head and split its channels.
+static bool validate_kv_ranks(const struct config *config, struct complaints *complaints) {
+    int64_t tensor = config->tensor_model_parallel_size, groups = config_query_groups(config);
+    if (groups == 0 || groups % tensor == 0 || tensor % groups != 0)
+        return groups % tensor == 0;
+    int64_t ranks = config_kv_ranks(config), channels = config->kv_channels;
+    if (channels % ranks != 0)
+        complain(complaints,
+                 "--kv-channels %" PRId64 " cannot be shared by the %" PRId64
+                 " ranks (--tensor-model-parallel-size %" PRId64 " / --num-query-groups %" PRId64
+                 ") that share a key/value head; nearest: --tensor-model-parallel-size %" PRId64,
+                 channels, ranks, tensor, groups, groups * nearest_divisor(channels, ranks));
+    return true;
+}
+
 // Ranks that share each layer take whole heads and even parts of the MLP; the vocabulary may end unevenly.
 static void validate_shares(const struct config *config, struct complaints *complaints) {
     int64_t tensor = config->tensor_model_parallel_size, slices = config_expert_slices(config);
@@ -96,15 +111,18 @@ static void validate_shares(const struct config *config, struct complaints *comp
                    slices == tensor ? flag : "--expert-tensor-parallel-size"},
                   {"--moe-shared-expert-intermediate-size", config->moe_shared_expert_intermediate_size, tensor, flag}};
     char text[256];
-    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
-        if (shared[i].value % shared[i].parts != 0)
+    bool shares_keys = validate_kv_ranks(config, complaints);
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        bool has_keys = i == 1;
+        if (has_keys ? !shares_keys : shared[i].value % shared[i].parts != 0)
             complain(complaints,
                      "%s %" PRId64 " cannot be shared by %s %" PRId64
-                     " ranks; sizes that work are %s; nearest: %s %" PRId64 " or %s %" PRId64,
+                     " ranks; sizes that work are %s%s; nearest: %s %" PRId64 " or %s %" PRId64,
                      shared[i].name, shared[i].value, shared[i].flag, shared[i].parts,
-                     divisors(shared[i].value, text, sizeof text), shared[i].flag,
-                     nearest_divisor(shared[i].value, shared[i].parts), shared[i].name,
+                     divisors(shared[i].value, text, sizeof text), has_keys ? ", and multiples of the last" : "",
+                     shared[i].flag, nearest_divisor(shared[i].value, shared[i].parts), shared[i].name,
                      nearest_multiple(shared[i].value, shared[i].parts));
+    }
 }
 
 static int64_t next_multiple(int64_t value, int64_t unit) {

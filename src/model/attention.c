@@ -28,7 +28,9 @@ void attention_build(struct attention *attention, struct param_list *params, con
     free(proj_name);
     attention->sublayer.last = &attention->proj;
     attention->H = choices->H / choices->parts;
-    attention->G = choices->G / choices->parts;
+    attention->kv_ranks = choices->kv_ranks;
+    attention->G = choices->G * choices->kv_ranks / choices->parts;
+    CHECK(attention->G > 0 && attention->H % attention->G == 0);
     attention->first_head = (int)attention->H * choices->part;
     attention->D = choices->D;
     attention->V = choices->V;
@@ -53,8 +55,8 @@ void attention_clip_rows(const struct attention *attention, struct param *weight
     struct param_clip *own = &weight->clips[weight->clip_count++];
     *own = *rows;
     own->largest = &clip->largest;
-    own->first_head = attention->clip_layer * clip->H + attention->first_head;
-    own->heads = attention->H;
+    own->heads = attention->H * attention->kv_ranks;
+    own->first_head = attention->clip_layer * clip->H + attention->first_head / own->heads * own->heads;
     own->threshold = clip->threshold;
 }
 
@@ -72,14 +74,14 @@ struct tensor attention_heads(const struct attention *attention, struct tensor p
     return attention_columns(packed, B, first * attention->D, count, attention->D);
 }
 
-static int64_t key_columns(const struct attention *attention) {
+int64_t attention_key_columns(const struct attention *attention) {
     return attention->G * (attention->D + attention->V);
 }
 
 void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options) {
     struct attention_saved *own = saved;
-    own->cache =
-        arena_2d(options->arena, options->dtype, options->capacity, key_columns((const struct attention *)sublayer));
+    own->cache = arena_2d(options->arena, options->dtype, options->capacity,
+                          attention_key_columns((const struct attention *)sublayer));
 }
 
 // The queries of a strip, and keys and values, in the form that attention takes.
@@ -90,7 +92,7 @@ struct views {
 // A causal strip sees no key after its last query.
 static struct views views_of(const struct attention *attention, const struct strip *strip, struct tensor q,
                              struct tensor kv) {
-    int64_t B = strip->B, G = attention->G, D = attention->D, first = kv.shape[1] - key_columns(attention);
+    int64_t B = strip->B, G = attention->G, D = attention->D, first = kv.shape[1] - attention_key_columns(attention);
     struct views views = {attention_heads(attention, strip_rows(strip, q), B, 0, attention->H),
                           attention_columns(kv, B, first, G, D),
                           attention_columns(kv, B, first + G * D, G, attention->V)};
@@ -211,7 +213,7 @@ static void attend_heads(const struct attention *attention, const struct pass *p
     const struct attention *own = &heads.attention;
     int64_t rows = pass_rows(&heads.pass);
     struct head_columns columns = heads_columns(attention, input), out = {{saved->out}};
-    saved->heads = arena_2d(arena, pass->dtype, rows, own->H * own->D + key_columns(own));
+    saved->heads = arena_2d(arena, pass->dtype, rows, own->H * own->D + attention_key_columns(own));
     if (pass->holds_attention) {
         saved->heads_out = saved->held_out;
         saved->lse = saved->held_lse;
@@ -238,11 +240,11 @@ void attention_forward(const struct attention *attention, const struct pass *pas
         saved->out = saved->held_out;
         saved->lse = saved->held_lse;
         if (!is_held(pass)) {
-            struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
+            struct gathered gathered = context_gather_start(pass, input->kv, attention_key_columns(attention));
             attend(attention, pass, input->q, context_gathered(pass, &gathered), saved->out, saved->lse);
         }
     } else {
-        struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
+        struct gathered gathered = context_gather_start(pass, input->kv, attention_key_columns(attention));
         saved->out = arena_2d(arena, pass->dtype, N, width);
         saved->lse = is_kept ? take_lse(attention, pass, pass->activations) : (struct tensor){0};
         attend(attention, pass, input->q, context_gathered(pass, &gathered), saved->out, saved->lse);
@@ -264,7 +266,7 @@ static struct tensor backward_strip(const struct attention *attention, const str
                                     const struct attention_gradient *g, int which) {
     struct strip strip = pass_strip(pass, which);
     struct views views = views_of(attention, &strip, g->q, g->kv);
-    struct tensor dkv = context_gradient(pass, g->dkv, views.k.shape[1], key_columns(attention));
+    struct tensor dkv = context_gradient(pass, g->dkv, views.k.shape[1], attention_key_columns(attention));
     struct views gradients = views_of(attention, &strip, g->dq, dkv);
     struct result result = result_of(attention, pass, which, g->out, g->lse);
     struct attention_mask mask = mask_of(attention, pass, which);
@@ -338,7 +340,7 @@ void attention_backward(const struct attention *attention, const struct pass *pa
         backward_heads(attention, pass, saved, input, gradient, ddelta);
         return;
     }
-    struct gathered gathered = context_gather_start(pass, input->kv, key_columns(attention));
+    struct gathered gathered = context_gather_start(pass, input->kv, attention_key_columns(attention));
     struct attention_gradient g = {
         .q = input->q, .out = saved->out, .lse = saved->lse, .dq = gradient->q, .dkv = gradient->kv};
     if (attention->is_recomputed) {
@@ -351,5 +353,5 @@ void attention_backward(const struct attention *attention, const struct pass *pa
     struct tensor parts[CONTEXT_MOST_STRIPS] = {0};
     for (int which = 0; which < pass_strips(pass); which++)
         parts[which] = backward_strip(attention, pass, &g, which);
-    context_scatter(pass, g.dkv, key_columns(attention), parts);
+    context_scatter(pass, g.dkv, attention_key_columns(attention), parts);
 }

@@ -13,6 +13,7 @@ struct attention {
     struct linear proj;   // (C, H V)
     int64_t H, G, D, V;   // heads of this rank, and the size of a head: of queries and keys, of values
     int first_head;       // the first head of this rank, among those of the whole layer
+    int kv_ranks;         // how many ranks share its only head of keys and values, see key_slices.h; else 1
     float scale, cap;     // of scores; cap: 0 for none
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
@@ -45,7 +46,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
 // What the projections of a kind are built with, but for their shard.
 struct linear_options attention_projection(const struct choices *choices);
 // With --qk-clip: notes the largest scores of this layer from now on, and adds rows of a projection that they scale;
-// layer and heads are set here.
+// layer and heads are set here. The heads are all that share this rank's keys.
 void attention_clip(struct attention *attention, const struct choices *choices);
 void attention_clip_rows(const struct attention *attention, struct param *weight, const struct param_clip *rows);
 // Columns [first, first + count size) of a packed (B * T, …) tensor as (B, T, count, size).
@@ -53,6 +54,8 @@ struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, 
 // Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).
 struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
                               int64_t count);
+// The columns of this rank's keys and values.
+int64_t attention_key_columns(const struct attention *attention);
 // Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads.
 struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass);
 // Takes memory for the result of attention, which then stays between a forward pass and its recompute: the recompute

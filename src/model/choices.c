@@ -237,6 +237,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .attention_dropout = config->attention_dropout,
         .parts = mesh->length[AXIS_TENSOR],
         .part = mesh->place[AXIS_TENSOR],
+        .kv_ranks = mesh->kv_ranks,
         .exchanges_heads = config_exchanges_heads(config),
         .splits_rows = choices_splits_rows(config, mesh),
     };

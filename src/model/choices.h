@@ -68,6 +68,7 @@ struct choices {
     double standard_deviation;
     double hidden_dropout, attention_dropout;
     int parts, part;            // how many ranks share each layer, and which of them this is
+    int kv_ranks;               // how many of them share a head of keys and values, see key_slices.h
     bool exchanges_heads;       // in some layer, see struct layer_choices
     bool splits_rows;           // sequence parallelism: they split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP

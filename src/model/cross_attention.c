@@ -2,6 +2,7 @@
 // text is generated, the memory does not change, so its keys and values are kept.
 #include "base/memory.h"
 #include "model/attention.h"
+#include "model/key_slices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,15 @@ static struct pass over_memory(const struct pass *pass) {
     return over;
 }
 
+// Keys and values of the memory.
+static void project_memory(const struct cross_attention *cross, const struct pass *pass, struct tensor kv) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = key_slices_of(&cross->attention, pass, kv, cross->kv.out);
+    linear_forward(&cross->kv, pass, own, operand_of(pass->memory.x), EPILOGUE_BIAS, (struct tensor){0});
+    key_slices_gather(&cross->attention, pass, kv, own);
+    arena_release(pass->scratch, mark);
+}
+
 static void forward(const struct sublayer *sublayer, const struct pass *pass, void *own, struct tensor delta,
                     struct operand x) {
     const struct cross_attention *cross = (const struct cross_attention *)sublayer;
@@ -52,10 +62,11 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     int64_t rows = pass->B * pass->memory.T;
     saved->q = arena_2d(pass->activations, pass->dtype, pass_rows(pass), cross->q.out);
     linear_forward(&cross->q, pass, saved->q, x, EPILOGUE_BIAS, (struct tensor){0});
-    saved->kv = pass->has_cache ? tensor_rows(saved->attention.cache, 0, rows)
-                                : arena_2d(pass->activations, pass->dtype, rows, cross->kv.out);
+    saved->kv = pass->has_cache
+                    ? tensor_rows(saved->attention.cache, 0, rows)
+                    : arena_2d(pass->activations, pass->dtype, rows, attention_key_columns(&cross->attention));
     if (pass->cached == 0)
-        linear_forward(&cross->kv, pass, saved->kv, operand_of(pass->memory.x), EPILOGUE_BIAS, (struct tensor){0});
+        project_memory(cross, pass, saved->kv);
     attention_forward(&cross->attention, &over, &saved->attention, delta,
                       &(struct attention_input){.q = saved->q, .kv = saved->kv});
 }
@@ -66,13 +77,15 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
     const struct cross_saved *saved = own;
     struct pass over = over_memory(pass);
     struct tensor dq = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), cross->q.out);
-    struct tensor dkv = arena_2d(pass->scratch, pass->dtype, pass->B * pass->memory.T, cross->kv.out);
+    struct tensor dkv =
+        arena_2d(pass->scratch, pass->dtype, pass->B * pass->memory.T, attention_key_columns(&cross->attention));
     attention_backward(&cross->attention, &over, &saved->attention,
                        &(struct attention_input){.q = saved->q, .kv = saved->kv},
                        &(struct attention_input){.q = dq, .kv = dkv}, ddelta);
     struct operand dy = linear_gradient(&cross->q, pass, dq);
     linear_backward_input(&cross->q, pass, dx, dy, (struct tensor){0});
-    struct operand dmemory = linear_gradient(&cross->kv, pass, dkv);
+    struct operand dmemory =
+        linear_gradient(&cross->kv, pass, key_slices_scatter(&cross->attention, pass, dkv, cross->kv.out));
     linear_backward_input_add(&cross->kv, pass, pass->memory.dx, dmemory);
     linear_backward_weight(&cross->kv, pass, dmemory, operand_of(pass->memory.x));
     return (struct first_gradients){.first = dy};

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/attention.h"
+#include "model/key_slices.h"
 #include "model/qk_clip.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct self_attention {
     // Normalize queries and keys before their rotation: each head over its D channels, or all heads together. A norm
     // without a gain is left out. Every rank that shares the layer holds the gains whole and has the gradient of its
     // own heads; for a norm of all heads, these ranks gather the heads. Gains that differ by head, (H, D) and (G, D),
-    // are split like the heads.
+    // are split like the heads; of keys whose heads are shared, every rank holds all gains.
     struct norm q_norm, k_norm;
     bool norms_all_heads, norms_each_head;
     struct rope rope;
@@ -37,7 +38,10 @@ static void build_head_norm(struct norm *norm, struct param_list *params, const 
     options.epsilon = choices->epsilon;
     options.sums_gradient = choices->parts > 1 && !choices->norms_all_heads && !choices->norms_each_head;
     if (choices->norms_each_head) {
-        options.heads = choices_split(choices, shard_whole(2, heads, choices->D), 0);
+        bool is_whole = heads < choices->parts;
+        options.heads = shard_whole(2, heads, choices->D);
+        options.heads = is_whole ? options.heads : choices_split(choices, options.heads, 0);
+        options.sums_gradient = is_whole;
         options.has_no_bias = true;
     }
     norm_build(norm, params, name, &options);
@@ -71,8 +75,11 @@ static void clip_projection(struct self_attention *self, const struct choices *c
     attention_clip_rows(attention, self->qkv.weight,
                         &(struct param_clip){.units = G, .unit_rows = queries, .count = queries, .power = alpha});
     attention_clip_rows(attention, self->qkv.weight,
-                        &(struct param_clip){
-                            .first_row = attention->H * D, .units = G, .unit_rows = D, .count = D, .power = 1 - alpha});
+                        &(struct param_clip){.first_row = attention->H * D,
+                                             .units = G,
+                                             .unit_rows = D / attention->kv_ranks,
+                                             .count = D / attention->kv_ranks,
+                                             .power = 1 - alpha});
 }
 
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
@@ -132,14 +139,16 @@ struct normed_heads {
     int64_t rows, columns;
     int parts;
     int64_t norms;  // how many norms follow one another in the rows: one, or one for each head
+    int64_t first;  // with gains that differ by head: the row of this rank's first head
 };
 
 static struct normed_heads normed_of(const struct self_attention *self, const struct pass *pass,
                                      const struct norm *norm, struct tensor packed) {
     int64_t heads = packed.shape[2], D = packed.shape[3], N = pass_rows(pass);
     if (self->norms_all_heads)
-        return (struct normed_heads){norm, packed, N, heads * D, pass_parts(pass), 1};
-    return (struct normed_heads){norm, packed, N * heads, D, 1, self->norms_each_head ? heads : 1};
+        return (struct normed_heads){norm, packed, N, heads * D, pass_parts(pass), 1, 0};
+    int64_t head = norm->gain->shard.parts == 1 ? pass->mesh->place[AXIS_TENSOR] / self->attention.kv_ranks : 0;
+    return (struct normed_heads){norm, packed, N * heads, D, 1, self->norms_each_head ? heads : 1, head};
 }
 
 static struct normed_heads normed_queries(const struct self_attention *self, const struct pass *pass,
@@ -148,9 +157,11 @@ static struct normed_heads normed_queries(const struct self_attention *self, con
     return normed_of(self, pass, &self->q_norm, attention_heads(attention, qkv, pass->B, 0, attention->H));
 }
 
+// The keys of whole heads, or this rank's slices of them.
 static struct normed_heads normed_keys(const struct self_attention *self, const struct pass *pass, struct tensor qkv) {
     const struct attention *attention = &self->attention;
-    return normed_of(self, pass, &self->k_norm, attention_heads(attention, qkv, pass->B, attention->H, attention->G));
+    int64_t queries = attention->H * attention->D, size = (qkv.shape[1] - queries) / (2 * attention->G);
+    return normed_of(self, pass, &self->k_norm, attention_columns(qkv, pass->B, queries, attention->G, size));
 }
 
 // The rows as (B, T, heads, D).
@@ -185,8 +196,8 @@ static void choose_norm(struct one_norm *one, const struct normed_heads *h, cons
     if (h->norm->gain->shard.rank == 1)
         return;
     one->gain = *h->norm->gain;
-    one->gain.value = row_of(one->gain.value, i);
-    one->gain.grad = row_of(one->gain.grad, i);
+    one->gain.value = row_of(one->gain.value, h->first + i);
+    one->gain.grad = row_of(one->gain.grad, h->first + i);
     one->norm.gain = &one->gain;
     if (saved->mean.data)
         one->saved.mean = tensor_slice(saved->mean, 0, one->first, one->count);
@@ -261,6 +272,40 @@ static void norm_heads_backward(const struct normed_heads *h, const struct pass 
     arena_release(pass->scratch, mark);
 }
 
+static void norm_queries_and_keys(const struct self_attention *self, const struct pass *pass, struct self_saved *saved,
+                                  struct tensor qkv) {
+    struct normed_heads queries = normed_queries(self, pass, qkv), keys = normed_keys(self, pass, qkv);
+    norm_heads(&queries, pass, &saved->q_norm);
+    norm_heads(&keys, pass, &saved->k_norm);
+}
+
+static void norm_backward_queries_and_keys(const struct self_attention *self, const struct pass *pass,
+                                           const struct self_saved *saved, struct tensor dqkv) {
+    struct normed_heads queries = normed_queries(self, pass, dqkv), keys = normed_keys(self, pass, dqkv);
+    norm_heads_backward(&queries, pass, &saved->q_norm);
+    norm_heads_backward(&keys, pass, &saved->k_norm);
+}
+
+// Queries, keys and values before their rotation. A norm of all heads takes slices of shared heads, which are one part
+// of all keys; a norm of each head takes whole heads.
+static void project(const struct self_attention *self, const struct pass *pass, struct self_saved *saved,
+                    struct operand x) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = key_slices_of(&self->attention, pass, saved->qkv, self->qkv.out);
+    linear_forward(&self->qkv, pass, own, x, EPILOGUE_BIAS, (struct tensor){0});
+    if (self->q_norm.gain && self->norms_all_heads)
+        norm_queries_and_keys(self, pass, saved, own);
+    key_slices_gather(&self->attention, pass, saved->qkv, own);
+    if (self->q_norm.gain && !self->norms_all_heads)
+        norm_queries_and_keys(self, pass, saved, saved->qkv);
+    arena_release(pass->scratch, mark);
+}
+
+// The columns of a packed tensor.
+static int64_t packed_columns(const struct attention *attention) {
+    return attention->H * attention->D + attention_key_columns(attention);
+}
+
 // Appends the keys and values of these tokens to the cache; returns those of all tokens so far.
 static struct tensor extend_cache(const struct pass *pass, const struct self_saved *saved) {
     CHECK(pass->B == 1);
@@ -276,14 +321,9 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     const struct self_attention *self = (const struct self_attention *)sublayer;
     struct self_saved *saved = own;
     size_t mark = arena_mark(pass->scratch);
-    saved->qkv = arena_2d(attention_input_arena(&self->attention, pass), pass->dtype, pass_rows(pass), self->qkv.out);
-    linear_forward(&self->qkv, pass, saved->qkv, x, EPILOGUE_BIAS, (struct tensor){0});
-    if (self->q_norm.gain) {
-        struct normed_heads queries = normed_queries(self, pass, saved->qkv);
-        struct normed_heads keys = normed_keys(self, pass, saved->qkv);
-        norm_heads(&queries, pass, &saved->q_norm);
-        norm_heads(&keys, pass, &saved->k_norm);
-    }
+    saved->qkv = arena_2d(attention_input_arena(&self->attention, pass), pass->dtype, pass_rows(pass),
+                          packed_columns(&self->attention));
+    project(self, pass, saved, x);
     turn(self, pass, saved->qkv, false);
     struct attention_input input = {.q = saved->qkv, .kv = pass->has_cache ? extend_cache(pass, saved) : saved->qkv};
     attention_forward(&self->attention, pass, &saved->attention, delta, &input);
@@ -294,17 +334,17 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
                                        struct tensor dx, struct tensor ddelta) {
     const struct self_attention *self = (const struct self_attention *)sublayer;
     const struct self_saved *saved = own;
-    struct tensor dqkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->qkv.out);
+    struct tensor dqkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), packed_columns(&self->attention));
     attention_backward(&self->attention, pass, &saved->attention,
                        &(struct attention_input){.q = saved->qkv, .kv = saved->qkv},
                        &(struct attention_input){.q = dqkv, .kv = dqkv}, ddelta);
     turn(self, pass, dqkv, true);
-    if (self->q_norm.gain) {
-        struct normed_heads queries = normed_queries(self, pass, dqkv), keys = normed_keys(self, pass, dqkv);
-        norm_heads_backward(&queries, pass, &saved->q_norm);
-        norm_heads_backward(&keys, pass, &saved->k_norm);
-    }
-    struct operand dy = linear_gradient(&self->qkv, pass, dqkv);
+    if (self->q_norm.gain && !self->norms_all_heads)
+        norm_backward_queries_and_keys(self, pass, saved, dqkv);
+    struct tensor dslices = key_slices_scatter(&self->attention, pass, dqkv, self->qkv.out);
+    if (self->q_norm.gain && self->norms_all_heads)
+        norm_backward_queries_and_keys(self, pass, saved, dslices);
+    struct operand dy = linear_gradient(&self->qkv, pass, dslices);
     linear_backward_input(&self->qkv, pass, dx, dy, (struct tensor){0});
     return (struct first_gradients){.first = dy};
 }

@@ -37,7 +37,7 @@ static int refuse(const struct mesh *mesh, int model) {
 }
 
 int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUNT]) {
-    *mesh = (struct mesh){.rank = rank, .size = size};
+    *mesh = (struct mesh){.rank = rank, .size = size, .kv_ranks = 1};
     int model = 1;
     for (int axis = 0; axis < AXIS_COUNT; axis++) {
         mesh->length[axis] = length && length[axis] != 0 && axis != AXIS_DATA ? length[axis] : 1;
@@ -91,6 +91,7 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
         length[axis] = axis == AXIS_DATA ? 0 : (int)*(const int64_t *)((const char *)config + axes[axis].length);
     TRY(mesh_place(mesh, rank, size, length));
     TRY(deal_experts(mesh, config));
+    mesh->kv_ranks = (int)config_kv_ranks(config);
     CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batches are counted by the latter
     return 0;
 }
@@ -168,6 +169,23 @@ static int connect(struct mesh *mesh, struct world *world, struct group **group,
     return status;
 }
 
+// The tensor-parallel ranks that share this one's heads of keys and values.
+static int connect_kv(struct mesh *mesh, struct world *world) {
+    int place[AXIS_COUNT], count = mesh->kv_ranks;
+    if (count == 1)
+        return 0;
+    CHECK(mesh->length[AXIS_TENSOR] % count == 0);
+    int *ranks = memory_alloc(sizeof(int) * (size_t)count);
+    memcpy(place, mesh->place, sizeof place);
+    for (int i = 0; i < count; i++) {
+        place[AXIS_TENSOR] = mesh->place[AXIS_TENSOR] / count * count + i;
+        ranks[i] = mesh_rank_at(mesh, place);
+    }
+    int status = world_group(world, &mesh->kv_group, ranks, count, "ranks that share keys and values");
+    free(ranks);
+    return status;
+}
+
 // The rank at another stage of this one's pipeline.
 static int rank_of_stage(const struct mesh *mesh, int stage) {
     int place[AXIS_COUNT];
@@ -217,6 +235,7 @@ int mesh_connect(struct mesh *mesh, struct world *world) {
         TRY(connect(mesh, world, &mesh->sets[i].group, mesh->sets[i].axes, mesh->sets[i].name));
     mesh->replicas = mesh_group(mesh, MESH_REPLICAS);
     mesh->stage = mesh_group(mesh, MESH_STAGE);
+    TRY(connect_kv(mesh, world));
     return connect_links(mesh, world);
 }
 

@@ -54,6 +54,10 @@ struct mesh {
     struct group *stage;              // along MESH_STAGE
     struct group *links[LINK_COUNT];  // only for pipelines of two or more stages
     struct group *all;
+    // More tensor-parallel ranks than heads of keys and values: so many neighbours among them share one, and their
+    // group. 1 and NULL if there are enough heads.
+    int kv_ranks;
+    struct group *kv_group;
 };
 
 // Finds the places from the lengths of the axes, where 0 counts as 1 and NULL as all 1; the data axis takes what the

@@ -71,6 +71,11 @@ static double channels_of_heads(const struct config *model) {
     return (double)model->num_attention_heads * (double)(model->kv_channels + config_value_channels(model)) / 2;
 }
 
+// Heads of keys and values that a rank attends with: one at least, which it may share with others.
+static double heads_of_keys(const struct config *model, const struct plan_layout *layout) {
+    return fmax((double)config_query_groups(model) / layout->tensor, 1);
+}
+
 static struct pass_estimate forward_pass(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
     const struct config *model = space->model;
@@ -88,8 +93,8 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     // Small matmuls leave processors idle in their last round.
     double tiles = ceil(tokens / rates->tile) * ceil(inner / rates->tile);
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
-    double keys = (double)config_query_groups(model) * (double)(model->kv_channels + config_value_channels(model)) / 2 /
-                  layout->tensor;
+    double keys = heads_of_keys(model, layout) * (double)(model->kv_channels + config_value_channels(model)) / 2;
+    double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(model);
     // Gathered keys and values of all ranks, or this rank's heads in exchange for others.
     double exchanged = config_exchanges_heads(model) ? tokens * 4 * (channels_of_heads(model) / layout->tensor + keys)
                                                      : tokens * keys * 4 * layout->context;
@@ -101,7 +106,8 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
         .attention = 4 * tokens * (seen + rates->attention_keys) * channels / layer_share(layout) / rates->attention[0],
         .bytes = layers * (tokens * (20 * wide + 6 * inner_elements(model, layout)) * 2 / rates->bytes_per_second +
                            12 * rates->seconds_per_operation),
-        .tensor = layers * 4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes),
+        .tensor = layers * (4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes) +
+                            ring_seconds(&space->fabric, sharers, 1, tokens * keys * 4)),
         .context = layers * 0.5 * ring_seconds(&space->fabric, layout->context, layout->tensor, exchanged),
         .expert = layers * 2 * exchange_seconds(space, layout, row_bytes * (double)model->moe_router_topk),
     };
@@ -201,7 +207,7 @@ static double expert_bytes(const struct config *model, const struct plan_layout 
 static double sparse_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     double queries = (double)(model->num_attention_heads * model->kv_channels) / layout->tensor;
-    double keys = (double)(config_query_groups(model) * model->kv_channels) / layout->tensor;
+    double keys = heads_of_keys(model, layout) * (double)model->kv_channels;
     double input = (double)model->hidden_size / (layout->splits_rows ? layout->tensor : 1);
     double attention = 2 * (input + queries + 2 * keys + (layout->recompute == LAYOUT_KEEP ? queries : 0));
     double again = share_again(estimator, layout), layers = (double)config_layers(model) / layout->pipeline;

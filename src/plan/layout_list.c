@@ -18,10 +18,16 @@ static bool divides(int64_t part, int64_t whole) {
 
 // ---- what is possible ----
 
+// Ranks take whole heads of keys and values, or equally many share each and split its channels.
+static bool allows_keys(const struct config *model, int64_t tensor) {
+    int64_t groups = config_query_groups(model);
+    return divides(tensor, groups) || (divides(groups, tensor) && divides(tensor / groups, model->kv_channels));
+}
+
 static bool allows_tensor(const struct layout_space *space, int tensor) {
     const struct config *model = space->model;
     return divides(tensor, space->gpus) && tensor <= space->fabric.node &&
-           divides(tensor, model->num_attention_heads) && divides(tensor, config_query_groups(model)) &&
+           divides(tensor, model->num_attention_heads) && allows_keys(model, tensor) &&
            divides(tensor, model->ffn_hidden_size) && divides(tensor, model->moe_ffn_hidden_size) &&
            divides(tensor, model->moe_shared_expert_intermediate_size);
 }

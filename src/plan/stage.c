@@ -50,6 +50,8 @@ static bool is_axis(const struct mesh *mesh, const struct group *group) {
 // Adds the seconds in which the rank has waited for collectives so far, or subtracts them.
 static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *stage) {
     stage->tensor += sign * group_exposed_seconds(mesh->group[AXIS_TENSOR]);
+    if (mesh->kv_group)
+        stage->tensor += sign * group_exposed_seconds(mesh->kv_group);
     stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
     stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
     stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);

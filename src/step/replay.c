@@ -27,7 +27,7 @@ static bool can_record_talk(const struct step *step) {
     bool can = step->mesh.length[AXIS_PIPELINE] == 1 && !mesh_deals_experts(&step->mesh);
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         can = can && (!(MESH_TALKING & AXES(axis)) || comm_records(step->mesh.group[axis]));
-    return can;
+    return can && (!step->mesh.kv_group || comm_records(step->mesh.kv_group));
 }
 
 // Whether ranks that hold the same parameters communicate within the passes of this micro-batch.
@@ -120,6 +120,8 @@ void replay_run(struct step *step, const struct replay_range *range) {
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         if (MESH_TALKING & AXES(axis))
             comm_replayed(step->mesh.group[axis], "recorded pass");
+    if (step->mesh.kv_group)
+        comm_replayed(step->mesh.kv_group, "recorded pass");
 }
 
 void replay_close(struct step *step) {

@@ -50,6 +50,7 @@ static void rig_open_clipped(struct rig *rig, const struct layer_choices each[L]
                                     .standard_deviation = 0.5,
                                     .experts = {.E = 3, .K = 2, .F = 5, .ranks = 1, .slices = 1, .rule = {.factor = 1}},
                                     .parts = 1,
+                                    .kv_ranks = 1,
                                     .qk_clip = clip}};
     EXPECT_OK(mesh_place(&rig->mesh, 0, 1, NULL));
     if (latent)

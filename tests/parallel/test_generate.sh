@@ -27,7 +27,7 @@ write() {
 for model in gpt llama t5; do
     flags=("${base[@]}")
     layouts=(2x1 4x1 1x2 2x2)
-    [ $model = llama ] && flags+=("${llama[@]}") && layouts=(2x1 1x2 2x2)
+    [ $model = llama ] && flags+=("${llama[@]}")
     [ $model = t5 ] && layouts=(2x1 4x1) && flags+=(--model t5 --decoder-seq-length 8 --position-embedding-type relative)
     expect 0 "iteration" "$BEVATRON" train "${flags[@]}" --save "$work/$model"
     write 1x1 "$work/greedy" --load "$work/$model" --prompt "1 2 3" --greedy

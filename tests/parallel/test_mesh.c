@@ -114,6 +114,35 @@ TEST(any_set_of_axes_has_its_ranks) {
         }
 }
 
+// 8 tensor-parallel ranks and 2 heads of keys and values: ranks 0 to 3 of them share the first head, 4 to 7 the second.
+TEST(neighbours_share_heads_of_keys) {
+    struct mesh place, mesh;
+    struct world *world;
+    struct device *device;
+    const struct config config = {.tensor_model_parallel_size = 8,
+                                  .context_parallel_size = 2,
+                                  .pipeline_model_parallel_size = 1,
+                                  .expert_model_parallel_size = 2,
+                                  .expert_tensor_parallel_size = 1,
+                                  .num_attention_heads = 16,
+                                  .group_query_attention = true,
+                                  .num_query_groups = 2};
+    for (int rank = 0; rank < 32; rank++) {
+        EXPECT_OK(mesh_place_config(&place, rank, 32, &config));
+        EXPECT_INT(place.kv_ranks, 4);
+        EXPECT_OK(device_open_twin(&device, NULL));
+        EXPECT_OK(mesh_open_twin(&mesh, &world, &place, device));
+        EXPECT_INT(group_size(mesh.kv_group), 4);
+        EXPECT_INT(group_rank(mesh.kv_group), rank % 4);
+        world_close(world);
+        device_close(device);
+    }
+    struct config enough = config;
+    enough.num_query_groups = 8;
+    EXPECT_OK(mesh_place_config(&place, 3, 32, &enough));
+    EXPECT(place.kv_ranks == 1 && !place.kv_group);
+}
+
 // Every element of the whole tensor belongs to exactly one slice, and the elements of a slice are numbered without
 // gaps.
 static void check_cover(struct shard whole, int dimension, int parts) {
@@ -276,6 +305,7 @@ TEST(parameters_with_decay_come_first) {
 
 TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(flags_and_mesh_count_alike),
           TEST_CASE(expert_ranks_are_data_parallel_ranks), TEST_CASE(expert_ranks_are_a_grid_of_their_own),
-          TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(a_mesh_on_paper_has_any_size),
-          TEST_CASE(slices_cover_exactly_once), TEST_CASE(experts_are_split_twice),
-          TEST_CASE(packed_projections_keep_their_heads), TEST_CASE(parameters_with_decay_come_first))
+          TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(neighbours_share_heads_of_keys),
+          TEST_CASE(a_mesh_on_paper_has_any_size), TEST_CASE(slices_cover_exactly_once),
+          TEST_CASE(experts_are_split_twice), TEST_CASE(packed_projections_keep_their_heads),
+          TEST_CASE(parameters_with_decay_come_first))

@@ -156,6 +156,24 @@ TEST(rules) {
     config_free(&config);
 }
 
+static void note_tensor(void *context, const struct plan_layout *layout) {
+    ((bool *)context)[layout->tensor] = true;
+}
+
+// 2 heads of keys and values: 2, 4 and 8 ranks share them, 16 heads let no other number.
+TEST(ranks_share_heads_of_keys) {
+    struct layout_search search;
+    struct search_options options =
+        options_of(MODEL BATCH "--bf16 --group-query-attention --num-query-groups 2", 8, "p5.48xlarge");
+    bool is_listed[9] = {false};
+    EXPECT_OK(search_open(&search, &options));
+    layout_list(&search.spaces[0], note_tensor, is_listed);
+    for (int tensor = 1; tensor <= 8; tensor++)
+        EXPECT(is_listed[tensor] == (8 % tensor == 0));
+    search_close(&search);
+    config_free(&config);
+}
+
 TEST(what_cannot_be_is_refused_with_the_nearest_that_can) {
     struct layout_search search;
     struct search_options options = options_of(MODEL BATCH "--bf16", 7, "p5.48xlarge");
@@ -197,4 +215,5 @@ TEST(reports) {
 }
 
 TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(flags_that_are_given_stay),
-          TEST_CASE(rules), TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
+          TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
+          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))

@@ -167,6 +167,14 @@ TEST(experts) {
     free(measured);
 }
 
+// One head of keys and values on two tensor-parallel ranks.
+TEST(shared_keys) {
+    static const struct fp8_layout sharing[] = {{"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 "
+                                                 "--sequence-parallel --pipeline-schedule zero-bubble",
+                                                 1e-2}};
+    compare_with("--group-query-attention --num-query-groups 1 --qk-layernorm", sharing, 1, 1);
+}
+
 // Each rank has measured its own scale, and then an infinity was seen.
 TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
     struct fp8_run run;
@@ -189,10 +197,13 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {
-        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
-        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
-        TEST_CASE(experts),        TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges),
+                                      TEST_CASE(measured_ranges),
+                                      TEST_CASE(blocks),
+                                      TEST_CASE(the_output_layer_too),
+                                      TEST_CASE(experts),
+                                      TEST_CASE(shared_keys),
+                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

@@ -140,6 +140,30 @@ TEST(tensor_parallel_ranks_sum_the_stream) {
     }
 }
 
+// One head of keys and values, which all ranks share: they gather it, and scatter its gradient, once a layer.
+TEST(ranks_that_share_keys_gather_them) {
+    enum { D = C / 4 };
+    int parts = ranks.place.size;
+    for (int i = 0; i < 2; i++) {
+        struct rank_step r;
+        char *line =
+            memory_printf(MODEL "--group-query-attention --num-query-groups 1 --tensor-model-parallel-size %d %s",
+                          parts, i == 1 ? WHOLE_LAYERS : "");
+        rank_step_open(&r, &ranks, line);
+        const struct mesh *mesh = step_mesh(r.step);
+        EXPECT_INT(group_size(mesh->kv_group), parts);
+        struct volume before = volume_of(mesh->kv_group);
+        (void)rank_step_train(&r, 2);
+        step_settle(r.step);
+        struct volume own = volume_of(mesh->kv_group);
+        for (int kind = 0; kind < COLLECTIVE_KINDS; kind++)
+            own.bytes[kind] -= before.bytes[kind];
+        expect_volume(own, 0, 2 * L * 2 * N * D * 4, (i + 1) * 2 * L * 2 * N * D * 4);
+        rank_step_close(&r);
+        free(line);
+    }
+}
+
 TEST(a_divided_stream_is_gathered_and_scattered) {
     int parts = ranks.place.size;
     int64_t stream = 4 * N * C, statistics = 4 * N * 3 * parts;
@@ -386,6 +410,7 @@ int main(void) {
                                       TEST_CASE(gradients_rounded_for_their_sum_are_half_as_long),
                                       TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
+                                      TEST_CASE(ranks_that_share_keys_gather_them),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),
                                       TEST_CASE(expert_ranks_exchange_rows_and_weights),
                                       TEST_CASE(context_parallel_ranks_gather_keys_or_exchange_heads),
