@@ -23,6 +23,8 @@ enum scaling {
     // Of E2M1X2 (NVFP4), whose blocks have a scale and the tensor a factor: what a number stands for is the product of
     // the three. Scales are E4M3, in tiles as above; the factor is an fp32 in a row behind them, NaN if a number is not
     // finite. It is 1 / (448 * 6) of the largest magnitude, and a scale that of its block divided by 6 and the factor.
+    // Inverses of the factor and of its product with a scale are at most the largest fp32 number, as in Transformer
+    // Engine, so that numbers below 1e-32 keep a part of their digits.
     SCALING_VECTOR16,  // 16 neighbours of a row
     SCALING_BLOCK16,   // 16 x 16 elements; the scale is there for each of the rows
     SCALING_COUNT

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Hashes of matrices quantized to NVFP4, computed with numpy and ml_dtypes, for tests/ops/cases_float4.h:
-python3 make_fp4.py > fp4.txt. A line has the scaling, the rounding, whether the transpose is mixed, and FNV-1a hashes of
-the codes and of the scales with the tensor's factor, of the matrix and of its transpose.
+python3 make_fp4.py > fp4.txt. A line has the scaling, the rounding, whether the transpose is mixed, how many powers of two
+smaller the numbers are, and FNV-1a hashes of the codes and of the scales with the tensor's factor, of the matrix and of
+its transpose. Numbers so small that a scale's inverse is beyond fp32 have the largest fp32 number in its place, as in
+Transformer Engine.
 """
 import ml_dtypes
 import numpy as np
@@ -10,17 +12,20 @@ from make_blocks import fnv, up
 
 ROWS, COLUMNS, SEED, SITE, FIRST = 160, 96, 1234567, 77, 64
 F32 = np.float32
+LARGEST = np.finfo(F32).max
 SIGNS = np.array([-1 if 0x9E37 >> i & 1 else 1 for i in range(16)], dtype=F32)
 
 
-def numbers():
-    """bf16 numbers of many magnitudes from a linear congruential generator; some blocks are all zeros."""
+def numbers(smaller):
+    """bf16 numbers of many magnitudes from a linear congruential generator; some blocks are all zeros. Of small numbers
+    some rows are still smaller."""
     state, bits = 7, np.zeros((ROWS, COLUMNS), dtype=np.uint16)
     for row in range(ROWS):
         for column in range(COLUMNS):
             state = (state * 1664525 + 1013904223) % 2**32
             drawn = state >> 8
-            bits[row, column] = drawn % 2 << 15 | (118 + drawn // 2 % 13) << 7 | drawn // 82 % 128
+            exponent = max(118 + drawn // 2 % 13 - smaller - (row % 5 * 4 if smaller else 0), 0)
+            bits[row, column] = drawn % 2 << 15 | exponent << 7 | drawn // 82 % 128
             if row % 16 == 5 and column < 32:
                 bits[row, column] = 0
     return (bits.astype(np.uint32) << 16).view(F32)
@@ -80,13 +85,13 @@ def at_random(x, drawn):
 def quantize(x, scaling, drawn):
     rows, columns = x.shape
     most = np.abs(x).max()
-    scale = F32(448 * 6) / most
+    scale = F32(min(np.float64(448 * 6) / np.float64(most), np.float64(LARGEST)))
     blocks = np.abs(x).reshape(rows, columns // 16, 16).max(axis=2)
     if scaling == "block16":
         blocks = np.repeat(blocks.reshape(rows // 16, 16, -1).max(axis=1), 16, axis=0)
     stored = (blocks / F32(6) * scale).astype(ml_dtypes.float8_e4m3fn)
     values = stored.astype(F32)
-    by = np.where(values > 0, scale / np.where(values > 0, values, 1), 0).astype(F32)
+    by = np.where(values > 0, np.minimum(scale.astype(np.float64) / np.where(values > 0, values, 1), LARGEST), 0).astype(F32)
     scaled = x * np.repeat(by, 16, axis=1)
     codes = to_nearest(scaled) if drawn is None else at_random(scaled, drawn)
     packed = codes[:, 0::2] | codes[:, 1::2] << 4
@@ -99,15 +104,16 @@ def quantize(x, scaling, drawn):
 
 
 def main():
-    x = numbers()
-    for scaling in ("vector16", "block16"):
-        for rounding in ("nearest", "random"):
-            for mixes in (0, 1):
-                turned = np.ascontiguousarray(x.T)
-                turned = mixed(turned) if mixes else turned
-                drawn = [draws(i) if rounding == "random" else None for i in (0, 1)]
-                hashes = quantize(x, scaling, drawn[0]) + quantize(turned, scaling, drawn[1])
-                print(scaling, rounding, mixes, *(f"{value:016x}" for value in hashes))
+    for smaller in (0, 114, 124):
+        x = numbers(smaller)
+        for scaling in ("vector16", "block16"):
+            for rounding in ("nearest", "random"):
+                for mixes in (0, 1):
+                    turned = np.ascontiguousarray(x.T)
+                    turned = mixed(turned) if mixes else turned
+                    drawn = [draws(i) if rounding == "random" else None for i in (0, 1)]
+                    hashes = quantize(x, scaling, drawn[0]) + quantize(turned, scaling, drawn[1])
+                    print(scaling, rounding, mixes, smaller, *(f"{value:016x}" for value in hashes))
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ static void store_float4(const struct float4_source *from, enum scaling scaling,
             for (int64_t r = row; r < row + height; r++)
                 largest = fmaxf(largest, most_of(from->x + r * columns + column, BLOCK));
             uint8_t stored = float8_encode(DTYPE_E4M3, largest / FLOAT4_LARGEST * scale);
-            float by = stored ? scale / float8_decode(DTYPE_E4M3, stored) : 0;
+            float by = stored ? fminf(scale / float8_decode(DTYPE_E4M3, stored), FLT_MAX) : 0;
             for (int64_t r = row; r < row + height; r++) {
                 ((uint8_t *)scales.data)[cpu_tiled_place(width, r, column / BLOCK)] = stored;
                 store_numbers(from, y.data, r * columns + column, by);

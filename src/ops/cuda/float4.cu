@@ -142,7 +142,7 @@ static __device__ __forceinline__ void write_block(const struct float4_output &t
         float scale = tensor_scale(most);
         stored = (uint8_t)__nv_cvt_float_to_fp8(__fmul_rn(__fdiv_rn(__uint_as_float(largest), 6.0f), scale),
                                                 __NV_SATFINITE, __NV_E4M3);
-        float by = stored ? __fdiv_rn(scale, decode_float8(stored, false)) : 0.0f;
+        float by = stored ? fminf(__fdiv_rn(scale, decode_float8(stored, false)), FLT_MAX) : 0.0f;
 #pragma unroll
         for (int i = 0; i < BLOCK; i++) {
             float value = __fmul_rn(x[i], by), size = fabsf(value);
