@@ -64,6 +64,8 @@ def qwen_recipe(model, system, release, precision, given):
     if "note" in given and "Megatron-MoE-ModelZoo" in given["source"]:
         note = given["note"]
         return "", "hybrid" if "DeepEP" in note else "all-to-all", "overlap" in note, False
+    if "awsome-distributed-ai" in given["source"]:
+        return "", "all-to-all", "overlap on" in given["note"], False
     is_rack = system in ("DGX-GB200", "DGX-GB300")
     is_small, is_fp8 = model == "QWEN3_30B", precision != "BF16"
     if is_fp8 and release >= "26.06" and (is_rack or (system == "DGX-B300" and is_small)):

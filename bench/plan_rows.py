@@ -324,6 +324,8 @@ def qwen_row(given, source):
     row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]), given["release"],
                                 "EP " + given["ep"]]))
     given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
+    if "overlap on" in given["note"] and given["pp"] != "1" and not given["vp"]:
+        given["vp"] = "2"  # without chunks Megatron cannot hide the exchange
     name = "QWEN3_30B" if "30B" in given["model"] else "QWEN3_235B"
     kind = QWENS[name]
     row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
