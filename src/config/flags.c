@@ -120,7 +120,7 @@ static const struct flag rows[] = {
     SWITCH("--exit-signal-handler", exit_signal_handler, "save and stop on SIGTERM"),
     SWITCH("--skip-train", skip_train, "evaluate only; do not train", ADVANCED),
     SWITCH("--calculate-per-token-loss", calculate_per_token_loss,
-           "average the loss over the tokens of the global batch; for text without padding, where it changes nothing",
+           "GPT, T5: weigh all tokens of the global batch alike; by default each micro-batch is a mean of its own",
            ADVANCED),
     INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout, sample order and sampled tokens"),
 

@@ -45,12 +45,14 @@ static bool is_default(const struct config *config, const struct config *default
 static void validate_token_mean(const struct config *config, struct complaints *complaints) {
     if (!config->calculate_per_token_loss)
         return;
-    if (strcmp(config->model, "gpt") == 0 && !config->eod_mask_loss)
+    bool is_decoder = strcmp(config->model, "gpt") == 0;
+    if (is_decoder && !config->eod_mask_loss)
         log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
-    else
-        complain(complaints,
-                 "--calculate-per-token-loss is not implemented for losses that leave tokens out (BERT, T5, "
-                 "--eod-mask-loss); leave it out");
+    else if (!is_decoder && strcmp(config->model, "t5") != 0)
+        complain(
+            complaints,
+            "--calculate-per-token-loss is for GPT and T5; the losses of BERT and ICT are means of each micro-batch, "
+            "in Megatron too; leave it out");
 }
 
 void validate_features(const struct config *config, struct complaints *complaints) {

@@ -10,7 +10,9 @@ enum {
     SCALAR_SCALE,
     SCALAR_PARAM_SQUARES,
     SCALAR_SKIPPED,
-    SCALAR_GROUP,  // squares of one group
+    SCALAR_GROUP,   // squares of one group
+    SCALAR_TOKENS,  // squared, then as they are
+    SCALAR_SHARE,   // 1 / tokens
     SCALAR_COUNT
 };
 
@@ -83,8 +85,29 @@ static void sum_squares(const struct clip *clip, const struct update *update, st
     }
 }
 
+// The share of a token is what scales a vector as long as there are tokens to 1; 1 if there are none.
+static void find_share(const struct clip *clip, const struct update *update) {
+    struct tensor tokens = scalar(clip, SCALAR_TOKENS);
+    device_zero(update->device, tokens);
+    op_sum_squares(update->device, &(struct op_sum_squares){.out = tokens, .x = update->tokens});
+    op_clip_scale(update->device,
+                  &(struct op_clip_scale){
+                      .scale = scalar(clip, SCALAR_SHARE), .norm = tokens, .sum_squares = tokens, .max_norm = 1});
+}
+
+// x *= positions / tokens, if gradients are not means over the tokens yet.
+static void correct(const struct clip *clip, const struct update *update, struct tensor x) {
+    if (update->tokens.data)
+        op_scale(update->device,
+                 &(struct op_scale){.x = x, .factor = (float)update->positions, .by = scalar(clip, SCALAR_SHARE)});
+}
+
 void clip_begin(const struct clip *clip, const struct update *update, const struct clip_options *options) {
     sum_squares(clip, update, scalar(clip, SCALAR_SQUARES), options->optimizers, false);
+    if (update->tokens.data)
+        find_share(clip, update);
+    correct(clip, update, scalar(clip, SCALAR_SQUARES));
+    correct(clip, update, scalar(clip, SCALAR_SQUARES));
     op_clip_scale(update->device, &(struct op_clip_scale){.scale = scalar(clip, SCALAR_SCALE),
                                                           .norm = scalar(clip, SCALAR_NORM),
                                                           .sum_squares = scalar(clip, SCALAR_SQUARES),
@@ -94,6 +117,7 @@ void clip_begin(const struct clip *clip, const struct update *update, const stru
                                                           .rate = options->rate,
                                                           .rates = options->rates,
                                                           .skipped = scalar(clip, SCALAR_SKIPPED)});
+    correct(clip, update, scalar(clip, SCALAR_SCALE));
 }
 
 struct tensor clip_norm(const struct clip *clip) {

@@ -7,7 +7,8 @@
 #include "optim/scaler.h"
 
 struct clip {
-    struct tensor scalars;  // (6) fp32: sum of squares, norm, scale, squares of parameters, skipped updates, of a group
+    // (8) fp32: sum of squares, norm, scale, squares of parameters, skipped updates, of a group, tokens, share of one
+    struct tensor scalars;
     float max_norm;
 };
 

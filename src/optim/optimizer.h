@@ -31,10 +31,12 @@ struct update {
     struct device *device;
     const struct mesh *mesh;
     const struct param_list *params;
-    struct tensor values;     // (n): the parameters, flat
-    struct tensor grads;      // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
-    struct tensor scale;      // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
-    struct tensor rate;       // (groups * RATE_LENGTH) fp32, see updates.h
+    struct tensor values;  // (n): the parameters, flat
+    struct tensor grads;   // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
+    struct tensor tokens;  // (1) fp32: gradients are sums over tokens / positions, and become means over these; or none
+    double positions;      // with tokens
+    struct tensor scale;   // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
+    struct tensor rate;    // (groups * RATE_LENGTH) fp32, see updates.h
     struct arena *scratch;    // for rules that take matrices
     struct offload *offload;  // for states in host memory; NULL if there are none
 };

@@ -90,6 +90,7 @@ static int load_batch(struct list_run *run, int micro_batch) {
     spare->form = batch_form(&batch);
     struct step_upload upload = {.has_weights = run->is_learning,
                                  .divisor = (double)run->source->count * mesh_count(&step->mesh, MESH_SAMPLES),
+                                 .positions = step_positions(step),
                                  .counts = run->counts};
     step_upload_batch(step, spare->block, &batch, &upload);
     run->counts = upload.counts;

@@ -80,6 +80,7 @@ struct step_options {
     int64_t expert_layers;               // of the whole model: those whose MLP is a mixture of experts
     int depths;                          // of the whole model, of multi-token prediction
     double depth_factor;                 // of the losses of each of them
+    bool counts_tokens_alike;            // tokens of the global batch, not those of each micro-batch, weigh alike
     int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
     bool splits_rows;                    // ranks that share layers split the residual stream
     bool recomputes;                     // nothing is kept that could be computed again

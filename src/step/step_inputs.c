@@ -169,14 +169,25 @@ static void put_own_contexts(const struct staging *staging) {
         staging->own.labels[b] = (int32_t)(first + b);
 }
 
-// Megatron's mean of means: each micro-batch divides by its own count, which is `count`. Returns this rank's part of
-// it.
+double step_positions(const struct step *step) {
+    const struct step_options *options = &step->options;
+    return options->counts_tokens_alike ? (double)batch_elements(&options->largest, BATCH_LABELS) *
+                                              options->schedule.micro_batches * mesh_count(&step->mesh, MESH_SAMPLES)
+                                        : 0;
+}
+
+// Megatron's mean of means: each micro-batch divides by its own count, which is `count`.
+static double divisor_of(const struct step_upload *upload, double count) {
+    return upload->positions > 0 ? upload->positions : (count > 1 ? count : 1) * upload->divisor;
+}
+
+// Returns this rank's part of the count.
 static double put_weights(const struct staging *staging, enum batch_field mask_field, enum batch_field weights_field,
                           double count, const struct step_upload *upload) {
     const float *mask = staging->own.fields[mask_field];
     float *weights = staging->own.fields[weights_field];
     int64_t rows = batch_elements(&staging->part, mask_field);
-    double divisor = (count > 1 ? count : 1) * upload->divisor, own = 0;
+    double divisor = divisor_of(upload, count), own = 0;
     for (int64_t n = 0; n < rows; n++) {
         weights[n] = upload->has_weights ? (float)((double)mask[n] / divisor) : 0;
         own += (double)mask[n];
@@ -217,7 +228,7 @@ static void put_depths(const struct staging *staging, const struct step_upload *
         double count = 0;
         for (int64_t n = 0; n < batch_elements(&staging->whole, BATCH_LOSS_MASK); n++)
             count += n % batch->T > d ? (double)batch->loss_mask[n] : 0;
-        double factor = staging->step->options.depth_factor / ((count > 1 ? count : 1) * upload->divisor);
+        double factor = staging->step->options.depth_factor / divisor_of(upload, count);
         for (int64_t n = d * rows; n < (d + 1) * rows; n++)
             staging->own.depth_weights[n] =
                 upload->has_weights ? (float)((double)staging->own.depth_mask[n] * factor) : 0;
@@ -265,7 +276,9 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
     if (staging->own.counts) {
         staging->own.counts[0] = (float)upload->counts.tokens;
         staging->own.counts[1] = (float)upload->counts.pairs;
-        staging->own.counts[2] = upload->has_weights ? (float)(1 / upload->divisor) : 0;
+        double all = (double)batch_elements(&staging->whole, BATCH_LOSS_MASK);
+        double share = upload->positions > 0 ? all / upload->positions : 1 / upload->divisor;
+        staging->own.counts[2] = upload->has_weights ? (float)share : 0;
     }
 }
 

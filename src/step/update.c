@@ -6,6 +6,7 @@
 #include "model/init.h"
 #include "step/pipeline.h"
 #include "step/spans.h"
+#include "step/step_inputs.h"
 
 #include <stdlib.h>
 
@@ -229,7 +230,10 @@ void step_balance_experts(struct step *step) {
 }
 
 void step_clip(struct step *step) {
-    const struct update update = update_of(step);
+    struct update update = update_of(step);
+    update.positions = step_positions(step);
+    if (update.positions > 0)
+        update.tokens = tensor_rows(step->totals, TOTAL_TOKENS, 1);
     struct step_span span = span_begin(step, "await gradients");
     reducer_wait(&step->reducer);
     span_end_part(step, span, STEP_TAG_GRADIENTS);

@@ -64,6 +64,9 @@ struct step_options setup_options(const struct setup *setup) {
         .depths = (int)config->mtp_num_layers,
         .depth_factor =
             config->mtp_num_layers > 0 ? config->mtp_loss_scaling_factor / (double)config->mtp_num_layers : 0,
+        // Otherwise all micro-batches have as many tokens that count.
+        .counts_tokens_alike =
+            config->calculate_per_token_loss && (config->eod_mask_loss || config_form(config) == CONFIG_T5),
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
         .recomputes = config->recompute_granularity != NULL,
