@@ -4,9 +4,10 @@
 #   bench/gpu_goals.sh PART…                all parts of a call share one limit
 #   bench/gpu_goals.sh table [FOLDER…]      only prints the table, of parts that were measured in several calls
 #   bench/gpu_goals.sh list                 names the parts
-# Every call prints the whole table of all parts in its folder; goals that were not measured have "-". The first call builds.
+# Every call builds what has changed, and prints the whole table of all parts in its folder; goals that were not measured
+# have "-".
 # Environment:
-#   GOALS=build/goals           folder of the results, a PART.json each; copy it away if the machine is not kept
+#   GOALS=build/goals           folder of the results: a PART.json each, table.txt and logs; copy the former away if the machine is not kept
 #   GOALS_SECONDS=540           start nothing that could not end within so many seconds of the start
 #   GPU_BUILD=build/gpu         build folder
 #   GPU_PEERS=0                 time ours only
@@ -16,7 +17,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 # name, seconds on an H200 as estimated, what it measures
-parts="build 240 builds the program
+parts="build 240 nothing: the first call on a machine builds for this long
 speed 300 gpt2-124M gpt2-1558M gpt3-1.3B llama7B-8layers in bf16, PyTorch, floor
 large 250 megatron-1.7B megatron-3.6B llama-1.3B in bf16, PyTorch, floor
 fp8 350 fp8 of three kinds, bf16, torchao
@@ -60,7 +61,7 @@ measure() {
     shift 4
     enough 20 "$config, ${name:-peer}" || return 0
     left=$((end - SECONDS))
-    log=$folder/$part-$config-${name:-peer}.log
+    log=$folder/logs/$part-$config-${name:-peer}.log
     log=${log// /-}
     timeout -k 5 $((limit < left ? limit : left)) "$@" >"$log" 2>&1 </dev/null || code=$?
     [ "$code" = 0 ] || echo "FAILED: $part, $config, ${name:-peer}, status $code: $(tail -n 1 "$log" | cut -c1-300)"
@@ -90,14 +91,13 @@ in_bf16() {
     local part=$1
     shift
     GPU_RESULTS=$folder/$part GPU_ALGORITHMS=$folder/algorithms GPU_SECONDS=$((end - SECONDS)) GPU_TESTS=0 GPU_PARTS=0 GPU_FP8=0 \
-        bench/gpu.sh "$@" >"$folder/$part.log" 2>&1
-    grep -E '^(FAILED|left out|error)' "$folder/$part.log"
+        bench/gpu.sh "$@" >"$folder/logs/$part.log" 2>&1
+    grep -E '^(FAILED|left out|error)' "$folder/logs/$part.log"
     mv "$folder/$part/lines.json" "$folder/$part.json"
 }
 
-part_build() {
-    GPU_TESTS=0 GPU_TARGETS="make_stories bench_floor" bench/gpu.sh build
-}
+# Every call has built before its parts.
+part_build() { :; }
 
 part_speed() { in_bf16 speed gpt2-124M gpt3-1.3B llama7B-8layers gpt2-1558M; }
 part_large() { in_bf16 large megatron-1.7B megatron-3.6B llama-1.3B; }
@@ -156,37 +156,37 @@ part_long() {
 # The last row of the table: milliseconds of 16 documents in a row, and of 16 rows.
 part_documents() {
     enough 40 documents || return 0
-    LENGTHS=2048 bench/gpu_documents.sh "$program" >"$folder/documents.log" 2>&1
+    LENGTHS=2048 bench/gpu_documents.sh "$program" >"$folder/logs/documents.log" 2>&1
     awk -F'|' '$2 + 0 == 2048 && $4 > 0 && $5 > 0 {
         printf "{\"name\": \"bevatron packed\", \"tokens_per_second\": %.1f}\n", 32768e3 / $4
         printf "{\"name\": \"bevatron separate\", \"tokens_per_second\": %.1f}\n", 32768e3 / $5
-    }' "$folder/documents.log" | add documents "16 of 2,048"
-    [ -s "$folder/documents.json" ] || echo "FAILED: documents: $(tail -n 1 "$folder/documents.log" | cut -c1-300)"
+    }' "$folder/logs/documents.log" | add documents "16 of 2,048"
+    [ -s "$folder/documents.json" ] || echo "FAILED: documents: $(tail -n 1 "$folder/logs/documents.log" | cut -c1-300)"
 }
 
 part_learning() {
     enough 100 learning || return 0
-    timeout -k 5 $((end - SECONDS)) bench/gpu_learning.sh "$build" bf16 fp8-delayed fp8-output >"$folder/learning.log" 2>&1
+    timeout -k 5 $((end - SECONDS)) bench/gpu_learning.sh "$build" bf16 fp8-delayed fp8-output >"$folder/logs/learning.log" 2>&1
     awk '/^(bf16|fp8-)/ && $3 > 0 {
         name["bf16"] = "bevatron"; name["fp8-delayed"] = "bevatron fp8"; name["fp8-output"] = "bevatron fp8 output"
         printf "{\"name\": \"%s\", \"loss\": %s}\n", name[$1], $3
-    }' "$folder/learning.log" | add learning "500 steps"
-    grep -E 'FAILED|too far' "$folder/learning.log"
+    }' "$folder/logs/learning.log" | add learning "500 steps"
+    grep -E 'FAILED|too far' "$folder/logs/learning.log"
 }
 
 part_experts() {
     MIXTURE_PEERS=${GPU_PEERS:-1} MIXTURE_FP8=1 MIXTURE_FLAGS=--energy MIXTURE_LINES=$folder/experts.lines \
-        timeout -k 5 $((end - SECONDS)) bench/gpu_mixtures.sh "$program" >"$folder/experts.log" 2>&1
-    grep 'no result' "$folder/experts.log"
+        timeout -k 5 $((end - SECONDS)) bench/gpu_mixtures.sh "$program" >"$folder/logs/experts.log" 2>&1
+    grep 'no result' "$folder/logs/experts.log"
     [ ! -f "$folder/experts.lines" ] || mv "$folder/experts.lines" "$folder/experts.json"
 }
 
 # on_cpu PART THREADS ROUNDS
 on_cpu() {
     BEVATRON=$program THREADS=$2 ROUNDS=$3 STEPS=3 DTYPE=both MODES=regions \
-        timeout -k 5 $((end - SECONDS)) python3 bench/bench_step_peers.py >"$folder/$1.log" 2>&1
-    grep failed "$folder/$1.log"
-    sed 's/"name": "pytorch [^ ]* /"name": "pytorch /' "$folder/$1.log" | add "$1" "$2 threads"
+        timeout -k 5 $((end - SECONDS)) python3 bench/bench_step_peers.py >"$folder/logs/$1.log" 2>&1
+    grep failed "$folder/logs/$1.log"
+    sed 's/"name": "pytorch [^ ]* /"name": "pytorch /' "$folder/logs/$1.log" | add "$1" "$2 threads"
 }
 part_cpu16() { on_cpu cpu16 16 2; }
 part_cpu2() { on_cpu cpu2 2 1; }
@@ -204,15 +204,14 @@ esac
 for part in "$@"; do
     grep -q "^$part " <<<"$parts" || { echo "gpu_goals.sh: there is no part $part; bench/gpu_goals.sh list names them" >&2; exit 2; }
 done
-mkdir -p "$folder"
+mkdir -p "$folder/logs"
 nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader 2>/dev/null | tee "$folder/machine.txt"
-[ -x "$program" ] || part_build || exit 1
+GPU_TESTS=0 GPU_TARGETS="make_stories bench_floor" bench/gpu.sh build || exit 1
 trap 'table "$folder" | tee "$folder/table.txt"' EXIT
 trap 'exit 130' INT TERM
 for part in "$@"; do
     started=$SECONDS
     rm -f "$folder/$part.json" "$folder/$part.lines"
-    [ "$part" = build ] && [ -x "$program" ] && [ $# -gt 1 ] && continue
     "part_$part"
     echo "$part: $((SECONDS - started)) s"
 done
