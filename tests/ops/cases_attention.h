@@ -158,10 +158,12 @@ static inline double naive_probabilities(const struct attention_setup *s, double
     }
     if (s->values[4])
         sum = exp(x[4][h] - max);
+    for (int64_t j = 0; j < c->Tk; j++) {
+        p[j] = exp(p[j] - max);
+        sum += p[j];
+    }
     for (int64_t j = 0; j < c->Tk; j++)
-        sum += exp(p[j] - max);
-    for (int64_t j = 0; j < c->Tk; j++)
-        p[j] = exp(p[j] - max) / sum;
+        p[j] /= sum;
     return max + log(sum);
 }
 
@@ -182,10 +184,10 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
         lse[n] = naive_probabilities(s, x, at, p);
         for (int64_t j = 0; j < c->Tk; j++) {
-            double weight = p[j] * attention_factor(s, at[0], at[1], at[2], j);
-            for (int64_t d = 0; d < V; d++)
-                out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * V + d] +=
-                    weight * x[2][((at[0] * c->Tk + j) * c->G + g) * V + d];
+            if (p[j] != 0)
+                lab_add(out + ((at[0] * c->Tq + at[2]) * c->H + at[1]) * V,
+                        p[j] * attention_factor(s, at[0], at[1], at[2], j), x[2] + ((at[0] * c->Tk + j) * c->G + g) * V,
+                        V);
         }
     }
 }
@@ -207,10 +209,10 @@ static inline void naive_attention_backward(struct lab *lab, const struct attent
             gradient[4][at[0] * c->H + at[1]] -= exp(s->values[4][at[1]] - lse) * dot;
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * V;
-            double factor = attention_factor(s, at[0], at[1], at[2], j);
-            dp[j] = factor * lab_inner(dout + result, s->values[2] + key, V);
-            for (int64_t d = 0; d < V; d++)
-                gradient[2][key + d] += p[j] * factor * dout[result + d];
+            double factor = p[j] != 0 ? attention_factor(s, at[0], at[1], at[2], j) : 0;
+            dp[j] = factor != 0 ? factor * lab_inner(dout + result, s->values[2] + key, V) : 0;
+            if (factor != 0)
+                lab_add(gradient[2] + key, p[j] * factor, dout + result, V);
         }
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
@@ -218,9 +220,9 @@ static inline void naive_attention_backward(struct lab *lab, const struct attent
             if (s->bias)
                 gradient[3][(at[0] * c->H + at[1]) * (c->Tq + c->Tk - 1) + j - at[2] + c->Tq - 1] +=
                     p[j] * (dp[j] - dot);
-            for (int64_t d = 0; d < c->D; d++) {
-                gradient[0][query + d] += ds * s->values[1][key + d];
-                gradient[1][key + d] += ds * s->values[0][query + d];
+            if (ds != 0) {
+                lab_add(gradient[0] + query, ds, s->values[1] + key, c->D);
+                lab_add(gradient[1] + key, ds, s->values[0] + query, c->D);
             }
         }
     }

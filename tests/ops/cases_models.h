@@ -22,8 +22,11 @@ static inline double rms_rstd(const struct naive_rms *n, int64_t row) {
 
 static inline double *rms_forward(struct lab *lab, const struct naive_rms *n) {
     double *y = lab_doubles(lab, n->rows * n->channels);
-    for (int64_t i = 0; i < n->rows * n->channels; i++)
-        y[i] = n->x[i] * rms_rstd(n, i / n->channels) * n->gain[i % n->channels];
+    for (int64_t i = 0; i < n->rows; i++) {
+        double rstd = rms_rstd(n, i);
+        for (int64_t c = 0; c < n->channels; c++)
+            y[i * n->channels + c] = n->x[i * n->channels + c] * rstd * n->gain[c];
+    }
     return y;
 }
 

@@ -11,6 +11,14 @@
 
 enum { LAB_HOST_BLOCKS = 4096 };
 
+// For the innermost loops of the naive formulas. They read and write nothing but arrays of doubles that the test made,
+// and checks of each access would take most of the time of a build with sanitizers.
+#if defined(__GNUC__) && !defined(__clang__)
+#define LAB_INNER_LOOP __attribute__((optimize("O3"), no_sanitize("address", "undefined", "thread")))
+#else
+#define LAB_INNER_LOOP
+#endif
+
 struct lab {
     struct device *device;
     enum dtype dtype;         // of activations and parameters
@@ -259,11 +267,18 @@ static inline void lab_compare(struct lab *lab, const char *name, const double *
             test_fail("the gradients give a slope of %.9g, finite differences %.9g", (double)(slope), measured_);      \
     } while (0)
 
-static inline double lab_inner(const double *a, const double *b, int64_t count) {
+LAB_INNER_LOOP static inline double lab_inner(const double *a, const double *b, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++)
         sum += a[i] * b[i];
     return sum;
+}
+
+// sum += factor * x
+LAB_INNER_LOOP static inline void lab_add(double *restrict sum, double factor, const double *restrict x,
+                                          int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        sum[i] += factor * x[i];
 }
 
 // x + step * direction, in new memory.

@@ -26,29 +26,26 @@ struct line {
     int64_t index;
 };
 
-static void read_line(float *steps, int64_t count, const struct line *line) {
+static void read_line(double *steps, int64_t count, const struct line *line) {
     for (int64_t k = 0; k < count; k++) {
         int64_t group = line->shape->group;
         int64_t place = (k / group * line->shape->width + line->index) * group + k % group;
-        steps[k] = line->dtype == DTYPE_F32 ? ((const float *)line->panel)[place]
-                                            : lab_from_bf16(((const uint16_t *)line->panel)[place]);
+        steps[k] = (double)(line->dtype == DTYPE_F32 ? ((const float *)line->panel)[place]
+                                                     : lab_from_bf16(((const uint16_t *)line->panel)[place]));
     }
 }
 
 static void multiply_model(const struct cpu_kernel *kernel, const struct kernel_tile *tile) {
-    static float rows[KERNEL_MOST_ROWS][1024], columns[1024];
+    static double rows[KERNEL_MOST_ROWS][1024], columns[1024];
     EXPECT(tile->inner % kernel->a.unit == 0 && tile->inner <= kernel->most_steps);
     EXPECT_INT(entered, kernel->enter != NULL);
     for (int64_t i = 0; i < kernel->a.width; i++)
         read_line(rows[i], tile->inner, &(struct line){tile->a, &kernel->a, kernel->dtype, i});
     for (int64_t j = 0; j < kernel->b.width; j++) {
         read_line(columns, tile->inner, &(struct line){tile->b, &kernel->b, kernel->dtype, j});
-        for (int64_t i = 0; i < kernel->a.width; i++) {
-            double sum = 0;
-            for (int64_t k = 0; k < tile->inner; k++)
-                sum += (double)rows[i][k] * (double)columns[k];
-            tile->d[i * tile->stride + j] = (float)sum + tile->addend[i * tile->addend_stride + j];
-        }
+        for (int64_t i = 0; i < kernel->a.width; i++)
+            tile->d[i * tile->stride + j] =
+                (float)lab_inner(rows[i], columns, tile->inner) + tile->addend[i * tile->addend_stride + j];
     }
 }
 
