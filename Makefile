@@ -40,8 +40,8 @@ SETUP ?= yes
 CMAKE_FLAGS ?=
 
 THREADED = ^(base/(crew|errand|outlet|phase|pool|remote|trace|turns|watchdog)|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|checkpoint/(space|background|remote)|ops/threads|plan/search|train/)
-# One more at a time than there are cores: some tests wait most of the time.
-CTEST = ctest --output-on-failure --parallel $(shell expr $(JOBS) + 1)
+# Two more at a time than there are cores: some tests wait most of the time.
+CTEST = ctest --output-on-failure --parallel $(shell expr $(JOBS) + 2)
 
 # $(call build,FOLDER,FLAGS,TARGETS): configures the folder if that was not done or flags are given, then builds the
 # targets, or everything. Plain `make` does not build the tests, which take as long again.
