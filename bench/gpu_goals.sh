@@ -175,6 +175,7 @@ part_learning() {
 }
 
 part_experts() {
+    enough 60 experts || return 0
     MIXTURE_PEERS=${GPU_PEERS:-1} MIXTURE_FP8=1 MIXTURE_FLAGS=--energy MIXTURE_LINES=$folder/experts.lines \
         timeout -k 5 $((end - SECONDS)) bench/gpu_mixtures.sh "$program" >"$folder/logs/experts.log" 2>&1
     grep 'no result' "$folder/logs/experts.log"
@@ -183,6 +184,7 @@ part_experts() {
 
 # on_cpu PART THREADS ROUNDS
 on_cpu() {
+    enough 60 "$2 threads" || return 0
     BEVATRON=$program THREADS=$2 ROUNDS=$3 STEPS=3 DTYPE=both MODES=regions \
         timeout -k 5 $((end - SECONDS)) python3 bench/bench_step_peers.py >"$folder/logs/$1.log" 2>&1
     grep failed "$folder/logs/$1.log"
