@@ -138,7 +138,7 @@ if command -v openssl >/dev/null; then
     port=$(free_port)
     (cd "$root/web" && exec openssl s_server -accept "$port" -key "$work/key.pem" -cert "$work/ca.pem" -WWW) >"$work/tls_server" 2>&1 &
     server=$!
-    if within 60 tls_answers; then
+    if within 900 tls_answers; then
         expect 1 "certificate" "${preprocess[@]}" --input "https://localhost:$port/all.jsonl"
         AWS_CA_BUNDLE=$work/ca.pem expect 0 "6000 documents" "${preprocess[@]}" --input "https://localhost:$port/all.jsonl"
         same "an address with a certificate of its own"

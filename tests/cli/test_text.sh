@@ -161,7 +161,7 @@ RANDOM=7
 for ((i = 0; i < 4; i++)); do
     in_background "$work/killed" "${train[@]}" --data-path "$text" "${own[@]}"
     pid=$!
-    within 60 test -d "$cache"
+    within 900 test -d "$cache"
     sleep "0.0$((RANDOM % 10))"
     kill -9 $pid
     wait $pid 2>/dev/null
