@@ -140,59 +140,53 @@ static int tell_failed_start(const struct config *config, const struct session *
     return -1;
 }
 
-static int run_training(struct train_options *options, struct session *session, enum exit_code *exit_code) {
-    struct config *config = &options->config;
-    // A reader of the run's output that goes away must not end the run, from its first line on.
-    if (!options->dry_run)
-        signal(SIGPIPE, SIG_IGN);
-    if (session->place.rank == 0 && !options->dry_run)
+static void attach_lifelines(const struct session *session) {
+    if (session->place.rank == 0)
         lifeline_attach(getenv(RANKS_LIFELINE));
-    if (session->place.local_rank == 0 && !options->dry_run)
+    if (session->place.local_rank == 0)
         lifeline_publish(getenv(RANKS_NODE_LIFELINE));
-    if (options->machine && !machine_find(options->machine))
-        return -1;
-    TRY(config_apply_preset(config));
-    bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+}
+
+// The flags of the run, with those of its preset and checkpoint, validated.
+static int settle_flags(struct train_options *options, struct session *session, int *world_size) {
+    struct config *config = &options->config;
     if (!options->dry_run || config->use_checkpoint_args)
         TRY(remote_load(config, options->dry_run ? NULL : session, false));
     TRY(use_checkpoint_args(config, session));
-    int world_size;
     if (options->dry_run)
         TRY(dry_run_complete(config));
     TRY(automatic_begin(&options->open, config));
     if (options->dry_run && options->open.micro_batch_size)
         log_info("note: --micro-batch-size is not given, and a run would choose it; this is the model for 1");
-    TRY(find_world_size(options, session, &world_size));
-    TRY(config_validate(config, world_size));
+    TRY(find_world_size(options, session, world_size));
+    TRY(config_validate(config, *world_size));
     if (config->checkpoint_in_memory && !options->dry_run && !getenv(RANKS_MEMORY))
         return error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory needs a launcher that outlives the ranks; start "
                                                "the run with bevatron launch local or slurm, or leave it out");
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
     make_absolute(&config->tokenizer_model);
-    // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
-    // configuration in every checkpoint has, too, are listed for those who ask.
-    bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
-         is_open = !options->dry_run && automatic_is_needed(&options->open);
-    if (dumps && !is_open) {
-        struct buffer dump = {0};
-        config_dump(config, !config->log_arguments, &dump);
-        fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
-        buffer_free(&dump);
-    }
-    if (options->dry_run)
-        return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
+    return 0;
+}
+
+static void dump_flags(const struct train_options *options) {
+    const struct config *config = &options->config;
+    struct buffer dump = {0};
+    config_dump(config, !config->log_arguments, &dump);
+    fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
+    buffer_free(&dump);
+}
+
+static void note_saving(const struct config *config) {
     if (!config->save && !config->mock_data && !config->skip_train)
         log_info("note: --save is not given, so the weights will not be kept");
     if (config->save && config->save_interval == 0 && !config->skip_train)
         log_info("note: --save-interval is not given, so a checkpoint is saved only at the end of the run");
-    TRY(interrupt_check());
-    char job_number[64];
-    const struct trainer_job job = find_job(job_number, sizeof job_number);
-    TRY(inject_open(config, session->place.rank));
-    (void)fault_at(FAULT_AT_RENDEZVOUS);
-    if (session_open(session, config) < 0)
-        return tell_failed_start(config, session, &job);
+}
+
+// `trainer` has what the flags say; the rest is what the opened session says.
+static int train_in_session(struct train_options *options, const struct session *session,
+                            struct trainer_options *trainer, enum exit_code *exit_code) {
     const struct run_machine machine = {.named = options->machine ? machine_look_up(options->machine)
                                                  : session->device->ops->is_host_memory ? NULL
                                                                                         : planner_own_machine(),
@@ -200,23 +194,53 @@ static int run_training(struct train_options *options, struct session *session, 
     const struct planner planner = planner_open(&machine);
     char *user_cache = session_user_cache("text");
     char *memory_path = ranks_memory_path(getenv(RANKS_MEMORY), getenv("SLURMD_NODENAME"));
-    int status = trainer_run(&(struct trainer_options){.config = config,
-                                                       .device = session->device,
-                                                       .mesh = &session->mesh,
-                                                       .local_rank = session->place.local_rank,
-                                                       .user_cache = user_cache,
-                                                       .open = &options->open,
-                                                       .dumps_arguments = dumps && is_open,
-                                                       .loads_copy = loads_copy,
-                                                       .memory_path = memory_path,
-                                                       .plot = options->plot,
-                                                       .planner = &planner,
-                                                       .job = job},
-                             exit_code);
+    trainer->config = &options->config;
+    trainer->device = session->device;
+    trainer->mesh = &session->mesh;
+    trainer->local_rank = session->place.local_rank;
+    trainer->user_cache = user_cache;
+    trainer->open = &options->open;
+    trainer->memory_path = memory_path;
+    trainer->plot = options->plot;
+    trainer->planner = &planner;
+    int status = trainer_run(trainer, exit_code);
     fault_close(status < 0 || *exit_code != EXIT_CODE_OK);
     free(user_cache);
     free(memory_path);
     return status;
+}
+
+static int run_training(struct train_options *options, struct session *session, enum exit_code *exit_code) {
+    struct config *config = &options->config;
+    // A reader of the run's output that goes away must not end the run, from its first line on.
+    if (!options->dry_run)
+        signal(SIGPIPE, SIG_IGN);
+    if (!options->dry_run)
+        attach_lifelines(session);
+    if (options->machine && !machine_find(options->machine))
+        return -1;
+    TRY(config_apply_preset(config));
+    bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+    int world_size;
+    TRY(settle_flags(options, session, &world_size));
+    // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
+    // configuration in every checkpoint has, too, are listed for those who ask.
+    bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
+         is_open = !options->dry_run && automatic_is_needed(&options->open);
+    if (dumps && !is_open)
+        dump_flags(options);
+    if (options->dry_run)
+        return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
+    note_saving(config);
+    TRY(interrupt_check());
+    char job_number[64];
+    const struct trainer_job job = find_job(job_number, sizeof job_number);
+    TRY(inject_open(config, session->place.rank));
+    (void)fault_at(FAULT_AT_RENDEZVOUS);
+    if (session_open(session, config) < 0)
+        return tell_failed_start(config, session, &job);
+    struct trainer_options trainer = {.dumps_arguments = dumps && is_open, .loads_copy = loads_copy, .job = job};
+    return train_in_session(options, session, &trainer, exit_code);
 }
 
 // A signal has stopped the command before training began. The exit code says "run me again" only if it would for a run

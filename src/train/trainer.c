@@ -89,21 +89,23 @@ static int start_loaders(struct trainer *trainer) {
 }
 
 static int open_loaders(struct trainer *trainer) {
-    const struct config *config = trainer->config;
-    TRY(datasets_open(&trainer->datasets,
-                      &(struct datasets_options){.config = config,
-                                                 .mesh = trainer->mesh,
-                                                 .local_rank = trainer->local_rank,
-                                                 .tokenizer = trainer->tokenizer,
-                                                 .texts = &trainer->texts,
-                                                 .iteration = trainer->at.iteration,
-                                                 .consumed_train_samples = trainer->at.consumed_train_samples,
-                                                 .consumed_valid_samples = trainer->at.consumed_valid_samples}));
-    return start_loaders(trainer);
+    struct phase *phase = phase_begin("opening the data and building its sample index");
+    int status = datasets_open(
+        &trainer->datasets, &(struct datasets_options){.config = trainer->config,
+                                                       .mesh = trainer->mesh,
+                                                       .local_rank = trainer->local_rank,
+                                                       .tokenizer = trainer->tokenizer,
+                                                       .texts = &trainer->texts,
+                                                       .iteration = trainer->at.iteration,
+                                                       .consumed_train_samples = trainer->at.consumed_train_samples,
+                                                       .consumed_valid_samples = trainer->at.consumed_valid_samples});
+    status = status < 0 ? status : start_loaders(trainer);
+    phase_end(phase);
+    return status;
 }
 
-// A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
-static int set_up(struct trainer *trainer) {
+// What the run reads and writes, and the flags that it chooses itself.
+static int open_files(struct trainer *trainer) {
     struct config *config = trainer->config;
     setup_log_ranks(config, trainer->mesh);
     TRY(save_folder_open(&trainer->save_folder, config, trainer->mesh));
@@ -121,12 +123,17 @@ static int set_up(struct trainer *trainer) {
                                                                      .tokenizer = trainer->tokenizer});
     if (config->save && !config->skip_train && trainer->mesh->rank == 0)
         kept_files_open(&trainer->kept, config, &trainer->identity);
-    TRY(automatic_settle(&(struct automatic_run){.open = trainer->options->open,
-                                                 .config = config,
-                                                 .device = trainer->device,
-                                                 .mesh = trainer->mesh,
-                                                 .texts = &trainer->texts},
-                         trainer->options->dumps_arguments));
+    return automatic_settle(&(struct automatic_run){.open = trainer->options->open,
+                                                    .config = config,
+                                                    .device = trainer->device,
+                                                    .mesh = trainer->mesh,
+                                                    .texts = &trainer->texts},
+                            trainer->options->dumps_arguments);
+}
+
+// The step, with the weights that the run begins or continues with, and what saves them.
+static int open_step(struct trainer *trainer) {
+    struct config *config = trainer->config;
     struct phase *phase = phase_begin("planning the run");
     planned_make(trainer->options->planner, config, trainer->device, trainer->mesh, &trainer->watching.planned);
     phase_end(phase);
@@ -158,11 +165,13 @@ static int set_up(struct trainer *trainer) {
                                     .iteration = -1,
                                     .kept_iteration = trainer->at.iteration};
     if (config->save && !config->skip_train && !state_is_done(config, &trainer->at))
-        TRY(saver_check(&trainer->saver, &trainer->at, trainer->memory.is_resumed));
-    phase = phase_begin("opening the data and building its sample index");
-    status = open_loaders(trainer);
-    phase_end(phase);
-    TRY(status);
+        return saver_check(&trainer->saver, &trainer->at, trainer->memory.is_resumed);
+    return 0;
+}
+
+// What tells about the iterations, and what acts on it.
+static int open_watching(struct trainer *trainer) {
+    const struct config *config = trainer->config;
     TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
     trainer->ending.report = trainer->saver.report = trainer->report;
     trainer->meter = (struct meter){.config = config,
@@ -184,6 +193,15 @@ static int set_up(struct trainer *trainer) {
                                                               trainer->watching.planned});
     trainer->stop_time =
         (struct stop_time){.limit_seconds = trainer->job.kill_wait_seconds, .job = trainer->job.number};
+    return 0;
+}
+
+// A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
+static int set_up(struct trainer *trainer) {
+    TRY(open_files(trainer));
+    TRY(open_step(trainer));
+    TRY(open_loaders(trainer));
+    TRY(open_watching(trainer));
     return saver_start_copies(&trainer->saver);
 }
 

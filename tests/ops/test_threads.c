@@ -283,86 +283,127 @@ static void run_parts(struct lab *lab) {
     op_merge(lab->device, &(struct op_merge){.x = x, .value = value, .rest = rest});
 }
 
-// Rows to experts and back, in fp32 and in the dtype of the lab; one expert has none.
-static void run_experts(struct lab *lab) {
-    enum { EXPERTS = 40, CHOSEN = 3, SLOTS = ROWS * CHOSEN, WIDTH = 70 };
-    struct router_rule rule = {.score = ROUTER_SIGMOID, .factor = 2, .groups = 4, .chosen_groups = 2};
-    struct tensor logits = lab_2d(lab, ROWS, EXPERTS, 2).t, dlogits = lab_2d(lab, ROWS, EXPERTS, 1).t;
-    struct tensor experts = arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN), weights = lab_2d(lab, ROWS, CHOSEN, 1).t;
-    struct tensor counts = lab_2d(lab, 1, EXPERTS, 1).t, sums = lab_2d(lab, 3, EXPERTS, 1).t;
-    struct tensor bias = lab_2d(lab, 1, EXPERTS, 0.1).t, dweights = lab_2d(lab, ROWS, CHOSEN, 1).t;
-    struct tensor offsets = arena_1d(&lab->arena, DTYPE_I32, EXPERTS + 1), x = lab_2d(lab, ROWS, CHANNELS, 1).t;
-    struct tensor sources = arena_1d(&lab->arena, DTYPE_I32, SLOTS), y = lab_2d(lab, SLOTS, CHANNELS, 1).t;
-    struct tensor places = arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN), h = lab_2d(lab, SLOTS, 2 * WIDTH, 1).t;
-    struct tensor g = lab_2d(lab, SLOTS, WIDTH, 1).t, out = lab_2d(lab, ROWS, CHANNELS, 1).t;
-    struct tensor w = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, EXPERTS, 2 * WIDTH, CHANNELS), 1).t, dw = w;
-    struct tensor wide = lab_2d(lab, EXPERTS, 2 * WIDTH, 1).t, narrow = lab_2d(lab, EXPERTS, CHANNELS, 1).t;
-    struct tensor dwide = lab_2d(lab, EXPERTS, 2 * WIDTH, 1).t, dnarrow = lab_2d(lab, EXPERTS, CHANNELS, 1).t;
-    op_route_forward(lab->device, &(struct op_route_forward){.experts = experts,
-                                                             .weights = weights,
+enum { MANY_EXPERTS = 40, CHOSEN = 3, SLOTS = ROWS * CHOSEN, EXPERT_WIDTH = 70 };
+
+// Which experts rows go to; some of these tensors are read and written by several operations.
+struct routed {
+    struct router_rule rule;
+    struct tensor logits, dlogits;             // (ROWS, MANY_EXPERTS)
+    struct tensor experts, weights, dweights;  // (ROWS, CHOSEN)
+    struct tensor sums;                        // (3, MANY_EXPERTS)
+};
+
+static struct routed run_router(struct lab *lab) {
+    struct routed r = {.rule = {.score = ROUTER_SIGMOID, .factor = 2, .groups = 4, .chosen_groups = 2},
+                       .logits = lab_2d(lab, ROWS, MANY_EXPERTS, 2).t,
+                       .dlogits = lab_2d(lab, ROWS, MANY_EXPERTS, 1).t,
+                       .experts = arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN),
+                       .weights = lab_2d(lab, ROWS, CHOSEN, 1).t,
+                       .dweights = lab_2d(lab, ROWS, CHOSEN, 1).t,
+                       .sums = lab_2d(lab, 3, MANY_EXPERTS, 1).t};
+    struct tensor counts = lab_2d(lab, 1, MANY_EXPERTS, 1).t, bias = lab_2d(lab, 1, MANY_EXPERTS, 0.1).t;
+    op_route_forward(lab->device, &(struct op_route_forward){.experts = r.experts,
+                                                             .weights = r.weights,
                                                              .counts = tensor_flat(counts),
-                                                             .logits = logits,
+                                                             .logits = r.logits,
                                                              .bias = tensor_flat(bias),
-                                                             .rule = rule});
-    op_balance_forward(lab->device, &(struct op_balance_forward){.sums = sums,
-                                                                 .counts = lab_2d(lab, 3, EXPERTS, 1).t,
+                                                             .rule = r.rule});
+    op_balance_forward(lab->device, &(struct op_balance_forward){.sums = r.sums,
+                                                                 .counts = lab_2d(lab, 3, MANY_EXPERTS, 1).t,
                                                                  .z = lab_1d(lab, 1, 1).t,
-                                                                 .logits = logits,
+                                                                 .logits = r.logits,
                                                                  .chosen = CHOSEN});
     op_balance_bias(lab->device, &(struct op_balance_bias){.bias = bias, .counts = counts, .rate = 0.01f});
-    op_balance_load(lab->device,
-                    &(struct op_balance_load){.load = lab_2d(lab, counts.shape[0], EXPERTS, 1).t, .counts = counts});
-    op_sinkhorn(lab->device, &(struct op_sinkhorn){.bias = lab_1d(lab, EXPERTS, 1).t, .logits = logits});
+    op_balance_load(lab->device, &(struct op_balance_load){.load = lab_2d(lab, counts.shape[0], MANY_EXPERTS, 1).t,
+                                                           .counts = counts});
+    op_sinkhorn(lab->device, &(struct op_sinkhorn){.bias = lab_1d(lab, MANY_EXPERTS, 1).t, .logits = r.logits});
+    return r;
+}
+
+static void run_router_backward(struct lab *lab, const struct routed *r) {
+    op_route_backward(lab->device, &(struct op_route_backward){.dlogits = r->dlogits,
+                                                               .dweights = r->dweights,
+                                                               .logits = r->logits,
+                                                               .experts = r->experts,
+                                                               .rule = r->rule});
+    op_balance_backward(lab->device, &(struct op_balance_backward){.dlogits = r->dlogits,
+                                                                   .logits = r->logits,
+                                                                   .slopes = r->sums,
+                                                                   .z_factor = 0.1f,
+                                                                   .score = ROUTER_SQRT_SOFTPLUS});
+}
+
+struct sorted {
+    struct tensor offsets, sources, places;  // rows of each expert, and where they come from
+};
+
+// Between the matmuls: g (SLOTS, EXPERT_WIDTH) from h (SLOTS, 2 EXPERT_WIDTH), and the gradient in place of h.
+static void run_expert_activation(struct lab *lab, const struct routed *r, const struct sorted *s, struct tensor h) {
+    struct tensor g = lab_2d(lab, SLOTS, EXPERT_WIDTH, 1).t, bias = lab_2d(lab, MANY_EXPERTS, 2 * EXPERT_WIDTH, 1).t;
+    op_expert_activation_forward(lab->device, &(struct op_expert_activation_forward){.y = g,
+                                                                                     .x = h,
+                                                                                     .bias = bias,
+                                                                                     .weights = r->weights,
+                                                                                     .offsets = s->offsets,
+                                                                                     .sources = s->sources,
+                                                                                     .is_gated = true});
+    op_expert_activation_backward(
+        lab->device, &(struct op_expert_activation_backward){.dx = h,
+                                                             .dweights = r->dweights,
+                                                             .dbias = lab_2d(lab, MANY_EXPERTS, 2 * EXPERT_WIDTH, 1).t,
+                                                             .dy = g,
+                                                             .x = h,
+                                                             .bias = bias,
+                                                             .weights = r->weights,
+                                                             .offsets = s->offsets,
+                                                             .sources = s->sources,
+                                                             .is_gated = true});
+}
+
+static void run_sums(struct lab *lab, const struct routed *r, const struct sorted *s, struct tensor y) {
+    struct tensor out = lab_2d(lab, ROWS, CHANNELS, 1).t, bias = lab_2d(lab, MANY_EXPERTS, CHANNELS, 1).t;
+    op_sum_slots(
+        lab->device,
+        &(struct op_sum_slots){
+            .out = out, .y = y, .places = s->places, .bias = bias, .experts = r->experts, .weights = r->weights});
+    op_slot_bias_backward(lab->device,
+                          &(struct op_slot_bias_backward){.dbias = lab_2d(lab, MANY_EXPERTS, CHANNELS, 1).t,
+                                                          .dweights = r->dweights,
+                                                          .dout = out,
+                                                          .bias = bias,
+                                                          .weights = r->weights,
+                                                          .offsets = s->offsets,
+                                                          .sources = s->sources});
+}
+
+// Rows to experts and back, in fp32 and in the dtype of the lab; one expert has none.
+static void run_experts(struct lab *lab) {
+    struct routed r = run_router(lab);
+    struct sorted s = {arena_1d(&lab->arena, DTYPE_I32, MANY_EXPERTS + 1), arena_1d(&lab->arena, DTYPE_I32, SLOTS),
+                       arena_2d(&lab->arena, DTYPE_I32, ROWS, CHOSEN)};
+    struct tensor x = lab_2d(lab, ROWS, CHANNELS, 1).t, y = lab_2d(lab, SLOTS, CHANNELS, 1).t;
+    struct tensor h = lab_2d(lab, SLOTS, 2 * EXPERT_WIDTH, 1).t;
+    struct tensor w = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, MANY_EXPERTS, 2 * EXPERT_WIDTH, CHANNELS), 1).t;
     struct dropout keys = lab_dropout(lab, 0.5f, ROWS);
     op_jitter(lab->device,
               &(struct op_jitter){
                   .out = x, .x = x, .row_ids = keys.row_ids, .seed = keys.seed, .site = keys.site, .epsilon = 0.1f});
-    op_sort_slots(lab->device, &(struct op_sort_slots){.offsets = offsets,
-                                                       .sources = sources,
-                                                       .places = places,
-                                                       .experts = experts,
-                                                       .weights = weights,
+    op_sort_slots(lab->device, &(struct op_sort_slots){.offsets = s.offsets,
+                                                       .sources = s.sources,
+                                                       .places = s.places,
+                                                       .experts = r.experts,
+                                                       .weights = r.weights,
                                                        .capacity = 25});
-    op_gather_slots(lab->device, &(struct op_gather_slots){.y = y, .x = x, .sources = sources, .per_row = CHOSEN});
-    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){.d = h, .a = y, .b = w, .offsets = offsets});
-    op_expert_activation_forward(lab->device, &(struct op_expert_activation_forward){.y = g,
-                                                                                     .x = h,
-                                                                                     .bias = wide,
-                                                                                     .weights = weights,
-                                                                                     .offsets = offsets,
-                                                                                     .sources = sources,
-                                                                                     .is_gated = true});
-    op_expert_activation_backward(lab->device, &(struct op_expert_activation_backward){.dx = h,
-                                                                                       .dweights = dweights,
-                                                                                       .dbias = dwide,
-                                                                                       .dy = g,
-                                                                                       .x = h,
-                                                                                       .bias = wide,
-                                                                                       .weights = weights,
-                                                                                       .offsets = offsets,
-                                                                                       .sources = sources,
-                                                                                       .is_gated = true});
+    op_gather_slots(lab->device, &(struct op_gather_slots){.y = y, .x = x, .sources = s.sources, .per_row = CHOSEN});
+    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){.d = h, .a = y, .b = w, .offsets = s.offsets});
+    run_expert_activation(lab, &r, &s, h);
     op_grouped_matmul(lab->device,
-                      &(struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = y, .a = h, .b = w, .offsets = offsets});
-    op_sum_slots(lab->device,
-                 &(struct op_sum_slots){
-                     .out = out, .y = y, .places = places, .bias = narrow, .experts = experts, .weights = weights});
-    op_slot_bias_backward(lab->device, &(struct op_slot_bias_backward){.dbias = dnarrow,
-                                                                       .dweights = dweights,
-                                                                       .dout = out,
-                                                                       .bias = narrow,
-                                                                       .weights = weights,
-                                                                       .offsets = offsets,
-                                                                       .sources = sources});
-    op_grouped_matmul(lab->device, &(struct op_grouped_matmul){
-                                       .kind = GROUPED_WEIGHT, .d = dw, .a = h, .b = y, .offsets = offsets, .beta = 1});
-    op_route_backward(
-        lab->device, &(struct op_route_backward){
-                         .dlogits = dlogits, .dweights = dweights, .logits = logits, .experts = experts, .rule = rule});
-    op_balance_backward(
+                      &(struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = y, .a = h, .b = w, .offsets = s.offsets});
+    run_sums(lab, &r, &s, y);
+    op_grouped_matmul(
         lab->device,
-        &(struct op_balance_backward){
-            .dlogits = dlogits, .logits = logits, .slopes = sums, .z_factor = 0.1f, .score = ROUTER_SQRT_SOFTPLUS});
+        &(struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = w, .a = h, .b = y, .offsets = s.offsets, .beta = 1});
+    run_router_backward(lab, &r);
 }
 
 // Rows of experts in fp8; of the last ones none has an expert.

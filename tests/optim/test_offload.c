@@ -211,70 +211,109 @@ static void add_params(struct param_list *params, bool has_matrices) {
     (void)param_add(params, "other", shard_whole(2, 57, 9), INIT_ZERO, 0);
 }
 
-static void update_states(const struct run_options *options, struct offload_outcome *outcome) {
+static void set_flags(struct config *config, const struct run_options *options) {
+    config_defaults(config);
+    free(config->optimizer);
+    free(config->exp_avg_dtype);
+    free(config->exp_avg_sq_dtype);
+    config->optimizer = memory_string(options->optimizer);
+    config->ema_decay = options->decay;
+    config->exp_avg_dtype = memory_string(options->moments);
+    config->exp_avg_sq_dtype = memory_string(options->moments);
+    config->optimizer_offload_fraction = options->fraction;
+}
+
+struct memories {
+    struct arena device, scratch, host;
+};
+
+static void take_memories(struct memories *memories, const struct run_options *options) {
     struct device *device = options->device;
-    struct config config;
-    config_defaults(&config);
-    free(config.optimizer);
-    free(config.exp_avg_dtype);
-    free(config.exp_avg_sq_dtype);
-    config.optimizer = memory_string(options->optimizer);
-    config.ema_decay = options->decay;
-    config.exp_avg_dtype = memory_string(options->moments);
-    config.exp_avg_sq_dtype = memory_string(options->moments);
-    config.optimizer_offload_fraction = options->fraction;
-    const struct optimizer_rule *rule = optimizer_find(options->optimizer);
-    struct param_list params = {0};
-    add_params(&params, rule->takes_matrices);
-    struct pieces pieces;
-    pieces_divide(&params,
+    *memories = (struct memories){0};
+    arena_init(&memories->device, "device", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
+    arena_init(&memories->scratch, "scratch", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
+    if (options->fraction > 0)
+        arena_init(&memories->host, "host", device_hosted_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
+}
+
+static void give_memories(struct memories *memories, struct device *device) {
+    EXPECT_INT(memories->scratch.used, 0);
+    device_free(device, memories->device.base);
+    device_free(device, memories->scratch.base);
+    device_hosted_free(device, memories->host.base);
+}
+
+// The parameters, and the pieces that they are divided into.
+static void list_params(struct param_list *params, struct pieces *pieces, const struct run_options *options) {
+    bool has_matrices = optimizer_find(options->optimizer)->takes_matrices;
+    *params = (struct param_list){0};
+    add_params(params, has_matrices);
+    pieces_divide(params,
                   &(struct division){.parts = options->parts,
                                      .part = options->part,
                                      .bucket = options->piece > 128 ? 1 << 16 : 640,
-                                     .keeps_whole = rule->takes_matrices},
-                  &pieces);
-    struct arena arena, scratch, host = {0};
-    arena_init(&arena, "device", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
-    arena_init(&scratch, "scratch", device_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
-    if (options->fraction > 0)
-        arena_init(&host, "host", device_hosted_alloc(device, MEMORY_BYTES), MEMORY_BYTES);
+                                     .keeps_whole = has_matrices},
+                  pieces);
+}
+
+static void build(struct optimizer *optimizer, const struct run_options *options, struct memories *memories,
+                  const struct config *config, struct param_list *params, const struct pieces *pieces) {
+    const struct optimizer_rule *rule = optimizer_find(options->optimizer);
+    optimizer_build(optimizer, &memories->device,
+                    &(struct optimizer_options){.rule = rule,
+                                                .config = config,
+                                                .lr_multiplier = 1,
+                                                .pieces = *pieces,
+                                                .dtype = options->dtype,
+                                                .host = memories->host.base ? &memories->host : NULL,
+                                                .hosted_piece = options->piece,
+                                                .params = params});
+    int64_t piece = rule->takes_matrices ? 64 * 128 : options->piece;
+    EXPECT(optimizer->hosted_piece == (options->fraction > 0 ? piece : 0));
+    optimizer_reset(optimizer, options->device);
+}
+
+// Zeros for weights, gradients of many magnitudes, and rates; all of it is on the device when this returns.
+static void set_inputs(const struct update *update) {
+    struct device *device = update->device;
+    int64_t count = update->params->total;
+    float *grads = device_host_alloc(device, sizeof(float) * (size_t)count);
+    float rate[RATE_LENGTH], scale = 0.5f;
+    for (int64_t i = 0; i < count; i++)
+        grads[i] = (float)(sin((double)(7 * i)) * exp(-(double)(i % 19)));
+    for (int i = 0; i < RATE_LENGTH; i++)
+        rate[i] = 0.01f;
+    device_zero(device, update->values);
+    fill(device, update->grads, grads, count);
+    fill(device, update->rate, rate, RATE_LENGTH);
+    fill(device, update->scale, &scale, 1);
+    device_host_free(device, grads);
+}
+
+static void update_states(const struct run_options *options, struct offload_outcome *outcome) {
+    struct device *device = options->device;
+    struct config config;
+    struct memories memories;
+    struct param_list params;
+    struct pieces pieces;
+    struct optimizer optimizer;
     struct mesh mesh;
+    set_flags(&config, options);
+    list_params(&params, &pieces, options);
+    take_memories(&memories, options);
     EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     struct update update = {.device = device,
                             .mesh = &mesh,
                             .params = &params,
-                            .values = arena_1d(&arena, options->dtype, params.total),
-                            .grads = arena_1d(&arena, DTYPE_F32, params.total),
-                            .scale = arena_1d(&arena, DTYPE_F32, 1),
-                            .rate = arena_1d(&arena, DTYPE_F32, RATE_LENGTH),
-                            .scratch = &scratch};
-    struct optimizer optimizer;
-    optimizer_build(&optimizer, &arena,
-                    &(struct optimizer_options){.rule = rule,
-                                                .config = &config,
-                                                .lr_multiplier = 1,
-                                                .pieces = pieces,
-                                                .dtype = options->dtype,
-                                                .host = host.base ? &host : NULL,
-                                                .hosted_piece = options->piece,
-                                                .params = &params});
-    int64_t piece = rule->takes_matrices ? 64 * 128 : options->piece;
-    EXPECT(optimizer.hosted_piece == (options->fraction > 0 ? piece : 0));
-    optimizer_reset(&optimizer, device);
-    device_zero(device, update.values);
-    float *grads = device_host_alloc(device, sizeof(float) * (size_t)params.total);
-    float *rate = device_host_alloc(device, sizeof(float) * RATE_LENGTH),
-          *scale = device_host_alloc(device, sizeof(float));
-    for (int64_t i = 0; i < params.total; i++)
-        grads[i] = (float)(sin((double)(7 * i)) * exp(-(double)(i % 19)));
-    for (int i = 0; i < RATE_LENGTH; i++)
-        rate[i] = 0.01f;
-    *scale = 0.5f;
-    fill(device, update.grads, grads, params.total);
-    fill(device, update.rate, rate, RATE_LENGTH);
-    fill(device, update.scale, scale, 1);
+                            .values = arena_1d(&memories.device, options->dtype, params.total),
+                            .grads = arena_1d(&memories.device, DTYPE_F32, params.total),
+                            .scale = arena_1d(&memories.device, DTYPE_F32, 1),
+                            .rate = arena_1d(&memories.device, DTYPE_F32, RATE_LENGTH),
+                            .scratch = &memories.scratch};
+    build(&optimizer, options, &memories, &config, &params, &pieces);
+    set_inputs(&update);
     if (optimizer.hosted_piece > 0)
-        update.offload = offload_open(device, offload_take_slots(&arena, optimizer_hosted_bytes(&optimizer)));
+        update.offload = offload_open(device, offload_take_slots(&memories.device, optimizer_hosted_bytes(&optimizer)));
     // Several updates are queued before the first is done.
     for (int i = 0; i < UPDATES; i++) {
         offload_begin(update.offload, device);
@@ -288,13 +327,7 @@ static void update_states(const struct run_options *options, struct offload_outc
         keep(outcome, device, optimizer.states[i].exponents);
     }
     offload_close(update.offload, device);
-    device_host_free(device, grads);
-    device_host_free(device, rate);
-    device_host_free(device, scale);
-    EXPECT_INT(scratch.used, 0);
-    device_free(device, arena.base);
-    device_free(device, scratch.base);
-    device_hosted_free(device, host.base);
+    give_memories(&memories, device);
     param_list_free(&params);
     config_free(&config);
 }
