@@ -497,17 +497,22 @@ def samples(r, model, form, B, T, S):
     return data
 
 
+def expert_count(config):
+    return getattr(config, "num_local_experts", None) or config.num_experts
+
+
 def balance_function(model):
-    """transformers' auxiliary loss of a model with experts, if its family has one."""
-    return getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
+    """transformers' auxiliary loss of a model with experts, if its family has one and tokens do not choose all experts:
+    then it is constant, and only rounding has a gradient."""
+    function = getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
+    return function if function and model.config.num_experts_per_tok < expert_count(model.config) else None
 
 
 def balance_of(model, logits):
     """Megatron's auxiliary loss of a layer, from its router's logits: transformers' is k times as large, because it
     counts each token k times."""
-    config = model.config
-    count = getattr(config, "num_local_experts", None) or config.num_experts
-    return balance_function(model)((logits,), count, config.num_experts_per_tok) / config.num_experts_per_tok
+    chosen = model.config.num_experts_per_tok
+    return balance_function(model)((logits,), expert_count(model.config), chosen) / chosen
 
 
 def losses_of(model, form, data, rows):
@@ -576,6 +581,10 @@ def exact_twin(kind, source):
     read = kind.from_pretrained(source, attn_implementation="eager", dtype=torch.float64)
     with float64():
         twin = kind(read.config).double()
+    head = twin.get_output_embeddings()
+    # T5 without a tied table has a config that says it is tied; reading its file unties it.
+    if head is not None and read.get_output_embeddings().weight is not read.get_input_embeddings().weight:
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
     twin.load_state_dict(read.state_dict())
     return plainly(twin).train()
 
