@@ -221,7 +221,8 @@ static int make(struct making *making) {
     for (int i = 0; i < plan->measured && !is_too_large; i++) {
         TRY(measure_stage(making, i));
         find_fullest(plan);
-        is_too_large = making->options->stops_if_too_large && !plan_fits(plan, making->options->machine);
+        double room = making->options->room;
+        is_too_large = room > 0 && (double)plan->stage[plan->fullest].memory.total > room;
     }
     if (is_too_large)
         return 0;

@@ -52,7 +52,7 @@ struct plan_options {
     const struct hardware *hardware;         // NULL: what is known of the machine
     int nodes;                               // 0: as many as the ranks need
     bool hides_tensor;                       // matmuls hide the collectives of tensor parallelism, as in other programs
-    bool stops_if_too_large;                 // a plan that does not fit then has no seconds
+    double room;                             // a plan of a rank with more bytes stops and has no seconds; 0: never
     bool runs_all;                           // micro-batches, instead of a few that stand for them
     const struct schedule_watcher *watcher;  // is told all that the stages do in a step; NULL for none
 };

@@ -139,7 +139,7 @@ static void plan_item(void *context, int index, void *result) {
                                                          .ranks = search->options.gpus,
                                                          .machine = machine,
                                                          .hardware = search->options.hardware[item->machine],
-                                                         .stops_if_too_large = true}) == 0)
+                                                         .room = search_room(search, item->machine)}) == 0)
         planned->outcome =
             fullest_bytes(&planned->plan) <= search_room(search, item->machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
     error_clear();
@@ -196,13 +196,23 @@ static int best_of_group(const struct layout_search *search, int group) {
     return best;
 }
 
+// Of all schedules 1F1B has the fewest micro-batches in flight: if it is too large, others are.
+static bool is_too_large_for(const struct search_item *other, const struct plan_layout *layout) {
+    struct plan_layout like = *layout;
+    if (other->layout.chunks == 1 && !other->layout.is_zero_bubble) {
+        like.chunks = 1;
+        like.is_zero_bubble = false;
+    }
+    return other->outcome == SEARCH_TOO_LARGE && layout_needs_less(&other->layout, &like);
+}
+
 // A layout that needs less is too large, or one that recomputes less fits.
 static bool is_surely_not_best(const struct layout_search *search, const struct search_item *item) {
     for (int i = 0; i < search->count; i++) {
         const struct search_item *other = &search->items[i];
         if (other->plan == NULL || other->machine != item->machine)
             continue;
-        bool is_too_large = other->outcome == SEARCH_TOO_LARGE && layout_needs_less(&other->layout, &item->layout);
+        bool is_too_large = is_too_large_for(other, &item->layout);
         bool recomputes_more = other->outcome == SEARCH_PLANNED &&
                                other->layout.micro_batch == item->layout.micro_batch &&
                                layout_needs_less(&item->layout, &other->layout);

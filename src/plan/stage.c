@@ -131,7 +131,7 @@ static void extend_step(const struct steady_counts *counts, int micro_batches, c
 static int run_steps(struct step *step, struct blank_batches *blanks, const struct steady_counts *counts,
                      int micro_batches, struct measured_step *measured) {
     struct measured_step shorter;
-    TRY(measure_step(step, blanks, counts->shorter, &shorter));
+    TRY(measure_step(step, blanks, counts->before, &shorter));
     TRY(measure_step(step, blanks, counts->shorter, &shorter));
     *measured = shorter;
     if (counts->longer > counts->shorter)
@@ -159,7 +159,7 @@ int stage_run(const struct setup *setup, const struct plan_options *options, str
     stage->memory.total += stage->memory.device_own;
     stage->parameters = held_parameters(step_params(step));
     stage->tensors = step_params(step)->count;
-    if (options->stops_if_too_large && (double)stage->memory.total > plan_room(options->machine)) {
+    if (options->room > 0 && (double)stage->memory.total > options->room) {
         step_close(step);
         return 0;
     }

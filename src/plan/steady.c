@@ -24,19 +24,22 @@ struct steady_counts steady_counts(const struct schedule_shape *shape) {
     int group = group_of(shape), unit = group > shape->stages ? group : shape->stages;
     // Zero-bubble schedules put off gradients of weights, and are full last.
     struct steady_counts counts = {.held = like_the_end(shape, 4 * (int64_t)unit)};
+    counts.before = like_the_end(shape, group);
     counts.shorter = like_the_end(shape, group > 1 ? 2 * (int64_t)group : FEW);
     counts.longer = like_the_end(shape, counts.shorter + (group > 1 ? group : FEW));
-    return counts.longer < shape->micro_batches ? counts : steady_all(shape);
+    if (counts.longer >= shape->micro_batches)
+        counts.held = counts.shorter = counts.longer = shape->micro_batches;
+    return counts;
 }
 
 struct steady_counts steady_all(const struct schedule_shape *shape) {
-    return (struct steady_counts){shape->micro_batches, shape->micro_batches, shape->micro_batches};
+    int all = shape->micro_batches;
+    return (struct steady_counts){.held = all, .before = all, .shorter = all, .longer = all};
 }
 
 int steady_passes(const struct schedule_shape *shape) {
     struct steady_counts counts = steady_counts(shape);
-    // The first step is the one before those that count.
-    return 2 * counts.shorter + (counts.longer > counts.shorter ? counts.longer : 0);
+    return counts.before + counts.shorter + (counts.longer > counts.shorter ? counts.longer : 0);
 }
 
 double steady_extend(const struct steady_counts *counts, int micro_batches, double shorter, double longer) {

@@ -10,6 +10,7 @@
 // How many micro-batches steps have that stand for one of shape->micro_batches.
 struct steady_counts {
     int held;             // fill the pipeline: memory does not grow beyond
+    int before;           // of the step before those that count
     int shorter, longer;  // two points of the line; equal if the step itself is short
 };
 struct steady_counts steady_counts(const struct schedule_shape *shape);

@@ -46,7 +46,7 @@ static double plan_seconds(const struct layout_search *search, const struct sear
     EXPECT_OK(plan_make(&plan, &(struct plan_options){.config = &made,
                                                       .ranks = search->options.gpus,
                                                       .machine = search->options.machines[0],
-                                                      .stops_if_too_large = true}));
+                                                      .room = plan_room(search->options.machines[0])}));
     config_free(&made);
     check_least(search, item, &plan);
     return plan.seconds;
