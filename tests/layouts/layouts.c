@@ -63,7 +63,7 @@ static bool is_by_formula(const struct step *step, const struct config *config, 
                           const struct exchanged *found) {
     const int *v = layout->value;
     int64_t values = config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
-    int64_t keys = config_query_groups(config) * (config->kv_channels + values);
+    int64_t keys = config_query_groups(config) * config_kv_ranks(config) * (config->kv_channels + values);
     int64_t heads = config->num_attention_heads * (config->kv_channels + values) + keys;
     int64_t micro_batches = config->global_batch_size / config->micro_batch_size / v[LAYOUT_DATA];
     int64_t rows = STEPS * micro_batches * config->micro_batch_size * tokens_of_layers(step, config);
