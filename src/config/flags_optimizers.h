@@ -43,7 +43,7 @@
         CHOICE("--muon-fp32-matmul-prec", muon_fp32_matmul_prec, "medium", ONE_OF("low", "medium", "high"),            \
                "Muon: Newton-Schulz steps in bf16 (low, medium) or fp32 (high)", ADVANCED),                            \
         CHOICE("--muon-tp-mode", muon_tp_mode, "duplicated", ONE_OF("duplicated"),                                     \
-               "Muon: tensor-parallel ranks gather each matrix, so that the result is the same on every layout",       \
+               "Muon: one tensor-parallel rank gathers each matrix, so that the result is the same on every layout",   \
                ADVANCED),                                                                                              \
         CHOICE("--adaptive-muon-moment2-method", adaptive_muon_moment2_method, "adamuon",                              \
                ONE_OF("adamuon", "normuon"),                                                                           \

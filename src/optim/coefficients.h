@@ -16,7 +16,7 @@ struct coefficients {
     const struct polynomial *steps;
     int64_t count;
     bool repeats_last;  // after the last step; otherwise they begin again
-    bool has_pairs;     // two steps may be made at once in bf16, see muon.c
+    bool has_pairs;     // two steps may be made at once in bf16, see newton_schulz.c
 };
 
 const struct coefficients *coefficients_find(const char *name);

@@ -315,6 +315,23 @@ static struct group *slices_of(const struct optimizer *optimizer, const struct u
     return mesh_group(update->mesh, is_apart ? MESH_EXPERT_SLICES : update->params->groups[optimizer->group].slices);
 }
 
+// A mesh that is not connected has no groups.
+static bool has_several(const struct group *group) {
+    return group && group_size(group) > 1;
+}
+
+bool optimizer_has_sharers(const struct optimizer_run *run) {
+    return has_several(run->slices);
+}
+
+bool optimizer_shares_matrices(const struct optimizer *optimizer, const struct update *update) {
+    bool shares = false;
+    for (int i = 0; optimizer->rule->takes_matrices && i < update->params->count; i++)
+        shares = shares || (update->params->items[i]->group == optimizer->group &&
+                            has_several(slices_of(optimizer, update, update->params->items[i])));
+    return shares;
+}
+
 static struct optimizer_run make_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                                      const struct stretch *stretch) {
     bool is_mixed = optimizer->master.data != NULL;

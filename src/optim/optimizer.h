@@ -136,6 +136,13 @@ size_t optimizer_hosted_bytes(const struct optimizer *optimizer);
 // Updates what this rank holds of the group in [first, end) of the flat buffers. Only queues work on the device.
 void optimizer_apply(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end);
 
+// Whether ranks that hold slices of the group's matrices share out their updates. Then all of them call optimizer_apply
+// for the same ranges.
+bool optimizer_shares_matrices(const struct optimizer *optimizer, const struct update *update);
+
+// Whether other ranks hold slices of the run's matrix, or all of it.
+bool optimizer_has_sharers(const struct optimizer_run *run);
+
 // Around the update of runs of the same optimizer that are updated together, up to OPTIMIZER_MOST_TOGETHER and with no
 // more elements than hosted_piece: states in host memory come to the device, where the runs then have them. Afterwards
 // moving averages follow the weights, and the states go back.

@@ -203,6 +203,12 @@ struct piece reducer_needed(const struct reducer *reducer, int64_t n) {
     return pieces_bucket(&group->pieces, needed(group, n));
 }
 
+int reducer_group_of(const struct reducer *reducer, int64_t n, bool *is_first) {
+    int group = find_group(reducer, &n);
+    *is_first = n == 0;
+    return group;
+}
+
 // Waits until at most `left` buckets of a group are on their way.
 static void await_buckets(struct reducer_group *group, int64_t left) {
     for (; group->ungathered > left; group->ungathered--)

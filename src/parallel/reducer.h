@@ -80,6 +80,8 @@ void reducer_wait(struct reducer *reducer);
 // The buckets of all groups: group by group, each in the order in which a forward pass needs them.
 int64_t reducer_bucket_count(const struct reducer *reducer);
 struct piece reducer_needed(const struct reducer *reducer, int64_t n);
+// The group of that bucket, and whether it is the first of its group.
+int reducer_group_of(const struct reducer *reducer, int64_t n, bool *is_first);
 // This rank's piece of that bucket is updated: sends it to the others. Buckets come in the order above. Does nothing if
 // the group is not split.
 void reducer_gather(struct reducer *reducer, int64_t n);

@@ -242,12 +242,23 @@ void step_clip(struct step *step) {
     updates_begin(&step->updates, &update);
 }
 
+// What is updated before bucket number n is gathered. Ranks that share out matrices update all of a group before its
+// first bucket, so that each has its share of them: there are few in a bucket, of several sizes.
+static struct piece updated_before(const struct step *step, const struct update *update, int64_t n) {
+    if (step->options.schedule.buckets == 0)
+        return (struct piece){.count = step->params.total};
+    bool is_first;
+    int group = reducer_group_of(&step->reducer, n, &is_first);
+    const struct pieces *pieces = &step->reducer.groups[group].pieces;
+    if (!optimizer_shares_matrices(&step->updates.optimizers[group], update))
+        return reducer_needed(&step->reducer, n);
+    return (struct piece){.flat_offset = pieces->first, .count = is_first ? pieces->total : 0};
+}
+
 void step_update(struct step *step, int64_t n) {
     struct update update = update_of(step);
     update.scratch = &step->scratch;
-    struct piece bucket = {.count = step->params.total};
-    if (step->options.schedule.buckets > 0)
-        bucket = reducer_needed(&step->reducer, n);
+    struct piece bucket = updated_before(step, &update, n);
     updates_apply(&step->updates, &update, bucket.flat_offset, bucket.flat_offset + bucket.count);
 }
 

@@ -1,0 +1,32 @@
+// Who of several ranks does which piece of work, and in which order. The most expensive piece goes first, each to the
+// rank that has the least so far: no rank has more than 4/3 of the least possible, and little more than its share if
+// there are many pieces. The result depends on the arguments only, so ranks with the same list need not ask each other.
+//
+// The work is done in rounds, before and after which ranks exchange what it needs and makes. A round has as many
+// consecutive pieces as its limits allow, so that memory for two rounds is enough.
+#ifndef OPTIM_DEAL_H
+#define OPTIM_DEAL_H
+
+#include <stdint.h>
+
+struct deal_item {
+    double cost;
+    int64_t room;    // what it takes of the limit of a rank
+    int64_t own;     // and of all ranks together
+    int64_t number;  // the caller's; items of the same cost are in its order
+    // Set:
+    int owner;
+    int64_t round;
+};
+
+struct deal_limits {
+    int ranks;
+    int64_t most_room;   // of a rank in a round; a single item may have more
+    int64_t most_own;    // of all items of a round, likewise; 0: any
+    int64_t most_items;  // of a round; 0: any
+};
+
+// Sorts the items by round and cost, and says who has them: the first rank has the most. Returns the number of rounds.
+int64_t deal_work(struct deal_item *items, int64_t count, const struct deal_limits *limits);
+
+#endif
