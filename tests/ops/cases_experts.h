@@ -223,19 +223,22 @@ static inline struct expert_value naive_expert(const struct expert_unit *unit, c
 
 struct expert_numbers {
     int64_t F;
-    const double *x, *bias, *dy;
-    double *y, *dx, *dweights, *dbias;  // out
+    const double *x, *bias, *dy;  // bias: only if the unit has one
+    double *dbias;                // added to
+    double *y, *dx, *dweights;    // out, in the lab's memory
 };
 
-// dbias adds to what is there.
-static inline void naive_experts(const struct expert_unit *unit, const struct slots *s,
-                                 const struct expert_numbers *n) {
+static inline void naive_experts(struct lab *lab, const struct expert_unit *unit, const struct slots *s,
+                                 struct expert_numbers *n) {
     int64_t F = n->F, W = unit->is_gated ? 2 * F : F;
+    n->y = lab_doubles(lab, s->places * F);
+    n->dx = lab_doubles(lab, s->places * W);
+    n->dweights = lab_doubles(lab, s->rows * s->chosen);
     for (int64_t slot = 0; slot < s->rows * s->chosen; slot++) {
         int64_t r = s->place[slot], e = s->expert[slot];
         for (int64_t f = 0; f < F && r >= 0; f++) {
             double weight = s->weights.x[slot];
-            struct expert_value at = naive_expert(unit, n->x + r * W, n->bias + e * W, f, F);
+            struct expert_value at = naive_expert(unit, n->x + r * W, n->bias ? n->bias + e * W : NULL, f, F);
             n->y[r * F + f] = weight * at.y;
             n->dweights[slot] += n->dy[r * F + f] * at.y;
             n->dx[r * W + f] = weight * n->dy[r * F + f] * at.dgate;
@@ -256,15 +259,8 @@ static inline void expert_activation_variant(struct lab *lab, const struct slots
     if (unit->has_bias && unit->activation != ACTIVATION_RELU && unit->rule.limit == 0)
         bias = lab_2d(lab, s.experts, W, 1);
     struct sample dy = lab_2d(lab, s.places, F, 1), dbias = lab_fp32_2d(lab, s.experts, W, 1);
-    struct expert_numbers expected = {.F = F,
-                                      .x = x.x,
-                                      .bias = bias.x,
-                                      .dy = dy.x,
-                                      .y = lab_doubles(lab, s.places * F),
-                                      .dx = lab_doubles(lab, s.places * W),
-                                      .dweights = lab_doubles(lab, s.rows * s.chosen),
-                                      .dbias = dbias.x};
-    naive_experts(unit, &s, &expected);
+    struct expert_numbers expected = {.F = F, .x = x.x, .bias = bias.x, .dy = dy.x, .dbias = dbias.x};
+    naive_experts(lab, unit, &s, &expected);
     struct op_expert_activation_forward forward = {.y = lab_2d(lab, s.places, F, 1).t,
                                                    .x = x.t,
                                                    .weights = s.weights.t,

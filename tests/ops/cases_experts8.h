@@ -70,32 +70,15 @@ static inline void expect_operand8(struct lab *lab, const struct operand *to, co
     EXPECT(sees ? fabs(numbers[RANGE_SEEN] - most) <= 1e-3 * most + 1e-9 : numbers[RANGE_SEEN] == 0);
 }
 
-// Inputs that are not where a limit makes a kink.
-static inline struct sample inputs8(struct lab *lab, int64_t rows, int64_t columns, double limit) {
-    struct sample x = float8_bf16(lab, rows, columns, 2);
-    for (int64_t i = 0; i < rows * columns; i++)
-        if (limit > 0 && fabs(fabs(x.x[i]) - limit) < 0.03)
-            x.x[i] += x.x[i] < 0 ? -0.125 : 0.125;
-    lab_write(lab, x.t, x.x);
-    return x;
-}
-
 static inline void quantize_expert_variant(struct lab *lab, const struct slots_case *c, int64_t F,
                                            const struct expert_unit *unit) {
     struct slots s = make_slots(lab, c);
     struct places8 p = make_places8(lab, &s);
     int64_t W = unit->is_gated ? 2 * F : F;
-    struct sample x = inputs8(lab, p.count, W, (double)unit->rule.limit), dy = float8_bf16(lab, p.count, F, 1);
-    struct sample none = lab_2d(lab, s.experts, W, 0);
-    struct expert_numbers expected = {.F = F,
-                                      .x = x.x,
-                                      .bias = none.x,
-                                      .dy = dy.x,
-                                      .y = lab_doubles(lab, s.places * F),
-                                      .dx = lab_doubles(lab, s.places * W),
-                                      .dweights = lab_doubles(lab, s.rows * s.chosen),
-                                      .dbias = lab_doubles(lab, s.experts * W)};
-    naive_experts(unit, &s, &expected);
+    struct sample x = float8_bf16(lab, p.count, W, 2), dy = float8_bf16(lab, p.count, F, 1);
+    leave_limit(lab, &x, (double)unit->rule.limit);
+    struct expert_numbers expected = {.F = F, .x = x.x, .dy = dy.x, .dbias = lab_doubles(lab, s.experts * W)};
+    naive_experts(lab, unit, &s, &expected);
     struct operand y = float8_operand(lab, DTYPE_E4M3, p.count, F, 2),
                    again = float8_operand(lab, DTYPE_E4M3, p.count, F, 2);
     struct operand dx = float8_operand(lab, DTYPE_E5M2, p.count, W, 2);

@@ -214,12 +214,16 @@ static inline double naive_glu_slope(enum activation activation, struct glu_rule
 }
 
 // Inputs that lie beside the limit and not on it.
+static inline void leave_limit(struct lab *lab, struct sample *x, double limit) {
+    for (int64_t i = 0; i < tensor_count(x->t); i++)
+        if (limit > 0 && fabs(fabs(x->x[i]) - limit) < 0.03)
+            x->x[i] += x->x[i] < 0 ? -0.125 : 0.125;
+    lab_write(lab, x->t, x->x);
+}
+
 static inline struct sample glu_inputs(struct lab *lab, int64_t rows, int64_t columns, double limit) {
     struct sample x = activation_inputs(lab, rows, columns);
-    for (int64_t i = 0; i < rows * columns; i++)
-        if (fabs(fabs(x.x[i]) - limit) < 0.03)
-            x.x[i] += x.x[i] < 0 ? -0.1 : 0.1;
-    lab_write(lab, x.t, x.x);
+    leave_limit(lab, &x, limit);
     return x;
 }
 
