@@ -157,8 +157,9 @@ struct config {
     char *optimizer;  // "adam" | "sgd" | "lion" | "muon" | "adaptive_muon"
     double lr;
     double min_lr;
-    double decoupled_lr;      // of the input embedding and the output layer; 0: as the others
-    double decoupled_min_lr;  // min_lr if not given
+    double decoupled_lr;                  // of the input embedding and the output layer; 0: as the others
+    double decoupled_min_lr;              // min_lr if not given
+    struct string_list lr_mult, wd_mult;  // PATTERN=FACTOR, see factors.h
     char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay" | …
     double lr_decay_power;  // of polynomial_decay
     int64_t lr_decay_iters;

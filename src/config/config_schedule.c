@@ -3,12 +3,13 @@
 #include "config/config.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "config/factors.h"
 #include "config/flag_internal.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum value_kind { KIND_INT, KIND_DOUBLE, KIND_TEXT };
+enum value_kind { KIND_INT, KIND_DOUBLE, KIND_TEXT, KIND_FACTORS };
 
 static const struct schedule_member {
     const char *name;
@@ -19,6 +20,8 @@ static const struct schedule_member {
     {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr)},
     {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, decoupled_lr)},
     {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, decoupled_min_lr)},
+    {"lr_mult", KIND_FACTORS, offsetof(struct config, lr_mult)},
+    {"wd_mult", KIND_FACTORS, offsetof(struct config, wd_mult)},
     {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style)},
     {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init)},
     {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power)},
@@ -34,6 +37,13 @@ static const struct schedule_member {
 };
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
+static void write_factors(struct json_writer *writer, const struct string_list *items) {
+    json_begin_array(writer);
+    for (int64_t i = 0; i < items->count; i++)
+        json_cstring(writer, items->items[i]);
+    json_end_array(writer);
+}
+
 void config_schedule_to_json(const struct config *config, struct json_writer *writer) {
     json_begin_object(writer);
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
@@ -43,6 +53,8 @@ void config_schedule_to_json(const struct config *config, struct json_writer *wr
             json_int(writer, *(const int64_t *)slot);
         else if (members[i].kind == KIND_DOUBLE)
             json_double(writer, *(const double *)slot);
+        else if (members[i].kind == KIND_FACTORS)
+            write_factors(writer, slot);
         else
             json_cstring(writer, *(char *const *)slot);
     }
@@ -55,6 +67,7 @@ struct member_value {
     int64_t integer;
     double number;
     const char *text;
+    const struct json *factors;  // an array; NULL for none
 };
 
 // One of the names that the flag of a style takes.
@@ -70,9 +83,18 @@ static bool is_choice(const struct schedule_member *member, const char *text) {
     return false;
 }
 
-// Members that were added when there were files without them, in whose runs they were 0.
+// Members that were added when there were files without them, in whose runs they were 0 or empty.
 static bool was_zero(const struct schedule_member *member) {
-    return strcmp(member->name, "decoupled_lr") == 0 || strcmp(member->name, "decoupled_min_lr") == 0;
+    return member->kind == KIND_FACTORS || strcmp(member->name, "decoupled_lr") == 0 ||
+           strcmp(member->name, "decoupled_min_lr") == 0;
+}
+
+static int read_factors(const struct json *value, const char *name) {
+    struct factor factor;
+    bool is_whole = value->type == JSON_ARRAY;
+    for (size_t i = 0; is_whole && i < value->count; i++)
+        is_whole = value->items[i].type == JSON_STRING && factor_read(value->items[i].string, &factor);
+    return is_whole ? 0 : error_set("the key \"%s\" does not hold a list of PATTERN=FACTOR", name);
 }
 
 // Files of other versions may lack a member, and a value that was never given is null.
@@ -92,12 +114,19 @@ static int read_member(struct member_value *reading, const struct json *schedule
         TRY(json_get_double(schedule, member->name, &reading->number));
         if (reading->number < 0)
             return error_set("the key \"%s\" holds %s, which is out of range", member->name, value->string);
+    } else if (member->kind == KIND_FACTORS) {
+        TRY(read_factors(value, member->name));
+        reading->factors = value;
     } else {
         TRY(json_get_string(schedule, member->name, &reading->text));
         if (!is_choice(member, reading->text))
             return error_set("the key \"%s\" holds \"%s\", which is not a style", member->name, reading->text);
     }
     return 0;
+}
+
+static int64_t count_factors(const struct json *factors) {
+    return factors ? (int64_t)factors->count : 0;
 }
 
 static bool is_equal(const struct config *config, const struct schedule_member *member,
@@ -107,6 +136,13 @@ static bool is_equal(const struct config *config, const struct schedule_member *
         return *(const int64_t *)slot == reading->integer;
     if (member->kind == KIND_DOUBLE)
         return *(const double *)slot == reading->number;
+    if (member->kind == KIND_FACTORS) {
+        const struct string_list *items = slot;
+        bool is_same = items->count == count_factors(reading->factors);
+        for (int64_t i = 0; is_same && i < items->count; i++)
+            is_same = strcmp(items->items[i], reading->factors->items[i].string) == 0;
+        return is_same;
+    }
     const char *text = *(char *const *)slot;
     return text && strcmp(text, reading->text) == 0;
 }
@@ -117,12 +153,35 @@ static bool is_unused(const struct config *config, const struct schedule_member 
            strcmp(config->weight_decay_incr_style, "constant") == 0;
 }
 
+static void append_items(const struct string_list *items, struct buffer *out) {
+    for (int64_t i = 0; i < items->count; i++)
+        buffer_printf(out, "%s%s", i > 0 ? " " : "", items->items[i]);
+    if (items->count == 0)
+        buffer_append_string(out, "None");
+}
+
+// What the file holds, as append_value writes it.
+static void append_reading(const struct schedule_member *member, const struct json *there, struct buffer *out) {
+    bool is_there = there && there->type != JSON_NULL;
+    if (member->kind != KIND_FACTORS) {
+        buffer_append_string(out, is_there ? there->string : "0");
+        return;
+    }
+    struct string_list items = {0};
+    for (size_t i = 0; is_there && i < there->count; i++)
+        string_list_add(&items, there->items[i].string);
+    append_items(&items, out);
+    string_list_free(&items);
+}
+
 static void append_value(const struct config *config, const struct schedule_member *member, struct buffer *out) {
     const void *slot = (const char *)config + member->offset;
     if (member->kind == KIND_INT)
         buffer_printf(out, "%" PRId64, *(const int64_t *)slot);
     else if (member->kind == KIND_DOUBLE)
         flag_format_double(*(const double *)slot, out);
+    else if (member->kind == KIND_FACTORS)
+        append_items(slot, out);
     else
         buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
 }
@@ -130,8 +189,9 @@ static void append_value(const struct config *config, const struct schedule_memb
 // "lr_decay_steps is 960 there and 1120 here (in samples)".
 static void append_difference(const struct config *config, const struct schedule_member *member,
                               const struct json *there, struct buffer *out) {
-    bool is_there = there && there->type != JSON_NULL;
-    buffer_printf(out, "%s%s is %s there and ", out->length ? ", " : "", member->name, is_there ? there->string : "0");
+    buffer_printf(out, "%s%s is ", out->length ? ", " : "", member->name);
+    append_reading(member, there, out);
+    buffer_append_string(out, " there and ");
     append_value(config, member, out);
     buffer_append_string(out, strstr(member->name, "_steps") ? " here (in samples)" : " here");
 }
@@ -161,7 +221,8 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
         if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]) || is_unused(config, &members[i]))
             continue;
-        if (config->use_checkpoint_opt_param_scheduler)
+        // By now the step has been built with the factors of the flags.
+        if (config->use_checkpoint_opt_param_scheduler && members[i].kind != KIND_FACTORS)
             take(config, &members[i], &readings[i]);
         else
             append_difference(config, &members[i], json_member(schedule, members[i].name), &differences);
@@ -170,8 +231,11 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     if (differences.length)
         status = error_set_code(EXIT_CODE_USAGE,
                                 "the schedules of %s differ from the flags: %s. Give --override-opt_param-scheduler to "
-                                "use the flags, or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
-                                name, differences.data);
+                                "use the flags, or %s",
+                                name, differences.data,
+                                config->use_checkpoint_opt_param_scheduler
+                                    ? "--lr-mult and --wd-mult of the checkpoint"
+                                    : "--use-checkpoint-opt_param-scheduler to use the checkpoint's");
     buffer_free(&differences);
     return status;
 }

@@ -31,6 +31,7 @@ const struct flag_alias flags_aliases[] = {
     {"--fp32-allreduce", "--accumulate-allreduce-grads-in-fp32", NULL,
      "is the old name of --accumulate-allreduce-grads-in-fp32"},
     {"--muon-use-nesterov", "--muon-nesterov", NULL, "is the old name of --muon-nesterov"},
+    {"--apply-wd-to-qk-layernorm", "--wd-mult", "*.[qk]_layernorm.*=1", NULL},
     {"--min-scale", "--min-loss-scale", NULL, "is the old name of --min-loss-scale"},
     {"--tokens-per-sample", "--seq-length", NULL, "is fairseq's name of --seq-length"},
     {"--lr-scheduler", "--lr-decay-style", NULL, "is fairseq's name of --lr-decay-style"},

@@ -161,7 +161,7 @@ const char flags_refused[] =
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 "
     "--yarn-original-max-position-embeddings= "
     // Regularisation and optimizer hyper-parameters.
-    "--apply-wd-to-qk-layernorm --no-weight-decay-cond-type= "
+    "--no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "

@@ -7,6 +7,12 @@
     REAL("--ema-decay", ema_decay, NULL, 0, 1,                                                                         \
          "keep a moving average of the weights that decays by this every iteration, e.g. 0.999",                       \
          .bounds = FLAG_ABOVE_MINIMUM | FLAG_BELOW_MAXIMUM, ADVANCED),                                                 \
+        LIST("--lr-mult", lr_mult, "PATTERN=FACTOR…",                                                                  \
+             "factor of the learning rate of parameters whose names match, e.g. '*.mlp.*=0.5'; the last match counts", \
+             .repeats_add = true),                                                                                     \
+        LIST("--wd-mult", wd_mult, "PATTERN=FACTOR…",                                                                  \
+             "factor of the weight decay, instead of 1 for matrices and embeddings and 0 for biases and norms",        \
+             .repeats_add = true),                                                                                     \
         CHOICE("--exp-avg-dtype", exp_avg_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                        \
                "Adam: dtype of the first moment; fp16 means bf16", ADVANCED),                                          \
         CHOICE("--exp-avg-sq-dtype", exp_avg_sq_dtype, "fp32", ONE_OF("fp32", "bf16", "fp16", "fp8"),                  \

@@ -3,6 +3,7 @@
 // both.
 #include "config/validate.h"
 #include "base/number.h"
+#include "config/factors.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +205,15 @@ static void validate_decoupled_lr(struct config *config, struct complaints *comp
                  has_minimum ? "--decoupled-min-lr" : "--min-lr", config->decoupled_min_lr, config->decoupled_lr);
 }
 
+static void validate_factors(const struct string_list *items, const char *flag, struct complaints *complaints) {
+    struct factor factor;
+    for (int64_t i = 0; i < items->count; i++)
+        if (!factor_read(items->items[i], &factor))
+            complain(complaints,
+                     "%s %s is not PATTERN=FACTOR with a factor from 0 to %g; give e.g. %s '*.linear_fc1.weight=0.5'",
+                     flag, items->items[i], FACTOR_MOST, flag);
+}
+
 // The flag that says how long the decay is, in the unit of the run; without it, that of the run itself.
 static const char *decay_flag(const struct config *config) {
     if (config->train_samples > 0)
@@ -273,5 +283,7 @@ void validate_schedule(struct config *config, struct complaints *complaints) {
     derive_steps(config, complaints);
     validate_lr(config, complaints);
     validate_decoupled_lr(config, complaints);
+    validate_factors(&config->lr_mult, "--lr-mult", complaints);
+    validate_factors(&config->wd_mult, "--wd-mult", complaints);
     validate_weight_decay(config, complaints);
 }

@@ -279,6 +279,7 @@ struct stretch {
     int64_t end;
     const struct param *matrix;
     bool is_decayed, is_decoupled;
+    int factors;  // see struct param
 };
 
 // Appends those in host memory.
@@ -332,24 +333,29 @@ bool optimizer_shares_matrices(const struct optimizer *optimizer, const struct u
     return shares;
 }
 
+static struct tensor rate_of(const struct optimizer *optimizer, const struct update *update,
+                             const struct stretch *stretch) {
+    int64_t kind = (int64_t)optimizer->group * (1 + update->params->factors_count) + stretch->factors;
+    return tensor_rows(update->rate, kind * RATE_LENGTH + (stretch->is_decoupled ? RATE_GROUP : 0), RATE_GROUP);
+}
+
 static struct optimizer_run make_run(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                                      const struct stretch *stretch) {
     bool is_mixed = optimizer->master.data != NULL;
     struct tensor values = tensor_rows(update->values, piece.flat_offset, piece.count);
-    struct optimizer_run run = {
-        .device = update->device,
-        .master = is_mixed ? tensor_rows(optimizer->master, piece.local_offset, piece.count) : values,
-        .copy = is_mixed ? values : (struct tensor){0},
-        .grad = tensor_rows(update->grads, piece.flat_offset, piece.count),
-        .scale = update->scale,
-        .rate = tensor_rows(update->rate, optimizer->group * RATE_LENGTH + (stretch->is_decoupled ? RATE_GROUP : 0),
-                            RATE_GROUP),
-        .matrix = stretch->matrix,
-        .slices = slices_of(optimizer, update, stretch->matrix),
-        .scratch = update->scratch,
-        .is_decayed = stretch->is_decayed,
-        .optimizer = optimizer,
-        .offload = optimizer->hosted_piece > 0 ? update->offload : NULL};
+    struct optimizer_run run = {.device = update->device,
+                                .master =
+                                    is_mixed ? tensor_rows(optimizer->master, piece.local_offset, piece.count) : values,
+                                .copy = is_mixed ? values : (struct tensor){0},
+                                .grad = tensor_rows(update->grads, piece.flat_offset, piece.count),
+                                .scale = update->scale,
+                                .rate = rate_of(optimizer, update, stretch),
+                                .matrix = stretch->matrix,
+                                .slices = slices_of(optimizer, update, stretch->matrix),
+                                .scratch = update->scratch,
+                                .is_decayed = stretch->is_decayed,
+                                .optimizer = optimizer,
+                                .offload = optimizer->hosted_piece > 0 ? update->offload : NULL};
     for (int i = 0; i < optimizer->state_count; i++) {
         run.states[i] = tensor_rows(optimizer->states[i].tensor, piece.local_offset, piece.count);
         if (optimizer->states[i].exponents.data)
@@ -389,6 +395,20 @@ static void apply_pieces(const struct optimizer *optimizer, const struct update 
     }
 }
 
+// How a parameter is updated.
+static struct stretch stretch_of(const struct optimizer *optimizer, const struct param_list *params,
+                                 const struct param *param) {
+    return (struct stretch){.end = param_end(param),
+                            .matrix = param,
+                            .is_decayed = param_factors(params, param).decay > 0,
+                            .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0,
+                            .factors = param->factors};
+}
+
+static bool are_alike(const struct stretch *a, const struct stretch *b) {
+    return a->is_decayed == b->is_decayed && a->is_decoupled == b->is_decoupled && a->factors == b->factors;
+}
+
 // The longest stretch of [first, end) that begins at first. Gaps behind parameters belong to them.
 static struct stretch find_stretch(const struct optimizer *optimizer, const struct param_list *params, int64_t first,
                                    int64_t end) {
@@ -396,14 +416,17 @@ static struct stretch find_stretch(const struct optimizer *optimizer, const stru
     struct stretch stretch = {.end = end, .is_decayed = first < decayed};
     if (stretch.is_decayed && decayed < end)
         stretch.end = decayed;
-    for (int i = 0; optimizer->config->decoupled_lr > 0 && i < params->count; i++) {
-        const struct param *param = params->items[i];
-        int64_t after = param_end(param);
-        if (!param->is_vocabulary || param->group != optimizer->group || after <= first)
-            continue;
-        stretch.is_decoupled = stretch.is_decoupled || param->offset <= first;
-        int64_t border = param->offset <= first ? after : param->offset;
-        stretch.end = border < stretch.end ? border : stretch.end;
+    bool has_others = optimizer->config->decoupled_lr > 0 || params->factors_count > 0;
+    int at = has_others ? param_list_beyond(params, first) : params->count;
+    if (at == params->count)
+        return stretch;
+    stretch = stretch_of(optimizer, params, params->ordered[at]);
+    stretch.matrix = NULL;
+    stretch.end = end;
+    for (at++; at < params->count && params->ordered[at]->offset < stretch.end; at++) {
+        struct stretch next = stretch_of(optimizer, params, params->ordered[at]);
+        if (!are_alike(&stretch, &next))
+            stretch.end = params->ordered[at]->offset;
     }
     return stretch;
 }
@@ -420,11 +443,8 @@ static void apply_matrices(const struct optimizer *optimizer, const struct updat
         if (!is_here || !pieces_next(&optimizer->pieces, &at, after, &run))
             continue;
         CHECK(run.count == shard_local_count(&param->shard));
-        runs[count++] =
-            make_run(optimizer, update, run,
-                     &(struct stretch){.matrix = param,
-                                       .is_decayed = param->has_decay,
-                                       .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0});
+        struct stretch stretch = stretch_of(optimizer, update->params, param);
+        runs[count++] = make_run(optimizer, update, run, &stretch);
     }
     optimizer->rule->apply_all(optimizer->config, runs, count);
     free(runs);

@@ -36,7 +36,7 @@ struct update {
     struct tensor tokens;  // (1) fp32: gradients are sums over tokens / positions, and become means over these; or none
     double positions;      // with tokens
     struct tensor scale;   // (1) fp32, by which gradients are multiplied; if it is NaN nothing changes
-    struct tensor rate;    // (groups * RATE_LENGTH) fp32, see updates.h
+    struct tensor rate;    // (updates_rate_count) fp32, see updates.h
     struct arena *scratch;    // for rules that take matrices
     struct offload *offload;  // for states in host memory; NULL if there are none
 };
@@ -125,7 +125,7 @@ struct optimizer_options {
     // multiple of MOMENT8_SHARE; 0 for as many as keep the bus busy.
     struct arena *host;
     int64_t hosted_piece;
-    const struct param_list *params;  // with takes_matrices and a host
+    const struct param_list *params;  // with takes_matrices and a host, or with factors of its own
 };
 // Takes its tensors from the arena without setting them; optimizer_reset clears them.
 void optimizer_build(struct optimizer *optimizer, struct arena *arena, const struct optimizer_options *options);

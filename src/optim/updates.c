@@ -4,13 +4,22 @@
 #include "ops/device.h"
 #include "optim/offload.h"
 
+static int factors_count(const struct param_list *params) {
+    return params ? params->factors_count : 0;
+}
+
+int64_t updates_rate_count(const struct param_list *params, int groups) {
+    return (int64_t)groups * (1 + factors_count(params)) * RATE_LENGTH;
+}
+
 void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count) {
-    *updates = (struct updates){.count = count};
+    *updates = (struct updates){.count = count, .params = options->params};
     for (int i = 0; i < count; i++)
         optimizer_build(&updates->optimizers[i], arena, &options[i]);
     clip_build(&updates->clip, arena, options->config);
-    updates->rate = arena_1d(arena, DTYPE_F32, count * RATE_LENGTH);
-    updates->rates = arena_2d(arena, DTYPE_F32, UPDATES_MOST_RATES, count * RATE_LENGTH);
+    int64_t length = updates_rate_count(options->params, count);
+    updates->rate = arena_1d(arena, DTYPE_F32, length);
+    updates->rates = arena_2d(arena, DTYPE_F32, UPDATES_MOST_RATES, length);
     scaler_build(&updates->scaler, arena, options->config);
     size_t most = 0;
     for (int i = 0; i < count; i++) {
@@ -45,14 +54,20 @@ void updates_reset(struct updates *updates, struct device *device) {
 
 void updates_make_rates(const struct updates *updates, const struct pace *paces, int count, float *rates) {
     CHECK(count >= 1 && count <= UPDATES_MOST_RATES);
+    int kinds = 1 + factors_count(updates->params);
     // Rows beyond those are never chosen; they repeat the last.
     for (int i = 0; i < UPDATES_MOST_RATES; i++) {
         int k = i < count ? i : count - 1;
         int64_t t = updates->made + 1 - k > 1 ? updates->made + 1 - k : 1;
-        for (int n = 0; n < 2 * updates->count; n++, rates += RATE_GROUP) {
-            const struct optimizer *optimizer = &updates->optimizers[n / 2];
-            double lr = n % 2 ? paces[k].decoupled_lr : paces[k].lr;
-            optimizer->rule->begin(optimizer->config, lr * optimizer->lr_multiplier, paces[k].weight_decay, t, rates);
+        for (int n = 0; n < 2 * kinds * updates->count; n++, rates += RATE_GROUP) {
+            const struct optimizer *optimizer = &updates->optimizers[n / (2 * kinds)];
+            double lr = n % 2 ? paces[k].decoupled_lr : paces[k].lr, decay = paces[k].weight_decay;
+            int kind = n / 2 % kinds;
+            if (kind > 0) {
+                lr *= updates->params->factors[kind - 1].lr;
+                decay *= updates->params->factors[kind - 1].decay;
+            }
+            optimizer->rule->begin(optimizer->config, lr * optimizer->lr_multiplier, decay, t, rates);
             rates[RATE_SKIPPED] = (float)(updates->skipped + k);
         }
     }

@@ -18,14 +18,18 @@ struct updates {
     int count;
     struct clip clip;
     struct scaler scaler;  // of the loss, in fp16
-    struct tensor rate;    // (count * RATE_LENGTH) fp32: the rates of this update
-    struct tensor rates;   // (UPDATES_MOST_RATES, count * RATE_LENGTH) fp32: what they are chosen from
-    struct tensor slots;   // (bytes) uint8: where states in host memory are updated; none without such states
+    struct tensor rate;    // (updates_rate_count) fp32: the rates of this update
+    struct tensor rates;   // (UPDATES_MOST_RATES, updates_rate_count) fp32: what they are chosen from
+    const struct param_list *params;
+    struct tensor slots;  // (bytes) uint8: where states in host memory are updated; none without such states
     struct offload *offload;
     int64_t made;     // assuming that no update was skipped that updates_learn has not been told about
     int64_t skipped;  // those that updates_learn was told were skipped
 };
 
+// Numbers in the rates of an update: of every group, and for its parameters with the usual factors and with each of the
+// list's own, RATE_LENGTH. Without a list there are only the usual ones.
+int64_t updates_rate_count(const struct param_list *params, int groups);
 // Takes its tensors from the arena without setting them; updates_reset does. Options of every group.
 void updates_build(struct updates *updates, struct arena *arena, const struct optimizer_options *options, int count);
 // Prepares the visits of states in host memory, once the tensors are on a device; nothing without such states.

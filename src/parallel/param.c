@@ -96,6 +96,30 @@ static int64_t place(struct param_list *list, int group, bool has_decay, enum ki
     return next;
 }
 
+static int compare_offsets(const void *a, const void *b) {
+    const struct param *x = *(struct param *const *)a, *y = *(struct param *const *)b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static void order(struct param_list *list) {
+    list->ordered = memory_realloc(list->ordered, sizeof *list->ordered * (size_t)(list->count + 1));
+    for (int i = 0; i < list->count; i++)
+        list->ordered[i] = list->items[i];
+    qsort(list->ordered, (size_t)list->count, sizeof(struct param *), compare_offsets);
+}
+
+int param_list_beyond(const struct param_list *list, int64_t element) {
+    int first = 0, end = list->count;
+    while (first < end) {
+        int middle = first + (end - first) / 2;
+        if (param_end(list->ordered[middle]) > element)
+            end = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
 void param_list_layout(struct param_list *list) {
     (void)param_list_usual(list);
     list->total = 0;
@@ -113,6 +137,7 @@ void param_list_layout(struct param_list *list) {
         group->end = group->first + (length + multiple - 1) / multiple * multiple;
         list->total = group->end;
     }
+    order(list);
 }
 
 struct tensor param_at(const struct param *param, struct tensor buffer, int64_t offset) {
@@ -147,6 +172,32 @@ void param_list_share(struct param_list *list, const struct param_list *owner) {
     }
 }
 
+static struct param_factors usual_factors(const struct param *param) {
+    return (struct param_factors){.lr = 1, .decay = param->has_decay ? 1 : 0};
+}
+
+static bool are_equal(struct param_factors a, struct param_factors b) {
+    return !(a.lr < b.lr || a.lr > b.lr || a.decay < b.decay || a.decay > b.decay);
+}
+
+struct param_factors param_factors(const struct param_list *list, const struct param *param) {
+    return param->factors > 0 ? list->factors[param->factors - 1] : usual_factors(param);
+}
+
+void param_set_factors(struct param_list *list, struct param *param, struct param_factors factors) {
+    param->factors = 0;
+    if (are_equal(factors, usual_factors(param)))
+        return;
+    for (int i = 0; i < list->factors_count; i++)
+        if (are_equal(factors, list->factors[i]))
+            param->factors = i + 1;
+    if (param->factors > 0)
+        return;
+    list->factors = memory_realloc(list->factors, sizeof *list->factors * (size_t)(list->factors_count + 1));
+    list->factors[list->factors_count++] = factors;
+    param->factors = list->factors_count;
+}
+
 int64_t param_list_elements(const struct param_list *list) {
     int64_t elements = 0;
     for (int i = 0; i < list->count; i++)
@@ -160,5 +211,7 @@ void param_list_free(struct param_list *list) {
         free(list->items[i]);
     }
     free(list->items);
+    free(list->factors);
+    free(list->ordered);
     *list = (struct param_list){0};
 }

@@ -45,6 +45,7 @@ struct param {
     bool is_shared;             // several pipeline stages hold it: its gradient is final once theirs are summed
     bool is_copy;               // an earlier stage holds it too: it is saved and counted there
     int group;                  // its number in the list; 0 unless the declarer sets it
+    int factors;                // 0: the usual ones; n: the list's factors[n - 1]
     int64_t offset;             // in the flat buffers, after param_list_layout
     struct tensor value;        // after param_list_bind: local shape, activation dtype
     struct tensor grad;         // local shape, fp32; none if nothing is trained
@@ -70,11 +71,19 @@ struct param_group {
     int64_t summed_first, summed_end;  // and of those, these belong to parameters with sums_gradient
 };
 
+// Of the learning rate and the weight decay. The usual ones are 1 and, without has_decay, 1 and 0.
+struct param_factors {
+    double lr, decay;
+};
+
 struct param_list {
-    struct param **items;  // in order of declaration
+    struct param **items;    // in order of declaration
+    struct param **ordered;  // after the layout: as they lie in the flat buffers
     int count, capacity;
     struct param_group groups[PARAM_MOST_GROUPS];
     int group_count;
+    struct param_factors *factors;  // those of parameters that have not the usual ones
+    int factors_count;
     int64_t total;      // all elements, including gaps
     const char *scope;  // put before the names of what is declared from now on; NULL for nothing; not copied
 };
@@ -101,8 +110,13 @@ void param_list_share(struct param_list *list, const struct param_list *owner);
 // The local slice of a parameter in a flat buffer of the same layout; and where it begins at another element.
 struct tensor param_in(const struct param *param, struct tensor flat);
 struct tensor param_at(const struct param *param, struct tensor buffer, int64_t offset);
+// Sets the parameter's factors. The layout and everything else but updates stay as they are.
+void param_set_factors(struct param_list *list, struct param *param, struct param_factors factors);
+struct param_factors param_factors(const struct param_list *list, const struct param *param);
 // Where a parameter ends in the flat buffers, with the gap behind it.
 int64_t param_end(const struct param *param);
+// The number, in `ordered`, of the first parameter that ends beyond this element; the count if none does.
+int param_list_beyond(const struct param_list *list, int64_t element);
 int64_t param_list_elements(const struct param_list *list);  // local elements without gaps
 void param_list_free(struct param_list *list);
 

@@ -39,6 +39,8 @@ int64_t step_digest_passes(struct step *step, const struct step_source *source, 
 // shared_sum_gradients sums their gradients over the stages, so that each stage has the whole sum; it comes before
 // anything else is done with these gradients.
 void shared_open(struct step *step);
+// The parameters of all chunks of a stage, added to the list.
+void shared_declare_stage(const struct step *step, int stage, struct param_list *params);
 void shared_close(struct step *step);
 void shared_sum_gradients(struct step *step);
 

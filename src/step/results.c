@@ -15,7 +15,8 @@ enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
     size_t numbers = (size_t)(NUMBER_TOTALS + step_total_count(step) + OWN_COUNT);
-    size_t row_floats = numbers + (size_t)(UPDATES_MOST_RATES * RATE_LENGTH * step->params.group_count);
+    size_t row_floats =
+        numbers + UPDATES_MOST_RATES * (size_t)updates_rate_count(&step->params, step->params.group_count);
     results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
     if (!results->memory)
         return -1;

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The parameters of all chunks of a stage.
-static void declare_stage(const struct step *step, int stage, struct param_list *params) {
+void shared_declare_stage(const struct step *step, int stage, struct param_list *params) {
     int stages = step->mesh.length[AXIS_PIPELINE];
     for (int chunk = 0; chunk < step->chunk_count; chunk++) {
         struct model model;
@@ -53,7 +52,7 @@ void shared_open(struct step *step) {
         return;
     struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
     for (int stage = 0; stage < stages; stage++) {
-        declare_stage(step, stage, &lists[stage]);
+        shared_declare_stage(step, stage, &lists[stage]);
         count += lists[stage].count;
     }
     struct holding *holdings = memory_alloc(sizeof *holdings * (size_t)count), *next = holdings;

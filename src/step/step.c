@@ -53,8 +53,20 @@ static int build(struct step *step, struct step_room *room) {
     return 0;
 }
 
+// Stages have the names of their own layers only: those of all are declared, so that every rank finds the same.
+static int take_factors(struct step *step) {
+    struct param_list all = {0};
+    for (int stage = 0; stage < step->mesh.length[AXIS_PIPELINE]; stage++)
+        shared_declare_stage(step, stage, &all);
+    int status = step->options.take_factors(step->options.optimizer.config, &all, &step->params);
+    param_list_free(&all);
+    return status;
+}
+
 int step_assemble(struct step *step) {
     TRY(pipeline_open(step));
+    if (step->mode == STEP_TRAIN && step->options.take_factors)
+        TRY(take_factors(step));
     step_divide_optimizer(step);
     return 0;
 }

@@ -72,20 +72,22 @@ struct step_options {
     enum step_mode mode;
     struct model_options model;          // of the whole model, on this mesh
     struct optimizer_options optimizer;  // of most parameters
-    enum dtype dtype;                    // of parameters and activations
-    uint64_t seed;                       // of initial weights and dropout
-    struct batch_form largest;           // micro-batch that the step can be given
-    struct schedule_shape schedule;      // of a whole training step
-    bool grows;                          // the first steps have fewer micro-batches
-    int64_t expert_layers;               // of the whole model: those whose MLP is a mixture of experts
-    int depths;                          // of the whole model, of multi-token prediction
-    double depth_factor;                 // of the losses of each of them
-    bool counts_tokens_alike;            // tokens of the global batch, not those of each micro-batch, weigh alike
-    int64_t decoder_chunk;               // the number of T5's first decoder chunk; INT64_MAX if there is none
-    bool splits_rows;                    // ranks that share layers split the residual stream
-    bool recomputes;                     // nothing is kept that could be computed again
-    bool only_trains;                    // a step in STEP_TRAIN is never given an evaluation, and has no room for one
-    bool records;                        // passes are recorded and replayed if the device can do so
+    // Sets the factors of own parameters; all has the names of every stage's. NULL for the usual ones.
+    int (*take_factors)(const struct config *config, const struct param_list *all, struct param_list *own);
+    enum dtype dtype;                // of parameters and activations
+    uint64_t seed;                   // of initial weights and dropout
+    struct batch_form largest;       // micro-batch that the step can be given
+    struct schedule_shape schedule;  // of a whole training step
+    bool grows;                      // the first steps have fewer micro-batches
+    int64_t expert_layers;           // of the whole model: those whose MLP is a mixture of experts
+    int depths;                      // of the whole model, of multi-token prediction
+    double depth_factor;             // of the losses of each of them
+    bool counts_tokens_alike;        // tokens of the global batch, not those of each micro-batch, weigh alike
+    int64_t decoder_chunk;           // the number of T5's first decoder chunk; INT64_MAX if there is none
+    bool splits_rows;                // ranks that share layers split the residual stream
+    bool recomputes;                 // nothing is kept that could be computed again
+    bool only_trains;                // a step in STEP_TRAIN is never given an evaluation, and has no room for one
+    bool records;                    // passes are recorded and replayed if the device can do so
     bool divides_optimizer, overlaps_reduction, overlaps_gather, rounds_sums;  // see parallel/reducer.h
     bool watches_gradients;                 // see has_finite_gradients of struct step_result
     int64_t bucket_elements, bucket_count;  // of the reduction; at most one of them is given, else 0

@@ -67,12 +67,20 @@ static bool are_alike(const char *a, const char *b) {
     return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
 }
 
+// " lr × 0.5, weight decay × 0" behind a parameter with factors of its own.
+static void append_factors(const struct param_list *params, const struct param *param, struct buffer *out) {
+    struct param_factors factors = param_factors(params, param);
+    if (param->factors > 0)
+        buffer_printf(out, "  lr × %g, weight decay × %g", factors.lr, factors.decay);
+}
+
 // How many parameters are like number i, including itself; 0 if an earlier one is, which then stands for all of them.
 static int64_t count_alike(const struct param_list *params, int i) {
     const char *name = params->items[i]->name;
     int64_t count = 1;
     for (int k = 0; k < params->count; k++) {
-        if (k == i || !are_alike(name, params->items[k]->name))
+        bool has_same = params->items[i]->factors == params->items[k]->factors;
+        if (k == i || !has_same || !are_alike(name, params->items[k]->name))
             continue;
         if (k < i)
             return 0;
@@ -110,10 +118,12 @@ static void append_parameters(const struct step *step, struct buffer *out) {
         struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
-            buffer_printf(out, "  %-56s %-*s × %" PRId64 "\n", param->name,
+            buffer_printf(out, "  %-56s %-*s × %" PRId64, param->name,
                           step_mesh(step)->length[AXIS_TENSOR] > 1 ? 44 : 18, buffer_string(&shape), layers);
         else
-            buffer_printf(out, "  %-56s %s\n", param->name, buffer_string(&shape));
+            buffer_printf(out, "  %-56s %s", param->name, buffer_string(&shape));
+        append_factors(step_params(step), param, out);
+        buffer_append_string(out, "\n");
         buffer_free(&shape);
     }
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "model/choices.h"
 #include "train/memory_remedy.h"
+#include "train/factors.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -55,6 +56,7 @@ struct step_options setup_options(const struct setup *setup) {
         .mode = setup->mode,
         .model = {.config = config, .mesh = setup->mesh},
         .optimizer = {.rule = optimizer_find(config->optimizer), .config = config, .dtype = dtype},
+        .take_factors = config->lr_mult.count + config->wd_mult.count > 0 ? factors_take : NULL,
         .dtype = dtype,
         .seed = (uint64_t)config->seed,
         .largest = largest_batch(setup),
