@@ -216,10 +216,12 @@ static void put_later(const struct staging *staging, enum batch_field to, enum b
 }
 
 // The inputs and labels of multi-token prediction. As for the model's own loss, each micro-batch divides by its own
-// count, here that of the labels that are left.
-static void put_depths(const struct staging *staging, const struct step_upload *upload) {
+// count, here that of the labels that are left. If all tokens weigh alike, a micro-batch's mean weighs as its `tokens`,
+// as in Megatron.
+static void put_depths(const struct staging *staging, double tokens, const struct step_upload *upload) {
     const struct batch *batch = staging->batch;
     int64_t rows = batch->B * staging->part.T, depths = staging->part.depths;
+    double divisor = upload->positions > 0 ? upload->positions / (tokens > 1 ? tokens : 1) : upload->divisor;
     for (int64_t d = 0; staging->own.depth_tokens && d < depths; d++) {
         put_later(staging, BATCH_DEPTH_TOKENS, BATCH_TOKENS, d);
         put_later(staging, BATCH_DEPTH_POSITIONS, BATCH_POSITIONS, d);
@@ -228,7 +230,7 @@ static void put_depths(const struct staging *staging, const struct step_upload *
         double count = 0;
         for (int64_t n = 0; n < batch_elements(&staging->whole, BATCH_LOSS_MASK); n++)
             count += n % batch->T > d ? (double)batch->loss_mask[n] : 0;
-        double factor = staging->step->options.depth_factor / divisor_of(upload, count);
+        double factor = staging->step->options.depth_factor / ((count > 1 ? count : 1) * divisor);
         for (int64_t n = d * rows; n < (d + 1) * rows; n++)
             staging->own.depth_weights[n] =
                 upload->has_weights ? (float)((double)staging->own.depth_mask[n] * factor) : 0;
@@ -269,8 +271,8 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
         put_own_contexts(staging);
     put_positions(staging, BATCH_POSITIONS, batch->T, upload->first_position);
     put_positions(staging, BATCH_DECODER_POSITIONS, batch->S, upload->first_position);
-    put_depths(staging, upload);
     double tokens = count_tokens(staging), pairs = put_pair_mask(staging);
+    put_depths(staging, tokens, upload);
     upload->counts.tokens += put_weights(staging, BATCH_LOSS_MASK, BATCH_LOSS_WEIGHTS, tokens, upload);
     upload->counts.pairs += put_weights(staging, BATCH_PAIR_MASK, BATCH_PAIR_WEIGHTS, pairs, upload);
     if (staging->own.counts) {

@@ -3,7 +3,7 @@
 # a global batch in many micro-batches, on any layout, learns as in one micro-batch, which has the mean in any case.
 # Without the flag a step is a mean of means, which is another.
 # label: slow
-# cost: 8
+# cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 . tests/parallel/losses.sh || exit
@@ -47,6 +47,31 @@ for size in 4 2; do
 done
 cp "$work/grown2" "$work/log"
 same "$work/grown4" "a growing batch"
+
+# The loss scale of fp16 changes neither the norm nor the update.
+train 1 "${gpt[@]}" --micro-batch-size 8 --train-iters 8 --fp16 --loss-scale 4096
+cp "$work/log" "$work/whole"
+train 1 "${gpt[@]}" --micro-batch-size 8 --calculate-per-token-loss --train-iters 8 --fp16 --loss-scale 1024
+awk '/grad norm/' "$work/log" >"$work/norms"
+awk '/grad norm/' "$work/whole" | paste -d' ' - "$work/norms" | awk '{ d = $3 - $6; bad = bad || d > 0.01 || d < -0.01 }
+    END { exit bad || NR != 8 }' && pass || fail "fp16"
+# With one micro-batch the means of multi-token prediction are what they are without the flag.
+depths=("${gpt[@]}" --mtp-num-layers 2 --mtp-loss-scaling-factor 1 --train-iters 8)
+train 1 "${depths[@]}" --micro-batch-size 8
+cp "$work/log" "$work/whole"
+train 2 "${depths[@]}" --micro-batch-size 8 --calculate-per-token-loss --context-parallel-size 2
+same "$work/whole" "multi-token prediction"
+# Losses that balance experts are means over all tokens, and are divided by those that count. Here that is every other
+# one: such losses count twice.
+awk 'BEGIN { srand(7); for (i = 0; i < 2000; i++) printf "{\"text\": \"%d\"}\n", rand() * 90 }' >"$work/single.jsonl"
+expect 0 "" "$BEVATRON" preprocess --input "$work/single.jsonl" --output-prefix "$work/single" --tokenizer-type NullTokenizer \
+    --vocab-size 96 --append-eod
+experts=("${gpt[@]}" --data-path "$work/single_text_document" --num-experts 4 --moe-router-topk 2 --disable-bias-linear
+    --moe-router-load-balancing-type seq_aux_loss --train-iters 8)
+train 1 "${experts[@]}" --micro-batch-size 8 --moe-aux-loss-coeff 0.2 --moe-z-loss-coeff 0.2
+cp "$work/log" "$work/whole"
+train 2 "${experts[@]}" --micro-batch-size 2 --calculate-per-token-loss --moe-aux-loss-coeff 0.1 --moe-z-loss-coeff 0.1
+same "$work/whole" "losses that balance experts"
 
 train 1 "${t5[@]}" --micro-batch-size 8 --train-iters 8
 cp "$work/log" "$work/whole"
