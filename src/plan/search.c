@@ -200,6 +200,7 @@ static int best_of_group(const struct layout_search *search, int group) {
 static bool is_too_large_for(const struct search_item *other, const struct plan_layout *layout) {
     struct plan_layout like = *layout;
     if (other->layout.chunks == 1 && !other->layout.is_zero_bubble) {
+        like.recomputed_layers *= like.chunks;  // those of a stage
         like.chunks = 1;
         like.is_zero_bubble = false;
     }
