@@ -13,6 +13,8 @@
              "parts that selective recompute covers: core_attn (the default), mlp_act, mlp, moe_act, moe, "            \
              "shared_experts, layernorm (norms, SwiGLU)",                                                              \
              ADVANCED),                                                                                                \
+        SWITCH("--moe-layer-recompute", moe_layer_recompute,                                                           \
+               "--recompute-granularity selective with moe beside the other --recompute-modules", ADVANCED),           \
         SWITCH("--distribute-saved-activations", distribute_saved_activations,                                         \
                "shard saved layer inputs over tensor-parallel ranks", ADVANCED),                                       \
         SWITCH("--recompute-keep-attention", recompute_keep_attention,                                                 \

@@ -291,7 +291,27 @@ static void warn_of_groups(const struct config *config) {
                       groups, heads);
 }
 
+// As in Megatron-LM: one more part of selective recompute.
+static void resolve_expert_recompute(struct config *config, struct complaints *complaints) {
+    struct string_list *modules = &config->recompute_modules;
+    if (is(config->recompute_granularity, "full")) {
+        complain(complaints, "--moe-layer-recompute does not work with --recompute-granularity full, which recomputes "
+                             "experts as well; leave out one of them");
+        return;
+    }
+    if (!config->recompute_granularity)
+        config->recompute_granularity = memory_string("selective");
+    if (modules->count == 0)
+        string_list_add(modules, "core_attn");
+    for (int64_t i = 0; i < modules->count; i++)
+        if (strcmp(modules->items[i], "moe") == 0)
+            return;
+    string_list_add(modules, "moe");
+}
+
 static void validate_recompute(struct config *config, struct complaints *complaints) {
+    if (config->moe_layer_recompute)
+        resolve_expert_recompute(config, complaints);
     static const char *const modules[] = {"core_attn", "mlp_act",   "mlp",           "moe_act",
                                           "moe",       "layernorm", "shared_experts"};
     for (int64_t i = 0; i < config->recompute_modules.count; i++) {

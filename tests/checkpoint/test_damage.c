@@ -40,7 +40,7 @@ static void expect_damaged(const struct scene *scene, const char *name) {
     EXPECT_INT(small_resume(scene->folder.path, false), -1);
     EXPECT(strstr(error_message(), name) != NULL);
     EXPECT(strstr(error_message(), "--ckpt-step") != NULL);
-    EXPECT(strstr(error_message(), "10, 20") != NULL);
+    EXPECT(strstr(error_message(), "(others: 10)") != NULL);
     EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
 }
 
