@@ -48,15 +48,20 @@ enum own_group { OWN_WEIGHTS, OWN_BIASES, OWN_GROUPS };
 static const struct param_group own_groups[OWN_GROUPS] = {[OWN_WEIGHTS] = {.name = "experts",
                                                                            .replicas = MESH_SAME_EXPERTS,
                                                                            .slices = MESH_STAGE & ~MESH_SAME_EXPERTS,
-                                                                           .lr_multiplier = 1},
+                                                                           .lr_multiplier = 1,
+                                                                           .rest = "first biases of experts"},
                                                           [OWN_BIASES] = {.name = "biases of experts",
                                                                           .replicas = MESH_STAGE & ~MESH_EXPERTS,
                                                                           .slices = MESH_EXPERTS,
-                                                                          .lr_multiplier = 1}};
+                                                                          .lr_multiplier = 1,
+                                                                          .rest = "biases of experts"}};
 
 void experts_declare_groups(struct param_list *params, const struct choices *choices) {
-    for (int i = 0; choices->experts.is_apart && i < (choices->has_mlp_bias ? OWN_GROUPS : OWN_BIASES); i++)
-        (void)param_list_group(params, &own_groups[i]);
+    for (int i = 0; choices->experts.is_apart && i < (choices->has_mlp_bias ? OWN_GROUPS : OWN_BIASES); i++) {
+        struct param_group own = own_groups[i];
+        own.rest = choices->has_mlp_bias ? own.rest : NULL;
+        (void)param_list_group(params, &own);
+    }
 }
 
 // A tensor with a part for each expert. One that begins with zeros has biases, a row for each.

@@ -18,7 +18,7 @@
 #include "parallel/shard.h"
 
 enum init_kind { INIT_ZERO, INIT_ONE, INIT_NORMAL };
-enum { PARAM_ALIGNMENT = 64, PARAM_MOST_GROUPS = 4, PARAM_MOST_CLIPS = 2 };
+enum { PARAM_ALIGNMENT = 64, PARAM_MOST_GROUPS = 5, PARAM_MOST_CLIPS = 2 };
 
 // Rows of this rank's slice of a matrix that an update scales down after large scores of their heads, see op_clip_rows
 // and model/qk_clip.h.
@@ -60,6 +60,9 @@ struct param_group {
     unsigned slices;        // a tensor is split over all ranks along them, or all of them hold it whole
     const char *optimizer;  // a row of the table of optimizers; NULL for the run's
     double lr_multiplier;   // of the run's learning rate
+    // Where an optimizer of matrices leaves the rest to another one: the name of the group of those that are no
+    // matrices, which may be this one. Not copied; NULL if all are.
+    const char *rest;
     // Of the layout, set before it by the code that splits the group; 0 for none.
     int64_t multiple;  // what the number of elements is a multiple of
     int64_t unit;      // no parameter lies on both sides of a multiple of this, counted from `first`

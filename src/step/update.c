@@ -34,14 +34,29 @@ static bool is_matrix(const struct param *param) {
     return param->shard.rank >= 2 && param->has_decay && !param->is_vocabulary && !param->is_table;
 }
 
+static void move_params(struct param_list *params, int from, int to, bool are_matrices) {
+    for (int i = 0; i < params->count; i++)
+        if (params->items[i]->group == from && is_matrix(params->items[i]) == are_matrices)
+            params->items[i]->group = to;
+}
+
 static void leave_rest(struct step *step) {
-    struct param_group matrices = *param_list_usual(&step->params);
+    struct param_list *params = &step->params;
+    const char *optimizer = step->options.optimizer.config->muon_scalar_optimizer;
+    struct param_group matrices = *param_list_usual(params);
+    int declared = params->group_count;
     matrices.name = "matrices";
-    int group = param_list_group(&step->params, &matrices);
-    step->params.groups[0].optimizer = step->options.optimizer.config->muon_scalar_optimizer;
-    for (int i = 0; i < step->params.count; i++)
-        if (step->params.items[i]->group == 0 && is_matrix(step->params.items[i]))
-            step->params.items[i]->group = group;
+    move_params(params, 0, param_list_group(params, &matrices), true);
+    params->groups[0].optimizer = optimizer;
+    for (int i = 1; i < declared; i++) {
+        struct param_group rest = params->groups[i];
+        if (!rest.rest)
+            continue;
+        rest.name = rest.rest;
+        int group = param_list_group(params, &rest);
+        params->groups[group].optimizer = optimizer;
+        move_params(params, i, group, false);
+    }
 }
 
 void step_divide_optimizer(struct step *step) {

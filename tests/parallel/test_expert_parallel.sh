@@ -30,8 +30,8 @@ same biases 4 --expert-model-parallel-size 4 --use-distributed-optimizer --overl
 # Tensor-parallel ranks that do not split the same expert bring their own rows.
 same biases 4 --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2
 
-# Each expert is a matrix for Muon, whole on every layout. Shared out, its ranks update their own.
-muon=(--optimizer muon --muon-fp32-matmul-prec high --disable-bias-linear)
+# Each expert is a matrix for Muon, whole on every layout. Shared out, its ranks update their own. Its biases are not.
+muon=(--optimizer muon --muon-fp32-matmul-prec high)
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/muon" --save-interval 6
 same muon 2 "${muon[@]}" --expert-model-parallel-size 2
 same muon 4 "${muon[@]}" --expert-model-parallel-size 2 --tensor-model-parallel-size 4 --sequence-parallel --expert-tensor-parallel-size 2
