@@ -286,7 +286,7 @@ static const struct flag rows[] = {
     INT("--tiktoken-num-special-tokens", tiktoken_num_special_tokens, "1000", 3, 1 << 20,
         "TikTokenizer: special ids before the ranks, in Megatron's JSON form", ADVANCED),
     INT("--null-tokenizer-eod-id", null_tokenizer_eod_id, "-1", -1, INT32_MAX,
-        "NullTokenizer: end-of-document id; -1 for the last id", ADVANCED),
+        "NullTokenizer: end-of-document id; -1 for one more id behind the vocabulary", ADVANCED),
     TEXT("--eod-token", eod_token, NULL, "TEXT",
          "end-of-document token, as spelled in the vocabulary; default: the tokenizer's own"),
     INT("--decoder-start-token", decoder_start_token, "-1", -1, INT32_MAX,
