@@ -78,7 +78,7 @@ END {
         reached += verdict == "met"
         missing += verdict == "not measured"
         wanted += f[6] != ""
-        # A loss is no speed.
+        # A loss has no ratio of speeds.
         if (f[5] == "loss") {
             aim = sprintf("loss <= %s", f[6])
             printf format, f[1], f[2], f[3], f[4], shown(loss[a], 4), shown(loss[b], 4), value, "", "", "", "", "", "", aim, verdict

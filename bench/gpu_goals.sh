@@ -204,7 +204,7 @@ table)
     ;;
 esac
 for part in "$@"; do
-    grep -q "^$part " <<<"$parts" || { echo "gpu_goals.sh: there is no part $part; bench/gpu_goals.sh list names them" >&2; exit 2; }
+    grep -q "^$part " <<<"$parts" || { echo "gpu_goals.sh: unknown part $part; run "bench/gpu_goals.sh list" to see them all" >&2; exit 2; }
 done
 mkdir -p "$folder/logs"
 nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader 2>/dev/null | tee "$folder/machine.txt"

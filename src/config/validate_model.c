@@ -319,7 +319,7 @@ static void validate_recompute(struct config *config, struct complaints *complai
         bool is_known = false;
         for (size_t k = 0; k < sizeof modules / sizeof modules[0]; k++)
             is_known |= strcmp(name, modules[k]) == 0;
-        // Recompute changes no numbers, so a part that is kept is no reason to stop a run.
+        // Keeping a part instead of recomputing it changes no numbers, so the run goes on.
         if (is(name, "mla_up_proj"))
             log_warn_once("--recompute-modules mla_up_proj has no effect: the projections stay in memory; "
                           "--recompute-granularity full recomputes whole layers");

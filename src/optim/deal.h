@@ -1,6 +1,6 @@
 // Who of several ranks does which piece of work, and in which order. The most expensive piece goes first, each to the
 // rank that has the least so far: no rank has more than 4/3 of the least possible, and little more than its share if
-// there are many pieces. The result depends on the arguments only, so ranks with the same list need not ask each other.
+// there are many pieces. The result depends only on the arguments, so ranks with the same list agree without a message.
 //
 // The work is done in rounds, before and after which ranks exchange what it needs and makes. A round has as many
 // consecutive pieces as its limits allow, so that memory for two rounds is enough.
@@ -22,7 +22,7 @@ struct deal_item {
 struct deal_limits {
     int ranks;
     int64_t most_room;   // of a rank in a round; a single item may have more
-    int64_t most_own;    // of all items of a round, likewise; 0: any
+    int64_t most_own;    // of all items of a round, with the same exception; 0: no limit
     int64_t most_items;  // of a round; 0: any
 };
 

@@ -240,7 +240,7 @@ int64_t muon_most_together(const struct config *config, const struct muon_matrix
     return most < 1 ? 1 : most > OPTIMIZER_MOST_TOGETHER ? OPTIMIZER_MOST_TOGETHER : most;
 }
 
-// ---- matrices that nobody else holds a slice of ----
+// ---- matrices held whole by one rank ----
 
 static struct tensor matrix_of(struct tensor x, int64_t i) {
     return tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]);

@@ -196,7 +196,7 @@ static int open_watching(struct trainer *trainer) {
     return 0;
 }
 
-// A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
+// A signal ends this with EXIT_CODE_STOPPED: what has been created is removed, and the run is left as it was.
 static int set_up(struct trainer *trainer) {
     TRY(open_files(trainer));
     TRY(open_step(trainer));
