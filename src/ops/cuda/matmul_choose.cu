@@ -20,6 +20,8 @@ static const double LEAST_LOAD_WORK = 2.5e10;  // and those that are worth one u
 static const double MARGIN = 1.06;             // how far behind the fastest burst a finalist may be
 // An H200 that rested runs at full clock for 70 ms, then at what its power limit leaves it (2026-11-15).
 static const double WARM_MS = 100, PIECE_MS = 4;
+static const double MOST_MS = 1000;  // for all bursts of a matmul: those of half a million tokens take 80 ms each
+static const double LONG_MS = 20;    // bursts as long as this have run at the power limit
 
 #define SET_PREFERENCE(preference, name, value)                                                                        \
     CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, name, &(value), sizeof(value)))
@@ -103,8 +105,10 @@ static int best_of(const struct candidates *list) {
     return best;
 }
 
-// One run of every candidate, round by round, so that a clock that falls falls for all. The first round loads kernels.
+// One run of every candidate, round by round, so that a clock that falls falls for all. The first round loads kernels,
+// which counts for little in a long run: it may be the only one, and leave out the last candidates of the estimate.
 static void time_bursts(struct trial trial, struct candidates *list) {
+    double spent = 0;
     for (int round = 0; round <= ROUNDS; round++)
         for (int i = 0; i < list->count; i++) {
             double ms = 0;
@@ -112,6 +116,11 @@ static void time_bursts(struct trial trial, struct candidates *list) {
             time_pieces(&trial, 1, 1, &ms);
             if (round <= 1 || ms < list->ms[i] || ms == INFINITY)
                 list->ms[i] = ms;
+            spent += ms < INFINITY ? ms : 0;
+            if (spent > MOST_MS) {
+                list->count = round == 0 ? i + 1 : list->count;
+                return;
+            }
         }
 }
 
@@ -239,7 +248,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     double first = list.ms[0];
     keep_fastest(&list);
     double burst = list.count > 0 ? list.ms[best_of(&list)] : 0;
-    if (list.count > 1 && is_worth_load(cuda, &plan->key))
+    if (list.count > 1 && burst < LONG_MS && is_worth_load(cuda, &plan->key))
         time_under_load(trial, &list);
     phase_note(NULL);
     if (list.count == 0)  // all refuse: running the first will say why
