@@ -8,6 +8,7 @@
 # compiled code (TORCHINDUCTOR_CACHE_DIR). Environment:
 #   GPU_BUILD=build/gpu  GPU_ARCHS=…    build folder and architectures (default: that of this GPU)
 #   GPU_TARGETS="…"                     build these, too
+#   GPU_READY=1                         build nothing: GPU_BUILD holds the programs, from another machine
 #   GPU_PEERS=0                         skip PyTorch and the floor
 #   GPU_FLOOR=0                         skip the floor
 #   GPU_LOAD=1                          time the floor also at the power limit, with joules: 20 s per model
@@ -135,6 +136,7 @@ finish() {
 
 build_all() {
     local generator=() targets
+    [ "${GPU_READY:-0}" = 0 ] || { [ -x "$build/bevatron" ] && return 0; echo "error: GPU_READY is set, but there is no program $build/bevatron"; return 1; }
     read -ra targets <<<"bevatron ${GPU_TARGETS:-}"
     command -v ninja >/dev/null && generator=(-G Ninja)
     [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)

@@ -9,7 +9,7 @@
 # Environment:
 #   GOALS=build/goals           folder of the results: a PART.json each, table.txt and logs; copy the former away if the machine is not kept
 #   GOALS_SECONDS=540           start nothing that could not end within so many seconds of the start
-#   GPU_BUILD=build/gpu         build folder
+#   GPU_BUILD=build/gpu         build folder; with GPU_READY=1 its programs are used as they are
 #   GPU_PEERS=0                 time ours only
 #   TORCHAO=FOLDER              an unpacked torchao, where it cannot be installed
 #   LLMC=FOLDER                 llm.c's source, for the part llmc

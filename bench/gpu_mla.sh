@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Times training steps with multi-head latent attention in bf16 beside PyTorch's as one writes it down (scores, softmax and
 # values one after the other), compiled and not, on a machine with an NVIDIA GPU:
-#   bench/gpu_mla.sh BEVATRON
+#   bench/gpu_mla.sh BEVATRON                 (LENGTHS="2048 4096": tokens of a sequence)
 # 4 layers as DeepSeek-V2-Lite's first: 16 heads of 128 + 64 channels, a latent of 512. Prints milliseconds and memory.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -22,7 +22,7 @@ report() {
         print "" }'
 }
 
-for sequence in 2048 4096; do
+for sequence in ${LENGTHS:-2048 4096}; do
     ours=$("$program" bench step --steps 10 --device cuda --bf16 --quick-weights --num-layers "$layers" --hidden-size "$hidden" \
         --num-attention-heads "$heads" --seq-length "$sequence" --max-position-embeddings "$sequence" --micro-batch-size "$batch" \
         --vocab-size "$vocabulary" --ffn-hidden-size "$width" --multi-latent-attention --kv-lora-rank "$rank" --qk-head-dim 128 \
