@@ -207,15 +207,12 @@ struct config {
     double qk_clip_alpha, qk_clip_threshold;
 
     // Precision.
-    bool fp16;
-    bool bf16;
-    bool tf32;
+    bool fp16, bf16, tf32;
     bool fast_attention_dropout;
     bool deterministic_mode;
     bool no_cuda_graph;
     double loss_scale;  // 0: dynamic
-    double initial_loss_scale;
-    double min_loss_scale;
+    double initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
     char *fp8_format;      // "e4m3" | "hybrid", or NULL for no fp8 matmuls
@@ -226,8 +223,9 @@ struct config {
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
     char *fp4_format;             // "e2m1", or NULL for no fp4 matmuls
     char *fp4_recipe;             // "nvfp4"
-    bool accumulate_allreduce_grads_in_fp32;
-    bool grad_reduce_in_bf16;
+    bool first_last_layers_bf16;  // no fp8 or fp4 in so many layers:
+    int64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
+    bool accumulate_allreduce_grads_in_fp32, grad_reduce_in_bf16;
     bool no_check_for_nan_in_loss_and_grad;
     char *nan_policy;    // "stop" | "skip" | "rewind-and-skip"
     char *spike_policy;  // "none" | "warn" | "rewind-and-skip"
@@ -546,6 +544,8 @@ bool config_layer_skips_rope(const struct config *config, int64_t layer);
 int64_t config_layer_window(const struct config *config, int64_t layer);
 bool config_mixes_windows(const struct config *config);
 bool config_same_windows(const struct config *a, const struct config *b);
+// Whether --first-last-layers-bf16 keeps a layer of a stack of so many in bf16.
+bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers);
 // Whether the context-parallel ranks of a layer exchange heads (a2a), and whether those of any layer do.
 bool config_layer_exchanges_heads(const struct config *config, int64_t layer);
 bool config_exchanges_heads(const struct config *config);

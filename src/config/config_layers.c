@@ -134,6 +134,11 @@ static int64_t *list_windows(const struct config *config) {
     return windows;
 }
 
+bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers) {
+    return config->first_last_layers_bf16 &&
+           (layer < config->num_layers_at_start_in_bf16 || layer >= layers - config->num_layers_at_end_in_bf16);
+}
+
 int64_t config_layer_window(const struct config *config, int64_t layer) {
     int64_t *windows = list_windows(config), window = layer < config->num_layers ? windows[layer] : 0;
     free(windows);

@@ -139,7 +139,6 @@ const char flags_refused[] =
     "--mup-base-head-dim= --mup-attn-scale-power=1.0 "
     "--fp8-quantizer-factory= --fp8-interval=1 "
     "--no-fp8-wgrad --disable-fp8-wgrad "
-    "--first-last-layers-bf16 --num-layers-at-start-in-bf16=1 --num-layers-at-end-in-bf16=1 "
     "--use-kitchen-attention --kitchen-attention-backend=sdpa "
     "--fp4-quantizer-factory= "
     "--moe-shared-expert-glu-interleave-size= "

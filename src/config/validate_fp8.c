@@ -99,7 +99,29 @@ static void validate_fp4(const struct config *config, struct complaints *complai
     validate_sizes(config, complaints, "--fp4-format", FP4_STEP);
 }
 
+// Megatron-LM refuses this with delayed scaling, and more layers than a pipeline stage has; neither matters here.
+static void validate_bf16_layers(const struct config *config, struct complaints *complaints) {
+    bool are_counted = flag_is_given(&config->given, "--num-layers-at-start-in-bf16") ||
+                       flag_is_given(&config->given, "--num-layers-at-end-in-bf16");
+    int64_t start = config->num_layers_at_start_in_bf16, end = config->num_layers_at_end_in_bf16;
+    int64_t stacks[] = {config_encoder_layers(config), config_decoder_layers(config)};
+    if (are_counted && !config->first_last_layers_bf16)
+        log_warn_once("numbers of layers in bf16 have no effect without --first-last-layers-bf16");
+    if (!config->first_last_layers_bf16)
+        return;
+    if (!config->fp8_format && !config->fp4_format)
+        log_warn_once("--first-last-layers-bf16 has no effect without --fp8-format or --fp4-format");
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] && (config->fp8_format || config->fp4_format); i++)
+        if (stacks[i] > 0 && (start >= stacks[i] || end >= stacks[i] - start))
+            complain(complaints,
+                     "--first-last-layers-bf16 keeps %" PRId64 " layers at the start and %" PRId64
+                     " at the end in bf16, and the model has %" PRId64
+                     "; give a smaller --num-layers-at-start-in-bf16 or --num-layers-at-end-in-bf16",
+                     start, end, stacks[i]);
+}
+
 void validate_fp8(const struct config *config, struct complaints *complaints) {
+    validate_bf16_layers(config, complaints);
     if (config->fp4_format)
         validate_fp4(config, complaints);
     if (config->fp8_output_proj)

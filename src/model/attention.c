@@ -8,9 +8,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct linear_options attention_projection(const struct choices *choices) {
-    return (struct linear_options){
-        .has_bias = choices->has_qkv_bias, .standard_deviation = choices->standard_deviation, .fp8 = choices->fp8};
+struct linear_options attention_projection(const struct sublayer_options *options) {
+    return (struct linear_options){.has_bias = options->choices->has_qkv_bias,
+                                   .standard_deviation = options->choices->standard_deviation,
+                                   .fp8 = options->layer->fp8};
 }
 
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
@@ -22,7 +23,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
         .sums_gradient = choices->splits_rows,
         .scale = choices->residual_scale,
         .standard_deviation = choices->standard_deviation / sqrt(2.0 * (double)options->layers),
-        .fp8 = choices->fp8};
+        .fp8 = options->layer->fp8};
     char *proj_name = memory_printf("%s.linear_proj", name);
     linear_build(&attention->proj, params, proj_name, &out);
     free(proj_name);

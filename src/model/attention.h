@@ -44,7 +44,7 @@ struct attention_input {
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct sublayer_options *options);
 // What the projections of a kind are built with, but for their shard.
-struct linear_options attention_projection(const struct choices *choices);
+struct linear_options attention_projection(const struct sublayer_options *options);
 // With --qk-clip: notes the largest scores of this layer from now on, and adds rows of a projection that they scale;
 // layer and heads are set here. The heads are all that share this rank's keys.
 void attention_clip(struct attention *attention, const struct choices *choices);

@@ -135,7 +135,9 @@ struct layer_choices choices_layer(const struct choices *choices, bool has_cross
     const struct sublayer_kind *mlp = choices->is_gated ? &sublayer_gated_mlp : &sublayer_mlp;
     return (struct layer_choices){
         .sublayers = {choices->latent.kv_rank > 0 ? &sublayer_latent_attention : &sublayer_self_attention,
-                      has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL}};
+                      has_cross ? &sublayer_cross_attention : mlp, has_cross ? mlp : NULL},
+        .fp8 = choices->fp8,
+        .expert_fp8 = choices->expert_fp8};
 }
 
 void choices_add_experts(struct layer_choices *layer, int64_t before) {

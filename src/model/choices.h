@@ -87,15 +87,17 @@ struct choices {
 };
 
 // What may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none), whether
-// rotary positions are left out, and whether they are those of layers with a window; how ranks share sequences.
+// rotary positions are left out, and whether they are those of layers with a window; how ranks share sequences; and
+// whether its matmuls are in fp8.
 struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
     bool skips_rope, has_local_rope;
-    bool exchanges_heads;  // context-parallel ranks exchange heads, see heads.h
-    int64_t expert_layer;  // if it has experts: how many layers before it have some
+    bool exchanges_heads;          // context-parallel ranks exchange heads, see heads.h
+    int64_t expert_layer;          // if it has experts: how many layers before it have some
+    struct fp8 *fp8, *expert_fp8;  // as in struct choices; NULL in a layer that stays in bf16
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);

@@ -24,7 +24,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     const struct choices *choices = options->choices;
     int64_t queries = choices->H * choices->D, keys = choices->G * choices->D;
     const int64_t pair[SHARD_MAX_SEGMENTS] = {keys, keys};
-    struct linear_options in = attention_projection(choices);
+    struct linear_options in = attention_projection(options);
     char *q_name = memory_printf("%s.linear_q", name), *kv_name = memory_printf("%s.linear_kv", name);
     in.weight = choices_split(choices, shard_whole(2, queries, choices->C), 0);
     linear_build(&cross->q, params, q_name, &in);

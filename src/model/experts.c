@@ -122,10 +122,12 @@ static void set_sublayer(struct experts *experts, const struct sublayer_options 
 
 // The matrices of all experts.
 static struct grouped add_matrices(struct param_list *params, const char *name, const char *part,
-                                   const struct choices *choices, struct shard shard, double standard_deviation) {
-    struct grouped grouped = {.weight = add_param(params, name, part, choices, shard, standard_deviation),
-                              .fp8 = choices->expert_fp8};
-    grouped.fp8_layer = choices->expert_fp8 ? fp8_add(choices->expert_fp8, grouped.weight) : 0;
+                                   const struct sublayer_options *options, struct shard shard,
+                                   double standard_deviation) {
+    struct fp8 *fp8 = options->layer->expert_fp8;
+    struct grouped grouped = {.weight = add_param(params, name, part, options->choices, shard, standard_deviation),
+                              .fp8 = fp8};
+    grouped.fp8_layer = fp8 ? fp8_add(fp8, grouped.weight) : 0;
     return grouped;
 }
 
@@ -139,13 +141,13 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     router_build(&experts->router, params, name, options);
     if (choices->experts.shared > 0)
         shared_experts_build(&experts->shared, params, name, options);
-    experts->fc1 = add_matrices(params, name, "linear_fc1.weight", choices,
+    experts->fc1 = add_matrices(params, name, "linear_fc1.weight", options,
                                 split_inner(choices, shard_matrices(E, inner, C), F), deviation);
     if (choices->has_mlp_bias)
         experts->fc1_bias =
             add_param(params, name, "linear_fc1.bias", choices, split_inner(choices, shard_whole(2, E, inner), F), 0);
     experts->fc2 =
-        add_matrices(params, name, "linear_fc2.weight", choices, split(&choices->experts, shard_matrices(E, C, F), 2),
+        add_matrices(params, name, "linear_fc2.weight", options, split(&choices->experts, shard_matrices(E, C, F), 2),
                      deviation / sqrt(2.0 * (double)options->layers));
     if (choices->has_mlp_bias)
         add_last_biases(experts, params, name);
@@ -175,7 +177,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                                expert_rows_keep(pass, choices, saved->router.experts, saved->router.weights), "places");
     if (op.is_padded || (op.capacity > 0 && choices->E * capacity < R))
         R = choices->E * capacity;
-    if (experts->choices->expert_fp8)
+    if (experts->fc1.fp8)
         R = (R + EXPERT_ROWS_STEP8 - 1) / EXPERT_ROWS_STEP8 * EXPERT_ROWS_STEP8;
     saved->experts = expert_rows_gather(pass, pass->activations, saved->router.experts, "chosen experts");
     saved->weights = expert_rows_gather(pass, pass->activations, saved->router.weights, "weights of experts");
@@ -191,7 +193,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
                                                .weights = saved->weights,
-                                               .step = experts->choices->expert_fp8 ? EXPERT_ROWS_STEP8 : 1,
+                                               .step = experts->fc1.fp8 ? EXPERT_ROWS_STEP8 : 1,
                                                .most = op.is_padded ? choices->E / choices->ranks * capacity
                                                                     : most_sent(choices, N, capacity)});
 }

@@ -120,9 +120,9 @@ void fp8_reset(struct fp8 *fp8, struct device *device) {
     free(ranges);
 }
 
-void fp8_resume(struct fp8 *fp8, int64_t steps) {
+void fp8_resume(struct fp8 *fp8, int64_t steps, bool has_ranges) {
     fp8->step = steps;
-    fp8->is_known = fp8->is_delayed;
+    fp8->is_known = fp8->is_delayed && has_ranges;
 }
 
 struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, struct device *device,
@@ -190,5 +190,5 @@ void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mes
                                                         .place = fp8->step % fp8->length,
                                                         .takes_largest = fp8->takes_largest,
                                                         .margin = fp8->margin});
-    fp8_resume(fp8, fp8->step + 1);
+    fp8_resume(fp8, fp8->step + 1, true);
 }

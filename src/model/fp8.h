@@ -51,8 +51,8 @@ void fp8_free(struct fp8 *fp8);
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena);
 // Forgets all ranges. Call before the first step.
 void fp8_reset(struct fp8 *fp8, struct device *device);
-// To be called when `ranges` and `history` were loaded: they are those of a run after this many steps.
-void fp8_resume(struct fp8 *fp8, int64_t steps);
+// To be called when a run is resumed after this many steps; has_ranges: `ranges` and `history` were loaded.
+void fp8_resume(struct fp8 *fp8, int64_t steps, bool has_ranges);
 // fp8_begin_step prepares the weights for the micro-batches of a step; fp8_end_step moves the ranges by what those have
 // seen, after which all ranks that hold a layer have the same. All ranks call both.
 void fp8_begin_step(struct fp8 *fp8, struct device *device);

@@ -71,7 +71,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     const struct choices *choices = options->choices;
     const struct latent_choices *widths = &choices->latent;
     int64_t queries = choices->H * choices->D, heads = choices->H * (widths->own + choices->V);
-    struct linear_options whole = attention_projection(choices), split = whole;
+    struct linear_options whole = attention_projection(options), split = whole;
     whole.has_bias = split.has_bias = false;
     whole.sums_gradient = choices->splits_rows;
     if (widths->q_rank > 0) {

@@ -28,14 +28,14 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     struct linear_options fc1 = {.weight = choices_split(choices, linear_segments(choices->C, segments), 0),
                                  .has_bias = choices->has_mlp_bias,
                                  .standard_deviation = choices->standard_deviation,
-                                 .fp8 = choices->fp8};
+                                 .fp8 = options->layer->fp8};
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, choices->F), 1),
                                  .has_bias = choices->has_mlp_bias,
                                  .sums_gradient = choices->splits_rows,
                                  .scale = choices->residual_scale,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers),
-                                 .fp8 = choices->fp8};
+                                 .fp8 = options->layer->fp8};
     char *fc1_name = memory_printf("%s.linear_fc1", name), *fc2_name = memory_printf("%s.linear_fc2", name);
     linear_build(&mlp->fc1, params, fc1_name, &fc1);
     linear_build(&mlp->fc2, params, fc2_name, &fc2);

@@ -19,12 +19,16 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
         before += has_experts[i];
     if (has_experts[layer])
         choices_add_experts(&choices, before);
+    if (config_layer_is_bf16(config, layer, config_decoder_layers(config)))
+        choices.fp8 = choices.expert_fp8 = NULL;
     return choices;
 }
 
 static struct layer_choices encoder_layer(const struct model *model, const struct config *config, int64_t layer) {
     struct layer_choices choices = choices_layer(&model->choices, false);
     choices.exchanges_heads = config_layer_exchanges_heads(config, layer);
+    if (config_layer_is_bf16(config, layer, config_encoder_layers(config)))
+        choices.fp8 = choices.expert_fp8 = NULL;
     return choices;
 }
 
@@ -63,7 +67,8 @@ static void build_stacks(struct model *model, struct param_list *params, const s
         build_stack(model, params, options, true);
 }
 
-// Each is like the last layer of the decoder; those with experts are counted behind it.
+// Each is like the last layer of the decoder, but in fp8 even if that stays in bf16, as Megatron-LM's are; those with
+// experts are counted behind it.
 static void build_depths(struct model *model, struct param_list *params, const struct model_options *options) {
     const struct config *config = options->config;
     model->depth_count = options->chunk.depths;
@@ -74,6 +79,8 @@ static void build_depths(struct model *model, struct param_list *params, const s
                                   .embedding = &model->embedding,
                                   .layer =
                                       decoder_layer(model, config, config_decoder_layers(config) - 1, has_experts)};
+    depth.layer.fp8 = model->choices.fp8;
+    depth.layer.expert_fp8 = model->choices.expert_fp8;
     for (; depth.number < model->depth_count; depth.number++) {
         depth.layer.expert_layer = config_expert_layers(config) + depth.number;
         depth_build(&model->depths[depth.number], params, &depth);

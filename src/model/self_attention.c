@@ -88,7 +88,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     const struct choices *choices = options->choices;
     int64_t queries = choices->H * choices->D, keys = choices->G * choices->D;
     const int64_t packed[SHARD_MAX_SEGMENTS] = {queries, keys, keys};
-    struct linear_options in = attention_projection(choices);
+    struct linear_options in = attention_projection(options);
     in.weight = choices_split(choices, linear_segments(choices->C, packed), 0);
     char *qkv_name = memory_printf("%s.linear_qkv", name);
     linear_build(&self->qkv, params, qkv_name, &in);

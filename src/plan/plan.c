@@ -73,9 +73,10 @@ static int measure_stage(struct making *making, int index) {
     return status;
 }
 
-// How many layers a chunk has, how many of them have no window of a model with windows, and how many have experts.
+// How many layers a chunk has, how many of them have no window of a model with windows, how many have experts, and how
+// many stay in bf16 beside others.
 struct layer_kinds {
-    int64_t all, whole, sparse;
+    int64_t all, whole, sparse, wide;
 };
 
 static struct layer_kinds count_kinds(const struct config *config, int64_t chunk) {
@@ -85,6 +86,7 @@ static struct layer_kinds count_kinds(const struct config *config, int64_t chunk
     for (int64_t i = 0; i < layers.decoder_count; i++) {
         kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->sliding_window;
         kinds.sparse += config->num_experts > 0 && has_experts[layers.decoder_first + i];
+        kinds.wide += config_layer_is_bf16(config, layers.decoder_first + i, config_decoder_layers(config));
     }
     free(has_experts);
     return kinds;
@@ -98,8 +100,7 @@ static bool has_different_stages(const struct config *config) {
         struct layer_kinds second = count_kinds(config, first + 1);
         for (int64_t stage = 2; stage < stages - 1; stage++) {
             struct layer_kinds own = count_kinds(config, first + stage);
-            is_different =
-                is_different || own.all != second.all || own.whole != second.whole || own.sparse != second.sparse;
+            is_different = is_different || memcmp(&own, &second, sizeof own) != 0;
         }
     }
     return is_different;

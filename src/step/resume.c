@@ -75,5 +75,5 @@ void step_resume(struct step *step, const struct step_counters *counters) {
     step->updates.made = counters->updates;
     scaler_write(&step->updates.scaler, step->device, &counters->scaler);
     for (int i = 0; i < step->chunk_count && counters->fp8_steps > 0; i++)
-        fp8_resume(&step->chunks[i].model.fp8, counters->fp8_steps);
+        fp8_resume(&step->chunks[i].model.fp8, counters->fp8_steps, counters->has_ranges);
 }

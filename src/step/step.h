@@ -158,7 +158,8 @@ struct tensor step_expert_load(const struct step *step, int64_t layer);
 struct step_counters {
     int64_t updates;             // made so far, without skipped ones
     struct scaler_state scaler;  // of the loss
-    int64_t fp8_steps;           // seen by the fp8 ranges; 0: they are not known, and the next step measures them
+    int64_t fp8_steps;           // that fp8 ranges were moved in
+    bool has_ranges;             // to resume: they were loaded; else the next step measures them
 };
 // Everything on this rank's device that the next step depends on, as it is stored there: the parameters, the biases of
 // routers, and what the optimizer and fp8 keep. With the counters it is all that the same step on the same layout needs

@@ -14,7 +14,7 @@ void ranges_list(const struct step *step, struct checkpoint_tensor *list) {
     }
 }
 
-int ranges_load(const struct run_state *run, const char *path, int64_t *steps) {
+int ranges_load(const struct run_state *run, const char *path, int64_t steps, bool *are_loaded) {
     size_t count = (size_t)step_range_count(run->step);
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (count + 1));
     ranges_list(run->step, list);
@@ -24,14 +24,14 @@ int ranges_load(const struct run_state *run, const char *path, int64_t *steps) {
                                          .tensors = list,
                                          .count = count,
                                          .is_partial = true};
-    // A rank that cannot read must not continue without ranges: it would measure where others do not.
-    int fits = *steps > 0 ? checkpoint_fits(&load) : 0;
+    // A rank that cannot read must not continue without ranges: it would measure where others of its stage do not.
+    int fits = steps > 0 ? checkpoint_fits(&load) : 0;
     int status = fits > 0 ? checkpoint_load_tensors(&load) : fits;
     if (fits == 0 && strcmp(run->config->fp8_recipe, "delayed") == 0)
         log_info("note: %s, so the first step measures them, as in a new run",
-                 *steps > 0 ? "the checkpoint's fp8 scales are of another --fp8-amax-history-len"
-                            : "the checkpoint has no fp8 scales");
-    *steps = fits > 0 ? *steps : 0;
+                 steps > 0 ? "the checkpoint's fp8 scales are of other layers or another --fp8-amax-history-len"
+                           : "the checkpoint has no fp8 scales");
+    *are_loaded = fits > 0;
     for (size_t i = 0; i < count; i++)
         free((char *)(uintptr_t)list[i].name);
     free(list);

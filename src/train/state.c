@@ -347,7 +347,7 @@ static int resume(const struct run_state *run, const char *path, const struct ch
     TRY(load_optimizer(run, path));
     TRY(expert_load_read(run, path));
     if (run->config->fp8_format)
-        TRY(ranges_load(run, path, &counters.fp8_steps));
+        TRY(ranges_load(run, path, counters.fp8_steps, &counters.has_ranges));
     step_resume(run->step, &counters);
     return 0;
 }

@@ -409,9 +409,30 @@ TEST(four_bits) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(listed_layers), TEST_CASE(four_bits), TEST_CASE(a_tied_table_is_not_copied),
-          TEST_CASE(muon_on_other_gpus), TEST_CASE(muon_is_shared_out), TEST_CASE(experts_are_counted),
-          TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
+// Layers that stay in bf16 take the time and the memory that they take in a model in bf16. Stages that differ only in
+// them are all measured.
+TEST(layers_in_bf16) {
+#define LONG "--num-layers 12 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --vocab-size 32000 "
+#define LONG_BATCH "--max-position-embeddings 2048 --micro-batch-size 2 --bf16 "
+    const char *half = LONG LONG_BATCH "--global-batch-size 2";
+    const char *eight = LONG LONG_BATCH "--global-batch-size 2 --fp8-format hybrid";
+    const char *mixed = LONG LONG_BATCH "--global-batch-size 2 --fp8-format hybrid --first-last-layers-bf16 "
+                                        "--num-layers-at-end-in-bf16 2";
+    struct plan of[] = {plan_of(half, 1, "dgx-h200"), plan_of(eight, 1, "dgx-h200"), plan_of(mixed, 1, "dgx-h200")};
+    double want = of[1].seconds + 3.0 / 12 * (of[0].seconds - of[1].seconds);
+    EXPECT(of[1].seconds < 0.9 * of[0].seconds);
+    EXPECT_NEAR(of[2].seconds, want, 1e-3 * want);
+    struct plan stages = plan_of(LONG LONG_BATCH "--global-batch-size 32 --fp8-format hybrid --first-last-layers-bf16 "
+                                                 "--num-layers-at-start-in-bf16 5 --pipeline-model-parallel-size 6",
+                                 6, "dgx-h200");
+    EXPECT_INT(stages.measured, 6);
+    EXPECT(stages.stage[1].compute > 1.1 * stages.stage[3].compute);
+    EXPECT(stages.stage[2].compute > 1.05 * stages.stage[3].compute);
+}
+
+TEST_MAIN(TEST_CASE(listed_layers), TEST_CASE(four_bits), TEST_CASE(layers_in_bf16),
+          TEST_CASE(a_tied_table_is_not_copied), TEST_CASE(muon_on_other_gpus), TEST_CASE(muon_is_shared_out),
+          TEST_CASE(experts_are_counted), TEST_CASE(experts_of_other_ranks), TEST_CASE(a_rank_alone_only_computes),
           TEST_CASE(bubbles_come_from_the_schedule), TEST_CASE(keeps_what_fits),
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(hidden_exchanges),

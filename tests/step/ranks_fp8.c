@@ -145,6 +145,12 @@ TEST(the_output_layer_too) {
     compare("--fp8-output-proj --fp8-recipe tensorwise --untie-embeddings-and-output-weights", 5);
 }
 
+// Of four layers the first and the last two stay in bf16: some stages have no layer in fp8.
+TEST(layers_in_bf16) {
+    compare("--first-last-layers-bf16 --num-layers-at-end-in-bf16 2", 3);
+    compare("--fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 2", 5);
+}
+
 // Experts that ranks share out or split. Where rows of several micro-batches meet, a range that is measured is theirs
 // together, in the first step with the delayed recipe too.
 TEST(experts) {
@@ -197,13 +203,11 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(delayed_ranges),
-                                      TEST_CASE(measured_ranges),
-                                      TEST_CASE(blocks),
-                                      TEST_CASE(the_output_layer_too),
-                                      TEST_CASE(experts),
-                                      TEST_CASE(shared_keys),
-                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {
+        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
+        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
+        TEST_CASE(layers_in_bf16), TEST_CASE(experts),
+        TEST_CASE(shared_keys),    TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

@@ -168,6 +168,74 @@ TEST(a_history_of_several_steps_and_a_margin) {
     EXPECT(fabs(careful.last - half.last) < 0.05 * half.first);
 }
 
+// ---- the first and last layers in bf16 ----
+
+// One step of a model of three layers whose middle ones add nothing: their last matrices are 0, so what is before and
+// behind them sees the same numbers in any precision. Appends the gradients of those layers to
+// `middle`, and all others to `others`.
+static double step_around(const char *model, const char *flags, struct buffer *others, struct buffer *middle) {
+    struct train_lab lab;
+    char *more = memory_printf("--num-layers 3 %s", flags);
+    open_lab(&lab, model, more, 1);
+    const struct param_list *params = step_params(lab.step);
+    for (int i = 0; i < params->count; i++) {
+        const char *name = params->items[i]->name;
+        if (strstr(name, ".layers.1.") && (strstr(name, "linear_proj.weight") || strstr(name, "linear_fc2.weight")))
+            device_zero(lab.device, params->items[i]->value);
+    }
+    struct feed feed = {.form = config_form(&lab.config)};
+    EXPECT_OK(step_train(lab.step, &(struct step_source){.next = next_input, .context = &feed, .count = 1}, 0, 0));
+    double loss = step_result(lab.step).loss;
+    step_settle(lab.step);
+    for (int i = 0; i < params->count; i++)
+        buffer_append(strstr(params->items[i]->name, ".layers.1.") ? middle : others, params->items[i]->grad.data,
+                      tensor_bytes(params->items[i]->grad));
+    lab_close(&lab);
+    free(more);
+    return loss;
+}
+
+static bool is_equal(const struct buffer *a, const struct buffer *b) {
+    return a->length == b->length && memcmp(a->data, b->data, a->length) == 0;
+}
+
+TEST(first_and_last_layers_stay_in_bf16) {
+    static const char *const recipes[] = {"--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise",
+                                          "--fp8-format hybrid --fp8-recipe mxfp8", "--fp4-format e2m1"};
+    for (int i = 0; i < 14; i++) {
+        bool is_fp4 = i == 2 || i == 5;  // of decoders without experts
+        const char *model = i < 12 ? models[i / 3] : mixtures[0];
+        const char *recipe = recipes[is_fp4 ? 3 : i < 12 ? i % 3 : i % 2];
+        char *kept = memory_printf("%s --first-last-layers-bf16", recipe);
+        struct buffer half[2] = {{0}}, mixed[2] = {{0}}, eighth[2] = {{0}};
+        double want = step_around(model, "", &half[0], &half[1]);
+        EXPECT(step_around(model, kept, &mixed[0], &mixed[1]) == want);
+        EXPECT(is_equal(&half[0], &mixed[0]) && !is_equal(&half[1], &mixed[1]));
+        EXPECT(step_around(model, recipe, &eighth[0], &eighth[1]) != want && !is_equal(&half[0], &eighth[0]));
+        for (int k = 0; k < 2; k++) {
+            buffer_free(&half[k]);
+            buffer_free(&mixed[k]);
+            buffer_free(&eighth[k]);
+        }
+        free(kept);
+    }
+}
+
+// With none at the start and two at the end, only the first of three layers is in fp8; in each of two stacks.
+TEST(layers_in_bf16_are_counted) {
+    struct train_lab lab;
+    open_lab(&lab, models[3],
+             "--num-layers 3 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-start-in-bf16 0 "
+             "--num-layers-at-end-in-bf16 2",
+             1);
+    const struct fp8 *fp8 = &lab.step->chunks[0].model.fp8;
+    enum { ENCODER = 4, DECODER = 7 };  // two matrices of an MLP, two of attention, and three of cross-attention
+    EXPECT_INT(fp8->count, ENCODER + DECODER);
+    for (int i = 0; i < fp8->count; i++)
+        EXPECT(strstr(fp8->layers[i].weight->name, ".layers.0.") != NULL);
+    lab_close(&lab);
+}
+
 // ---- stopping and resuming ----
 
 enum { BEFORE = 3, AFTER = 3 };
@@ -239,16 +307,18 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
         bool is_delayed;
     } recipes[] = {{"--fp8-format hybrid", true},
                    {"--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max", true},
-                   {"--fp8-format hybrid --fp8-recipe tensorwise", false}};
-    for (int i = 0; i < 15; i++) {
-        const char *model = i < 12 ? models[i / 3] : mixtures[0], *flags = recipes[i % 3].flags;
+                   {"--fp8-format hybrid --fp8-recipe tensorwise", false},
+                   {"--fp8-format hybrid --num-layers 3 --first-last-layers-bf16", true}};
+    for (int i = 0; i < 17; i++) {
+        int recipe = i < 15 ? i % 3 : 3;
+        const char *model = i < 12 ? models[i / 3] : i < 16 ? mixtures[0] : models[1], *flags = recipes[recipe].flags;
         struct temporary folder = temporary_create();
         struct fp8_stretch through, resumed, forgetful;
         run_through(model, flags, folder.path, &through);
         run_again(model, flags, folder.path, false, &resumed);
         run_again(model, flags, folder.path, true, &forgetful);
         EXPECT(is_same(&through, &resumed));
-        EXPECT(is_same(&through, &forgetful) == !recipes[i % 3].is_delayed);
+        EXPECT(is_same(&through, &forgetful) == !recipes[recipe].is_delayed);
         buffer_free(&through.state);
         buffer_free(&resumed.state);
         buffer_free(&forgetful.state);
@@ -258,9 +328,10 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
 
 // Such a run continues like one that has lost them: its first step measures.
 TEST(a_run_resumes_without_ranges_too) {
-    static const char *const saved[] = {"", "--fp8-format hybrid --fp8-amax-history-len 4"};
+    static const char *const saved[] = {"", "--fp8-format hybrid --fp8-amax-history-len 4",
+                                        "--fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 0"};
     const char *flags = "--fp8-format hybrid";
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         struct temporary folder = temporary_create();
         struct fp8_stretch through, resumed, forgetful;
         run_through("", saved[i], folder.path, &through);
@@ -320,6 +391,14 @@ TEST(flags_that_do_not_fit_are_refused) {
                           "--disable-bias-linear --moe-shared-expert-intermediate-size 32"),
                  dense);
     EXPECT_OK(validate("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"));
+    EXPECT_OK(validate("--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 0"));
+    EXPECT_OK(validate("--bf16 --first-last-layers-bf16"));
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --first-last-layers-bf16"), "and the model has 2");
+    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --first-last-layers-bf16 --num-layers-at-start-in-bf16 0 "
+                          "--num-layers-at-end-in-bf16 3"),
+                 "keeps 0 layers at the start and 3 at the end");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-start-in-bf16 -1"),
+                 "--num-layers-at-start-in-bf16");
     EXPECT_ERROR(validate("--fp4-format e2m1"), "--bf16");
     EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --fp8-format hybrid"), "leave one out");
     EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --model bert"), "belongs to decoders");
@@ -327,6 +406,7 @@ TEST(flags_that_do_not_fit_are_refused) {
 }
 
 TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(decoders_learn_in_4_bits), TEST_CASE(experts_learn_in_8_bits),
+          TEST_CASE(first_and_last_layers_stay_in_bf16), TEST_CASE(layers_in_bf16_are_counted),
           TEST_CASE(recompute_changes_nothing), TEST_CASE(a_history_of_several_steps_and_a_margin),
           TEST_CASE(a_resumed_run_goes_on_bit_for_bit), TEST_CASE(a_run_resumes_without_ranges_too),
           TEST_CASE(flags_that_do_not_fit_are_refused))
