@@ -1,15 +1,16 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
 // iteration sees the whole matrix on every layout: ranks that hold slices of matrices share out the matrices, see
-// muon_shared.c, so the result does not depend on tensor parallelism. Each expert is a matrix of its own, which the
-// ranks that hold it update, and so are the queries', keys' and values' rows of a packed projection. AdaMuon and
-// NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second moment: of every element or, for
-// NorMuon, of the rows of a tall matrix and the columns of a wide one, which leaves its norm as it was. The state has a
-// number for every element in both. Everything that is not a matrix between activations has another optimizer,
-// --muon-scalar-optimizer.
+// muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.h.
+// Each expert is a matrix of its own, which the ranks that hold it update, and so are the queries', keys' and values'
+// rows of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second
+// moment: of every element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, which leaves
+// its norm as it was. The state has a number for every element in both. Everything that is not a matrix between
+// activations has another optimizer, --muon-scalar-optimizer.
 #include "optim/muon.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
+#include "optim/muon_replicas.h"
 #include "optim/newton_schulz.h"
 
 #include <math.h>
@@ -189,26 +190,38 @@ static void clip_rows(const struct muon_matrix *matrix) {
     }
 }
 
-void muon_follow(const struct config *config, const struct muon_matrix *matrix, const struct muon_piece *piece) {
+enum dtype muon_result_dtype(const struct config *config) {
+    return muon_keeps_norm(config) ? DTYPE_F32 : newton_schulz_dtype(config);
+}
+
+void muon_follow(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
     const struct optimizer_run *run = &matrix->run;
     size_t mark = arena_mark(run->scratch);
-    struct tensor along = piece->own;
-    if (muon_keeps_norm(config)) {
-        restore_norm(config, run, piece);
-    } else if (is_adaptive(config)) {
-        along = widen(run, along);
-        divide(config, run, tensor_flat(along), (struct tensor){0});
+    if (is_adaptive(config) && !muon_keeps_norm(config)) {
+        x = widen(run, x);
+        divide(config, run, tensor_flat(x), (struct tensor){0});
     }
     double factor = scale_of(config, matrix->M, matrix->N) * config->muon_extra_scale_factor;
     op_follow(run->device, &(struct op_follow){.master = run->master,
                                                .copy = run->copy,
-                                               .x = tensor_flat(along),
+                                               .x = tensor_flat(x),
                                                .scale = run->scale,
                                                .rate = run->rate,
                                                .factor = (float)factor,
                                                .is_decayed = run->is_decayed});
     clip_rows(matrix);
     arena_release(run->scratch, mark);
+}
+
+void muon_deliver(const struct config *config, const struct muon_matrix *matrix, const struct muon_piece *piece) {
+    size_t mark = arena_mark(matrix->run.scratch);
+    if (muon_keeps_norm(config))
+        restore_norm(config, &matrix->run, piece);
+    if (matrix->bundle)
+        replicas_keep(matrix, piece->own);
+    else
+        muon_follow(config, matrix, piece->own);
+    arena_release(matrix->run.scratch, mark);
 }
 
 void muon_direct(const struct config *config, const struct muon_matrix *matrix, struct tensor x, struct tensor y,
@@ -262,7 +275,7 @@ static void direct_alone(const struct config *config, const struct muon_matrix *
     arena_release(run->scratch, mark);
 }
 
-static void follow_alone(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
+static void deliver_alone(const struct config *config, const struct muon_matrix *matrix, struct tensor x) {
     const struct optimizer_run *run = &matrix->run;
     size_t mark = arena_mark(run->scratch);
     struct muon_piece piece = {.own = x};
@@ -270,7 +283,7 @@ static void follow_alone(const struct config *config, const struct muon_matrix *
         piece.after = zeroed_scalar(run);
         muon_adapt(config, matrix, &piece);
     }
-    muon_follow(config, matrix, &piece);
+    muon_deliver(config, matrix, &piece);
     arena_release(run->scratch, mark);
 }
 
@@ -289,11 +302,12 @@ static void update_alike(const struct config *config, struct muon_matrix *const 
         direct_alone(config, alike[i], matrix_of(x, i), tensor_rows(squares, i, 1));
     x = muon_orthogonalize(config, run, x, squares);
     for (int64_t i = 0; i < n; i++) {
-        follow_alone(config, alike[i], matrix_of(x, i));
+        deliver_alone(config, alike[i], matrix_of(x, i));
         alike[i]->is_done = true;
     }
     arena_release(run->scratch, mark);
-    optimizer_return(visitors, n);
+    if (!alike[0]->bundle)
+        optimizer_return(visitors, n);
 }
 
 static void update_alone(const struct config *config, struct muon_matrix *list, int64_t total) {
@@ -350,15 +364,32 @@ static int64_t gather_sharers(struct muon_matrix *list, int64_t first, int64_t t
     return end;
 }
 
+static void update_list(const struct config *config, struct muon_matrix *list, int64_t total) {
+    if (total > 0 && optimizer_has_sharers(&list[0].run))
+        muon_update_shared(config, list, total);
+    else
+        update_alone(config, list, total);
+}
+
+static void update_own(const struct config *config, const struct muon_matrix *list, int64_t total) {
+    struct arena *scratch = list[0].run.scratch;
+    size_t mark = arena_mark(scratch);
+    struct muon_replicas replicas;
+    replicas_open(&replicas, config, list, total);
+    update_list(config, replicas.list, replicas.own_count);
+    replicas_close(&replicas);
+    arena_release(scratch, mark);
+}
+
 static void muon_apply_all(const struct config *config, const struct optimizer_run *runs, int64_t count) {
     int64_t total;
     struct muon_matrix *list = list_matrices(config, runs, count, &total);
     for (int64_t first = 0, end; first < total; first = end) {
         end = gather_sharers(list, first, total);
-        if (optimizer_has_sharers(&list[first].run))
-            muon_update_shared(config, list + first, end - first);
+        if (replicas_share(&list[first].run))
+            update_own(config, list + first, end - first);
         else
-            update_alone(config, list + first, end - first);
+            update_list(config, list + first, end - first);
     }
     free(list);
 }

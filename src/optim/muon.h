@@ -15,6 +15,7 @@ struct muon_matrix {
     struct matrix_part part;
     int64_t M, N;  // of the whole
     bool is_done;
+    struct muon_bundle *bundle;  // if replicas share out the updates, see muon_replicas.h; else NULL
 };
 
 // This rank's slice of a matrix that was made orthogonal, and what NorMuon knows of the whole.
@@ -54,8 +55,12 @@ void muon_adapt(const struct config *config, const struct muon_matrix *matrix, s
 // y (M, N) fp32, of a whole matrix x (M, N) fp32.
 bool muon_needs_means(const struct muon_matrix *matrix);
 void muon_mean_squares(const struct muon_matrix *matrix, struct tensor y, struct tensor x);
-// Moves this rank's slice of the weights along the piece.
-void muon_follow(const struct config *config, const struct muon_matrix *matrix, const struct muon_piece *piece);
+// The piece is the result of the matrix: this rank's slice of the weights moves along it, or it is kept for that.
+void muon_deliver(const struct config *config, const struct muon_matrix *matrix, const struct muon_piece *piece);
+// The dtype of results that travel: of the iteration, but NorMuon's are divided in fp32.
+enum dtype muon_result_dtype(const struct config *config);
+// Moves this rank's slice of the weights along x (rows, columns), which is overwritten if it is fp32.
+void muon_follow(const struct config *config, const struct muon_matrix *matrix, struct tensor x);
 
 // Updates matrices whose slices, or copies, other ranks hold too: see muon_shared.c.
 void muon_update_shared(const struct config *config, struct muon_matrix *list, int64_t total);

@@ -286,8 +286,9 @@ static void finish_round(struct sharing *sharing, const struct shared_round *rou
     if (muon_keeps_norm(sharing->config))
         adapt_round(sharing, round, pieces);
     for (int64_t i = 0; i < round->count; i++)
-        muon_follow(sharing->config, round->items[i].matrix, &pieces[i]);
-    return_states(round);
+        muon_deliver(sharing->config, round->items[i].matrix, &pieces[i]);
+    if (!round->items[0].matrix->bundle)
+        return_states(round);
     free(pieces);
     arena_release(scratch, mark);
 }

@@ -19,10 +19,6 @@ int64_t sharing_slice(const struct muon_matrix *matrix) {
     return matrix->part.rows * muon_columns(matrix);
 }
 
-static enum dtype out_dtype(const struct config *config) {
-    return muon_keeps_norm(config) ? DTYPE_F32 : newton_schulz_dtype(config);
-}
-
 // Elements that the owner of a split matrix sends every rank.
 static int64_t out_count(const struct config *config, const struct muon_matrix *matrix) {
     int64_t slice = sharing_align(sharing_slice(matrix));
@@ -111,8 +107,8 @@ static void take_buffers(struct sharing *sharing) {
     struct arena *arena = sharing->run->scratch;
     sharing->in_sent = arena_1d(arena, DTYPE_F32, in_sent);
     sharing->in_received = arena_1d(arena, DTYPE_F32, in_received);
-    sharing->out_sent = arena_1d(arena, out_dtype(sharing->config), out_sent);
-    sharing->out_received = arena_1d(arena, out_dtype(sharing->config), out_received);
+    sharing->out_sent = arena_1d(arena, muon_result_dtype(sharing->config), out_sent);
+    sharing->out_received = arena_1d(arena, muon_result_dtype(sharing->config), out_received);
     sharing->squares = arena_1d(arena, DTYPE_F32, most);
     sharing->broadcasts = memory_alloc(sizeof *sharing->broadcasts * (size_t)most);
     sharing->batches = memory_alloc(sizeof *sharing->batches * (size_t)most);

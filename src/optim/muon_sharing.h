@@ -42,7 +42,7 @@ struct sharing {
     int64_t round_count;
     // As long as the longest round needs them.
     struct tensor in_sent, in_received;    // (n) fp32
-    struct tensor out_sent, out_received;  // (n), see out_dtype
+    struct tensor out_sent, out_received;  // (n), in muon_result_dtype
     struct tensor squares;                 // (matrices of a round) fp32: of those of this rank that all hold
     struct comm_request in_way, out_way;
     struct comm_request *broadcasts;  // one for each matrix of a round that all ranks hold

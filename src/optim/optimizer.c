@@ -316,6 +316,11 @@ static struct group *slices_of(const struct optimizer *optimizer, const struct u
     return mesh_group(update->mesh, is_apart ? MESH_EXPERT_SLICES : update->params->groups[optimizer->group].slices);
 }
 
+static struct group *replicas_of(const struct optimizer *optimizer, const struct update *update) {
+    return optimizer->pieces.parts > 1 ? NULL
+                                       : mesh_group(update->mesh, update->params->groups[optimizer->group].replicas);
+}
+
 // A mesh that is not connected has no groups.
 static bool has_several(const struct group *group) {
     return group && group_size(group) > 1;
@@ -352,6 +357,7 @@ static struct optimizer_run make_run(const struct optimizer *optimizer, const st
                                 .rate = rate_of(optimizer, update, stretch),
                                 .matrix = stretch->matrix,
                                 .slices = slices_of(optimizer, update, stretch->matrix),
+                                .replicas = replicas_of(optimizer, update),
                                 .scratch = update->scratch,
                                 .is_decayed = stretch->is_decayed,
                                 .optimizer = optimizer,

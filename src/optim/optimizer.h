@@ -54,6 +54,7 @@ struct optimizer_run {
     struct tensor rate;          // (RATE_GROUP) fp32
     const struct param *matrix;  // with takes_matrices: whose slice this is, else NULL
     struct group *slices;        // ranks that hold the other slices; of experts, of the same ones
+    struct group *replicas;      // ranks that hold the same slice and the same states; NULL if states are split
     struct arena *scratch;       // memory for as long as the update of a run takes
     bool is_decayed;
     const struct optimizer *optimizer;

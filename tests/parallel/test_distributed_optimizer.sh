@@ -51,6 +51,9 @@ for family in gpt llama; do
     same $family "dp=2 pp=2" "${overlapped[@]}"
 done
 same gpt "tp=4"
+# Replicas without a distributed optimizer share out matrices, too.
+same gpt "dp=2 tp=2" --check-replicas 3 --log-num-zeros-in-grad
+same gpt "dp=4" --check-replicas 3
 # A stage without parameters.
 same gpt "pp=3" --pipeline-model-parallel-layout "Et*2||t*2L"
 rm -rf "$work/llama.saved"
@@ -80,6 +83,7 @@ for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion -
     rm -rf "$work/llama.saved"
     run_first llama
     same llama "dp=2 tp=2 sp=yes" "${overlapped[@]}" --check-replicas 3
+    same llama "dp=2 tp=2" --check-replicas 3
 done
 plain=("${adam[@]}")
 

@@ -1,6 +1,5 @@
-// Ranks that hold slices of Muon's matrices share out their orthogonalization. On paper, where the FLOPs of every rank
-// are counted: those of all ranks together are those of one rank alone, each has its share, and what they exchange
-// travels while they compute.
+// Ranks that hold slices of Muon's matrices, or the same matrices, share out their orthogonalization. On paper, where
+// the FLOPs of every rank are counted: those of all ranks together are those of one rank alone, and each has its share.
 #include "ranks_step.h"
 
 #include <math.h>
@@ -11,9 +10,8 @@ static int next_zeros(void *context, struct batch *batch) {
 }
 
 struct paper_rank {
-    double flops;              // of a step
-    struct traffic exchanges;  // all-to-all of the group along the tensor axis
-    double exposed, seconds;   // waits for that group, and all
+    double flops;           // of a step
+    struct traffic copies;  // broadcasts among replicas
 };
 
 #define WIDTH 512
@@ -43,7 +41,7 @@ static struct paper_rank run_paper(const char *flags, int rank, int size) {
     int64_t micro_batches = 16 / mesh_count(&mesh, MESH_SAMPLES);
     EXPECT_OK(step_train(step, &(struct step_source){next_zeros, &zeros, micro_batches}, 1e-4, 0.1));
     struct paper_rank found = {.flops = device_totals(device).matmul_flops,
-                               .exchanges = group_traffic(mesh.group[AXIS_TENSOR], COLLECTIVE_ALL_TO_ALL)};
+                               .copies = group_traffic(mesh.replicas, COLLECTIVE_BROADCAST)};
     batch_free(&zeros);
     step_close(step);
     world_close(world);
@@ -79,9 +77,31 @@ TEST(tensor_parallel_ranks) {
     expect_shared("--tensor-model-parallel-size 8 --sequence-parallel", 8, 8, 1.1);
 }
 
-// Without a distributed optimizer replicas do the same work.
-TEST(replicas_repeat_it) {
-    expect_shared("--tensor-model-parallel-size 4", 8, 4, 1.05);
+TEST(replicas) {
+    expect_shared("", 2, 2, 1.01);
+    expect_shared("", 8, 8, 1.1);
+    expect_shared("--tensor-model-parallel-size 4", 8, 8, 1.1);
+    expect_shared("--context-parallel-size 2", 4, 4, 1.05);
+}
+
+// States in host memory visit the device once, so each replica does all of the work.
+TEST(replicas_with_states_in_host_memory) {
+    expect_shared("--optimizer-cpu-offload --tensor-model-parallel-size 2", 4, 2, 1.05);
+}
+
+// Every result travels once, in 2 bytes, or with NorMuon in 4 beside its second moment: 12 layers of 12 C^2.
+TEST(messages_of_replicas) {
+    double elements = 12.0 * 12 * WIDTH * WIDTH;
+    struct paper_rank two = run_paper("--optimizer muon", 1, 2),
+                      slices = run_paper("--optimizer muon --tensor-model-parallel-size 2", 1, 4);
+    EXPECT_NEAR((double)two.copies.bytes, 2 * elements, 1);
+    EXPECT_NEAR((double)slices.copies.bytes, elements, 1);
+    // Queries, keys and values travel together, beside their projection and two matrices of the MLP.
+    EXPECT_INT(two.copies.count, 12 * 4);
+    EXPECT_INT(slices.copies.count, 12 * 4);
+    struct paper_rank rows = run_paper("--optimizer adaptive_muon --adaptive-muon-moment2-method normuon", 0, 2);
+    EXPECT_NEAR((double)rows.copies.bytes, 8 * elements, 1);
+    EXPECT_INT(run_paper("--optimizer muon --use-distributed-optimizer", 0, 2).copies.count, 0);
 }
 
 TEST(both_axes) {
@@ -91,4 +111,5 @@ TEST(both_axes) {
                   4, 4, 1.2);
 }
 
-TEST_MAIN(TEST_CASE(tensor_parallel_ranks), TEST_CASE(replicas_repeat_it), TEST_CASE(both_axes))
+TEST_MAIN(TEST_CASE(tensor_parallel_ranks), TEST_CASE(replicas), TEST_CASE(replicas_with_states_in_host_memory),
+          TEST_CASE(messages_of_replicas), TEST_CASE(both_axes))

@@ -1,0 +1,52 @@
+// Muon's updates on ranks that hold the same slices with the same states: data-parallel ranks without a distributed
+// optimizer. Each of them, or the tensor-parallel group that it belongs to, makes its share of the matrices orthogonal
+// and broadcasts the results, while it works on the next ones. All of them keep the whole state: every rank moves all
+// momenta on and follows all results. So checkpoints, moving averages and replica checks need not know of the shares,
+// and what travels is the result (2 bytes for each element in bf16) and not weights, momenta and masters.
+//
+// Results lie where the gradients of their matrices were, so there is no buffer for them; with --log-num-zeros-in-grad,
+// which reads the gradients after the update, in scratch memory.
+#ifndef OPTIM_MUON_REPLICAS_H
+#define OPTIM_MUON_REPLICAS_H
+
+#include "optim/muon.h"
+
+// Consecutive matrices of one shape and one parameter, whose results travel together: several if they are small, e.g.
+// some of the experts of a layer.
+struct muon_bundle {
+    struct muon_replicas *replicas;
+    struct muon_matrix *first;
+    int64_t count;
+    int owner;
+    int64_t missing;              // results of this rank's own that are not there yet
+    struct tensor x;              // (elements), in muon_result_dtype
+    struct comm_request results;  // of x
+    struct comm_request
+        moments;  // of NorMuon's second moments, for which the owner needs the results of whole matrices
+};
+
+struct muon_replicas {
+    const struct config *config;
+    struct group *group;
+    struct muon_matrix *list;  // this rank's own first; both in the order of the bundles
+    int64_t own_count, total;
+    struct muon_bundle *bundles;  // in the order of their broadcasts
+    int64_t count;
+    int64_t started;  // broadcasts that are under way
+};
+
+// Whether replicas share out the update of a run's matrix. If states visit the device they do not: a state would have
+// to come twice, for its momentum and for the result.
+bool replicas_share(const struct optimizer_run *run);
+
+// Deals out the matrices of a list and moves the momenta of the others' matrices on. The caller then updates
+// [list, list + own_count), whose results come to replicas_keep.
+void replicas_open(struct muon_replicas *replicas, const struct config *config, const struct muon_matrix *list,
+                   int64_t total);
+// Stores the result x (rows, columns) of a matrix of this rank, and broadcasts all bundles that are complete. All ranks
+// broadcast in the same order.
+void replicas_keep(const struct muon_matrix *matrix, struct tensor x);
+// Waits for all results, and moves the weights along them.
+void replicas_close(struct muon_replicas *replicas);
+
+#endif
