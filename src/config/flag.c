@@ -113,7 +113,15 @@ static int set_double(const struct flag *flag, double *value, const char *text) 
     return 0;
 }
 
+static const char *reason_against(const struct flag *flag, const char *text) {
+    const struct flag_refusal *row = flag->refusals;
+    while (row && row->name && strcasecmp(row->name, text) != 0)
+        row++;
+    return row && row->name ? row->reason : NULL;
+}
+
 static int set_choice(const struct flag *flag, char **value, const char *text) {
+    const char *reason = reason_against(flag, text);
     struct buffer names = {0};
     for (const char *const *name = flag->choices; *name; name++) {
         if (strcasecmp(*name, text) == 0) {
@@ -124,7 +132,8 @@ static int set_choice(const struct flag *flag, char **value, const char *text) {
         }
         buffer_printf(&names, "%s%s", name == flag->choices ? "" : ", ", *name);
     }
-    error_set_code(EXIT_CODE_USAGE, "%s takes one of %s, not \"%s\"", flag->name, buffer_string(&names), text);
+    error_set_code(EXIT_CODE_USAGE, "%s takes one of %s, not \"%s\"%s%s", flag->name, buffer_string(&names), text,
+                   reason ? ": " : "", reason ? reason : "");
     buffer_free(&names);
     return -1;
 }

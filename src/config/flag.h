@@ -61,6 +61,12 @@ struct string_list {
 void string_list_add(struct string_list *list, const char *item);
 void string_list_free(struct string_list *list);
 
+// A name that is not one of a flag's choices, and what to say about it: the reason and what to use instead.
+struct flag_refusal {
+    const char *name;
+    const char *reason;
+};
+
 struct flag {
     const char *name;  // "--num-layers"; found with _ for - as well
     enum flag_type type;
@@ -68,7 +74,8 @@ struct flag {
     const char *initial;      // the default as one would type it; NULL for none (lists: separated by spaces)
     double minimum, maximum;  // of numbers; both 0 for no range. Of lists: the number of items
     enum flag_bounds bounds;
-    const char *const *choices;  // FLAG_CHOICE: the names, NULL at the end
+    const char *const *choices;           // FLAG_CHOICE: the names, NULL at the end
+    const struct flag_refusal *refusals;  // of it: names that other programs have, up to one that is NULL; may be NULL
     // What --help calls the value; NULL for N, X, TEXT, … Completion offers files for a name that contains FILE, PATH,
     // PREFIX or SCRIPT, and folders for DIR or FOLDER.
     const char *value_name;

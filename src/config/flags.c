@@ -128,7 +128,7 @@ static const struct flag rows[] = {
     CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd", "lion", "muon", "adaptive_muon"),
            "optimizer: AdamW, SGD with momentum, Lion, or Muon (adaptive: AdaMuon or NorMuon) with AdamW or Lion for "
            "what is not a matrix",
-           ADVANCED),
+           REFUSED_OPTIMIZERS, ADVANCED),
     REAL("--lr", lr, NULL, 0, 1e6, "peak learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "minimum learning rate after warmup"),
     REAL("--decoupled-lr", decoupled_lr, NULL, 0, 1e6,

@@ -3,6 +3,18 @@
 #ifndef CONFIG_FLAGS_OPTIMIZERS_H
 #define CONFIG_FLAGS_OPTIMIZERS_H
 
+// Of --optimizer: names of other programs.
+#define REFUSED_OPTIMIZERS                                                                                             \
+    .refusals = (const struct flag_refusal[]) {                                                                        \
+        {"soap",                                                                                                       \
+         "it keeps square matrices for each parameter, states here are a number for each element; the nearest "        \
+         "is adaptive_muon, see \"SOAP\" in docs/training.md"},                                                        \
+            {"dist_muon", "give --optimizer muon --use-distributed-optimizer"},                                        \
+            {"adamw", "adam has AdamW's decoupled weight decay"}, {                                                    \
+            NULL, NULL                                                                                                 \
+        }                                                                                                              \
+    }
+
 #define OPTIMIZER_ROWS                                                                                                 \
     REAL("--ema-decay", ema_decay, NULL, 0, 1,                                                                         \
          "keep a moving average of the weights that decays by this every iteration, e.g. 0.999",                       \

@@ -25,6 +25,7 @@ struct options {
 };
 
 static const char *const colors[] = {"red", "Green", "blue", NULL};
+static const struct flag_refusal other_colors[] = {{"azure", "it is a kind of blue"}, {NULL, NULL}};
 
 #define AT(field) offsetof(struct options, field)
 static const struct flag flags[] = {
@@ -47,7 +48,13 @@ static const struct flag flags[] = {
      .help = "a ratio"},
     {.name = "Texts", .type = FLAG_GROUP, .help = "Words of several kinds"},
     {.name = "--text", .type = FLAG_STRING, .offset = AT(text), .value_name = "WORD", .help = "a text | with a bar"},
-    {.name = "--color", .type = FLAG_CHOICE, .offset = AT(color), .initial = "red", .choices = colors, .help = "color"},
+    {.name = "--color",
+     .type = FLAG_CHOICE,
+     .offset = AT(color),
+     .initial = "red",
+     .choices = colors,
+     .refusals = other_colors,
+     .help = "color"},
     {.name = "--names", .type = FLAG_STRING_LIST, .offset = AT(names), .initial = "a b", .help = "names"},
     {.name = "--inputs",
      .type = FLAG_STRING_LIST,
@@ -200,6 +207,7 @@ TEST(malformed) {
         {"--ratio .", "\".\""},
         {"--rate 1e999", "--rate takes a number"},
         {"--color pink", "--color takes one of red, Green, blue, not \"pink\""},
+        {"--color Azure", "--color takes one of red, Green, blue, not \"Azure\": it is a kind of blue"},
         {"--on=maybe", "--on is a switch"},
         {"--text --on", "--text needs a value, and --on follows"},
         {"--names --on", "--names needs a value"},
