@@ -2,7 +2,7 @@
 # Tests the operations of mixtures of experts on a GPU and times them, on a machine with an NVIDIA GPU and a CUDA toolkit:
 #   bench/gpu_experts.sh [BUILD_FOLDER]        (build/gpu by default)
 # Builds what it needs, runs the cases of experts in fp32, bf16, fp16 and fp8 (EXPERTS_MEMCHECK=1: under compute-sanitizer,
-# too), compares runs in fp8 with the CPU's (bench/gpu_experts_runs.sh), then times layers of several sizes in bf16 and
+# too), compares runs in fp8 with the CPU's (bench/gpu_losses.sh), then times layers of several sizes in bf16 and
 # fp8, the last one with all rows on few experts. Exits 0 if all tests passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -25,7 +25,7 @@ for name in $cases; do
     [ "${EXPERTS_MEMCHECK:-0}" = 0 ] ||
         compute-sanitizer --error-exitcode 9 "$build/tests/test_ops_cuda" "$name" >/dev/null || failures=$((failures + 1))
 done
-bench/gpu_experts_runs.sh "$build/bevatron" || failures=$((failures + 1))
+bench/gpu_losses.sh "$build/bevatron" experts gates || failures=$((failures + 1))
 echo "$failures failed"
 
 # Tokens, hidden size, width of an expert, experts, chosen.
