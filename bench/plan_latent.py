@@ -74,7 +74,7 @@ def recipe(system, release, precision, model, note):
 
 
 def recompute(system, release, precision, note):
-    """What is computed again besides mla_up_proj, which this program always keeps."""
+    """What is computed again besides mla_up_proj, which the rows leave out."""
     if "overlap off" in note:
         return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
     if system == "DGX-H100" or (system == "DGX-B200" and release >= "26.04.01") or (

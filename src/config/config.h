@@ -379,7 +379,7 @@ struct config {
     char *recompute_granularity;                                              // NULL | "selective" | "full"
     char *recompute_method;                                                   // NULL | "uniform" | "block"
     int64_t recompute_num_layers, cpu_offloading_num_layers, logits_at_once;  // 0: all layers; as many as take 1 GiB
-    struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; empty for core_attn
+    struct string_list recompute_modules;  // see validate_recompute; empty for core_attn
     bool distribute_saved_activations, recompute_keep_attention, cpu_offloading, moe_layer_recompute;
 
     // Fault injection, see inject.h.

@@ -11,7 +11,7 @@
             ADVANCED),                                                                                                 \
         LIST("--recompute-modules", recompute_modules, "NAME…",                                                        \
              "parts that selective recompute covers: core_attn (the default), mlp_act, mlp, moe_act, moe, "            \
-             "shared_experts, layernorm (norms, SwiGLU)",                                                              \
+             "shared_experts, mla_up_proj, layernorm (norms, SwiGLU)",                                                 \
              ADVANCED),                                                                                                \
         SWITCH("--moe-layer-recompute", moe_layer_recompute,                                                           \
                "--recompute-granularity selective with moe beside the other --recompute-modules", ADVANCED),           \

@@ -22,24 +22,55 @@ static int64_t expert_width(const struct config *config) {
     return is_fp8 ? config_expert_width(config) / slices : 0;
 }
 
-static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {
-    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads * config->kv_channels;
-    int64_t keys = config_query_groups(config) * config->kv_channels;
-    const struct {
-        const char *name;
-        int64_t value;
-    } sizes[] = {{"--hidden-size", config->hidden_size},
-                 {"the width of this rank's attention heads", heads / parts},
-                 {"the width of this rank's queries, keys and values", (heads + 2 * keys) / parts},
-                 {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts},
-                 {"this rank's part of an expert's width", expert_width(config)}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+struct named_size {
+    const char *name;
+    int64_t value;
+};
+
+static void require_multiples(const struct named_size *sizes, size_t count, struct complaints *complaints,
+                              const char *flag, int step) {
+    for (size_t i = 0; i < count; i++)
         if (sizes[i].value % step != 0)
             complain(complaints, "%s needs multiples of %d, but %s is %" PRId64 "; change it or leave out %s", flag,
                      step, sizes[i].name, sizes[i].value, flag);
+}
+
+// Ranks that share a layer split heads, but not latents: blocks of 128 may end early at the width of a latent, as in
+// DeepSeek-V3, since they are the same on every layout.
+static void validate_heads(const struct config *config, struct complaints *complaints, const char *flag, int step) {
+    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads / parts;
+    int64_t keys = config_query_groups(config) * config->kv_channels, queries = heads * config->kv_channels;
+    if (!config->multi_latent_attention) {
+        const struct named_size sizes[] = {
+            {"the width of this rank's attention heads", config->num_attention_heads * config->kv_channels / parts},
+            {"the width of this rank's queries, keys and values",
+             (config->num_attention_heads * config->kv_channels + 2 * keys) / parts}};
+        require_multiples(sizes, sizeof sizes / sizeof sizes[0], complaints, flag, step);
+        return;
+    }
+    const struct named_size split[] = {{"the width of this rank's queries", queries},
+                                       {"the width of this rank's keys without positions and values",
+                                        heads * (config->qk_head_dim + config->v_head_dim)},
+                                       {"the width of this rank's values", heads * config->v_head_dim}};
+    const struct named_size whole[] = {
+        {"--q-lora-rank", config->q_lora_rank},
+        {"--kv-lora-rank", config->kv_lora_rank},
+        {"--kv-lora-rank with --qk-pos-emb-head-dim", config->kv_lora_rank + config->qk_pos_emb_head_dim}};
+    require_multiples(split, sizeof split / sizeof split[0], complaints, flag, step);
+    require_multiples(whole, sizeof whole / sizeof whole[0], complaints, flag,
+                      step == FP8_STEP_BLOCKS ? FP8_STEP : step);
+}
+
+static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {
+    int64_t parts = config->tensor_model_parallel_size;
+    const struct named_size sizes[] = {{"--hidden-size", config->hidden_size},
+                                       {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts},
+                                       {"this rank's part of an expert's width", expert_width(config)}};
+    require_multiples(sizes, sizeof sizes / sizeof sizes[0], complaints, flag, step);
+    validate_heads(config, complaints, flag, step);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
-    // By blocks, rows that ranks split are gathered before they are rounded.
-    bool splits = config->sequence_parallel && step == FP8_STEP;
+    // By blocks, rows that ranks split are gathered before they are rounded, except those of latents.
+    bool splits = config->sequence_parallel && (step == FP8_STEP || config->multi_latent_attention);
     int64_t ranks = config->context_parallel_size * (splits ? parts : 1);
     int64_t samples = config->micro_batch_size > 0 ? config->micro_batch_size : 1;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)

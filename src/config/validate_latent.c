@@ -70,7 +70,6 @@ void validate_latent(const struct config *config, struct complaints *complaints)
         {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads", "--qk-layernorm normalizes latents"},
         {is(config->softmax_type, "learnable"), "--softmax-type learnable", "leave it out"},
         {config->parallel_residual, "--parallel-residual", "leave it out"},
-        {config->fp8_format && !config->has_wide_experts, "--fp8-format", "leave it out"},
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (others[i].is_there)

@@ -312,22 +312,21 @@ static void resolve_expert_recompute(struct config *config, struct complaints *c
 static void validate_recompute(struct config *config, struct complaints *complaints) {
     if (config->moe_layer_recompute)
         resolve_expert_recompute(config, complaints);
-    static const char *const modules[] = {"core_attn", "mlp_act",   "mlp",           "moe_act",
-                                          "moe",       "layernorm", "shared_experts"};
+    static const char *const modules[] = {"core_attn", "mlp_act",        "mlp",        "moe_act", "moe",
+                                          "layernorm", "shared_experts", "mla_up_proj"};
     for (int64_t i = 0; i < config->recompute_modules.count; i++) {
         const char *name = config->recompute_modules.items[i];
         bool is_known = false;
         for (size_t k = 0; k < sizeof modules / sizeof modules[0]; k++)
             is_known |= strcmp(name, modules[k]) == 0;
-        // Keeping a part instead of recomputing it changes no numbers, so the run goes on.
-        if (is(name, "mla_up_proj"))
-            log_warn_once("--recompute-modules mla_up_proj has no effect: the projections stay in memory; "
-                          "--recompute-granularity full recomputes whole layers");
-        else if (!is_known)
+        if (!is_known)
             complain(complaints,
                      "--recompute-modules %s cannot be recomputed alone; core_attn, mlp_act, mlp, moe_act, moe, "
-                     "shared_experts and layernorm can, and --recompute-granularity full recomputes whole layers",
+                     "shared_experts, mla_up_proj and layernorm can, and --recompute-granularity full recomputes whole "
+                     "layers",
                      name);
+        if (is(name, "mla_up_proj") && !config->multi_latent_attention)
+            log_warn_once("--recompute-modules mla_up_proj has no effect without --multi-latent-attention");
         if (config->fp8_format && strcmp(name, "mlp") == 0)
             complain(complaints, "--recompute-modules mlp does not work with --fp8-format; give mlp_act");
         bool is_of_experts = strncmp(name, "moe", 3) == 0 || strcmp(name, "shared_experts") == 0;

@@ -184,7 +184,8 @@ static void attend(const struct attention *attention, const struct pass *pass, s
 }
 
 struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass) {
-    return heads_are_exchanged(attention, pass) && !attention->is_recomputed ? pass->scratch : pass->activations;
+    bool is_read = !heads_are_exchanged(attention, pass) || attention->is_recomputed;
+    return is_read && !attention->recomputes_input ? pass->activations : pass->scratch;
 }
 
 // The result of this attention is that of an earlier forward pass.
@@ -214,7 +215,8 @@ static void attend_heads(const struct attention *attention, const struct pass *p
     const struct attention *own = &heads.attention;
     int64_t rows = pass_rows(&heads.pass);
     struct head_columns columns = heads_columns(attention, input), out = {{saved->out}};
-    saved->heads = arena_2d(arena, pass->dtype, rows, own->H * own->D + attention_key_columns(own));
+    saved->heads = arena_2d(attention->recomputes_input ? pass->scratch : arena, pass->dtype, rows,
+                            own->H * own->D + attention_key_columns(own));
     if (pass->holds_attention) {
         saved->heads_out = saved->held_out;
         saved->lse = saved->held_lse;
@@ -324,6 +326,11 @@ static void backward_heads(const struct attention *attention, const struct pass 
     }
     struct heads heads;
     heads_open(&heads, attention, pass);
+    if (attention->recomputes_input && !attention->is_recomputed) {
+        struct head_columns again = heads_columns(attention, input);
+        saved.heads = arena_2d(pass->scratch, pass->dtype, kept->heads.shape[0], kept->heads.shape[1]);
+        heads_take(pass, saved.heads, &again, "heads");
+    }
     struct attention_gradient g = {.q = saved.heads, .kv = saved.heads, .out = saved.heads_out, .lse = saved.lse};
     struct head_columns dout = {{backward_proj(attention, pass, saved.out, ddelta)}};
     g.dout = arena_2d(pass->scratch, pass->dtype, saved.heads_out.shape[0], saved.heads_out.shape[1]);

@@ -17,7 +17,8 @@ struct attention {
     float scale, cap;     // of scores; cap: 0 for none
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
-    bool exchanges_heads;  // ranks that share sequences exchange heads, see heads.h
+    bool recomputes_input;  // the projections are not kept: the caller of the backward pass has computed them again
+    bool exchanges_heads;   // ranks that share sequences exchange heads, see heads.h
     int64_t window;
     double dropout;
     struct qk_clip *clip;  // NULL: scores are not clipped
@@ -30,7 +31,8 @@ struct attention_saved {
     // Taken before a group of blocks that is recomputed, whose other memory is released: (N, H V), (B, H, T); with
     // exchanged heads (B whole T, H' V), (B, H', whole T).
     struct tensor held_out, held_lse;
-    // With exchanged heads, which are H', G' on each rank: what they were given, and the result; none if recomputed.
+    // With exchanged heads, which are H', G' on each rank: what they were given, and the result; none if recomputed,
+    // the former also none if the projections are.
     struct tensor heads, heads_out;  // (B whole T, H' D + G' D + G' V), (B whole T, H' V)
     struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
 };
@@ -56,7 +58,8 @@ struct tensor attention_heads(const struct attention *attention, struct tensor p
                               int64_t count);
 // The columns of this rank's keys and values.
 int64_t attention_key_columns(const struct attention *attention);
-// Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads.
+// Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads,
+// or if it computes them again.
 struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass);
 // Takes memory for the result of attention, which then stays between a forward pass and its recompute: the recompute
 // does all but the attention itself. Small beside what a block keeps, and attention is most of a long sequence's work.

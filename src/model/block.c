@@ -267,6 +267,8 @@ static void backward_first(const struct sublayer *sublayer, const struct pass *p
     size_t mark = arena_mark(pass->scratch);
     if (gradients.jitter.rate > 0)
         x = operand_of(router_jitter(pass, &gradients.jitter, x.value));
+    if (sublayer->second)
+        x = linear_shared_rows(sublayer->first, sublayer->second, pass, x);
     linear_backward_weight(sublayer->first, pass, gradients.first, x);
     if (sublayer->second)
         linear_backward_weight(sublayer->second, pass, gradients.second, x);

@@ -113,6 +113,7 @@ static void set_recompute(struct choices *choices, const struct config *config) 
     for (int64_t i = 0; is_selective && i < config->recompute_modules.count; i++) {
         choices->recomputes_attention |= is(config->recompute_modules.items[i], "core_attn");
         choices->recomputes_activation |= is(config->recompute_modules.items[i], "mlp_act");
+        choices->recomputes_up |= is(config->recompute_modules.items[i], "mla_up_proj");
         choices->recomputes_mlp |= is(config->recompute_modules.items[i], "mlp");
         choices->recomputes_experts |= is(config->recompute_modules.items[i], "moe");
         choices->recomputes_shared_experts |= is(config->recompute_modules.items[i], "shared_experts");

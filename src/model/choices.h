@@ -73,6 +73,7 @@ struct choices {
     bool splits_rows;           // sequence parallelism: they split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP
     bool recomputes_activation;
+    bool recomputes_up;  // of latent attention: queries, keys and values, from their latents
     bool recomputes_mlp, recomputes_experts, recomputes_shared_experts;  // the same for all but the input of these
     int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;

@@ -4,6 +4,8 @@
 //
 // Ranks that share the layer split the heads. Each holds the matrices of the latents whole and computes them for its
 // rows of the residual stream; the matmuls behind the latents gather rows and sum gradients like any first matmul.
+//
+// In fp8 all five matmuls are quantized; the two that read the sublayer's input share its range and its codes.
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/attention.h"
@@ -27,6 +29,8 @@ struct latent_saved {
     struct tensor q;                    // (N, H D)
     struct tensor kv;                   // (N, H (D + V)): keys, then values; both gone if heads were exchanged
     struct tensor q_latent, kv_latent;  // (n, Rq) or none, (n, Rkv): before their norms
+    struct tensor shared;               // (n, R): what keys of heads share, not rotated; only to compute kv again
+    struct operand q_input, kv_input;   // of the matmuls behind the latents; kept as linear_keeps_norm says
     struct norm_saved q_norm, kv_norm;
 };
 
@@ -84,6 +88,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     split.weight = choices_split(choices, shard_whole(2, queries, has_latent ? widths->q_rank : choices->C), 0);
     build_linear(&self->q, params, name, has_latent ? "linear_q_up_proj" : "linear_q_proj", &split);
     whole.weight = shard_whole(2, widths->kv_rank + widths->shared, choices->C);
+    whole.shares_input = has_latent ? &self->q_down : &self->q;
     build_linear(&self->kv_down, params, name, "linear_kv_down_proj", &whole);
     if (choices->has_head_norm)
         build_latent_norm(&self->kv_norm, params, name, "kv_layernorm", choices, widths->kv_rank);
@@ -92,6 +97,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     attention_build(&self->attention, params, name, options);
     clip_projections(self, choices);
     self->attention.is_causal = options->is_causal;
+    self->attention.recomputes_input = choices->recomputes_up;
     self->attention.window = options->layer->window;
     self->widths = *widths;
     self->rope = choices->rope;
@@ -127,33 +133,56 @@ static struct operand normalized(const struct linear *up, const struct pass *pas
     return norm->gain ? linear_normalize(up, pass, norm, saved, latent, &(struct residual){0}) : operand_of(latent);
 }
 
+// Queries from the input of their matmul.
+static void expand_queries(const struct latent_attention *self, const struct pass *pass, struct tensor q,
+                           struct operand x) {
+    linear_forward(&self->q, pass, q, x, EPILOGUE_NONE, (struct tensor){0});
+    turn(self, pass, turned_queries(self, pass, q), false);
+}
+
+// Queries without a latent are kept even if keys and values are computed again: nobody keeps what they come from.
 static void compute_queries(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved,
                             struct operand x) {
-    saved->q = arena_2d(attention_input_arena(&self->attention, pass), pass->dtype, pass_rows(pass), self->q.out);
+    bool is_first = !self->q_down.weight && self->attention.recomputes_input;
+    struct arena *arena = is_first ? pass->activations : attention_input_arena(&self->attention, pass);
+    saved->q = arena_2d(arena, pass->dtype, pass_rows(pass), self->q.out);
     size_t mark = arena_mark(pass->scratch);
     if (self->q_down.weight) {
         saved->q_latent = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), self->q_down.out);
         linear_forward(&self->q_down, pass, saved->q_latent, x, EPILOGUE_NONE, (struct tensor){0});
-        x = normalized(&self->q, pass, &self->q_norm, &saved->q_norm, saved->q_latent);
+        x = saved->q_input = normalized(&self->q, pass, &self->q_norm, &saved->q_norm, saved->q_latent);
     }
-    linear_forward(&self->q, pass, saved->q, x, EPILOGUE_NONE, (struct tensor){0});
-    turn(self, pass, turned_queries(self, pass, saved->q), false);
+    expand_queries(self, pass, saved->q, x);
     arena_release(pass->scratch, mark);
 }
 
-// Sets the latent (n, Rkv); returns what the heads share of all rows (N, R), rotated, in scratch.
-static struct tensor compute_latent(const struct latent_attention *self, const struct pass *pass,
-                                    struct latent_saved *saved, struct operand x) {
-    int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;
-    struct tensor down = arena_2d(pass->scratch, pass->dtype, n, self->kv_down.out);
-    struct tensor own = arena_2d(pass->scratch, pass->dtype, n, R);
-    linear_forward(&self->kv_down, pass, down, x, EPILOGUE_NONE, (struct tensor){0});
-    saved->kv_latent = arena_2d(pass->activations, pass->dtype, n, rank);
-    op_copy(pass->device, &(struct op_copy){.dst = saved->kv_latent, .src = tensor_slice(down, 1, 0, rank)});
-    op_copy(pass->device, &(struct op_copy){.dst = own, .src = tensor_slice(down, 1, rank, R)});
+// What the heads share of all rows (N, R), rotated, in scratch, from this rank's rows (n, R).
+static struct tensor share_keys(const struct latent_attention *self, const struct pass *pass, struct tensor rows) {
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, rows.shape[0], rows.shape[1]);
+    op_copy(pass->device, &(struct op_copy){.dst = own, .src = rows});
     struct tensor shared = pass_gather(pass, pass->scratch, own, "shared keys");
     turn(self, pass, turned_keys(self, pass, shared), false);
     return shared;
+}
+
+// Sets the latent (n, Rkv); returns what the heads share.
+static struct tensor compute_latent(const struct latent_attention *self, const struct pass *pass,
+                                    struct latent_saved *saved, struct operand x) {
+    int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;
+    struct tensor down = arena_2d(pass->scratch, pass->dtype, n, self->kv_down.out),
+                  own = tensor_slice(down, 1, rank, R);
+    linear_forward(&self->kv_down, pass, down, x, EPILOGUE_NONE, (struct tensor){0});
+    saved->kv_latent = arena_2d(pass->activations, pass->dtype, n, rank);
+    op_copy(pass->device, &(struct op_copy){.dst = saved->kv_latent, .src = tensor_slice(down, 1, 0, rank)});
+    if (self->attention.recomputes_input) {
+        saved->shared = arena_2d(pass->activations, pass->dtype, n, R);
+        op_copy(pass->device, &(struct op_copy){.dst = saved->shared, .src = own});
+    }
+    return share_keys(self, pass, own);
+}
+
+static int64_t key_columns(const struct latent_attention *self) {
+    return attention_key_columns(&self->attention);
 }
 
 // kv (M, H (D + V)) from latents and what heads share of the same M rows.
@@ -180,8 +209,7 @@ static struct tensor expand_cache(const struct latent_attention *self, const str
     op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(rows, 1, rank, R), .src = shared});
     struct pass whole = *pass;
     whole.splits_rows = false;
-    struct tensor kv =
-        arena_2d(pass->scratch, pass->dtype, M, self->attention.H * (self->attention.D + self->attention.V));
+    struct tensor kv = arena_2d(pass->scratch, pass->dtype, M, key_columns(self));
     cache = tensor_rows(cache, 0, M);
     expand(self, &whole, kv, operand_of(tensor_slice(cache, 1, 0, rank)), tensor_slice(cache, 1, rank, R));
     return kv;
@@ -193,18 +221,42 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     struct latent_saved *saved = own;
     const struct attention *attention = &self->attention;
     size_t mark = arena_mark(pass->scratch);
+    x = linear_shared_input(sublayer->first, sublayer->second, pass, x);
     compute_queries(self, pass, saved, x);
     struct tensor shared = compute_latent(self, pass, saved, x);
     struct operand latents = normalized(&self->kv_up, pass, &self->kv_norm, &saved->kv_norm, saved->kv_latent);
+    saved->kv_input = latents;
     if (pass->has_cache) {
         saved->kv = expand_cache(self, pass, saved, latents, shared);
     } else {
-        saved->kv = arena_2d(attention_input_arena(attention, pass), pass->dtype, pass_rows(pass),
-                             attention->H * (attention->D + attention->V));
+        saved->kv = arena_2d(attention_input_arena(attention, pass), pass->dtype, pass_rows(pass), key_columns(self));
         expand(self, pass, saved->kv, latents, shared);
     }
     attention_forward(attention, pass, &saved->attention, delta,
                       &(struct attention_input){.q = saved->q, .kv = saved->kv});
+    arena_release(pass->scratch, mark);
+}
+
+// The input of the matmul behind a latent again: what was kept, or the norm computed again.
+static struct operand input_again(const struct linear *up, const struct pass *pass, const struct norm *norm,
+                                  struct tensor latent, struct operand kept) {
+    struct norm_saved own;
+    return norm->gain && linear_keeps_norm(up, pass) ? kept : normalized(up, pass, norm, &own, latent);
+}
+
+// Queries, keys and values again from what was kept, in scratch.
+static void compute_again(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved) {
+    const struct pass again = pass_in_scratch(pass, true);
+    if (self->q_down.weight)
+        saved->q = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->q.out);
+    saved->kv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), key_columns(self));
+    size_t mark = arena_mark(pass->scratch);
+    if (self->q_down.weight)
+        expand_queries(self, &again, saved->q,
+                       input_again(&self->q, &again, &self->q_norm, saved->q_latent, saved->q_input));
+    struct tensor shared = share_keys(self, &again, saved->shared);
+    expand(self, &again, saved->kv,
+           input_again(&self->kv_up, &again, &self->kv_norm, saved->kv_latent, saved->kv_input), shared);
     arena_release(pass->scratch, mark);
 }
 
@@ -214,6 +266,7 @@ struct latent_gradient {
     const struct linear *up;
     const struct norm *norm;
     const struct norm_saved *saved;
+    struct operand input;  // (n, rank): of the matmul, if it was kept
     struct tensor latent;  // (n, rank)
     struct tensor dy;      // (N, out)
 };
@@ -229,7 +282,7 @@ static struct tensor backward_latent(const struct pass *pass, const struct laten
         if (!is_kept)
             gradient.y = dnorm;
         norm_backward(g->norm, pass, g->saved, &gradient);
-        x = is_kept ? g->saved->y : operand_of(dnorm);
+        x = is_kept ? g->input : operand_of(dnorm);
     }
     linear_backward_weight(g->up, pass, dy, x);
     return dx;
@@ -253,6 +306,7 @@ static struct tensor backward_keys(const struct latent_attention *self, const st
     struct tensor dlatent = backward_latent(pass, &(struct latent_gradient){.up = &self->kv_up,
                                                                             .norm = &self->kv_norm,
                                                                             .saved = &saved->kv_norm,
+                                                                            .input = saved->kv_input,
                                                                             .latent = saved->kv_latent,
                                                                             .dy = dup});
     op_copy(pass->device, &(struct op_copy){.dst = tensor_slice(ddown, 1, 0, rank), .src = dlatent});
@@ -264,22 +318,28 @@ static struct tensor backward_keys(const struct latent_attention *self, const st
 static struct first_gradients backward(const struct sublayer *sublayer, const struct pass *pass, const void *own,
                                        struct tensor dx, struct tensor ddelta) {
     const struct latent_attention *self = (const struct latent_attention *)sublayer;
-    const struct latent_saved *saved = own;
+    struct latent_saved saved = *(const struct latent_saved *)own;
     struct tensor dq = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), self->q.out);
-    struct tensor dkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), saved->kv.shape[1]);
-    attention_backward(&self->attention, pass, &saved->attention,
-                       &(struct attention_input){.q = saved->q, .kv = saved->kv},
+    struct tensor dkv = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), key_columns(self));
+    size_t mark = arena_mark(pass->scratch);
+    if (self->attention.recomputes_input)
+        compute_again(self, pass, &saved);
+    attention_backward(&self->attention, pass, &saved.attention,
+                       &(struct attention_input){.q = saved.q, .kv = saved.kv},
                        &(struct attention_input){.q = dq, .kv = dkv}, ddelta);
+    arena_release(pass->scratch, mark);
     turn(self, pass, turned_queries(self, pass, dq), true);
     struct tensor dfirst = dq;
     if (self->q_down.weight)
-        dfirst = backward_latent(
-            pass,
-            &(struct latent_gradient){
-                .up = &self->q, .norm = &self->q_norm, .saved = &saved->q_norm, .latent = saved->q_latent, .dy = dq});
+        dfirst = backward_latent(pass, &(struct latent_gradient){.up = &self->q,
+                                                                 .norm = &self->q_norm,
+                                                                 .saved = &saved.q_norm,
+                                                                 .input = saved.q_input,
+                                                                 .latent = saved.q_latent,
+                                                                 .dy = dq});
     struct first_gradients dy = {.first = linear_gradient(sublayer->first, pass, dfirst)};
     linear_backward_input(sublayer->first, pass, dx, dy.first, (struct tensor){0});
-    dy.second = linear_gradient(&self->kv_down, pass, backward_keys(self, pass, saved, dkv));
+    dy.second = linear_gradient(&self->kv_down, pass, backward_keys(self, pass, &saved, dkv));
     linear_backward_input_add(&self->kv_down, pass, dx, dy.second);
     return dy;
 }

@@ -45,6 +45,7 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
                                                                 : &linear_blocks;
     linear->fp8 = options->fp8;
     linear->fp8_layer = options->fp8 ? fp8_add(options->fp8, linear->weight) : 0;
+    linear->fp8_input = options->shares_input ? options->shares_input->fp8_input : linear->fp8_layer;
     free(weight_name);
     free(bias_name);
 }
@@ -178,6 +179,23 @@ void linear_backward_weight(const struct linear *linear, const struct pass *pass
     else
         linear_weight_matmul(linear, pass, dy, x);
     arena_release(pass->scratch, mark);
+}
+
+static bool shares_rows(const struct linear *linear, const struct linear *other, const struct pass *pass) {
+    return !pass->splits_rows || linear->sums_input == other->sums_input;
+}
+
+struct operand linear_shared_input(const struct linear *linear, const struct linear *other, const struct pass *pass,
+                                   struct operand x) {
+    return shares_rows(linear, other, pass) ? strategy_of(linear, pass)->input(linear, pass, x) : x;
+}
+
+struct operand linear_shared_rows(const struct linear *linear, const struct linear *other, const struct pass *pass,
+                                  struct operand x) {
+    struct operand dy = {0};
+    if (shares_rows(linear, other, pass))
+        strategy_of(linear, pass)->prepare(linear, pass, &dy, &x);
+    return x;
 }
 
 struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,

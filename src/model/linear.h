@@ -25,15 +25,17 @@ struct linear {
     const struct linear_strategy *strategy;  // while training
     struct fp8 *fp8;                         // of the fp8 strategy, like the next
     int fp8_layer;
+    int fp8_input;  // the layer whose range its input has: its own, or that of another linear with the same input
 };
 // `name` is a prefix: "…mlp.linear_fc1" declares "….weight" and, with a bias, "….bias".
 struct linear_options {
     struct shard weight;
     bool has_bias;
     double standard_deviation;
-    bool sums_gradient;  // if the weight is not split: see struct param
-    float scale;         // see struct linear; 0 for 1
-    struct fp8 *fp8;     // not NULL: matmuls are in fp8 while training
+    bool sums_gradient;                 // if the weight is not split: see struct param
+    float scale;                        // see struct linear; 0 for 1
+    struct fp8 *fp8;                    // not NULL: matmuls are in fp8 while training
+    const struct linear *shares_input;  // a linear with the same input, whose range this one takes; or NULL
 };
 void linear_build(struct linear *linear, struct param_list *params, const char *name,
                   const struct linear_options *options);
@@ -59,6 +61,13 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
 // The matmul itself, of operands that were prepared for it, never deferred.
 void linear_weight_matmul(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
+// x of two linears with the same input in the form that both take, so that it is quantized once; in scratch if it is
+// new. linear_shared_input is for linear_forward, linear_shared_rows for linear_backward_weight. If one linear gathers
+// rows and the other does not, x stays as it is.
+struct operand linear_shared_input(const struct linear *linear, const struct linear *other, const struct pass *pass,
+                                   struct operand x);
+struct operand linear_shared_rows(const struct linear *linear, const struct linear *other, const struct pass *pass,
+                                  struct operand x);
 // The value and the gradient of the bias for a caller that adds it later; no tensor if there is no bias.
 struct tensor linear_bias(const struct linear *linear);
 struct tensor linear_bias_gradient(const struct linear *linear);

@@ -14,6 +14,8 @@ static struct tensor all_rows(const struct linear *linear, const struct pass *pa
 }
 
 static struct operand blocks_input(const struct linear *linear, const struct pass *pass, struct operand x) {
+    if (x.range.data)
+        return x;
     struct tensor all = all_rows(linear, pass, x.value);
     struct operand stored = fp8_take(linear->fp8->inputs, linear->fp8->values, all, FP8_VALUE, pass->scratch);
     op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = all});
@@ -50,11 +52,13 @@ static struct operand blocks_gradient(const struct linear *linear, const struct 
 
 static void blocks_prepare(const struct linear *linear, const struct pass *pass, struct operand *dy,
                            struct operand *x) {
+    dy->value = dy->range = (struct tensor){0};
+    if (x->transposed.data)
+        return;
     struct tensor all = all_rows(linear, pass, x->value);
     struct operand stored = fp8_take(linear->fp8->inputs, linear->fp8->values, all, FP8_TRANSPOSED, pass->scratch);
     op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = stored, .x = all, .mixes = mixes(linear)});
     *x = stored;
-    dy->value = dy->range = (struct tensor){0};
 }
 
 static struct operand blocks_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,

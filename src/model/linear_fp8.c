@@ -5,7 +5,7 @@
 #include "ops/device.h"
 
 static struct tensor range_of(const struct linear *linear, enum fp8_role role) {
-    return fp8_range(linear->fp8, linear->fp8_layer, role);
+    return fp8_range(linear->fp8, role == FP8_INPUT ? linear->fp8_input : linear->fp8_layer, role);
 }
 
 // op_quantize to an operand of this linear. One with a range of its own gets a copy of the range it is stored with.

@@ -105,6 +105,18 @@ static bool allows_micro_batch(const struct layout_space *space, const struct pl
            (micro_batch == 1 || tokens <= MOST_TOKENS);
 }
 
+// Whether the widths of attention's matmuls are multiples that fp8 takes; see validate_fp8.c.
+static bool has_even_heads(const struct config *model, int64_t parts) {
+    int64_t keys = config_query_groups(model) * model->kv_channels, heads = model->num_attention_heads;
+    if (!model->multi_latent_attention)
+        return divides(FP8_STEP, heads * model->kv_channels / parts) &&
+               divides(FP8_STEP, (heads * model->kv_channels + 2 * keys) / parts);
+    return divides(FP8_STEP, model->q_lora_rank) && divides(FP8_STEP, model->kv_lora_rank) &&
+           divides(FP8_STEP, model->qk_pos_emb_head_dim) && divides(FP8_STEP, heads / parts * model->kv_channels) &&
+           divides(FP8_STEP, heads / parts * model->v_head_dim) &&
+           divides(FP8_STEP, heads / parts * model->qk_head_dim);
+}
+
 static bool allows_precision(const struct layout_space *space, const struct plan_layout *layout,
                              enum layout_precision precision) {
     const struct config *model = space->model;
@@ -112,8 +124,7 @@ static bool allows_precision(const struct layout_space *space, const struct plan
         return precision == (space->machine->gpus == 0              ? LAYOUT_FP32
                              : machine_has_old_gpus(space->machine) ? LAYOUT_FP16
                                                                     : LAYOUT_BF16);
-    int64_t parts = layout->tensor, keys = config_query_groups(model) * model->kv_channels;
-    int64_t heads = model->num_attention_heads * model->kv_channels;
+    int64_t parts = layout->tensor;
     int64_t rows = layout->micro_batch * model->seq_length / layout->context / (layout->splits_rows ? parts : 1);
     int64_t slices = model->expert_tensor_parallel_size > 0 ? model->expert_tensor_parallel_size : parts;
     bool has_rule = model->glu_linear_offset != 0 || model->activation_func_clamp_value > 0;
@@ -121,8 +132,7 @@ static bool allows_precision(const struct layout_space *space, const struct plan
         ((has_rule && config_has_dense_mlps(model)) || !machine_trains_experts8(space->machine) ||
          !divides(FP8_STEP, model->moe_ffn_hidden_size / slices)))
         return false;
-    return !model->multi_latent_attention && space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) &&
-           divides(FP8_STEP, heads / parts) && divides(FP8_STEP, (heads + 2 * keys) / parts) &&
+    return space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) && has_even_heads(model, parts) &&
            divides(FP8_STEP, model->ffn_hidden_size / parts) && divides(FP8_STEP, rows);
 }
 

@@ -131,7 +131,7 @@ expect 0 "--moe-flex-dispatcher-backend tunes the speed or memory" "$BEVATRON" t
     --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-layer-recompute --trust-remote-code
 expect 2 "leave out one of them" "$BEVATRON" train "${run[@]}" --train-iters 1 --num-experts 2 --disable-bias-linear \
     --recompute-granularity full --moe-layer-recompute
-expect 0 "--recompute-modules mla_up_proj has no effect" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+expect 0 "--recompute-modules mla_up_proj has no effect without --multi-latent-attention" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --recompute-granularity selective --recompute-modules mla_up_proj layernorm
 expect 2 "--hybrid-layer-pattern describes a model that bevatron cannot train" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --hybrid-layer-pattern "M-M*"

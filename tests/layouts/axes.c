@@ -207,12 +207,12 @@ static void begin_line(struct buffer *line, const struct reference *like, const 
                                    "--moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5");
 }
 
-// In a mixture of experts, parts of the MLP are whole modules.
+// In a mixture of experts, parts of the MLP are whole modules, and latents are expanded again.
 static const char *recompute_method(const struct layout *layout) {
     const int *v = layout->value;
     bool is_selective = v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE;
     if (v[LAYOUT_MODEL] == MODEL_EXPERTS && is_selective && v[LAYOUT_METHOD] == METHOD_BLOCK)
-        return "--recompute-modules mlp moe shared_experts";
+        return "--recompute-modules mlp moe shared_experts mla_up_proj";
     return method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]];
 }
 

@@ -46,7 +46,7 @@ static int64_t tokens_of_layers(const struct step *step, const struct config *co
 }
 
 // How many times the forward pass of attention runs, and how often it runs at least: if only some layers are
-// recomputed, the others do it once less.
+// recomputed, the others do it once less. If latents are expanded again, heads are exchanged again, but not results.
 struct forward_counts {
     int most, least;
 };
@@ -56,7 +56,8 @@ static struct forward_counts forward_times(const struct layout *layout) {
     bool is_kept = v[LAYOUT_METHOD] == METHOD_MORE && !v[LAYOUT_HEADS];
     bool is_again =
         (is_full && !is_kept) || (v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && !is_block);
-    return (struct forward_counts){is_again ? 2 : 1, is_again && !(is_full && is_block) ? 2 : 1};
+    bool has_more = v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && v[LAYOUT_MODEL] == MODEL_EXPERTS;
+    return (struct forward_counts){is_again || has_more ? 2 : 1, is_again && !(is_full && is_block) ? 2 : 1};
 }
 
 static bool is_by_formula(const struct step *step, const struct config *config, const struct layout *layout,

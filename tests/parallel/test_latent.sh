@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Latent attention on several ranks gives the weights of one rank: with and without a latent of queries, with and
-# without norms, with YaRN and dropout; a run resumes to the bit, also on another layout; what does not work
+# without norms, with YaRN and dropout, computed again, in fp8 by blocks; a run resumes to the bit, also on another layout; what does not work
 # with it is refused. tests/layouts has all layouts of one such model.
 # label: slow
-# cost: 12
+# cost: 18
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
@@ -43,6 +43,29 @@ same yarn 4 "${yarn[@]}" --tensor-model-parallel-size 2 --context-parallel-size 
 experts=(--q-lora-rank 10 --qk-layernorm --num-experts 4 --moe-ffn-hidden-size 16 --moe-router-topk 2 --moe-layer-freq "[0,1]")
 alone experts "${experts[@]}"
 same experts 4 "${experts[@]}" --tensor-model-parallel-size 2 --sequence-parallel --expert-model-parallel-size 2 --use-distributed-optimizer
+
+# Queries, keys and values computed again: the same bits on one rank, the weights of one rank on several, with exchanged
+# heads, too.
+again=(--recompute-granularity selective --recompute-modules mla_up_proj)
+alone again "${yarn[@]}" "${again[@]}"
+cmp -s "$work/yarn/iter_0000006/model.safetensors" "$work/again/iter_0000006/model.safetensors" && pass || fail "mla_up_proj changes bits"
+same yarn 4 "${yarn[@]}" "${again[@]}" core_attn --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2
+same yarn 2 "${yarn[@]}" "${again[@]}" --context-parallel-size 2 --cp-comm-type a2a
+same plain 2 "${plain[@]}" "${again[@]}" core_attn --context-parallel-size 2 --cp-comm-type a2a
+
+# fp8 by blocks of 128, with latents that end within a block: losses of two ranks that split rows and heads are near those
+# of one.
+blocks=(--mock-data --vocab-size 97 --tokenizer-type NullTokenizer --num-layers 2 --hidden-size 128 --num-attention-heads 8 --seq-length 256
+    --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --train-iters 4 --log-interval 1 --eval-iters 0 --device cpu --threads 1
+    --hidden-dropout 0 --attention-dropout 0 --position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear
+    --ffn-hidden-size 256 --multi-latent-attention --q-lora-rank 80 --kv-lora-rank 48 --qk-head-dim 32 --qk-pos-emb-head-dim 32
+    --v-head-dim 32 --qk-layernorm --bf16 --fp8-format e4m3 --fp8-recipe blockwise)
+expect 0 "iteration        4/" "$BEVATRON" train "${blocks[@]}"
+grep -o "lm loss: [^|]*" "$work/out" >"$work/one"
+expect 0 "iteration        4/" "$BEVATRON" train "${blocks[@]}" --nproc 2 --tensor-model-parallel-size 2 --sequence-parallel "${again[@]}"
+grep -o "lm loss: [^|]*" "$work/out" | paste -d' ' "$work/one" - | awk '{ d = $3 / $6 - 1; bad = bad || d * d > 1e-6 } END { exit bad || NR != 4 }' &&
+    pass || fail "losses in fp8 by blocks on two ranks: $(paste -sd' ' "$work/one")"
+expect 2 "a micro-batch has 64 tokens on a rank" "$BEVATRON" train "${blocks[@]}" --nproc 2 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 128
 
 # Whole matrices, so the layout of ranks does not change Muon's updates.
 muon=(--q-lora-rank 10 --qk-layernorm --optimizer muon --muon-fp32-matmul-prec high)

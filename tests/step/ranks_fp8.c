@@ -181,6 +181,33 @@ TEST(shared_keys) {
     compare_with("--group-query-attention --num-query-groups 1 --qk-layernorm", sharing, 1, 1);
 }
 
+// Latents are whole on every rank, and with sequence parallelism of some rows; heads are split.
+TEST(latents) {
+    static const struct fp8_layout of_latents[] = {
+        {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel --pipeline-schedule "
+         "zero-bubble --recompute-granularity selective --recompute-modules mla_up_proj",
+         1e-2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --use-distributed-optimizer", 1e-2},
+        {"--tensor-model-parallel-size 4", 1e-2},
+        {"--context-parallel-size 2 --tensor-model-parallel-size 2", 1e-2},
+        {"--pipeline-model-parallel-size 4 --recompute-granularity full", 1e-4},
+        {"--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble", 1e-4},
+    };
+    enum { COUNT = sizeof of_latents / sizeof of_latents[0] };
+    const char *model = "--multi-latent-attention --kv-lora-rank 32 --qk-head-dim 32 --qk-pos-emb-head-dim 32 "
+                        "--v-head-dim 32 --position-embedding-type rope --normalization RMSNorm --swiglu "
+                        "--disable-bias-linear --ffn-hidden-size 128 --qk-layernorm";
+    char *delayed = memory_printf("%s --q-lora-rank 64", model);
+    char *measured = memory_printf("%s --fp8-recipe tensorwise", model);
+    char *blocks = memory_printf("%s --fp8-recipe mxfp8", delayed);
+    compare_with(delayed, of_latents, COUNT, 1);
+    compare_with(measured, of_latents, COUNT, 2);
+    compare_with(blocks, of_latents + 2, 1, 1);
+    free(blocks);
+    free(measured);
+    free(delayed);
+}
+
 // Each rank has measured its own scale, and then an infinity was seen.
 TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
     struct fp8_run run;
@@ -203,11 +230,15 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {
-        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
-        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
-        TEST_CASE(layers_in_bf16), TEST_CASE(experts),
-        TEST_CASE(shared_keys),    TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges),
+                                      TEST_CASE(measured_ranges),
+                                      TEST_CASE(blocks),
+                                      TEST_CASE(the_output_layer_too),
+                                      TEST_CASE(layers_in_bf16),
+                                      TEST_CASE(experts),
+                                      TEST_CASE(shared_keys),
+                                      TEST_CASE(latents),
+                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

@@ -161,6 +161,78 @@ TEST(experts_learn_in_8_bits) {
         }
 }
 
+// Latent attention, with and without a latent of queries and norms of latents, and with experts.
+static const char *const latents[] = {
+    "--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 32 --qk-head-dim 16 --qk-pos-emb-head-dim 32 "
+    "--v-head-dim 16 --qk-layernorm --position-embedding-type rope --normalization RMSNorm --swiglu "
+    "--disable-bias-linear",
+    "--multi-latent-attention --kv-lora-rank 32 --qk-head-dim 16 --qk-pos-emb-head-dim 32 --v-head-dim 32 "
+    "--position-embedding-type rope --activation gelu",
+    "--multi-latent-attention --q-lora-rank 32 --kv-lora-rank 48 --qk-head-dim 24 --qk-pos-emb-head-dim 16 "
+    "--v-head-dim 8 --qk-layernorm --position-embedding-type rope --swiglu --disable-bias-linear --num-experts 4 "
+    "--moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-layer-freq [0,1] --norm-placement both",
+};
+enum { LATENTS = sizeof latents / sizeof latents[0] };
+
+// Ways to recompute in turn, the projections always.
+static void expect_recompute(const char *model, const char *recipe, int micro_batches, struct curve kept) {
+    static const char *const ways[] = {"full --recompute-method uniform", "selective",
+                                       "selective --recompute-modules mla_up_proj core_attn mlp_act"};
+    static size_t turn;
+    const char *two[] = {"selective --recompute-modules mla_up_proj", ways[turn++ % 3]};
+    for (int i = 0; i < 2; i++) {
+        char *flags = memory_printf("%s --recompute-granularity %s", recipe, two[i]);
+        struct curve again = train_with(model, flags, micro_batches);
+        EXPECT(again.last == kept.last && again.evaluated == kept.evaluated);
+        free(flags);
+    }
+}
+
+TEST(latent_attention_learns_in_8_bits) {
+    static const char *const recipes[] = {"", "--fp8-format hybrid", "--fp8-format hybrid --fp8-recipe tensorwise",
+                                          "--fp8-format e4m3 --fp8-recipe mxfp8"};
+    for (int i = 0; i < LATENTS; i++) {
+        const char *model = latents[i];
+        int micro_batches = i == 0 ? 3 : 1;
+        struct curve half = train_with(model, "", micro_batches);
+        EXPECT(half.last < 0.8 * half.first);
+        for (int k = 0; k < 4; k++) {
+            if (k == 3 && i == 2)  // experts are not in mxfp8
+                continue;
+            struct curve curve = k == 0 ? half : train_with(model, recipes[k], micro_batches);
+            printf("    %.4f to %.4f %s\n", curve.first, curve.last, recipes[k]);
+            EXPECT(fabs(curve.first - half.first) < 0.01 * half.first && (curve.first != half.first) == (k > 0));
+            EXPECT(fabs(curve.last - half.last) < 0.05 * half.first);
+            expect_recompute(model, recipes[k], micro_batches, curve);
+        }
+    }
+}
+
+// All projections of the latents are quantized, and those that read the same input have one range for it.
+TEST(projections_of_latents_are_in_8_bits) {
+    for (int i = 0; i < LATENTS; i++) {
+        struct train_lab lab;
+        struct feed feed = {.form = CONFIG_GPT};
+        struct step_source source = {.next = next_input, .context = &feed, .count = 1};
+        open_lab(&lab, latents[i], "--fp8-format hybrid", 1);
+        EXPECT_OK(step_train(lab.step, &source, 3e-3, 0));
+        step_settle(lab.step);
+        const struct fp8 *fp8 = &lab.step->chunks[0].model.fp8;
+        int projections = 0;
+        for (int k = 0; k < fp8->count; k++) {
+            const char *name = fp8->layers[k].weight->name;
+            bool is_second = strstr(name, "linear_kv_down_proj") != NULL;
+            projections += strstr(name, ".self_attention.linear_") != NULL;
+            for (int role = 0; role < FP8_ROLES; role++) {
+                const float *range = (const float *)fp8->ranges.data + (k * FP8_ROLES + role) * RANGE_LENGTH;
+                EXPECT((range[RANGE_SCALE] == 1) == (is_second && role == FP8_INPUT));
+            }
+        }
+        EXPECT_INT(projections, i == 1 ? 2 * 4 : 2 * 5);
+        lab_close(&lab);
+    }
+}
+
 TEST(a_history_of_several_steps_and_a_margin) {
     struct curve half = train("", "");
     struct curve careful = train("", "--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max "
@@ -309,9 +381,11 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
                    {"--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max", true},
                    {"--fp8-format hybrid --fp8-recipe tensorwise", false},
                    {"--fp8-format hybrid --num-layers 3 --first-last-layers-bf16", true}};
-    for (int i = 0; i < 17; i++) {
-        int recipe = i < 15 ? i % 3 : 3;
-        const char *model = i < 12 ? models[i / 3] : i < 16 ? mixtures[0] : models[1], *flags = recipes[recipe].flags;
+    for (int i = 0; i < 21; i++) {
+        int recipe = i < 18 ? i % 3 : 3;
+        const char *const others[] = {mixtures[0], latents[0], mixtures[0], models[1], latents[0]};
+        const char *model = i < 12 ? models[i / 3] : others[i < 18 ? i / 3 - 4 : i - 16],
+                   *flags = recipes[recipe].flags;
         struct temporary folder = temporary_create();
         struct fp8_stretch through, resumed, forgetful;
         run_through(model, flags, folder.path, &through);
@@ -382,6 +456,19 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
+    const char *latent = "--bf16 --fp8-format hybrid --multi-latent-attention --position-embedding-type rope "
+                         "--q-lora-rank 48 --kv-lora-rank 32 --qk-head-dim 16 --qk-pos-emb-head-dim 16 --v-head-dim 16";
+    static const char *const wrong[][2] = {{"--q-lora-rank 40", "--q-lora-rank is 40"},
+                                           {"--kv-lora-rank 24", "--kv-lora-rank is 24"},
+                                           {"--qk-pos-emb-head-dim 10", "--qk-pos-emb-head-dim is 42"},
+                                           {"--v-head-dim 6", "this rank's values is 24"},
+                                           {"--fp8-recipe mxfp8", "multiples of 32, but --q-lora-rank is 48"}};
+    EXPECT_OK(validate(latent));
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char *flags = memory_printf("%s %s", latent, wrong[i][0]);
+        EXPECT_ERROR(validate(flags), wrong[i][1]);
+        free(flags);
+    }
     const char *dense = "only if all MLPs are routed experts";
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --glu-linear-offset 1"), dense);
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --activation-func-clamp-value 7 --num-experts 4 "
@@ -407,6 +494,7 @@ TEST(flags_that_do_not_fit_are_refused) {
 
 TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(decoders_learn_in_4_bits), TEST_CASE(experts_learn_in_8_bits),
           TEST_CASE(first_and_last_layers_stay_in_bf16), TEST_CASE(layers_in_bf16_are_counted),
+          TEST_CASE(latent_attention_learns_in_8_bits), TEST_CASE(projections_of_latents_are_in_8_bits),
           TEST_CASE(recompute_changes_nothing), TEST_CASE(a_history_of_several_steps_and_a_margin),
           TEST_CASE(a_resumed_run_goes_on_bit_for_bit), TEST_CASE(a_run_resumes_without_ranges_too),
           TEST_CASE(flags_that_do_not_fit_are_refused))
