@@ -89,7 +89,7 @@ part_latent() {
 
 # Documents of 1 to 60 tokens: samples differ in how many of their tokens end a document.
 part_tokens() {
-    local flags="--global-batch-size 16 $swiglu" data=(--data-path "$work/text_text_document" --tokenizer-type NullTokenizer --split 1,0,0)
+    local flags="--global-batch-size 16 $swiglu" data=(--data-path "$work/text_text_document" --tokenizer-type NullTokenizer --split "1,0,0")
     local mean="--calculate-per-token-loss --eod-mask-loss" all few
     awk 'BEGIN { for (d = 0; d < 2000; d++) { n = d % 300 < 150 ? 1 + d % 4 : 20 + d % 41; s = ""
                  for (i = 0; i < n; i++) s = s (i ? " " : "") (d * 7 + i * i * 13) % 499; printf "{\"text\": \"%s\"}\n", s } }' >"$work/text.jsonl"
