@@ -74,6 +74,9 @@ bool trace_take(struct trace_event *event, int64_t last) {
     bool is_there = trace.taken < trace.added && trace.ring[trace.taken % trace.capacity].iteration <= last;
     if (is_there)
         *event = trace.ring[trace.taken++ % trace.capacity];
+    // An empty ring begins again with slots that are in the caches.
+    if (trace.taken == trace.added)
+        trace.added = trace.taken = 0;
     pthread_mutex_unlock(&trace.lock);
     return is_there;
 }

@@ -267,7 +267,8 @@ static struct comm_request request_record(struct group *group, enum collective_k
     struct world *world = group->world;
     request.kind = kind;
     request.bytes = (int64_t)bytes;
-    request.is_small = bytes < SMALL_BYTES && world->link.bytes_per_second <= 0 && !trace_is_on();
+    request.is_small = request.collective->is_imaginary ||
+                       (bytes < SMALL_BYTES && world->link.bytes_per_second <= 0 && !trace_is_on());
     watch_lock(world->watch);
     struct record_entry *entry = record_begin(&world->record, read_clock(request.is_small));
     entry->name = name;
@@ -494,7 +495,7 @@ void comm_wait(struct comm_request *request) {
     record_end(&world->record, request->number, is_instant ? request->started : ended);
     watch_unlock(world->watch);
     // A wait that the device does already has its spans.
-    if (trace_is_on() && !request->collective->order)
+    if (trace_is_on() && !request->collective->order && !request->collective->is_imaginary)
         request_trace(request, began, ended);
 }
 

@@ -203,6 +203,7 @@ static void *paper_host_broadcast_i64(struct group *group, int64_t *values, int 
 
 static const struct collective paper_collective = {
     .name = "paper",
+    .is_imaginary = true,
     .group_create = paper_group_create,
     .group_free = group_drop,
     .world_free = self_world_free,

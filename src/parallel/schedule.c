@@ -10,8 +10,8 @@ static int check_shape(const struct schedule_shape *shape) {
     int P = shape->stages, V = shape->chunks, M = shape->micro_batches, group = shape->group ? shape->group : P;
     bool is_interleaved = shape->kind == SCHEDULE_INTERLEAVED, is_sound = P >= 1 && V >= 1 && M >= 1;
     is_sound = is_sound && is_interleaved == (V > 1);
-    if (is_sound && is_interleaved)  // groups fill all stages
-        is_sound = P >= 2 && group >= P && (M % group == 0 || M % group >= P);
+    if (is_sound && is_interleaved)  // groups fill all stages; a single micro-batch, as in rehearsals, is alone
+        is_sound = P >= 2 && group >= P && (M == 1 || M % group == 0 || M % group >= P);
     is_sound = is_sound && (!shape->has_pairs || is_interleaved || (shape->kind == SCHEDULE_1F1B && P == 1));
     if (is_sound)
         return 0;

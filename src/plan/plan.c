@@ -2,7 +2,6 @@
 #include "plan/plan.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "model/census.h"
 #include "plan/stage.h"
 #include "plan/steady.h"
 #include "train/setup.h"
@@ -16,6 +15,7 @@ struct making {
     const struct plan_options *options;
     struct hardware hardware;
     struct comm_fabric fabric;
+    bool are_different;         // stages between the first and the last, in their layers
     struct stage_costs *costs;  // one per measured stage
     double message_bytes;
     struct world *world;  // any of the stages', for the times of messages
@@ -62,7 +62,11 @@ static int measure_stage(struct making *making, int index) {
         if (making->options->config->overlap_moe_expert_parallel_comm && making->options->machine->gpus > 0)
             burden_exchanges(&mesh, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
-        status = stage_run(&setup, making->options, stage, &making->costs[index]);
+        // Between the first stage and the last one, all are as the second. Pairs have forwards of other chunks.
+        bool is_like_second = !making->are_different && index > 1 && stage->stage < making->plan->stages - 1 &&
+                              !making->options->config->overlap_moe_expert_parallel_comm;
+        const struct measured_stage second = {&making->plan->stage[1], &making->costs[1]};
+        status = stage_run(&setup, making->options, stage, &making->costs[index], is_like_second ? &second : NULL);
     }
     if (making->world)
         world_close(world);
@@ -290,7 +294,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
     making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));
     making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
     int data = mesh_count(&making.mesh, MESH_SAMPLES), each = hardware_ranks(options->machine);
-    const struct census census = census_take(config);
+    const struct census census = options->census ? *options->census : census_take(config);
     *plan = (struct plan){.ranks = options->ranks,
                           .nodes = options->nodes > 0 ? options->nodes : (options->ranks + each - 1) / each,
                           .data_parallel = data,
@@ -307,7 +311,8 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                                                                             : 0]};
     plan->flops = census_flops(&census, config, config->global_batch_size);
     plan->control = control_shape_of(&making.mesh);
-    choose_stages(plan, plan->stages > 1 && has_different_stages(config));
+    making.are_different = plan->stages > 1 && has_different_stages(config);
+    choose_stages(plan, making.are_different);
     making.costs = memory_alloc(sizeof *making.costs * (size_t)plan->measured);
     int status = make(&making);
     world_close(making.world);

@@ -5,6 +5,7 @@
 #define PLAN_PLAN_H
 
 #include "config/config.h"
+#include "model/census.h"
 #include "parallel/schedule.h"
 #include "plan/control.h"
 #include "plan/hardware.h"
@@ -53,6 +54,7 @@ struct plan_options {
     int nodes;                               // 0: as many as the ranks need
     bool hides_tensor;                       // matmuls hide the collectives of tensor parallelism, as in other programs
     double room;                             // a plan of a rank with more bytes stops and has no seconds; 0: never
+    const struct census *census;             // of the model, if it is known; NULL: it is taken
     bool runs_all;                           // micro-batches, instead of a few that stand for them
     const struct schedule_watcher *watcher;  // is told all that the stages do in a step; NULL for none
 };

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "plan/steady.h"
 #include "train/planned_vocabulary.h"
 
 #include <inttypes.h>
@@ -139,6 +138,7 @@ static void plan_item(void *context, int index, void *result) {
                                                          .ranks = search->options.gpus,
                                                          .machine = machine,
                                                          .hardware = search->options.hardware[item->machine],
+                                                         .census = &search->estimators[item->machine].census,
                                                          .room = search_room(search, item->machine)}) == 0)
         planned->outcome =
             fullest_bytes(&planned->plan) <= search_room(search, item->machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
@@ -153,14 +153,17 @@ static void watch_plans(void *context, int done) {
         options->watch(options->context, planning->planned + done, planning->search->count);
 }
 
+// How many micro-batches a plan is worth: of a long step 13, or those of 6 groups.
+static double worth_of(const struct layout_search *search, const struct plan_layout *layout) {
+    double count = (double)(search->model.global_batch_size / (layout->micro_batch * layout->data));
+    double group = layout->chunks > 1 ? layout->pipeline : 1, few = (layout->chunks > 1 ? 3 : 8) * group;
+    return count <= few ? group + count : (layout->chunks > 1 ? 6 : 13) * group;
+}
+
 static double work_of(const struct layout_search *search, const struct search_item *item) {
     const struct plan_layout *layout = &item->layout;
     double layers = (double)config_layers(&search->model) / layout->pipeline;
-    const struct schedule_shape shape = {
-        .kind = layout->chunks > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
-        .stages = layout->pipeline,
-        .micro_batches = (int)(search->model.global_batch_size / (layout->micro_batch * layout->data))};
-    return 1 + layers * steady_passes(&shape) * fmin(3, layout->pipeline) / 1500;
+    return 1 + layers * worth_of(search, layout) * fmin(3, layout->pipeline) / 1500;
 }
 
 static int plan_items(struct layout_search *search, const int *items, int count) {

@@ -15,9 +15,15 @@ struct stage_costs {
 };
 
 bool work_is_pass(enum work work);
+// A stage that was measured.
+struct measured_stage {
+    const struct plan_stage *stage;
+    const struct stage_costs *costs;
+};
 // Runs steps of the setup's rank, whose device tells the time. If the options stop at what is too large, then only
-// memory and parameters are set.
+// memory and parameters are set. A stage with the same layers as another one takes its times; `like` NULL: there is
+// none.
 int stage_run(const struct setup *setup, const struct plan_options *options, struct plan_stage *stage,
-              struct stage_costs *costs);
+              struct stage_costs *costs, const struct measured_stage *like);
 
 #endif

@@ -19,14 +19,18 @@ static int like_the_end(const struct schedule_shape *shape, int64_t least) {
     return count < shape->micro_batches ? (int)count : shape->micro_batches;
 }
 
+// Parameters come with the first micro-batch or group of them and gradients leave with the last one. What a schedule
+// puts off, it puts off by more: gradients of weights by several micro-batches, a backward by a group.
 struct steady_counts steady_counts(const struct schedule_shape *shape) {
     enum { FEW = 4 };
     int group = group_of(shape), unit = group > shape->stages ? group : shape->stages;
+    bool is_late = shape->kind == SCHEDULE_ZERO_BUBBLE || shape->has_pairs;
+    int64_t least = group > 1 ? 2 * group : is_late ? FEW : 2;
     // Zero-bubble schedules put off gradients of weights, and are full last.
     struct steady_counts counts = {.held = like_the_end(shape, 4 * (int64_t)unit)};
-    counts.before = like_the_end(shape, group);
-    counts.shorter = like_the_end(shape, group > 1 ? 2 * (int64_t)group : FEW);
-    counts.longer = like_the_end(shape, counts.shorter + (group > 1 ? group : FEW));
+    counts.before = shape->has_pairs ? like_the_end(shape, group) : 1;
+    counts.shorter = like_the_end(shape, least);
+    counts.longer = like_the_end(shape, counts.shorter + (group > 1 ? group : is_late ? FEW : 1));
     if (counts.longer >= shape->micro_batches)
         counts.held = counts.shorter = counts.longer = shape->micro_batches;
     return counts;

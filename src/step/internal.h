@@ -158,6 +158,7 @@ struct step {
     bool expects_gradients;  // the step that runs must compute gradients with this digest
     int64_t expected_gradients;
     bool keeps_results;   // see struct pass
+    bool rehearses_one;   // micro-batch, on paper: a single one is ever in flight
     bool is_recording;    // the device keeps what it is given, and does none of it yet
     double data_seconds;  // that the host has waited for micro-batches of training so far
     struct step_memory memory;

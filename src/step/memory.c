@@ -151,10 +151,11 @@ static int next_largest(void *context, struct batch *batch) {
     return 0;
 }
 
-// All flights of a chunk are alike, so it takes no more micro-batches than the shortest list has.
+// All flights of a chunk are alike, so it takes no more micro-batches than the shortest list has; with pairs, those of
+// a group, which is the shortest that has a pair.
 static int64_t fewest_micro_batches(const struct step *step) {
     const struct schedule_shape *shape = &step->pipeline.schedules[step->mode == STEP_TRAIN].shape;
-    int fewest = shape->kind == SCHEDULE_INTERLEAVED ? shape->group : 1;
+    int fewest = shape->kind == SCHEDULE_INTERLEAVED && !step->rehearses_one ? shape->group : 1;
     return fewest < shape->micro_batches ? fewest : shape->micro_batches;
 }
 
@@ -208,6 +209,7 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
     options.mesh = mesh;
     struct step *paper = step_new(&options);
     paper->keeps_results = step->keeps_results;
+    paper->rehearses_one = !step->options.schedule.has_pairs;
     paper->borrow = step->borrow;
     paper->borrow.is_trial = true;
     int status = step_assemble(paper);

@@ -78,12 +78,12 @@ static void open_channels(struct step *step, const struct schedule_shape *shape)
         channel_open(&step->pipeline.channels[link], 2 + (early + 1) / 2, names[link]);
 }
 
-void pipeline_build_chunk(const struct step *step, int64_t number, struct model *model, struct param_list *params) {
+struct model_options pipeline_chunk(const struct step *step, int64_t number) {
     struct model_options options = model_chunk(&step->options.model, number);
     // Text is generated without multi-token prediction, whose weights are left out unless they are another step's.
     if (step->mode == STEP_GENERATE && !step->options.weights_of)
         options.chunk.depths = 0;
-    model_build(model, params, &options);
+    return options;
 }
 
 int pipeline_open(struct step *step) {
@@ -96,12 +96,14 @@ int pipeline_open(struct step *step) {
     const struct schedule_list *list = pipeline_list(step, schedule);
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
-        pipeline_build_chunk(step, number_of(step, i), &chunk->model, &step->params);
-        chunk->flight_count = most_flights(schedule, list, i);
+        const struct model_options options = pipeline_chunk(step, number_of(step, i));
+        model_build(&chunk->model, &step->params, &options);
+        chunk->flight_count = step->rehearses_one ? 1 : most_flights(schedule, list, i);
         chunk->flights = memory_alloc(sizeof *chunk->flights * (size_t)chunk->flight_count);
         for (int f = 0; f < chunk->flight_count; f++)
             model_flight_open(&chunk->flights[f].model, &chunk->model);
-        chunk->deferred_count = most_between(list, i, WORK_BACKWARD_INPUT, WORK_BACKWARD_WEIGHT);
+        int deferred = most_between(list, i, WORK_BACKWARD_INPUT, WORK_BACKWARD_WEIGHT);
+        chunk->deferred_count = step->rehearses_one && deferred > 1 ? 1 : deferred;
         chunk->deferred = memory_alloc(sizeof *chunk->deferred * (size_t)chunk->deferred_count);
         for (int d = 0; d < chunk->deferred_count; d++)
             chunk->deferred[d].copies_inputs = chunk->model.choices.recomputed_layers > 0;

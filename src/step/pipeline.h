@@ -8,8 +8,8 @@
 // Cuts the model into chunks, declares its parameters, and finds how many micro-batches can be in flight at once.
 int pipeline_open(struct step *step);
 void pipeline_close(struct step *step);
-// Builds a chunk of the model by its number (see config_pipeline.c) and declares its parameters.
-void pipeline_build_chunk(const struct step *step, int64_t number, struct model *model, struct param_list *params);
+// A chunk of the model by its number (see config_pipeline.c).
+struct model_options pipeline_chunk(const struct step *step, int64_t number);
 // Takes the memory that lives as long as the step: the inputs of micro-batches in flight, and message buffers.
 void pipeline_lay_out(struct step *step, struct arena *arena);
 // Gives every flight its part of step->activations, which holds pipeline_activation_bytes.

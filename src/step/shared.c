@@ -1,5 +1,6 @@
 // Parameters that several stages of a pipeline hold: a tied embedding on the first and the last stage, the tables of
-// relative positions on every stage of their stack. Which they are is found by declaring the parameters of every stage.
+// relative positions on every stage of their stack. Which they are is found by declaring the parameters of every stage,
+// without those of layers, which are one stage's alone.
 // Each stage has its own gradient of such a parameter; the true gradient is their sum. The first stage that holds the
 // parameter adds them up and sends the sum back, so that all copies stay the same bit for bit.
 #include "base/memory.h"
@@ -12,8 +13,27 @@
 void shared_declare_stage(const struct step *step, int stage, struct param_list *params) {
     int stages = step->mesh.length[AXIS_PIPELINE];
     for (int chunk = 0; chunk < step->chunk_count; chunk++) {
+        struct model_options options = pipeline_chunk(step, (int64_t)chunk * stages + stage);
         struct model model;
-        pipeline_build_chunk(step, (int64_t)chunk * stages + stage, &model, params);
+        model_build(&model, params, &options);
+        model_free(&model);
+    }
+}
+
+// What several stages may hold of a stage: the ends of its chunks, and the tables that a stack has if it has a layer.
+static void declare_sharable(const struct step *step, int stage, struct param_list *params) {
+    const struct model *own = &step->chunks[0].model;
+    int64_t most = own->form == CONFIG_T5 || own->choices.has_relative_bias ? 1 : 0;
+    for (int chunk = 0; chunk < step->chunk_count; chunk++) {
+        struct model_options options =
+            pipeline_chunk(step, (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + stage);
+        struct config_chunk *part = &options.chunk;
+        part->encoder_count = part->encoder_count < most ? part->encoder_count : most;
+        part->decoder_count = part->decoder_count < most ? part->decoder_count : most;
+        if (!part->begins && !part->ends && part->depths == 0 && most == 0)
+            continue;
+        struct model model;
+        model_build(&model, params, &options);
         model_free(&model);
     }
 }
@@ -52,7 +72,7 @@ void shared_open(struct step *step) {
         return;
     struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
     for (int stage = 0; stage < stages; stage++) {
-        shared_declare_stage(step, stage, &lists[stage]);
+        declare_sharable(step, stage, &lists[stage]);
         count += lists[stage].count;
     }
     struct holding *holdings = memory_alloc(sizeof *holdings * (size_t)count), *next = holdings;

@@ -51,6 +51,7 @@ TEST(short_steps_stand_for_long_ones) {
 
 TEST(pipelines_repeat_themselves) {
     compare(STAGED "--global-batch-size 192 ", 8);
+    compare(STAGED "--global-batch-size 192 " OVERLAPS, 8);
     compare(STAGED "--global-batch-size 192 --num-virtual-stages-per-pipeline-rank 2 " OVERLAPS, 8);
     // The last group is a part of one.
     compare(STAGED "--global-batch-size 208 --num-virtual-stages-per-pipeline-rank 2 "
@@ -96,13 +97,18 @@ TEST(lists_of_uneven_stages) {
 
 TEST(how_many_are_run) {
     struct schedule_shape shape = {.kind = SCHEDULE_1F1B, .stages = 1, .chunks = 1, .micro_batches = 8};
-    EXPECT_INT(steady_passes(&shape), 1 + 8);
+    EXPECT_INT(steady_passes(&shape), 1 + 2 + 3);
+    shape.micro_batches = 3;
+    EXPECT_INT(steady_passes(&shape), 1 + 3);
+    shape.has_pairs = true;
     shape.micro_batches = 1 << 24;
     EXPECT_INT(steady_passes(&shape), 1 + 4 + 8);
+    shape.has_pairs = false;
+    EXPECT_INT(steady_passes(&shape), 1 + 2 + 3);
     EXPECT_INT(steady_counts(&shape).held, 4);
     shape = (struct schedule_shape){.kind = SCHEDULE_INTERLEAVED, .stages = 4, .chunks = 2, .micro_batches = 62};
     shape.group = 6;
-    EXPECT_INT(steady_counts(&shape).before, 8);
+    EXPECT_INT(steady_counts(&shape).before, 1);
     EXPECT_INT(steady_counts(&shape).shorter, 14);
     EXPECT_INT(steady_counts(&shape).longer, 20);
     EXPECT_INT(steady_counts(&shape).held, 26);
