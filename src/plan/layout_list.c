@@ -1,15 +1,30 @@
 // Lists the layouts that the rules of layout.h allow. Each function takes one choice and passes on to the next; what it
 // cannot decide is left to config_validate, which every layout that is planned passes.
 #include "plan/layout.h"
+#include "base/error.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
-enum { LEAST_TOKENS = 2048, MOST_TOKENS = 65536, MOST_CHUNKS = 32, MOST_MICRO_BATCH = 64, FP8_STEP = 16 };
+enum { LEAST_TOKENS = 2048, MOST_TOKENS = 65536, MOST_CHUNKS = 32, MOST_MICRO_BATCH = 64 };
+
+// Whether fp8 is allowed depends on the model and on what a rank multiplies. Answers are kept: each takes a validation.
+enum { MOST_ANSWERS = 128 };
+struct fp8_answer {
+    int tensor, context;
+    int64_t micro_batch;
+    bool splits_rows, is_allowed;
+};
+struct fp8_answers {
+    struct fp8_answer items[MOST_ANSWERS];
+    int count;
+};
 
 struct layout_listing {
     const struct layout_space *space;
     layout_taker *take;
     void *context;
+    struct fp8_answers *answers;
 };
 
 static bool divides(int64_t part, int64_t whole) {
@@ -105,35 +120,45 @@ static bool allows_micro_batch(const struct layout_space *space, const struct pl
            (micro_batch == 1 || tokens <= MOST_TOKENS);
 }
 
-// Whether the widths of attention's matmuls are multiples that fp8 takes; see validate_fp8.c.
-static bool has_even_heads(const struct config *model, int64_t parts) {
-    int64_t keys = config_query_groups(model) * model->kv_channels, heads = model->num_attention_heads;
-    if (!model->multi_latent_attention)
-        return divides(FP8_STEP, heads * model->kv_channels / parts) &&
-               divides(FP8_STEP, (heads * model->kv_channels + 2 * keys) / parts);
-    return divides(FP8_STEP, model->q_lora_rank) && divides(FP8_STEP, model->kv_lora_rank) &&
-           divides(FP8_STEP, model->qk_pos_emb_head_dim) && divides(FP8_STEP, heads / parts * model->kv_channels) &&
-           divides(FP8_STEP, heads / parts * model->v_head_dim) &&
-           divides(FP8_STEP, heads / parts * model->qk_head_dim);
+// Whether train and the machine take a layout with this precision.
+static bool is_valid(const struct layout_space *space, const struct plan_layout *layout,
+                     enum layout_precision precision) {
+    struct plan_layout tried = *layout;
+    struct config config;
+    tried.precision = precision;
+    int status = layout_configure(space, &tried, &config);
+    if (status == 0)
+        status = plan_check_precision(&config, space->machine, space->hardware);
+    error_clear();
+    config_free(&config);
+    return status == 0;
 }
 
-static bool allows_precision(const struct layout_space *space, const struct plan_layout *layout,
-                             enum layout_precision precision) {
-    const struct config *model = space->model;
-    if (precision != LAYOUT_FP8)
-        return precision == (space->machine->gpus == 0              ? LAYOUT_FP32
-                             : machine_has_old_gpus(space->machine) ? LAYOUT_FP16
-                                                                    : LAYOUT_BF16);
-    int64_t parts = layout->tensor;
-    int64_t rows = layout->micro_batch * model->seq_length / layout->context / (layout->splits_rows ? parts : 1);
-    int64_t slices = model->expert_tensor_parallel_size > 0 ? model->expert_tensor_parallel_size : parts;
-    bool has_rule = model->glu_linear_offset != 0 || model->activation_func_clamp_value > 0;
-    if (model->num_experts > 0 &&
-        ((has_rule && config_has_dense_mlps(model)) || !machine_trains_experts8(space->machine) ||
-         !divides(FP8_STEP, model->moe_ffn_hidden_size / slices)))
+// A layout that is refused in bf16, too, says nothing about fp8.
+static bool allows_fp8(const struct layout_listing *listing, const struct plan_layout *layout) {
+    const struct layout_space *space = listing->space;
+    struct fp8_answers *answers = listing->answers;
+    if (space->hardware->peak[1] <= 0)
         return false;
-    return space->hardware->peak[1] > 0 && divides(FP8_STEP, model->hidden_size) && has_even_heads(model, parts) &&
-           divides(FP8_STEP, model->ffn_hidden_size / parts) && divides(FP8_STEP, rows);
+    for (int i = 0; i < answers->count; i++) {
+        const struct fp8_answer *known = &answers->items[i];
+        if (known->tensor == layout->tensor && known->context == layout->context &&
+            known->micro_batch == layout->micro_batch && known->splits_rows == layout->splits_rows)
+            return known->is_allowed;
+    }
+    bool is_allowed = is_valid(space, layout, LAYOUT_FP8);
+    if (answers->count < MOST_ANSWERS && (is_allowed || is_valid(space, layout, LAYOUT_BF16)))
+        answers->items[answers->count++] =
+            (struct fp8_answer){layout->tensor, layout->context, layout->micro_batch, layout->splits_rows, is_allowed};
+    return is_allowed;
+}
+
+static bool allows_precision(const struct layout_listing *listing, const struct plan_layout *layout,
+                             enum layout_precision precision) {
+    const struct machine *machine = listing->space->machine;
+    if (precision == LAYOUT_FP8)
+        return allows_fp8(listing, layout);
+    return precision == (machine->gpus == 0 ? LAYOUT_FP32 : machine_has_old_gpus(machine) ? LAYOUT_FP16 : LAYOUT_BF16);
 }
 
 // ---- one choice after the other ----
@@ -147,7 +172,7 @@ static void list_precisions(const struct layout_listing *listing, struct plan_la
     }
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
         layout.precision = precisions[i];
-        if (allows_precision(space, &layout, layout.precision))
+        if (allows_precision(listing, &layout, layout.precision))
             listing->take(listing->context, &layout);
     }
 }
@@ -248,7 +273,8 @@ static void list_contexts(const struct layout_listing *listing, struct plan_layo
 }
 
 void layout_list(const struct layout_space *space, layout_taker *take, void *context) {
-    const struct layout_listing listing = {space, take, context};
+    struct fp8_answers answers = {.count = 0};
+    const struct layout_listing listing = {space, take, context, &answers};
     struct plan_layout layout = space->given;
     if (!space->is_fixed[CHOICE_RECOMPUTE])
         layout.recompute = LAYOUT_KEEP;
@@ -289,8 +315,7 @@ static void take_changed(const struct layout_listing *listing, struct plan_layou
     // Virtual stages that the new mesh cannot have become as many as it can.
     while (layout.chunks > 1 && !space->is_fixed[CHOICE_CHUNKS] && !allows_chunks(space, &layout, layout.chunks))
         layout.chunks--;
-    if (layout.precision == LAYOUT_FP8 && !space->is_fixed[CHOICE_PRECISION] &&
-        !allows_precision(space, &layout, LAYOUT_FP8))
+    if (layout.precision == LAYOUT_FP8 && !space->is_fixed[CHOICE_PRECISION] && !allows_fp8(listing, &layout))
         return;
     listing->take(listing->context, &layout);
 }
@@ -377,14 +402,15 @@ static void change_rest(const struct layout_listing *listing, const struct plan_
     changed = *layout;
     for (int precision = LAYOUT_FP32; precision <= LAYOUT_FP8; precision++) {
         changed.precision = (enum layout_precision)precision;
-        if (changed.precision != layout->precision && allows_precision(listing->space, &changed, changed.precision))
+        if (changed.precision != layout->precision && allows_precision(listing, &changed, changed.precision))
             take_changed(listing, changed, CHOICE_PRECISION);
     }
 }
 
 void layout_neighbours(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
                        void *context) {
-    const struct layout_listing listing = {space, take, context};
+    struct fp8_answers answers = {.count = 0};
+    const struct layout_listing listing = {space, take, context, &answers};
     change_mesh(&listing, layout);
     change_schedule(&listing, layout);
     change_rest(&listing, layout);

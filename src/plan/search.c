@@ -231,6 +231,11 @@ static double least_value(const struct layout_search *search, const struct searc
     return fmin(item->estimate, search_value(search, item));
 }
 
+// Whether an item of the list is worth a plan: the best of its group decides which estimates are.
+static bool is_promising(const struct layout_search *search, const struct search_item *item, double limit) {
+    return search->options.plans_all || (item->estimate <= limit && !is_surely_not_best(search, item));
+}
+
 // Plans the list, the best estimates first.
 static int plan_list(struct layout_search *search) {
     int items[BATCH], count;
@@ -243,13 +248,12 @@ static int plan_list(struct layout_search *search) {
         count = 0;
         for (int i = 0; i < search->count && count < BATCH; i++) {
             const struct search_item *item = &search->items[i];
-            if (item->outcome == SEARCH_NEW && item->estimate <= limits[group_of(item)] &&
-                !is_surely_not_best(search, item))
+            if (item->outcome == SEARCH_NEW && is_promising(search, item, limits[group_of(item)]))
                 items[count++] = i;
         }
         if (count > 0)
             TRY(plan_items(search, items, count));
-    } while (count > 0 && search->work > 0);
+    } while (count > 0 && (search->work > 0 || search->options.plans_all));
     return 0;
 }
 
@@ -379,6 +383,7 @@ static bool has_layout(const struct layout_search *search, int gpus) {
     if (gpus < 1 || (gpus > each && gpus % each != 0))
         return false;
     space.gpus = gpus;
+    space.is_fixed[CHOICE_PRECISION] = true;
     space.fabric = hardware_fabric(space.hardware, space.machine, gpus);
     layout_list(&space, count_layout, &count);
     return count > 0;

@@ -16,7 +16,8 @@ struct search_options {
     int machine_count;
     int gpus;
     bool by_cost;
-    int children;  // processes that plan; the result does not depend on it
+    int children;    // processes that plan; the result does not depend on it
+    bool plans_all;  // layouts of the list, also those that others or estimates rule out
     void (*watch)(void *context, int planned, int listed);
     void *context;
 };

@@ -25,8 +25,7 @@ static void declare_sharable(const struct step *step, int stage, struct param_li
     const struct model *own = &step->chunks[0].model;
     int64_t most = own->form == CONFIG_T5 || own->choices.has_relative_bias ? 1 : 0;
     for (int chunk = 0; chunk < step->chunk_count; chunk++) {
-        struct model_options options =
-            pipeline_chunk(step, (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + stage);
+        struct model_options options = pipeline_chunk(step, (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + stage);
         struct config_chunk *part = &options.chunk;
         part->encoder_count = part->encoder_count < most ? part->encoder_count : most;
         part->decoder_count = part->decoder_count < most ? part->decoder_count : most;

@@ -1,6 +1,6 @@
 // Searches: the best of all layouts is found without planning all of them, flags that are given stay, and what does not
 // fit or divide is told.
-// cost: 3
+// cost: 5
 #include "plan/search_report.h"
 #include "plan/search_why.h"
 #include "base/memory.h"
@@ -105,6 +105,86 @@ TEST(experts_are_counted) {
     buffer_free(&out);
     search_close(&search);
     config_free(&config);
+}
+
+static bool has_one_that_recomputes_less(const struct layout_search *search, const struct plan_layout *layout) {
+    for (int i = 0; i < search->count; i++) {
+        const struct search_item *other = &search->items[i];
+        if (other->outcome == SEARCH_PLANNED && other->layout.micro_batch == layout->micro_batch &&
+            layout_needs_less(layout, &other->layout))
+            return true;
+    }
+    return false;
+}
+
+// Of the layouts with promising estimates, a search leaves out only those that do not fit, or that recompute more than
+// one that does: those of a search that plans all.
+static void expect_nothing_missed(const struct layout_search *search, const struct layout_search *whole) {
+    const struct search_item *best = &search->items[search->proposals[0]];
+    double promising = 1.12 * (best->estimate < best->plan->seconds ? best->estimate : best->plan->seconds);
+    int left_out = 0, missed = 0;
+    for (int i = 0; i < search->count; i++) {
+        const struct search_item *item = &search->items[i];
+        int same = search_find(whole, &item->layout, 0);
+        if (same < 0)
+            continue;
+        enum search_outcome truth = whole->items[same].outcome;
+        if (item->outcome != SEARCH_NEW) {
+            EXPECT_INT(item->outcome, truth);
+        } else if (item->estimate <= promising) {
+            left_out++;
+            missed += truth != SEARCH_TOO_LARGE && !has_one_that_recomputes_less(search, &item->layout);
+        }
+    }
+    EXPECT(left_out > 0);
+    EXPECT_INT(missed, 0);
+}
+
+static void compare_with_all(const char *flags) {
+    struct layout_search search, whole;
+    struct search_options options = options_of(flags, 16, "p5.48xlarge");
+    options.children = 2;
+    EXPECT_OK(search_open(&search, &options));
+    options.plans_all = true;
+    EXPECT_OK(search_open(&whole, &options));
+    EXPECT_INT(search_count(&whole, SEARCH_NEW), 0);
+    const struct search_item *a = &search.items[search.proposals[0]], *b = &whole.items[whole.proposals[0]];
+    EXPECT(layout_is_same(&a->layout, &b->layout) && a->plan->seconds == b->plan->seconds);
+    expect_nothing_missed(&search, &whole);
+    search_close(&whole);
+    search_close(&search);
+    config_free(&config);
+}
+
+TEST(nothing_is_missed) {
+    compare_with_all("--preset qwen3-30b-a3b --vocab-size 151936 --seq-length 4096 --global-batch-size 256 --bf16 "
+                     "--tensor-model-parallel-size 1 --context-parallel-size 1 --expert-model-parallel-size 1");
+}
+
+static void count_fp8(void *context, const struct plan_layout *layout) {
+    *(int *)context += layout->precision == LAYOUT_FP8;
+}
+
+// Only what train takes is listed: with clamps, fp8 if all MLPs are routed experts.
+TEST(precisions_that_train_refuses_are_not_listed) {
+    static const char *const models[] = {
+        MODEL BATCH "--swiglu ", MODEL BATCH "--swiglu --activation-func-clamp-value 7 ",
+        MODEL BATCH "--swiglu --activation-func-clamp-value 7 --num-experts 8 --moe-router-topk 2 ",
+        MODEL BATCH "--swiglu --activation-func-clamp-value 7 --num-experts 8 --moe-router-topk 2 "
+                    "--moe-layer-freq [0,1,1,1] ",
+        MODEL BATCH "--swiglu --ffn-hidden-size 2056 "};
+    static const bool are_listed[] = {true, false, true, false, false};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct layout_search search;
+        struct search_options options = options_of(models[i], 1, "p5.48xlarge");
+        int listed = 0;
+        EXPECT_OK(search_open(&search, &options));
+        layout_list(&search.spaces[0], count_fp8, &listed);
+        EXPECT((listed > 0) == are_listed[i]);
+        EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
+        search_close(&search);
+        config_free(&config);
+    }
 }
 
 TEST(flags_that_are_given_stay) {
@@ -214,6 +294,7 @@ TEST(reports) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(flags_that_are_given_stay),
+TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(nothing_is_missed),
+          TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(flags_that_are_given_stay),
           TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
           TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
