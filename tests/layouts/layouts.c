@@ -99,7 +99,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
         if (mesh->length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && mesh->length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
             mesh_count(mesh, MESH_EXPERTS) == v[LAYOUT_EXPERT] &&
             mesh_count(mesh, MESH_EXPERT_SLICES) == v[LAYOUT_SLICES] &&
-            mesh->length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE])
+            mesh->length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE] && mesh->kv_ranks == config_kv_ranks(config))
             return 0;
     }
     bench->meshes = memory_realloc(bench->meshes, sizeof(struct mesh *) * (size_t)(bench->mesh_count + 1));
