@@ -32,6 +32,8 @@ struct pool {
     _Atomic int64_t count;
     _Atomic int64_t grain;    // indices per ticket, 1 except for enormous counts
     _Atomic int64_t tickets;  // how many the run has
+    _Atomic bool counts_busy;
+    _Atomic int64_t busy_ns;
     _Atomic bool stop;
     pthread_mutex_t lock;
     pthread_cond_t work_ready, work_done;
@@ -79,9 +81,15 @@ static bool claim(struct pool *pool, struct pool_job *job) {
     }
 }
 
+static void add_busy(struct pool *pool, double start) {
+    atomic_fetch_add_explicit(&pool->busy_ns, (int64_t)((clock_seconds() - start) * 1e9), memory_order_relaxed);
+}
+
 // Works until the present run has no tickets left, then reports what was done and wakes the caller if it was the last.
 static void work(struct pool *pool, int thread) {
     struct pool_job job;
+    bool counts = atomic_load_explicit(&pool->counts_busy, memory_order_relaxed);
+    double start = counts ? clock_seconds() : 0;
     int64_t finished = 0;
     int64_t tickets = 0;
     while (claim(pool, &job)) {
@@ -92,6 +100,8 @@ static void work(struct pool *pool, int thread) {
     }
     if (finished == 0)
         return;
+    if (counts)
+        add_busy(pool, start);
     int64_t done = atomic_fetch_add(&pool->done, finished) + finished;
     if (thread > 0 && done == tickets && atomic_load(&pool->caller_sleeps)) {
         pthread_mutex_lock(&pool->lock);
@@ -210,10 +220,22 @@ int pool_threads(const struct pool *pool) {
     return pool->threads;
 }
 
+void pool_count_busy(struct pool *pool, bool is_on) {
+    atomic_store(&pool->counts_busy, is_on);
+}
+
+double pool_busy_seconds(const struct pool *pool) {
+    return (double)atomic_load(&pool->busy_ns) * 1e-9;
+}
+
 void pool_run(struct pool *pool, int64_t count, pool_task *task, void *context) {
     if (pool->threads == 1 || count <= 1) {
+        bool counts = atomic_load_explicit(&pool->counts_busy, memory_order_relaxed);
+        double start = counts ? clock_seconds() : 0;
         for (int64_t index = 0; index < count; index++)
             task(context, index, 0);
+        if (counts)
+            add_busy(pool, start);
         return;
     }
     int64_t grain = (count - 1) / most_tickets + 1;

@@ -4,6 +4,7 @@
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pool;
@@ -15,6 +16,11 @@ int pool_threads(const struct pool *pool);
 // Calls task(context, index, thread) for every index in [0, count), with thread in [0, threads); returns when all are
 // done. Not reentrant: a task must not call pool_run on the same pool.
 void pool_run(struct pool *pool, int64_t count, void (*task)(void *context, int64_t index, int thread), void *context);
+
+// For how long the threads have worked since counting began, in all runs together: the rest of threads * time they
+// waited. 0 if it never began. Not during a run.
+void pool_count_busy(struct pool *pool, bool is_on);
+double pool_busy_seconds(const struct pool *pool);
 
 // How many processors this process may use (by its affinity mask and cgroup quota), at least 1.
 int pool_available_processors(void);

@@ -1,6 +1,6 @@
 // bevatron bench step: full training steps (forward, backward, clipping, Adam) on random tokens, queued one after the
 // other as the trainer does: mean time of a step, the median from one result to the next, tokens per second by the
-// mean, and peak memory, as one line of JSON; on a GPU also where the time goes, beside the least it could be.
+// mean, and peak memory, as one line of JSON; with --parts also where the time goes, beside the least it could be.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -34,8 +34,8 @@ struct bench_step_options {
 static const struct flag own_flags[] = {
     GROUP("Benchmark"),
     INT("--steps", steps, "5", 1, 1000, "timed steps, after four warmup steps"),
-    SWITCH("--parts", parts, "GPU: print the time of a step by kind of operation, beside the lower bound"),
-    REAL("--peak-tflops", tflops, "0", 0, 1e9, "with --parts: peak matmul TFLOP/s of the GPU; 0 to measure it"),
+    SWITCH("--parts", parts, "print the time of a step by kind of operation, beside the lower bound"),
+    REAL("--peak-tflops", tflops, "0", 0, 1e9, "with --parts: peak matmul TFLOP/s; 0 to measure it"),
     REAL("--peak-tflops-fp8", tflops_fp8, "0", 0, 1e9, "with --parts: peak fp8 matmul TFLOP/s; 0 to measure it"),
     REAL("--peak-gigabytes", gigabytes, "0", 0, 1e9, "with --parts: peak memory bandwidth in GB/s; 0 to measure it"),
     INT("--pairs", pairs, "0", 0, 100, "GPU: time this many more pairs of runs, with and without CUDA graphs"),
@@ -138,28 +138,66 @@ static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *
     }
 }
 
-// One more step, with the time of each kind of operation beside the least it could take.
-static int print_parts(struct ceilings *ceilings, struct step *step, const struct step_source *source) {
-    struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
-    device_profile_start(step_device(step));
-    int status = step_train(step, source, 1e-4, 0.1);
-    int count = device_profile_stop(step_device(step), rows, PROFILE_MOST_ROWS);
-    double seconds = 0, least = 0;
-    raise_ceilings(ceilings, rows, count);
+// How a table of parts counts: a GPU's matmuls in TFLOP/s, a CPU's in GFLOP/s, and there also which share of their time
+// the threads work.
+struct parts_scale {
+    const char *unit;
+    double unit_flops;
+    int threads;  // 0 on a GPU
+};
+
+static void print_part(const struct parts_scale *scale, const struct profile_row *row, double floor) {
+    double each = row->seconds > 0 ? row->seconds : 1e-9;
+    printf("%-44s %6lld %9.3f %8.0f %9.0f %9.3f", row->name, (long long)row->calls, row->seconds * 1e3,
+           row->flops / each / scale->unit_flops, row->bytes / each / 1e9, floor * 1e3);
+    if (scale->threads > 0)
+        printf(" %5.0f%%", 100 * row->busy_seconds / each / scale->threads);
+    printf("\n");
+}
+
+static void print_part_rows(const struct parts_scale *scale, const struct ceilings *ceilings,
+                            const struct profile_row *rows, int count) {
+    struct profile_row all = {.name = "all"};
+    double least = 0;
     printf("# at best %.0f GB/s", ceilings->bytes * 1e-9);
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
         if (ceilings->flops[dtype] > 0)
-            printf(", %.0f TFLOP/s in %s", ceilings->flops[dtype] * 1e-12, dtype_name((enum dtype)dtype));
-    printf("\n%-44s %6s %9s %8s %9s %9s\n", "part", "calls", "ms", "TFLOP/s", "GB/s", "least ms");
-    for (int i = 0; i < count && status == 0; i++) {
+            printf(", %.0f %s in %s", ceilings->flops[dtype] / scale->unit_flops, scale->unit,
+                   dtype_name((enum dtype)dtype));
+    printf("\n%-44s %6s %9s %8s %9s %9s%s\n", "part", "calls", "ms", scale->unit, "GB/s", "least ms",
+           scale->threads > 0 ? "  busy" : "");
+    for (int i = 0; i < count; i++) {
         double floor = ceilings_least(ceilings, rows[i].dtype, rows[i].flops, rows[i].bytes);
-        double each = rows[i].seconds > 0 ? rows[i].seconds : 1e-9;
-        printf("%-44s %6lld %9.3f %8.0f %9.0f %9.3f\n", rows[i].name, (long long)rows[i].calls, rows[i].seconds * 1e3,
-               rows[i].flops / each / 1e12, rows[i].bytes / each / 1e9, floor * 1e3);
-        seconds += rows[i].seconds;
+        print_part(scale, &rows[i], floor);
+        all.calls += rows[i].calls;
+        all.seconds += rows[i].seconds;
+        all.busy_seconds += rows[i].busy_seconds;
+        all.flops += rows[i].flops;
+        all.bytes += rows[i].bytes;
         least += floor;
     }
-    printf("%-44s %6s %9.3f %8s %9s %9.3f\n", "all", "", seconds * 1e3, "", "", least * 1e3);
+    print_part(scale, &all, least);
+}
+
+// One more step, with the time of each kind of operation beside the least it could take.
+static int print_parts(const struct bench_step_options *options, struct ceilings *ceilings, struct step *step,
+                       const struct step_source *source) {
+    struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
+    struct device *device = step_device(step);
+    bool is_host = device->ops->is_host_memory;
+    struct parts_scale scale = {is_host ? "GFLOP/s" : "TFLOP/s", is_host ? 1e9 : 1e12,
+                                is_host ? bench_device_options(&options->config).threads : 0};
+    double start = clock_seconds();
+    device_profile_start(device);
+    int status = step_train(step, source, 1e-4, 0.1);
+    int count = device_profile_stop(device, rows, PROFILE_MOST_ROWS);
+    double seconds = clock_seconds() - start;
+    raise_ceilings(ceilings, rows, count);
+    if (status == 0)
+        print_part_rows(&scale, ceilings, rows, count);
+    // A GPU's operations may not have begun when the host has queued them.
+    if (status == 0 && is_host)
+        printf("%-44s %6s %9.3f\n", "step", "", seconds * 1e3);
     free(rows);
     return status;
 }
@@ -288,7 +326,7 @@ static int time_and_print(struct bench_step_options *options, struct step *step,
         status = print_pairs(options, step, &source);
     }
     if (status == 0 && options->parts)
-        status = print_parts(ceilings, step, &source);
+        status = print_parts(options, ceilings, step, &source);
     free(times.between);
     free_tokens(&tokens);
     return status;
@@ -331,9 +369,6 @@ static int run_steps(void *context) {
     int status = 0;
     if (config->fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
         status = error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100)");
-    if (status == 0 && options->parts && !device->ops->profile_start)
-        status = error_set_code(EXIT_CODE_USAGE,
-                                "--parts needs a GPU: the CPU has no timers; leave it out or give --device cuda");
     if (status == 0 && options->pairs && !device_records(device))
         status = error_set_code(EXIT_CODE_USAGE,
                                 "--pairs needs a GPU: the CPU has no CUDA graphs; leave it out or give --device cuda");

@@ -109,6 +109,7 @@ struct profile_row {
     enum dtype dtype;  // that of the factors where it multiplies matrices, and so of the FLOPs
     int64_t calls;
     double seconds, flops, bytes;
+    double busy_seconds;  // of all threads of a CPU; 0 on other devices
 };
 void device_profile_start(struct device *device);
 // Waits for the device, fills up to `most` rows and returns how many; 0 if the device keeps no profile.

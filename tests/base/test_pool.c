@@ -233,6 +233,44 @@ TEST(memory_of_groups) {
     free(group), free(above), free(old), free(membership);
 }
 
-TEST_MAIN(TEST_CASE(memory_of_groups), TEST_CASE(every_index_once), TEST_CASE(runs_in_quick_succession),
-          TEST_CASE(sleeping_and_waking), TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors),
-          TEST_CASE(quotas))
+struct durations {
+    double seconds[64];
+};
+
+static void take_time(void *context, int64_t index, int thread) {
+    (void)thread;
+    struct durations *durations = context;
+    double start = clock_seconds(), now = start;
+    while (now < start + 1e-4)
+        now = clock_seconds();
+    durations->seconds[index] = now - start;
+}
+
+// What threads have worked is at least what their tasks took and at most all of their time.
+TEST(busy_time) {
+    enum { TASKS = 64 };
+    for (int threads = 1; threads <= 3; threads++) {
+        struct pool *pool;
+        struct durations durations;
+        double sum = 0;
+        EXPECT_OK(pool_create(&pool, threads));
+        pool_run(pool, TASKS, take_time, &durations);
+        EXPECT(pool_busy_seconds(pool) == 0);
+        pool_count_busy(pool, true);
+        double start = clock_seconds();
+        pool_run(pool, TASKS, take_time, &durations);
+        double seconds = clock_seconds() - start, busy = pool_busy_seconds(pool);
+        for (int i = 0; i < TASKS; i++)
+            sum += durations.seconds[i];
+        EXPECT(busy >= sum - 1e-6);
+        EXPECT(busy <= threads * seconds + 1e-6);
+        pool_count_busy(pool, false);
+        pool_run(pool, TASKS, take_time, &durations);
+        EXPECT(pool_busy_seconds(pool) == busy);
+        pool_free(pool);
+    }
+}
+
+TEST_MAIN(TEST_CASE(busy_time), TEST_CASE(memory_of_groups), TEST_CASE(every_index_once),
+          TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking), TEST_CASE(create_and_free),
+          TEST_CASE(messages_travel), TEST_CASE(processors), TEST_CASE(quotas))

@@ -26,7 +26,8 @@ expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --preset t5-sma
 expect 0 'only NVIDIA GPUs have an energy counter' "$BEVATRON" bench step "${small[@]}" --steps 1 --energy
 expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --global-batch-size 2
 expect 2 '--global-batch-size 8 is not one micro-batch of 2' "$BEVATRON" bench step "${small[@]}" --global-batch-size 8
-expect 2 '--parts needs a GPU' "$BEVATRON" bench step "${small[@]}" --parts
+prints 1 '^matmul 64 x 64 x 256 +2 .* [0-9]+%$' "$BEVATRON" bench step "${small[@]}" --steps 1 --parts
+grep -qE '^adam +2 ' "$work/out" && grep -qE '^step +[0-9.]+$' "$work/out" && pass || fail "no Adam or no step"
 expect 2 '--pairs needs a GPU' "$BEVATRON" bench step "${small[@]}" --pairs 1
 
 prints 15 '^(qkv|proj|fc1|fc2|head) .* [0-9]+\.[0-9]+ ' "$BEVATRON" bench matmul "${small[@]}" --dtype fp32 --rounds 1

@@ -129,6 +129,8 @@ static const struct ops cpu_ops = {
     .copy_in = cpu_copy_in,
     .copy_out = cpu_copy_out,
     .zero = cpu_zero,
+    .profile_start = cpu_profile_start,
+    .profile_stop = cpu_profile_stop,
     INSTANT_ENTRIES,
 #define IN_ANY_WIDTH(name_) .name_ = half_##name_,
 #define AS_IT_IS(name_) .name_ = cpu_##name_,

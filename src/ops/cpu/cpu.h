@@ -17,6 +17,7 @@ struct cpu_device {
     char *workspace;                                     // what matmul_packed packs operands into
     void *wide;                                          // what half.c widens 16-bit tensors into
     size_t wide_bytes;
+    struct profile *profile;  // NULL while none is on
 };
 
 // The best micro-kernel for a dtype; NULL if there is none, and OpenBLAS does the work.
@@ -48,6 +49,9 @@ enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 
 // Sums over all rows of CPU_COLUMN_BLOCK columns at a time; adds to out (C).
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
+
+void cpu_profile_start(struct device *device);
+int cpu_profile_stop(struct device *device, struct profile_row *rows, int most);
 
 #define DECLARE(name_) void cpu_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
