@@ -1,9 +1,19 @@
 # From the goals of gpu_goals.txt and lines of JSON in PART.json, with "config" and "name": a row for each goal with both
 # speeds, memories and energies, their ratios, and whether the goal is met. Of several lines of one program the mean
-# counts, of llm.c the best. A figure that was not measured is "-".
+# counts, of llm.c the best. llm.c is compared with ours of the same micro-batch only. A figure that was not measured is
+# "-".
 
 function text(key) {
     return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
+}
+
+# The micro-batch: ours has it among its flags.
+function micro_batch(value) {
+    if (!match($0, /"micro[-_]batch(-size)?": *"?[0-9]+/))
+        return 0
+    value = substr($0, RSTART, RLENGTH)
+    gsub(/[^0-9]/, "", value)
+    return value + 0
 }
 
 function number(key) {
@@ -18,12 +28,19 @@ function ratio(a, b) {
     return a > 0 && b > 0 ? sprintf("%.3f", a / b) : "-"
 }
 
+# Our line with the micro-batch of the peer's. Ours has a line of its own beside llm.c only where llm.c did not run with
+# the model's.
+function find_beside(part, model, peer, own) {
+    own = part SUBSEP model SUBSEP "bevatron beside llm.c"
+    if (own in lines && batch[own] == batch[peer])
+        return own
+    own = part SUBSEP model SUBSEP "bevatron"
+    return batch[own] == batch[peer] ? own : part SUBSEP model SUBSEP "bevatron, batch of " batch[peer]
+}
+
 # The key of a program's lines; of those whose name begins with what stands before a *, the fastest.
 function find(part, model, name, key, best) {
     best = part SUBSEP model SUBSEP name
-    # Only where llm.c has another batch than the model.
-    if (name == "bevatron beside llm.c" && !(best in lines))
-        best = part SUBSEP model SUBSEP "bevatron"
     if (name !~ /\*$/)
         return best
     sub(/\*$/, "", name)
@@ -50,6 +67,7 @@ FILENAME ~ /gpu_goals\.txt$/ {
     sub(/\.json$/, "", part)
     key = part SUBSEP text("config") SUBSEP text("name")
     tokens = number("tokens_per_second")
+    batch[key] = micro_batch()
     if (text("name") == "llm.c") {
         speed[key] = tokens > speed[key] ? tokens : speed[key]
     } else {
@@ -67,8 +85,8 @@ END {
     printf format, "part", "model", "ours", "peer", "tok/s", "peer", "ratio", "GB", "peer", "ratio", "mJ/tok", "peer", "ratio", "goal", ""
     for (i = 1; i <= goals; i++) {
         split(goal[i], f, "|")
-        a = find(f[1], f[2], f[3])
         b = find(f[1], f[2], f[4])
+        a = f[4] == "llm.c" && b in speed ? find_beside(f[1], f[2], b) : find(f[1], f[2], f[3])
         ours = f[5] == "memory" ? memory[a] : f[5] == "loss" ? loss[a] : speed[a]
         peers = f[5] == "memory" ? memory[b] : f[5] == "loss" ? loss[b] : speed[b]
         value = ratio(ours, peers)

@@ -1,9 +1,18 @@
 # From lines of JSON as bevatron bench step, torch_step.py and llmc.sh print them, with "config" added: a row for each model, or for
 # the one that `only` names, then without the heading. Of several lines of one program the mean counts, of llm.c the best.
-# llm.c is compared with ours of the same batch. A value is not there if its program did not end; its place is then "-".
+# llm.c is compared with ours of the same micro-batch, or not at all. A value is not there if its program did not end; its place is then "-".
 
 function text(key) {
     return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
+}
+
+# The micro-batch: ours has it among its flags.
+function micro_batch(value) {
+    if (!match($0, /"micro[-_]batch(-size)?": *"?[0-9]+/))
+        return 0
+    value = substr($0, RSTART, RLENGTH)
+    gsub(/[^0-9]/, "", value)
+    return value + 0
 }
 
 function number(key) {
@@ -37,6 +46,7 @@ function ratio(a, b) {
         speed[config, who] += (tokens - speed[config, who]) / count
         joules[config, who] += (number("joules_per_token") - joules[config, who]) / count
     }
+    batch[config, who] = micro_batch()
     if (!((config, who) in memory))
         memory[config, who] = number("device_gb")
 }
@@ -53,7 +63,8 @@ END {
         ours = speed[c, "bevatron"]
         eight = speed[c, "bevatron fp8"]
         peer = speed[c, "PyTorch compiled"]
-        beside = (c, "bevatron beside llm.c") in speed ? speed[c, "bevatron beside llm.c"] : ours
+        who = (c, "bevatron beside llm.c") in speed ? "bevatron beside llm.c" : "bevatron"
+        beside = batch[c, who] == batch[c, "llm.c"] ? speed[c, who] : 0
         printf format, c, shown(ours, 1, 0), shown(peer, 1, 0), ratio(ours, peer), shown(eight, 1, 0), ratio(eight, ours),
             ratio(eight, peer), shown(speed[c, "llm.c"], 1, 0), ratio(beside, speed[c, "llm.c"]), shown(speed[c, "floor"], 1, 0),
             ratio(ours, speed[c, "floor"]), shown(memory[c, "bevatron"], 1, 1), shown(memory[c, "bevatron fp8"], 1, 1),
