@@ -24,11 +24,24 @@ static void finish_row(const struct op_matmul *op, float *d, const float *aux, i
         gelu_gradient_row(d, aux, count);
 }
 
+// A gradient's aux comes from memory in short pieces of distant rows, which no processor fetches ahead by itself. Asks
+// for these columns of a row some rows below this one, if there is such a row.
+static void fetch_aux(const struct op_matmul *op, struct cpu_range rows, int64_t row, struct cpu_range columns) {
+    enum { ROWS_AHEAD = 8, LINE_BYTES = 64 };
+    int64_t size = (int64_t)dtype_bytes(op->aux.dtype), ahead = row + ROWS_AHEAD;
+    if (op->epilogue != EPILOGUE_ACTIVATION_GRADIENT || !op->aux.data || ahead >= rows.end)
+        return;
+    const char *from = (const char *)op->aux.data + (ahead * op->d.shape[1] + columns.first) * size;
+    for (int64_t i = 0; i < (columns.end - columns.first) * size; i += LINE_BYTES)
+        __builtin_prefetch(from + i);
+}
+
 // The matmul's result is elsewhere and d and aux are bf16; a piece of a row at a time.
 static void finish_half(const struct op_matmul *op, const struct matmul_part *part) {
     enum { PIECE = 128 };
     float aux_piece[PIECE];
     for (int64_t i = part->rows.first; i < part->rows.end; i++) {
+        fetch_aux(op, part->rows, i, part->columns);
         for (int64_t j = part->columns.first; j < part->columns.end; j += PIECE) {
             int64_t count = part->columns.end - j < PIECE ? part->columns.end - j : PIECE;
             float *result = part->result + (i - part->rows.first) * part->stride + j - part->columns.first;
@@ -51,6 +64,7 @@ void matmul_finish(const struct op_matmul *op, const struct matmul_part *part) {
     }
     int64_t first = part->columns.first, count = part->columns.end - first;
     for (int64_t i = part->rows.first; i < part->rows.end; i++) {
+        fetch_aux(op, part->rows, i, part->columns);
         float *d = (float *)op->d.data + i * op->d.stride[0] + first;
         const float *aux = op->aux.data ? (const float *)op->aux.data + i * op->d.shape[1] + first : d;
         finish_row(op, d, aux, count);

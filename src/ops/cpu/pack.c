@@ -12,29 +12,29 @@ struct rest {
     unsigned char *panel;
     const unsigned char *from;
     int64_t line_step, inner_step;  // in bytes
-    int64_t lines;
-    struct cpu_range steps;  // the first that is to be packed, and the end of those that are there
+    int64_t first_line, lines;      // the first that is to be packed, and how many are there
+    struct cpu_range steps;         // the first that is to be packed, and the end of those that are there
 };
 
-// The steps from the first one on, and zeros behind the last line and the last step.
-CPU_INLINE void pack_rest_of(const struct rest *rest, const struct panel_shape *shape, size_t size) {
-    for (int64_t k = rest->steps.first; k < pack_panel_size(shape, rest->steps.end) / shape->width; k++) {
-        for (int64_t line = 0; line < shape->width; line++) {
-            int64_t place = (k / shape->group * shape->width + line) * shape->group + k % shape->group;
-            unsigned char *to = rest->panel + place * (int64_t)size;
-            if (line < rest->lines && k < rest->steps.end)
-                memcpy(to, rest->from + line * rest->line_step + k * rest->inner_step, size);
-            else
-                memset(to, 0, size);
-        }
+// The steps and lines from the first ones on, and zeros behind the last line and the last step.
+CPU_INLINE void pack_rest_of(const struct rest *rest, const struct panel_shape *shape, size_t size, int64_t group) {
+    int64_t width = shape->width;
+    for (int64_t k = rest->steps.first; k < pack_panel_size(shape, rest->steps.end) / width; k++) {
+        int64_t place = k / group * width * group + k % group, lines = k < rest->steps.end ? rest->lines : 0;
+        const unsigned char *from = rest->from + k * rest->inner_step;
+        int64_t line = rest->first_line;
+        for (; line < lines; line++)
+            memcpy(rest->panel + (size_t)(place + line * group) * size, from + line * rest->line_step, size);
+        for (; line < width; line++)
+            memset(rest->panel + (size_t)(place + line * group) * size, 0, size);
     }
 }
 
 static void pack_rest(const struct rest *rest, const struct panel_shape *shape, enum dtype dtype) {
     if (dtype == DTYPE_F32)
-        pack_rest_of(rest, shape, sizeof(float));
+        pack_rest_of(rest, shape, sizeof(float), 1);
     else
-        pack_rest_of(rest, shape, sizeof(uint16_t));
+        pack_rest_of(rest, shape, sizeof(uint16_t), shape->group);
 }
 
 static void pack_fast(const struct pack_job *job, const struct pack_source *source, int64_t group) {
@@ -62,14 +62,24 @@ void pack_panels(void *panels, const struct panel_shape *shape, const struct pac
         .count = count / shape->width,
         .groups = steps / shape->group,
         .width = shape->width,
+        .lines = shape->width,
     };
     pack_fast(&job, source, shape->group);
+    // Of a last panel that is not full, lines four by four, where no steps are to be filled up.
+    struct pack_job last = job;
+    last.panels += job.count * job.panel_bytes;
+    last.from += job.count * shape->width * line_step;
+    last.count = 1;
+    last.lines = source->dtype == DTYPE_F32 && steps % shape->unit == 0 ? count % shape->width / 4 * 4 : 0;
+    if (last.lines > 0)
+        pack_fast(&last, source, shape->group);
     for (int64_t p = 0; p < cpu_pieces(count, shape->width); p++) {
         bool is_full = p < job.count;
         struct rest rest = {.panel = job.panels + p * job.panel_bytes,
                             .from = job.from + p * shape->width * line_step,
                             .line_step = line_step,
                             .inner_step = inner_step,
+                            .first_line = is_full ? 0 : last.lines,
                             .lines = is_full ? shape->width : count % shape->width,
                             .steps = {is_full ? whole_steps : 0, steps}};
         pack_rest(&rest, shape, source->dtype);

@@ -26,12 +26,13 @@ struct pack_part {
 void pack_panels(void *panels, const struct panel_shape *shape, const struct pack_source *source,
                  const struct pack_part *part);
 
-// What pack.c leaves to the two files that know a fast way: whole groups of full panels. All distances are in bytes.
+// What pack.c leaves to the two files that know a fast way: whole groups of full panels, and of fp32 also the first
+// lines of one, a multiple of four. All distances are in bytes.
 struct pack_job {
     unsigned char *panels;
     const unsigned char *from;
     int64_t stride, panel_bytes;
-    int64_t count, groups, width;
+    int64_t count, groups, width, lines;
 };
 
 // Lines that follow the memory, of groups of 4, 8 or 64 bytes.

@@ -106,7 +106,7 @@ struct way {
     int64_t lines, element_bytes, group;
 };
 
-CPU_INLINE void walk(const struct pack_job *job, const struct way *way, int64_t width) {
+CPU_INLINE void walk_lines(const struct pack_job *job, const struct way *way, int64_t width, int64_t lines) {
     enum { PANELS_AT_ONCE = 8 };
     int64_t group_bytes = way->element_bytes * way->group, stride = job->stride;
     for (int64_t first = 0; first < job->count; first += PANELS_AT_ONCE) {
@@ -115,15 +115,23 @@ CPU_INLINE void walk(const struct pack_job *job, const struct way *way, int64_t 
             const unsigned char *from = job->from + g * way->group * stride;
             for (int64_t p = first; p < end; p++) {
                 unsigned char *to = job->panels + p * job->panel_bytes + g * width * group_bytes;
-                for (int64_t line = 0; line < width; line += way->lines)
+                for (int64_t line = 0; line < lines; line += way->lines)
                     way->move(to + line * group_bytes, from + (p * width + line) * way->element_bytes, stride);
             }
         }
     }
 }
 
+CPU_INLINE void walk(const struct pack_job *job, const struct way *way, int64_t width) {
+    walk_lines(job, way, width, width);
+}
+
 void pack_across_f32(const struct pack_job *job) {
     static const struct way way = {copy_floats, 4, 4, 1};
+    if (job->lines < job->width) {
+        walk_lines(job, &way, job->width, job->lines);
+        return;
+    }
     switch (job->width) {
     case 4:
         return walk(job, &way, 4);

@@ -31,27 +31,29 @@ CPU_INLINE void transpose(unsigned char *to, int64_t distance, const unsigned ch
 // Sixteen groups of four lines at a time: whole cache lines, and few enough that they do not push each other out of the
 // cache where the stride is a power of two.
 CPU_INLINE void transpose_width(unsigned char *panel, const unsigned char *from, const struct pack_job *job,
-                                int64_t width) {
+                                int64_t width, int64_t lines) {
     int64_t distance = width * 4, stride = job->stride, g = 0;
     for (; g + 16 <= job->groups; g += 16) {
-        for (int64_t line = 0; line < width; line += 4) {
+        for (int64_t line = 0; line < lines; line += 4) {
             for (int64_t i = g; i < g + 16; i += 4)
                 transpose(panel + i * distance + line * 4, distance, from + line * stride + i * 4, stride);
         }
     }
     for (; g < job->groups; g++) {
-        for (int64_t line = 0; line < width; line++)
+        for (int64_t line = 0; line < lines; line++)
             memcpy(panel + g * distance + line * 4, from + line * stride + g * 4, 4);
     }
 }
 
 CPU_CLONES static void transpose_panel(unsigned char *panel, const unsigned char *from, const struct pack_job *job) {
-    if (job->width == 8)
-        transpose_width(panel, from, job, 8);
+    if (job->lines < job->width)
+        transpose_width(panel, from, job, job->width, job->lines);
+    else if (job->width == 8)
+        transpose_width(panel, from, job, 8, 8);
     else if (job->width == 12)
-        transpose_width(panel, from, job, 12);
+        transpose_width(panel, from, job, 12, 12);
     else
-        transpose_width(panel, from, job, job->width);
+        transpose_width(panel, from, job, job->width, job->width);
 }
 
 // A cache line of each line at a time.
