@@ -2,16 +2,19 @@
 // row of the last dimension.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
+#include "base/error.h"
 
 struct copy_job {
     struct tensor dst, src;
-    int64_t rows, row_length;  // of the last dimension; a flat copy has rows of CPU_FLAT_CHUNK
+    bool is_flat;
+    int64_t rows, row_length;  // of the last dimension
+    int64_t tasks;
 };
+// Elements of a flat copy that make a task: a few microseconds.
+enum { COPY_CHUNK = 16384 };
 
-static void flat_copy_task(void *context, int64_t index, int thread) {
-    (void)thread;
-    const struct copy_job *job = context;
-    struct cpu_range range = cpu_piece(tensor_count(job->dst), CPU_FLAT_CHUNK, index);
+static void flat_copy_task(const struct copy_job *job, int64_t index) {
+    struct cpu_range range = cpu_piece(tensor_count(job->dst), COPY_CHUNK, index);
     cpu_convert((unsigned char *)job->dst.data + (size_t)range.first * dtype_bytes(job->dst.dtype), job->dst.dtype,
                 (const unsigned char *)job->src.data + (size_t)range.first * dtype_bytes(job->src.dtype),
                 job->src.dtype, range.end - range.first);
@@ -27,25 +30,50 @@ static unsigned char *row_address(const struct tensor *t, int64_t row) {
     return (unsigned char *)t->data + (size_t)offset * dtype_bytes(t->dtype);
 }
 
-static void row_copy_task(void *context, int64_t index, int thread) {
-    (void)thread;
-    const struct copy_job *job = context;
+static void row_copy_task(const struct copy_job *job, int64_t index) {
     struct cpu_range rows = cpu_piece(job->rows, cpu_rows_per_task(job->row_length), index);
     for (int64_t n = rows.first; n < rows.end; n++)
         cpu_convert(row_address(&job->dst, n), job->dst.dtype, row_address(&job->src, n), job->src.dtype,
                     job->row_length);
 }
 
-void cpu_copy(struct device *device, const struct op_copy *op) {
-    struct copy_job job = {.dst = op->dst, .src = op->src};
+static struct copy_job make_job(const struct op_copy *op) {
     int64_t count = tensor_count(op->dst);
-    if (count == 0)
-        return;
-    if (tensor_is_contiguous(op->dst) && tensor_is_contiguous(op->src)) {
-        cpu_run(device, cpu_pieces(count, CPU_FLAT_CHUNK), flat_copy_task, &job);
-        return;
+    struct copy_job job = {
+        .dst = op->dst, .src = op->src, .is_flat = tensor_is_contiguous(op->dst) && tensor_is_contiguous(op->src)};
+    if (job.is_flat) {
+        job.tasks = cpu_pieces(count, COPY_CHUNK);
+    } else if (count > 0) {
+        job.row_length = op->dst.shape[op->dst.rank - 1];
+        job.rows = count / job.row_length;
+        job.tasks = cpu_pieces(job.rows, cpu_rows_per_task(job.row_length));
     }
-    job.row_length = op->dst.shape[op->dst.rank - 1];
-    job.rows = count / job.row_length;
-    cpu_run(device, cpu_pieces(job.rows, cpu_rows_per_task(job.row_length)), row_copy_task, &job);
+    return job;
+}
+
+// The tasks of one job after those of the other.
+static void copy_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct copy_job *job = context;
+    while (index >= job->tasks)
+        index -= (job++)->tasks;
+    if (job->is_flat)
+        flat_copy_task(job, index);
+    else
+        row_copy_task(job, index);
+}
+
+void cpu_copy_all(struct device *device, const struct op_copy *copies, int count) {
+    struct copy_job jobs[CPU_MOST_COPIES];
+    int64_t tasks = 0;
+    CHECK(count <= CPU_MOST_COPIES);
+    for (int i = 0; i < count; i++) {
+        jobs[i] = make_job(&copies[i]);
+        tasks += jobs[i].tasks;
+    }
+    cpu_run(device, tasks, copy_task, jobs);
+}
+
+void cpu_copy(struct device *device, const struct op_copy *op) {
+    cpu_copy_all(device, op, 1);
 }

@@ -20,6 +20,16 @@ void cpu_run(struct device *device, int64_t count, void (*task)(void *context, i
     pool_run(((struct cpu_device *)device)->pool, count, task, (void *)(uintptr_t)context);
 }
 
+int64_t cpu_column_block(const struct device *device, int64_t columns) {
+    enum { CACHE_LINE = 16 };  // fp32 of one
+    int64_t threads = pool_threads(((const struct cpu_device *)device)->pool), best = CPU_COLUMN_BLOCK;
+    for (int64_t block = CPU_COLUMN_BLOCK; block >= CACHE_LINE; block -= CACHE_LINE) {
+        int64_t turns = cpu_pieces(cpu_pieces(columns, block), threads);
+        best = turns * block < cpu_pieces(cpu_pieces(columns, best), threads) * best ? block : best;
+    }
+    return best;
+}
+
 static void cpu_close(struct device *device) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     pool_free(cpu->pool);

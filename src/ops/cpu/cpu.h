@@ -39,15 +39,19 @@ static inline struct cpu_range cpu_piece(int64_t total, int64_t size, int64_t in
     return (struct cpu_range){first, first + size < total ? first + size : total};
 }
 
-// Rows of `columns` elements that make a task: about 16 thousand elements, a few microseconds.
+// Rows of `columns` elements that make a task: about 8 thousand elements, a few microseconds.
 static inline int64_t cpu_rows_per_task(int64_t columns) {
-    return columns >= 16384 ? 1 : 16384 / (columns > 0 ? columns : 1);
+    return columns >= 8192 ? 1 : 8192 / (columns > 0 ? columns : 1);
 }
 
 // Columns of a matrix whose sums over all rows one task takes, and elements of a flat range that make a task.
 enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 
-// Sums over all rows of CPU_COLUMN_BLOCK columns at a time; adds to out (C).
+// Columns of such a task where the number of threads may decide: at most CPU_COLUMN_BLOCK, so that all threads end at
+// about the same time. A column's sum is the same in blocks of any size.
+int64_t cpu_column_block(const struct device *device, int64_t columns);
+
+// Sums over all rows of some columns at a time; adds to out (C).
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
 
 void cpu_profile_start(struct device *device);
@@ -56,6 +60,9 @@ int cpu_profile_stop(struct device *device, struct profile_row *rows, int most);
 #define DECLARE(name_) void cpu_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
 #undef DECLARE
+// Several copies to different places, at once.
+enum { CPU_MOST_COPIES = 12 };
+void cpu_copy_all(struct device *device, const struct op_copy *copies, int count);
 // A number of a contiguous tensor of an activation dtype.
 float cpu_element(struct tensor t, int64_t i);
 void cpu_store_element(struct tensor t, int64_t i, float value);

@@ -71,6 +71,9 @@ static bool widen(struct device *device, void *op, const struct half_field *fiel
         return false;
     reserve(cpu, bytes);
     char *memory = cpu->wide;
+    struct op_copy copies[CPU_MOST_COPIES];
+    int copy_count = 0;
+    CHECK(count <= CPU_MOST_COPIES);
     for (size_t i = 0; i < count; i++) {
         struct tensor *t = tensor_at(op, &fields[i]), half = *t;
         if (!is_half(t))
@@ -78,19 +81,35 @@ static bool widen(struct device *device, void *op, const struct half_field *fiel
         *t = widened(&half, memory);
         memory += wide_bytes(&half);
         if (fields[i].use & READ)
-            cpu_copy(device, &(struct op_copy){.dst = *t, .src = half});
+            copies[copy_count++] = (struct op_copy){.dst = *t, .src = half};
     }
+    cpu_copy_all(device, copies, copy_count);
     return true;
+}
+
+// Of several results in one place the last counts, as if they were written one after the other.
+static int add_copy(struct op_copy *copies, int count, struct op_copy copy) {
+    for (int i = 0; i < count; i++)
+        if (copies[i].dst.data == copy.dst.data) {
+            copies[i] = copy;
+            return count;
+        }
+    copies[count] = copy;
+    return count + 1;
 }
 
 static void narrow(struct device *device, const void *op, const void *wide, const struct half_field *fields,
                    size_t count) {
+    struct op_copy copies[CPU_MOST_COPIES];
+    int copy_count = 0;
+    CHECK(count <= CPU_MOST_COPIES);
     for (size_t i = 0; i < count; i++) {
         struct tensor half = *(const struct tensor *)(const void *)((const char *)op + fields[i].offset);
         struct tensor full = *(const struct tensor *)(const void *)((const char *)wide + fields[i].offset);
         if (is_half(&half) && (fields[i].use & WRITTEN))
-            cpu_copy(device, &(struct op_copy){.dst = half, .src = full});
+            copy_count = add_copy(copies, copy_count, (struct op_copy){.dst = half, .src = full});
     }
+    cpu_copy_all(device, copies, copy_count);
 }
 
 #define FIELD(operation, member, how)                                                                                  \

@@ -121,11 +121,17 @@ CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t co
         g->dbias[c] = (float)((double)g->dbias[c] + bias_sum[c]);
 }
 
+struct gain_job {
+    const struct op_norm_backward *op;
+    int64_t block;
+};
+
 static void gain_task(void *context, int64_t index, int thread) {
     (void)thread;
-    const struct op_norm_backward *op = context;
+    const struct gain_job *job = context;
+    const struct op_norm_backward *op = job->op;
     int64_t channels = op->x.shape[1];
-    struct cpu_range columns = cpu_piece(channels, CPU_COLUMN_BLOCK, index);
+    struct cpu_range columns = cpu_piece(channels, job->block, index);
     struct gain_columns g = {
         .dgain = (float *)op->dgain.data + columns.first,
         .dbias = op->dbias.data ? (float *)op->dbias.data + columns.first : NULL,
@@ -223,7 +229,8 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
 
 void cpu_norm_backward(struct device *device, const struct op_norm_backward *op) {
     int64_t rows = op->x.shape[0], channels = op->x.shape[1];
-    cpu_run(device, cpu_pieces(channels, CPU_COLUMN_BLOCK), gain_task, op);
+    struct gain_job gains = {op, cpu_column_block(device, channels)};
+    cpu_run(device, cpu_pieces(channels, gains.block), gain_task, &gains);
     cpu_run(device, cpu_pieces(rows, cpu_rows_per_task(channels)), norm_backward_task, op);
     if (op->ddelta_bias.data)
         cpu_add_column_sums(device, op->ddelta_bias, op->ddelta);

@@ -9,7 +9,7 @@
 struct column_job {
     float *out;      // (C)
     const float *x;  // (N, C)
-    int64_t rows, columns;
+    int64_t rows, columns, block;
 };
 
 // Eight rows are added to each other before they join the sum: shorter chains of rounding, and fewer passes over the
@@ -42,13 +42,13 @@ CPU_CLONES static void add_columns(const struct column_job *job, int64_t first, 
 static void column_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct column_job *job = context;
-    struct cpu_range range = cpu_piece(job->columns, CPU_COLUMN_BLOCK, index);
+    struct cpu_range range = cpu_piece(job->columns, job->block, index);
     add_columns(job, range.first, range.end - range.first);
 }
 
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x) {
-    struct column_job job = {out.data, x.data, x.shape[0], x.shape[1]};
-    cpu_run(device, cpu_pieces(job.columns, CPU_COLUMN_BLOCK), column_task, &job);
+    struct column_job job = {out.data, x.data, x.shape[0], x.shape[1], cpu_column_block(device, x.shape[1])};
+    cpu_run(device, cpu_pieces(job.columns, job.block), column_task, &job);
 }
 
 void cpu_column_sum(struct device *device, const struct op_column_sum *op) {
