@@ -3,7 +3,7 @@
 # millijoules per token of both, their ratios, and whether the goal is met. On a machine with an NVIDIA GPU:
 #   bench/gpu_goals.sh PART…                all parts of a call share one limit
 #   bench/gpu_goals.sh table [FOLDER…]      only prints the table, of parts that were measured in several calls
-#   bench/gpu_goals.sh list                 names the parts
+#   bench/gpu_goals.sh list                 names the parts, with the seconds that each takes
 # Every call builds what has changed, and prints the whole table of all parts in its folder; goals that were not measured
 # have "-".
 # Environment:
@@ -27,7 +27,7 @@ documents 60 packed documents beside separate sequences
 learning 120 the loss of 500 steps in fp8 and bf16
 experts 320 mixtures of experts, PyTorch
 llmc 200 GPT-2 beside llm.c (LLMC)
-cpu16 300 GPT-2 124M on 16 threads, PyTorch, OpenBLAS
+cpu16 300 GPT-2 124M on 16 threads, PyTorch, matmuls alone in OpenBLAS and ours
 cpu2 450 the same on 2 threads"
 folder=${GOALS:-build/goals} build=${GPU_BUILD:-build/gpu}
 program=$build/bevatron
