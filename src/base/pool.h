@@ -22,6 +22,13 @@ void pool_run(struct pool *pool, int64_t count, void (*task)(void *context, int6
 void pool_count_busy(struct pool *pool, bool is_on);
 double pool_busy_seconds(const struct pool *pool);
 
+// What this process may use of the machine.
+struct pool_share {
+    int processors;  // in its affinity mask
+    int64_t mask;    // a hash of that mask: processes with the same one have the same processors
+    int quota;       // the processors' worth of time that control groups allow; INT_MAX if they do not say
+};
+struct pool_share pool_find_share(void);
 // How many processors this process may use (by its affinity mask and cgroup quota), at least 1.
 int pool_available_processors(void);
 

@@ -3,25 +3,28 @@
 #include "base/pool_processors.h"
 
 #include "base/cgroup.h"
+#include "base/hash.h"
 #include "base/pool.h"
+#include <limits.h>
 #include <sched.h>
 #include <unistd.h>
 
 // The mask of a large machine does not fit the fixed cpu_set_t, so its size is tried upward.
-static int processors_in_mask(void) {
+static void look_at_mask(struct pool_share *share) {
     for (int most = 1024; most <= 1 << 20; most *= 4) {
         cpu_set_t *set = CPU_ALLOC((size_t)most);
         if (!set)
             break;
         size_t bytes = CPU_ALLOC_SIZE((size_t)most);
         int result = sched_getaffinity(0, bytes, set);
-        int count = result == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        share->processors = result == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        share->mask = result == 0 ? (int64_t)hash_bytes(set, bytes, 0) : 0;
         CPU_FREE(set);
-        if (count > 0)
-            return count;
+        if (share->processors > 0)
+            return;
     }
     long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 && online < 1 << 20 ? (int)online : 1;
+    share->processors = online > 0 && online < 1 << 20 ? (int)online : 1;
 }
 
 static int smaller_limit(int limit, int64_t quota, int64_t period) {
@@ -53,6 +56,13 @@ int pool_processors_in_quota(const char *root, const char *membership, int limit
     return limit;
 }
 
+struct pool_share pool_find_share(void) {
+    struct pool_share share = {.quota = pool_processors_in_quota("/sys/fs/cgroup", "/proc/self/cgroup", INT_MAX)};
+    look_at_mask(&share);
+    return share;
+}
+
 int pool_available_processors(void) {
-    return pool_processors_in_quota("/sys/fs/cgroup", "/proc/self/cgroup", processors_in_mask());
+    struct pool_share share = pool_find_share();
+    return share.processors < share.quota ? share.processors : share.quota;
 }

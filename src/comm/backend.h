@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/library.h"
 #include "comm/comm.h"
+#include "comm/pause.h"
 #include "comm/record.h"
 #include "comm/watch.h"
 
@@ -56,6 +57,10 @@ struct host_name {
     int64_t device[2];  // the identity of its device; zeros if ranks may share it freely
     int64_t start;      // when it opened the world, in microseconds
     int64_t lacks_nccl;
+    int64_t threads;     // that compute at the same time
+    int64_t processors;  // that its affinity mask has
+    int64_t mask;        // a hash of that mask
+    int64_t quota;       // the processors' worth of time that control groups leave to it
 };
 enum { HOST_NAME_WORDS = sizeof(struct host_name) / sizeof(int64_t) };
 
@@ -69,12 +74,13 @@ struct world {
     struct record record;
     struct watch *watch;  // see watch.h; NULL if the host does all the waiting
     struct link link;
-    bool lacks_nccl;            // this rank would use NCCL and could not load it
-    const char *record_folder;  // where the record is written when a collective hangs; NULL for nowhere
-    struct host_name *hosts;    // (size), see hosts.c; NULL on paper
-    struct pulse *pulse;        // NULL if there is none, see pulse.h
-    double waited_seconds;      // by the host, in comm_wait
-    int patience;               // how many comm_patience_begin have no matching end yet
+    bool lacks_nccl;             // this rank would use NCCL and could not load it
+    const char *record_folder;   // where the record is written when a collective hangs; NULL for nowhere
+    struct host_name *hosts;     // (size), see hosts.c; NULL on paper
+    struct pulse *pulse;         // NULL if there is none, see pulse.h
+    struct pause_manner manner;  // of the host's waits
+    double waited_seconds;       // by the host, in comm_wait
+    int patience;                // how many comm_patience_begin have no matching end yet
 };
 
 struct group {
@@ -103,6 +109,10 @@ int64_t hosts_run(const struct world *world);
 void hosts_name(const struct world *world, int rank, struct buffer *out);
 // "rank 1 on n2, …": the other ranks of a group.
 void hosts_name_peers(const struct group *group, struct buffer *out);
+
+// Whether the ranks of this machine have more threads than processors: those of this rank's affinity mask, or of the
+// quota that all of them share.
+bool hosts_are_crowded(const struct world *world);
 
 // What the ranks of a world compute on; all get the same answer.
 enum devices_fit {

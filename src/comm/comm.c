@@ -9,12 +9,13 @@
 #include "base/watchdog.h"
 #include "comm/backend.h"
 #include "comm/hang.h"
+#include "comm/pause.h"
 #include "comm/pulse.h"
 #include "comm/request_trace.h"
 #include "ops/device.h"
 
 #include <inttypes.h>
-#include <sched.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,7 @@ int world_open(struct world **world, const struct world_options *given, struct d
     (*world)->deadline_seconds = options.deadline_seconds;
     (*world)->record_folder = options.record_folder;
     (*world)->link = options.link;
+    (*world)->manner.is_crowded = hosts_are_crowded(*world);
     int status = connect_all(*world);
     if (status == 0)
         status = pulse_open(&(*world)->pulse, *world);
@@ -472,15 +474,14 @@ void comm_wait(struct comm_request *request) {
     struct stopwatch stopwatch = {0};
     // A look at the request may take long itself, if other ranks have the core meanwhile.
     double began = read_clock(request->is_small);
-    int64_t polls = 0;
-    for (; !is_complete(request); polls++) {
-        // Ranks of one machine share its cores: a rank that only waits must let the others compute.
-        if (polls > 3)
-            sched_yield();
+    struct pause pause = {0};
+    while (!is_complete(request)) {
+        // What is there and only not due yet: a sleep must not end after that time.
+        pause_after_look(&pause, &world->manner, request->handle ? HUGE_VAL : request->due - clock_seconds());
         watchdog_beat();
         // Many ranks on a busy machine take their turns: where that makes polls rare, each of them looks.
         // During file work the pulse reports lost ranks, so no file is left besides the pulse's.
-        if ((polls % 16 != 0 && polls < 64) || world->patience > 0)
+        if ((pause.looks % 16 != 1 && pause.looks <= 64) || world->patience > 0)
             continue;
         watch_lock(world->watch);
         stopwatch_look(&stopwatch, request);
@@ -488,7 +489,7 @@ void comm_wait(struct comm_request *request) {
     }
     stopwatch_reset(&stopwatch, world);
     // A small message that is there at the first look took less than a tick of waiting.
-    bool is_instant = request->is_small && polls == 0;
+    bool is_instant = request->is_small && pause.looks == 0;
     double ended = read_clock(request->is_small);
     world->waited_seconds += ended - began;
     watch_lock(world->watch);

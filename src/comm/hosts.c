@@ -3,6 +3,7 @@
 // groups: what carries tensors depends on the devices.
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "comm/backend.h"
 
 #include <inttypes.h>
@@ -21,6 +22,11 @@ static void fill_own(struct host_name *own, const struct world *world) {
         device->ops->identity(device, own->device);
     own->start = (int64_t)(clock_wall_seconds() * 1e6);
     own->lacks_nccl = world->lacks_nccl;
+    struct pool_share share = pool_find_share();
+    own->threads = device && device->threads > 1 ? device->threads : 1;
+    own->processors = share.processors;
+    own->mask = share.mask;
+    own->quota = share.quota;
 }
 
 static void append_name(const struct host_name *names, int rank, struct buffer *out) {
@@ -116,12 +122,31 @@ void hosts_gather(struct world *world) {
     free(ranks);
 }
 
+static bool is_same_host(const struct host_name *one, const struct host_name *other) {
+    return memcmp(one->words, other->words, sizeof one->words) == 0;
+}
+
+bool hosts_are_crowded(const struct world *world) {
+    if (!world->hosts)
+        return false;
+    const struct host_name *own = &world->hosts[world->place.rank];
+    int64_t here = 0, beside = 0;
+    for (int i = 0; i < world->place.size; i++) {
+        const struct host_name *other = &world->hosts[i];
+        if (!is_same_host(own, other))
+            continue;
+        here += other->threads;
+        beside += other->mask == own->mask ? other->threads : 0;
+    }
+    return beside > own->processors || here > own->quota;
+}
+
 bool group_is_neighbour(const struct group *group, int rank) {
     const struct host_name *hosts = group->world->hosts;
     if (!hosts)
         return rank == group->rank;
     const struct host_name *own = &hosts[group->ranks[group->rank]], *other = &hosts[group->ranks[rank]];
-    return memcmp(own->words, other->words, sizeof own->words) == 0;
+    return is_same_host(own, other);
 }
 
 const char *group_host(const struct group *group, int rank) {

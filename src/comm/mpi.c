@@ -25,9 +25,9 @@ enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 // calls for a while and then sleeps for longer than that, so that it never takes more than a third of a core.
 static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
 
-// A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking. MPI may
-// give the core away each time it is asked: where others want it, once is enough, or a hang would be noticed late.
-enum { TESTS_PER_LOCK = 64 };
+// A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking. An MPI
+// may give the core away each time it is asked: where others want it, once is enough, or a hang would be noticed late.
+enum { TESTS_PER_LOCK = 64, TESTS_IF_CROWDED = 8 };
 static const double TESTS_SECONDS = 200e-6;
 
 // Starts a piece of a request; the communicator and the piece are the function's last arguments.
@@ -42,10 +42,11 @@ struct mpi_world {
     struct world base;
     MPI_Op sum_bf16, sum_f16;
     struct pump *pump;
-    bool allows_pump;            // and other threads: MPI may be called by one at a time
-    struct mpi_request *flying;  // what the pump looks after
-    struct mpi_sum *sums;        // that are not complete
-    struct mpi_request *spare;   // completed requests, to be used again: a small message costs no allocation
+    bool allows_pump;              // and other threads: MPI may be called by one at a time
+    struct mpi_request *flying;    // what the pump looks after
+    struct mpi_sum *sums;          // that are not complete
+    mpi_yield_setter *set_yields;  // see is_done_eagerly; NULL if there is none
+    struct mpi_request *spare;     // completed requests, to be used again: a small message costs no allocation
 };
 
 struct mpi_group {
@@ -381,11 +382,21 @@ static bool is_done(struct mpi_world *w, struct mpi_request *request) {
     return done;
 }
 
+// Without the yields of MPI, during which the lock stays taken: the caller decides what to do with the processor. Calls
+// that block keep them.
+static bool is_done_eagerly(struct mpi_world *w, struct mpi_request *request) {
+    bool yields = w->set_yields && w->set_yields(false);
+    bool done = is_done(w, request);
+    if (yields)
+        w->set_yields(true);
+    return done;
+}
+
 // What the pump does: moves forward what is in flight, and drops what is done; its owner will find that out.
 static bool poll_flying(void *context) {
     struct mpi_world *w = context;
     for (struct mpi_request **link = &w->flying; *link;)
-        if (is_done(w, *link))
+        if (is_done_eagerly(w, *link))
             *link = (*link)->next;
         else
             link = &(*link)->next;
@@ -418,10 +429,11 @@ static bool mpi_test(struct group *group, void *handle) {
     struct mpi_world *w = (struct mpi_world *)group->world;
     struct mpi_request *request = handle;
     lock(group);
-    bool done = is_done(w, request);
+    bool done = is_done_eagerly(w, request);
     double begin = done ? 0 : clock_seconds();
-    for (int i = 1; i < TESTS_PER_LOCK && !done && (i == 1 || clock_seconds() - begin < TESTS_SECONDS); i++)
-        done = is_done(w, request);
+    int tests = w->base.manner.is_crowded ? TESTS_IF_CROWDED : TESTS_PER_LOCK;
+    for (int i = 1; i < tests && !done && (i == 1 || clock_seconds() - begin < TESTS_SECONDS); i++)
+        done = is_done_eagerly(w, request);
     if (done)
         stop_flying(w, request);
     unlock(group);
@@ -510,6 +522,7 @@ int mpi_world_open(struct world **world, struct device *device) {
     int level = 0;
     CHECK_MPI(MPI_Query_thread(&level));
     w->allows_pump = level >= MPI_THREAD_SERIALIZED;
+    w->set_yields = mpi_find_yield_setter();
     w->pump = pump_new(poll_flying, w, pump_pace);
     *world = &w->base;
     return 0;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "comm/backend.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,6 +63,14 @@ void mpi_end_failed(const char *call, int status) {
                  "memory here, or use fewer ranks on this machine",
                  name, call, status);
     die_code(EXIT_CODE_PEER_LOST, "%.*s failed with MPI error %d", name, call, status);
+}
+
+mpi_yield_setter *mpi_find_yield_setter(void) {
+    union {
+        void *address;
+        mpi_yield_setter *function;
+    } symbol = {.address = wants_open_mpi ? dlsym(RTLD_DEFAULT, "opal_progress_set_yield_when_idle") : NULL};
+    return symbol.function;
 }
 
 const struct library *mpi_library(void) {

@@ -65,6 +65,11 @@ static inline const struct mpi_symbols *mpi(void) {
     return library_symbols(LIBRARY_MPI);
 }
 
+// Open MPI yields in every test that finds nothing, if it was started with more ranks than processors. This function of
+// it sets whether it does, and returns whether it did; NULL if the library has none.
+typedef bool mpi_yield_setter(bool yields);
+mpi_yield_setter *mpi_find_yield_setter(void);
+
 // Ends the process: `call` is the text of a call that returned `status`.
 _Noreturn void mpi_end_failed(const char *call, int status);
 

@@ -531,6 +531,7 @@ struct ops {
 
 struct device {
     const struct ops *ops;
+    int threads;  // of the host that compute at the same time; 0: the caller alone
 };
 
 // Checked entry points, one per operation. See check_*.c.

@@ -6,7 +6,7 @@
 #include "checkpoint/devices.h"
 #include "test.h"
 
-static struct device small_device = {&host_ops};
+static struct device small_device = {.ops = &host_ops};
 
 static inline int small_save(const char *folder, int64_t iteration, int64_t keep_last) {
     float weight[4], m[4];

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static struct device host = {&host_ops};
+static struct device host = {.ops = &host_ops};
 
 // A small model with one tensor larger than a staging piece.
 enum { LARGE = 5000000 };

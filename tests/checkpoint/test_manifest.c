@@ -8,7 +8,7 @@
 #include "checkpoint/temporary.h"
 #include "test.h"
 
-static struct device host = {&host_ops};
+static struct device host = {.ops = &host_ops};
 
 // Three tensors of 4 elements in three files.
 enum { COUNT = 3, LENGTH = 4 };

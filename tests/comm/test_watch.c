@@ -186,7 +186,7 @@ static void *compute_stream(struct device *device, enum stream stream) {
 TEST(waits_of_the_device_are_traced) {
     static const struct device_clock clock = {.stamp = stamp_device};
     static const struct ops table = {.clock = &clock, .native_stream = compute_stream};
-    struct device device = {&table};
+    struct device device = {.ops = &table};
     struct trace_event event;
     open_fake(600);
     fake.world.device = &device;

@@ -169,7 +169,7 @@ int cpu_open(struct device **device, const struct device_options *options) {
     // Tasks call OpenBLAS; threads of its own would fight over the cores and make results depend on their number.
     openblas_set_num_threads(1);
     struct cpu_device *cpu = memory_alloc(sizeof *cpu);
-    *cpu = (struct cpu_device){.base = {&cpu_ops}, .pool = pool};
+    *cpu = (struct cpu_device){.base = {.ops = &cpu_ops, .threads = options->threads}, .pool = pool};
     memcpy(cpu->kernels, kernels, sizeof kernels);
     cpu->workspace = cpu_alloc(&cpu->base, matmul_packed_bytes(options->threads));
     if (!cpu->workspace) {

@@ -568,7 +568,7 @@ int paper_open(struct device **device, const struct device *real) {
     struct paper_device *paper = memory_alloc(sizeof *paper);
     if (real && real->ops == &paper_ops)
         real = ((const struct paper_device *)real)->real;
-    *paper = (struct paper_device){.base = {&paper_ops}, .next_address = (uintptr_t)1 << 40, .real = real};
+    *paper = (struct paper_device){.base = {.ops = &paper_ops}, .next_address = (uintptr_t)1 << 40, .real = real};
     *device = &paper->base;
     return 0;
 }

@@ -1,0 +1,48 @@
+// Yielding and sleeping. See pause.h.
+#include "comm/pause.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <sched.h>
+
+enum { EAGER_LOOKS = 4 };  // before the first yield, if there are processors for all ranks
+
+// A yield takes a microsecond if nothing else is ready to run, and a slice of time, some milliseconds, if another
+// program is. It is then not tried again for a while, which doubles if the next one is long too: a core that is lost
+// once, to some work of the system, is soon waited on as before.
+static const double LONG_YIELD = 1e-3, BUSY_AT_FIRST = 10e-3, BUSY_AT_MOST = 0.5;
+
+static void yield_processor(struct pause_manner *manner, double now) {
+    sched_yield();
+    double later = clock_seconds();
+    if (later - now < LONG_YIELD) {
+        manner->busy_seconds /= 2;
+        return;
+    }
+    manner->busy_seconds = fmin(fmax(2 * manner->busy_seconds, BUSY_AT_FIRST), BUSY_AT_MOST);
+    manner->busy_until = later + manner->busy_seconds;
+}
+
+// When waits begin to sleep, and how long they do: a share of the wait so far. The kernel adds about 50 µs.
+struct pause_pace {
+    double after, share, shortest, longest;
+};
+static const struct pause_pace busy = {0, 0.25, 10e-6, 200e-6};
+static const struct pause_pace crowded = {1e-3, 0.1, 10e-6, 200e-6};
+static const struct pause_pace roomy = {5e-3, 1.0 / 256, 10e-6, 500e-6};
+
+void pause_after_look(struct pause *pause, struct pause_manner *manner, double most) {
+    if (pause->looks++ < (manner->is_crowded ? 0 : EAGER_LOOKS))
+        return;
+    double now = clock_seconds();
+    if (pause->began == 0)
+        pause->began = now;
+    const struct pause_pace *pace = now < manner->busy_until ? &busy : manner->is_crowded ? &crowded : &roomy;
+    double waited = now - pause->began;
+    double nap = waited < pace->after ? 0 : fmin(fmax(waited * pace->share, pace->shortest), pace->longest);
+    nap = fmin(nap, most);
+    if (nap > 0)
+        clock_sleep(nap);
+    else
+        yield_processor(manner, now);
+}
