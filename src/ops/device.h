@@ -181,6 +181,8 @@ struct device_rates {
     double expert_bias_bytes, expert_limit_bytes;
     // The same of separate kernels of the loss, for each logit, and of those that rotate queries and keys.
     double loss_bytes, rope_bytes;
+    // The same of kernels that go over all gradients of a rank once a step, for each of them: to zero, scale and check.
+    double gradient_bytes;
     // Experts that are planned in fp8 though the operations have 16 bits: the rate is that of 8 bits, and separate
     // kernels move this many bytes for each element that a matmul reads, to quantize it. 0: as the operations say.
     double expert_quantize_bytes;

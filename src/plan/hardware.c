@@ -111,10 +111,14 @@ static struct comm_path network_of(const struct machine *machine) {
     return (struct comm_path){kinds[machine->network].seconds, bytes, kinds[machine->network].half_bytes};
 }
 
-// All-to-all over ConnectX cards of InfiniBand: those of 800 Gbit/s send at 44 GB/s and get 40 (DeepEP issue 590, B300,
-// 2026), though rings reach 95 (NCCL issue 2035).
-static double exchange_of(const struct machine *machine) {
-    return machine->gpu && machine->network == NETWORK_INFINIBAND ? 45e9 : 0;
+// All-to-all between machines. ConnectX cards of 800 Gbit/s send at 44 GB/s and get 40 (DeepEP issue 590, B300, 2026),
+// though rings reach 95 (NCCL issue 2035). Over EFA, alltoall_perf reaches what the network does
+// (awslabs/awsome-distributed-ai, ep-backend-comparison), but steps of Megatron half of it: fitted to eight rows of the
+// same source with NCCL's all-to-all (docs/plan.md).
+static double exchange_of(const struct machine *machine, double network) {
+    if (machine->gpu && machine->network == NETWORK_INFINIBAND)
+        return 45e9;
+    return machine->gpu && machine->network == NETWORK_EFA ? network / 2 : 0;
 }
 
 // Between GPUs and the host, each way, of long copies: estimates from the generation of PCI Express, or of NVLink where
@@ -156,7 +160,7 @@ int hardware_of(struct hardware *hardware, const struct machine *machine) {
     }
     set_fp4(hardware);
     hardware->network = network_of(machine);
-    hardware->exchange = exchange_of(machine);
+    hardware->exchange = exchange_of(machine, hardware->network.bytes_per_second);
     if (!is_known)
         return error_set_code(EXIT_CODE_USAGE, "the speed of %s GPUs is not known; describe them in a --hardware file",
                               machine->gpu);

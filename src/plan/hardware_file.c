@@ -70,6 +70,8 @@ static const struct flag rows[] = {
           "the same of kernels that limit what activations of experts read"),
     MAYBE("--loss-bytes", rates.loss_bytes, "the same of kernels of the loss, for each logit"),
     MAYBE("--rope-bytes", rates.rope_bytes, "the same of kernels that rotate queries and keys, for each element"),
+    MAYBE("--gradient-bytes", rates.gradient_bytes,
+          "the same of kernels that zero, scale or check all gradients of a rank once a step, for each gradient"),
     MAYBE("--expert-quantize-bytes", rates.expert_quantize_bytes,
           "experts in fp8: bytes that separate kernels move for each element that their matmuls read; 0: in 16 bits"),
     GROUP("Links"),

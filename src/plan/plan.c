@@ -34,6 +34,15 @@ static void burden_exchanges(struct mesh *mesh, double processors) {
             group_set_burden(mesh->sets[i].group, fmin(1, senders / processors));
 }
 
+// Of a program that goes over all gradients of a rank before it sums and uses them.
+static void add_gradient_kernels(const struct device_rates *rates, struct plan_stage *stage,
+                                 struct stage_costs *costs) {
+    double seconds = (double)stage->parameters * rates->gradient_bytes / rates->bytes_per_second;
+    stage->compute += seconds;
+    stage->update += seconds;
+    costs->seconds[WORK_UPDATE][0] += seconds;
+}
+
 static int measure_stage(struct making *making, int index) {
     struct plan_stage *stage = &making->plan->stage[index];
     struct device *device, *host = NULL;
@@ -231,6 +240,8 @@ static int make(struct making *making) {
     }
     if (is_too_large)
         return 0;
+    for (int i = 0; i < plan->measured; i++)
+        add_gradient_kernels(&making->hardware.rates, &plan->stage[i], &making->costs[i]);
     double rows = (double)config->micro_batch_size * (double)config->seq_length / making->mesh.length[AXIS_CONTEXT];
     if (options.splits_rows)
         rows /= making->mesh.length[AXIS_TENSOR];

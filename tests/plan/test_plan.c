@@ -94,6 +94,13 @@ TEST(other_programs) {
     struct plan launched;
     EXPECT_OK(plan_make(&launched, &options));
     EXPECT(launched.seconds > hidden.seconds + 24 * 8 * 20 * 30e-6);
+    // Kernels that go over all gradients once a step.
+    hardware.rates.gradient_bytes = 16;
+    struct plan checked;
+    EXPECT_OK(plan_make(&checked, &options));
+    double seconds = 16.0 * (double)checked.stage[0].parameters / hardware.rates.bytes_per_second;
+    EXPECT_NEAR(checked.seconds, launched.seconds + seconds, 1e-9);
+    EXPECT_NEAR(checked.stage[0].update, launched.stage[0].update + seconds, 1e-12);
     config_free(&config);
 }
 
@@ -255,6 +262,17 @@ TEST(nvlink_reaches_over_machines) {
     EXPECT_INT(hardware_fabric(&hardware, machine_find("dgx-gb200"), 73).node, 72);
     EXPECT_INT(hardware_fabric(&hardware, machine_find("p5.48xlarge"), 256).node, 8);
     EXPECT_NEAR(hardware.network.bytes_per_second, 0.9 * 50e9, 1);
+}
+
+// Steps exchange rows between machines at half of what the network reaches over EFA, at 45 GB/s over InfiniBand.
+TEST(exchanges_are_slower_than_networks) {
+    struct hardware hardware;
+    EXPECT_OK(hardware_of(&hardware, machine_find("p5.48xlarge")));
+    EXPECT_NEAR(hardware.exchange, hardware.network.bytes_per_second / 2, 1);
+    EXPECT_OK(hardware_of(&hardware, machine_find("dgx-b300")));
+    EXPECT_NEAR(hardware.exchange, 45e9, 1);
+    EXPECT_OK(hardware_of(&hardware, machine_find("c6i.32xlarge")));
+    EXPECT_NEAR(hardware.exchange, 0, 0);
 }
 
 static void expect_file_error(const char *text, const char *message) {
@@ -447,4 +465,5 @@ TEST_MAIN(TEST_CASE(listed_layers), TEST_CASE(four_bits), TEST_CASE(layers_in_bf
           TEST_CASE(parallelism_costs_what_it_should), TEST_CASE(executed_flops_and_parts), TEST_CASE(interruptions),
           TEST_CASE(rows_that_are_not_aligned), TEST_CASE(other_programs), TEST_CASE(hidden_exchanges),
           TEST_CASE(stages_with_other_windows), TEST_CASE(reports), TEST_CASE(a_cpu_node_has_one_rank),
-          TEST_CASE(a_cpu_takes_memory_for_16_bits), TEST_CASE(nvlink_reaches_over_machines), TEST_CASE(hardware_files))
+          TEST_CASE(a_cpu_takes_memory_for_16_bits), TEST_CASE(nvlink_reaches_over_machines),
+          TEST_CASE(exchanges_are_slower_than_networks), TEST_CASE(hardware_files))
