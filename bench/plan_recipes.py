@@ -24,6 +24,9 @@ OUTSIDE = {"": 1, "router": 0.82, "attention": 0.45, "all": 0}
 # once more (cross_entropy_fusion_impl "te", which all recipes have); Megatron-Core's own write fp32 copies: 6 for the
 # maximum, 8 for the exponential, 8 to divide, 6 backward (core/fusions/fused_cross_entropy.py, each compiled alone).
 LOSS_BYTES, NATIVE_LOSS_BYTES = 10 - 6, 28 - 6
+# Bytes that Megatron-Core moves for each gradient in fp32 once a step (core_v0.15.0, core/distributed/param_and_grad_buffer.py):
+# it zeroes them, computes their norm to find what is not a number, and scales them where there are several replicas.
+CHECK_BYTES, SCALE_BYTES = 4 + 4, 8
 # Attention in MXFP8 (fp8_dot_product_attention, from 26.06 on in recipes with one kernel for all experts; of DeepSeek-V3
 # only on GB300): how much faster it is than in bf16, forward and backward, with 4096 tokens (cudnn-frontend
 # benchmark/sdpa_benchmark_training/results, 2026-04: heads of 128; of 192 and 128 in latent attention; of 64).

@@ -13,6 +13,7 @@ import collections
 import concurrent.futures
 import csv
 import json
+import math
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ import sys
 import tempfile
 
 import plan_latent
+import plan_papers
 import plan_recipes
 
 # name, layers, hidden size, heads, length, micro-batch, vocabulary, FFN of a Llama, measured tokens/s and GB on one
@@ -44,6 +46,9 @@ LLAMA = ("--swiglu --normalization RMSNorm --position-embedding-type rope --unti
          "--disable-bias-linear --ffn-hidden-size ")
 # Published architectures: layers, hidden size, heads, KV heads, FFN, vocabulary.
 LLAMAS = {
+    "LLAMA2_7B": (32, 4096, 32, 32, 11008, 32000),
+    "LLAMA2_13B": (40, 5120, 40, 40, 13824, 32000),
+    "LLAMA2_70B": (80, 8192, 64, 8, 28672, 32000),
     "LLAMA3_8B": (32, 4096, 32, 8, 14336, 128256),
     "LLAMA3_70B": (80, 8192, 64, 8, 28672, 128256),
     "LLAMA3.1_405B": (126, 16384, 128, 8, 53248, 128256),
@@ -65,6 +70,8 @@ MPTS = {"760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b"
         "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
 SOURCES = {"narayanan_t1": "Narayanan 2021, table 1", "megatron2020": "Megatron-LM 2020, A100-40",
            "megatron2020_v100": "Megatron-LM 2020, V100",
+           "narayanan_more": "Narayanan 2021, tables 1 and 2, other rows",
+           "korthikanti_more": "Korthikanti 2022, other rows",
            "korthikanti_t5": "Korthikanti 2022, table 5", "mcore_r0.8": "Megatron-Core r0.8",
            "megascale_t2_megatron": "MegaScale 2024", "megascale_t2_megascale": "MegaScale 2024"}
 # Megatron-LM 2020 (images/tables.tex, 5281919420): layers, hidden size, heads, TP, ms of a step of 8 × 1024 tokens on
@@ -100,8 +107,6 @@ ASSUMED = ", micro-batch 1 assumed"
 # Rows that their own table contradicts.
 CONTRADICTED = {"GPT OSS 120B DGX-GB300 64 MXFP8 26.06.01 EP 16":
                 "its table has 20,288 tokens/s in 26.06.01, 33,166 and 33,024 in 26.06 and 26.08 with the same layout"}
-NCCL_EXCHANGE = ("4 instead of 1 sequences take 83 ms more a micro-batch and stage with NCCL's all-to-all and 25 ms with UCCL's; "
-                 "that is 30 GB/s of a GPU, where ep-backend-comparison of the same source measured 94 GB/s on as many machines")
 # Rows that contradict their source's own recipes: what is planned instead of what the table says, and why.
 DOUBTFUL = {
     "LLAMA3_70B DGX-GB300 64 MXFP8 26.02.01": ({"mbs": "1", "vp": "5"},
@@ -126,6 +131,7 @@ DOUBTFUL = {
 NETWORKS = {"DGX-H100": (8, 45, 295), "DGX-B200": (8, 45, 590), "DGX-B300": (8, 90, 590), "DGX-GB200": (72, 45, 590),
             "DGX-GB300": (72, 90, 590), "p6-b300": (8, 90, 590)}
 FP8 = "--fp8-format hybrid "
+DENSE = "--use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
 MXFP8 = "--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 "
 
 
@@ -145,6 +151,16 @@ def shape(layers, hidden, heads, seq, vocab):
 def llama(layers, hidden, heads, groups, ffn, vocab, seq):
     return (shape(layers, hidden, heads, seq, vocab) + LLAMA +
             f"{ffn} --group-query-attention --num-query-groups {groups} --attention-dropout 0 --hidden-dropout 0 ")
+
+
+def megatron_buckets(row):
+    """Megatron sums gradients in buckets of 40 million, or a million for each replica if that is more; all at once if
+    nothing hides them (core/distributed/distributed_data_parallel.py)."""
+    if row.gpus == 1:
+        return ""
+    sizes = [int(n) for n in re.findall(r"--(?:tensor|pipeline)-model-parallel-size (\d+)", row.layout)]
+    bucket = max(40000000, 1000000 * row.gpus // math.prod(sizes)) if "--overlap-grad-reduce" in row.layout else 10**12
+    return f" --ddp-bucket-size {bucket}"
 
 
 class Row:
@@ -185,7 +201,7 @@ class Row:
         if self.skipped:
             layout = counting
         # Other programs keep all logits, and so did this one when its own rows were measured.
-        layout += " --logits-at-once 1000000000"
+        layout += " --logits-at-once 1000000000" + megatron_buckets(self)
         self.found, why = plan(program, self.flags + layout + f" --machine {self.machine}")
         if why:
             self.skipped = why
@@ -256,9 +272,36 @@ def volta_rows():
                        "heads": heads, "seq": 1024, "tp": tp, "pp": 1, "recompute": "full"})
 
 
+def nemo_flags(model, seq):
+    if model in plan_papers.NEMO_GPTS:
+        return shape(*plan_papers.NEMO_GPTS[model], seq, 51200) + "--attention-dropout 0 --hidden-dropout 0 "
+    if model.startswith("Nemotron"):
+        layers, hidden, heads, groups, ffn, vocab = plan_papers.NEMOTRON
+        return llama(layers, hidden, heads, groups, ffn, vocab, seq).replace("--swiglu", "--squared-relu").replace(
+            "--normalization RMSNorm ", "")
+    return llama(*LLAMAS[model.upper().replace("-", "_")], seq)
+
+
+def nemo_rows():
+    """Sharing of optimizers and hidden traffic are assumed as for Megatron-Bridge, which followed NeMo."""
+    for model, gpus, gbs, mbs, seq, tp, pp, cp, vp, rate in plan_papers.NEMO:
+        row = Row("NeMo 24.07", f"{model} {gpus}")
+        row.gpus, row.gbs, row.seconds = gpus, gbs, gbs * seq / rate / gpus
+        row.flags = nemo_flags(model, seq)
+        given = {"tp": str(tp), "pp": str(pp), "cp": str(cp), "vp": str(vp)}
+        row.layout = layout_of(given, row.machine, gpus) + "--bf16 " + FP8 + DENSE + (
+            f"--micro-batch-size {mbs} --global-batch-size {gbs} " + ("--sequence-parallel " if tp > 1 else ""))
+        yield row
+
+
 def first(text):
     """The first of "664 (622)": the row's own precision, where a second one is in parentheses."""
     return text.split(" (")[0]
+
+
+def simumax_file(replicas, **more):
+    gradient = plan_recipes.CHECK_BYTES + (plan_recipes.SCALE_BYTES if replicas > 1 else 0)
+    return hardware_file(move_us=plan_recipes.MOVE_US, loss_bytes=plan_recipes.NATIVE_LOSS_BYTES, gradient_bytes=gradient, **more)
 
 
 def simumax_row(given):
@@ -278,7 +321,7 @@ def simumax_row(given):
     row.logit_bytes = 2 * kind[5] * int(given["seq"]) // int(given["cp"]) // int(given["tp"])
     row.flags = llama(layers, *kind[1:], given["seq"])
     row.layout = layout_of(given, row.machine, 8) + (
-        f"--hardware {hardware_file(move_us=plan_recipes.MOVE_US, loss_bytes=plan_recipes.NATIVE_LOSS_BYTES)} --bf16 --use-distributed-optimizer --eval-iters 0 "
+        f"--hardware {simumax_file(row.master_ranks)} --bf16 --use-distributed-optimizer --eval-iters 0 "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -299,8 +342,7 @@ def deepseek_row(row, given):
         f"--v-head-dim 128 --qk-layernorm --moe-layer-freq [0]*1+[1]*3 --num-experts {experts} --moe-router-topk {chosen} "
         f"--moe-ffn-hidden-size {width} --moe-shared-expert-intermediate-size {shared} --moe-expert-capacity-factor 1 "
         "--moe-pad-expert-input-to-capacity --attention-dropout 0 --hidden-dropout 0 ")
-    file = hardware_file(move_us=plan_recipes.MOVE_US, host_us=plan_recipes.BF16_HOST_US,
-                         loss_bytes=plan_recipes.NATIVE_LOSS_BYTES, **plan_recipes.EXPERTS)
+    file = simumax_file(dp, host_us=plan_recipes.BF16_HOST_US, **plan_recipes.EXPERTS)
     row.layout = layout_of(given, row.machine, 8) + (
         f"--hardware {file} --bf16 --use-distributed-optimizer --eval-iters 0 --expert-model-parallel-size {given['ep']} "
         f"--micro-batch-size 1 --global-batch-size {row.gbs} ")
@@ -320,19 +362,34 @@ def qwen_counts(kind, gbs, seq):
             6 * gbs * seq * (matmuls + layers * seq * heads * 128))
 
 
+def efa_recompute(name, note):
+    """What awsome-distributed-ai's runs of Qwen3 compute again (qwen3-235b/benchmarks: bench_qwen3_pretrain.py and the tables'
+    heads): nothing where another micro-batch hides the exchange; else attention's scores of 235B. Of 30B the table says
+    nothing, but its script leaves what Megatron-Bridge's recipe has (v0.4.2, recipes/qwen/qwen3_moe.py): all layers."""
+    if "overlap on" in note:
+        return ""
+    if name == "QWEN3_235B":
+        return "--recompute-granularity selective "
+    return "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+
+
 def qwen_row(given, source):
     row = Row(source, " ".join([given["model"], given["system"], given["gpus"], first(given["precision"]), given["release"],
                                 "EP " + given["ep"]]))
     given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
-    if "overlap on" in given["note"] and given["pp"] != "1" and not given["vp"]:
-        given["vp"] = "2"  # without chunks Megatron cannot hide the exchange
     name = "QWEN3_30B" if "30B" in given["model"] else "QWEN3_235B"
     kind = QWENS[name]
+    more = ""
+    if "overlap on" in given["note"] and given["pp"] != "1" and not given["vp"]:
+        given["vp"] = "2"  # so says its script, and layers are added until the chunks have equally many
+        chunks = 2 * int(given["pp"])
+        layers = (kind[1] + chunks - 1) // chunks * chunks
+        kind, more = (kind[0], layers, *kind[2:]), f"--num-layers {layers} "
     row.gpus, row.gbs, seq = int(given["gpus"]), int(given["gbs"]), int(given["seq"])
     row.machine = MACHINES.get(given["system"], "p5.48xlarge")
     row.parameters, row.active, row.flops = qwen_counts(kind, row.gbs, seq)
     row.flags = (f"--preset {kind[0]} --vocab-size 151936 --make-vocab-size-divisible-by 1 --seq-length {seq} "
-                 f"--max-position-embeddings {seq} --attention-dropout 0 --hidden-dropout 0 ")
+                 f"--max-position-embeddings {seq} --attention-dropout 0 --hidden-dropout 0 " + more)
     rate = float(first(given["tokens_s_gpu"] or "0"))
     row.seconds = row.gbs * seq / rate / row.gpus if rate else float(given["step_s"] or 0)
     if row.seconds and given["tflops_gpu"]:
@@ -359,12 +416,15 @@ def qwen_row(given, source):
     if "tokendrop" in given["model"]:
         row.flags += "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity "
     hardware = hardware_file(**rows)
+    is_efa = source == "awsome-distributed-ai"
     row.layout = layout_of(given, row.machine, row.gpus) + (
         f"{precision}--hardware {hardware} --expert-model-parallel-size {given['ep']} --use-distributed-optimizer "
-        f"--grad-reduce-in-bf16 --overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
+        f"{'' if is_efa else '--grad-reduce-in-bf16 '}--overlap-grad-reduce --overlap-param-gather --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     row.layout += plan_recipes.recipe_flags(recipe)
     if first(given["tp"]) != "1":
         row.layout += "--sequence-parallel --expert-tensor-parallel-size 1 "
+    if is_efa:
+        row.layout += efa_recompute(name, given["note"])
     if row.source == "Megatron-MoE-ModelZoo":
         if given["tp"] == "2":  # its readme, column "recompute": norm, act
             row.layout += "--recompute-granularity selective --recompute-modules layernorm moe_act "
@@ -438,7 +498,6 @@ def latent_row(given, source):
                   f"--pipeline-model-parallel-layout {plan_latent.layout(chunks, depths)} --hardware {hardware_file(**rows)} "
                   f"{precision}--expert-model-parallel-size {given['ep']} --use-distributed-optimizer --grad-reduce-in-bf16 "
                   f"--overlap-grad-reduce --micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
-    row.contradicted = NCCL_EXCHANGE if "NCCL" in note else ""
     row.layout += plan_recipes.recipe_flags(recipe) + plan_latent.recompute(system, release, first(given["precision"]), note)
     if "tokendrop" in given["model"]:
         row.flags += "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity "
@@ -468,8 +527,8 @@ def llama_row(given, source):
     for key in ("tp", "pp", "cp", "vp", "fsdp"):
         given[key] = first(given[key])
     given.update(DOUBTFUL.get(row.name, ({}, ""))[0])
-    if given["kind"] != "Pre-Training":
-        row.skipped = "fine-tuning"
+    if given["kind"] not in ("Pre-Training", "SFT"):  # SFT computes what pre-training does
+        row.skipped = "fine-tuning of adapters (LoRA)"
     elif given["system"] not in MACHINES:
         row.skipped = "GPUs whose power is limited, at clocks that are not stated"
     elif not row.gbs:  # torchtitan's is one micro-batch of each replica
@@ -480,7 +539,7 @@ def llama_row(given, source):
         row.gbs = row.gbs or 1
         return row
     row.layout = layout_of(given, row.machine, row.gpus) + precision_of(given["precision"]) + (
-        f"--hardware {hardware_file(loss_bytes=plan_recipes.LOSS_BYTES)} --use-distributed-optimizer --tp-comm-overlap --overlap-grad-reduce --overlap-param-gather "
+        f"--hardware {hardware_file(loss_bytes=plan_recipes.LOSS_BYTES)} {DENSE}"
         f"--micro-batch-size {given['mbs']} --global-batch-size {row.gbs} ")
     if given["tp"] != "1":
         row.layout += "--sequence-parallel "
@@ -511,6 +570,16 @@ def mpt_row(given):
     if "ckpt True" in given["note"]:
         row.layout += "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
     return row
+
+
+def any_row(given):
+    """A row of a model, machine or layout that nothing here describes has no time, and says so."""
+    try:
+        return old_row(given) if "t_iter_s" in given else new_row(given)
+    except (KeyError, ValueError, StopIteration, AttributeError) as problem:
+        row = Row(given["source"].split(" ")[0].split("/")[-1], given["model"])
+        row.skipped = f"not described here ({type(problem).__name__} {problem})"
+        return row
 
 
 def new_row(given):
@@ -658,9 +727,9 @@ def main():
     rows = []
     for path in arguments[1:]:
         with open(path, newline="") as file:
-            rows += [old_row(r) if "t_iter_s" in r else new_row(r) for r in csv.DictReader(file)]
+            rows += [any_row(r) for r in csv.DictReader(file)]
     if any(r.source == SOURCES["megatron2020"] for r in rows):
-        rows += volta_rows()
+        rows += [*volta_rows(), *(old_row(r) for r in plan_papers.rows()), *nemo_rows()]
     rows = [r for r in rows if only in r.source]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         rows = list(pool.map(lambda r: r.plan(arguments[0]), rows))
