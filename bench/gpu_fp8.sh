@@ -4,7 +4,8 @@
 #   bench/gpu_fp8.sh BEVATRON [MODEL…]        (gpt3-1.3B and llama7B-8layers; bench/gpu.sh list names them)
 # Prints tokens per second, the ratio to bf16 and memory. Environment:
 #   FP8_ROUNDS=2                      rounds; every round times bf16 and each kind of fp8 in turn
-#   FP8_KINDS="plain output …"        kinds of fp8: plain, output (--fp8-output-proj), or the name of a --fp8-recipe
+#   FP8_KINDS="plain output …"        kinds of fp8: plain, output (--fp8-output-proj), fast (with --fp8-fast-input-gradients
+#                                     too), or the name of a --fp8-recipe
 #   FP8_PARTS=1                       prints the time by part of a step too
 #   FP8_PEERS="tensorwise rowwise"    recipes of torchao; empty for none
 set -u
@@ -35,6 +36,7 @@ flags_of_kind() {
         bf16) ;;
         plain) echo --fp8-format hybrid ;;
         output) echo --fp8-format hybrid --fp8-output-proj ;;
+        fast) echo --fp8-format hybrid --fp8-output-proj --fp8-fast-input-gradients ;;
         *) echo --fp8-format hybrid --fp8-recipe "$1" ;;
     esac
 }

@@ -215,10 +215,10 @@ struct config {
     double initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
-    char *fp8_format;      // "e4m3" | "hybrid", or NULL for no fp8 matmuls
-    char *fp8_recipe;      // "delayed" | "tensorwise" | "blockwise" | "mxfp8"
-    bool fp8_output_proj;  // the output layer too
-    int64_t fp8_margin;    // powers of two left free above the largest magnitude
+    char *fp8_format;  // "e4m3" | "hybrid", or NULL for no fp8 matmuls
+    char *fp8_recipe;  // "delayed" | "tensorwise" | "blockwise" | "mxfp8"
+    bool fp8_output_proj, fp8_fast_input_gradients;
+    int64_t fp8_margin;  // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
     char *fp4_format;             // "e2m1", or NULL for no fp4 matmuls

@@ -152,6 +152,9 @@ static void validate_bf16_layers(const struct config *config, struct complaints 
 }
 
 void validate_fp8(const struct config *config, struct complaints *complaints) {
+    if (config->fp8_fast_input_gradients && (!config->fp8_format || size_step(config) != FP8_STEP))
+        complain(complaints, "--fp8-fast-input-gradients belongs to --fp8-format hybrid with --fp8-recipe delayed or "
+                             "tensorwise; leave it out");
     validate_bf16_layers(config, complaints);
     if (config->fp4_format)
         validate_fp4(config, complaints);

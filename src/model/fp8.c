@@ -28,6 +28,7 @@ void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *me
                         .length = config->fp8_amax_history_len,
                         .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
                         .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
+                        .has_fast_gradients = config->fp8_fast_input_gradients,
                         .keeps_ranges = config->pipeline_model_parallel_size > 1,
                         .keeps_weights = config->global_batch_size > samples,
                         .margin = (int)config->fp8_margin};

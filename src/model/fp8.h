@@ -36,8 +36,9 @@ struct fp8 {
     enum scaling inputs, weights;  // gradients are scaled as inputs are
     enum dtype values, gradients;  // by blocks; values: inputs and weights
     bool is_delayed, takes_largest;
-    bool keeps_ranges;   // several micro-batches are in flight at once: inputs have ranges of their own
-    bool keeps_weights;  // a step has several micro-batches
+    bool has_fast_gradients;  // sums of input gradients of blocks are short of bits, as those of the forward pass are
+    bool keeps_ranges;        // several micro-batches are in flight at once: inputs have ranges of their own
+    bool keeps_weights;       // a step has several micro-batches
     int margin;
     int64_t step;   // steps ended so far
     bool is_known;  // the ranges hold what earlier steps have seen

@@ -116,6 +116,7 @@ static struct op_matmul input_matmul(const struct linear *linear, const struct p
                               .a_scaling = dy.scaling,
                               .b_scaling = weight.scaling,
                               .transpose_b = is_transposed,
+                              .is_fast = linear->fp8 && linear->fp8->has_fast_gradients,
                               .alpha = linear->scale};
 }
 

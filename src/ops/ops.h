@@ -82,6 +82,7 @@ struct op_matmul {
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
     bool is_uneven;      // other ranks have other shapes, so that they cannot agree on how it is done (device_join)
+    bool is_fast;        // gradients in fp8 with ranges: sums may be short of bits, as those of E4M3 alone always may
 };
 
 // y = activation(x), element by element.

@@ -252,11 +252,12 @@ static inline double float8_dot(const struct sample *a, const struct sample *b, 
     return sum;
 }
 
-// Forward: E4M3 twice with a bias, to bf16. Gradients: E5M2 with E4M3, to bf16 and added to fp32.
+// Forward: E4M3 twice with a bias, to bf16. Gradients: E5M2 with E4M3, to bf16, the same with fast sums, and added to
+// fp32.
 static inline void case_matmul_float8(struct lab *lab) {
-    static const int64_t sizes[][3] = {{16, 16, 16}, {48, 80, 112}, {128, 96, 256}};
+    static const int64_t sizes[][3] = {{16, 16, 16}, {48, 80, 112}, {128, 96, 256}, {32, 48, 2048}};
     double tolerance = lab->tolerance;
-    for (int size = 0; size < 3; size++) {
+    for (int size = 0; size < 4; size++) {
         int64_t M = sizes[size][0], N = sizes[size][1], K = sizes[size][2];
         struct tensor of_a = float8_range(lab, DTYPE_E4M3, 2), of_b = float8_range(lab, DTYPE_E4M3, 3);
         struct tensor of_dy = float8_range(lab, DTYPE_E5M2, 2);
@@ -264,6 +265,7 @@ static inline void case_matmul_float8(struct lab *lab) {
         struct sample dy = float8_factor(lab, DTYPE_E5M2, of_dy, M, K),
                       bias = lab_sample(lab, arena_1d(&lab->arena, DTYPE_BF16, N), 1);
         struct sample y = float8_bf16(lab, M, N, 1), dx = float8_bf16(lab, M, N, 1), dw = lab_fp32_2d(lab, M, N, 1);
+        struct sample fast = float8_bf16(lab, M, N, 1);
         double *expected_y = lab_doubles(lab, M * N), *expected_dx = lab_doubles(lab, M * N);
         double *expected_dw = lab_doubles(lab, M * N);
         for (int64_t i = 0; i < M * N; i++) {
@@ -280,12 +282,17 @@ static inline void case_matmul_float8(struct lab *lab) {
         op.d = dx.t;
         op.alpha = 0.5f;
         op_matmul(lab->device, &op);
+        op.d = fast.t;
+        op.is_fast = true;
+        op_matmul(lab->device, &op);
+        op.is_fast = false;
         op.d = dw.t;
         op.alpha = op.beta = 1;
         op_matmul(lab->device, &op);
         lab->tolerance = 8e-3;  // bf16, and sums with few bits
         lab_expect(lab, y.t, expected_y);
         lab_expect(lab, dx.t, expected_dx);
+        lab_expect(lab, fast.t, expected_dx);
         lab->tolerance = 1e-3;
         lab_expect(lab, dw.t, expected_dw);
         lab->tolerance = tolerance;

@@ -477,6 +477,9 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --activation-func-clamp-value 7 --num-experts 4 "
                           "--disable-bias-linear --moe-shared-expert-intermediate-size 32"),
                  dense);
+    EXPECT_OK(validate("--bf16 --fp8-format hybrid --fp8-fast-input-gradients"));
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-recipe mxfp8 --fp8-fast-input-gradients"), "leave it out");
+    EXPECT_ERROR(validate("--bf16 --fp8-fast-input-gradients"), "belongs to --fp8-format hybrid");
     EXPECT_OK(validate("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"));
     EXPECT_OK(validate("--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 0"));
     EXPECT_OK(validate("--bf16 --first-last-layers-bf16"));

@@ -86,6 +86,13 @@ static enum matmul_ending ending_of(const struct op_matmul *op) {
     }
 }
 
+// Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all unless the caller says otherwise. So
+// do sums by blocks.
+static bool has_fast_sums(const struct op_matmul *op) {
+    bool is_forward = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3;
+    return dtype_is_float8(op->a.dtype) && op->a_scaling == SCALING_TENSOR && (is_forward || op->is_fast);
+}
+
 struct matmul_key matmul_key_of(const struct op_matmul *op) {
     struct matmul_key key;
     memset(&key, 0, sizeof key);
@@ -109,6 +116,7 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
     key.scaling[0] = op->a_scaling;
     key.scaling[1] = op->b_scaling;
     key.is_used = 1;
+    key.is_fast = has_fast_sums(op);
     return key;
 }
 
@@ -174,8 +182,7 @@ static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *ma
         int32_t place = CUBLASLT_POINTER_MODE_DEVICE;
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_POINTER_MODE, place);
     } else if (dtype_is_float8(op->a.dtype)) {
-        // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all. So do sums by blocks.
-        int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3 && op->a_scaling == SCALING_TENSOR;
+        int8_t is_fast = key->is_fast != 0;
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
     }
     if (dtype_is_scaled(op->a.dtype)) {

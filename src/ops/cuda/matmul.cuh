@@ -21,6 +21,8 @@ struct matmul_key {
     int32_t second_input;  // enum dtype, of b
     int32_t is_uneven;     // see op_matmul: never timed, and never what ranks that joined agree on
     int32_t scaling[2];    // enum scaling, of a and b
+    int32_t is_fast;       // fp8: sums may be short of bits
+    int32_t unused;        // 0
 };
 
 struct matmul_choice {

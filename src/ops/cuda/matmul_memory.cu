@@ -17,7 +17,7 @@ struct matmul_memory *matmul_memory_open(int index, const char *path, bool allow
     struct cudaDeviceProp properties;
     CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
     char identity[160];
-    snprintf(identity, sizeof identity, "bevatron products 4, cuBLASLt %zu, %.64s, %d processors%s",
+    snprintf(identity, sizeof identity, "bevatron products 5, cuBLASLt %zu, %.64s, %d processors%s",
              cublaslt()->cublasLtGetVersion(), properties.name, properties.multiProcessorCount,
              allows_tf32 ? ", TF32" : "");
     choices_open(&memory->choices, identity, sizeof(struct matmul_key), sizeof(struct matmul_choice));
