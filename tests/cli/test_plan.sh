@@ -133,4 +133,20 @@ grep -q planned "$work/out" && fail "a plan for an unknown machine" || pass
 expect 2 "known machines" "$BEVATRON" train "${small[@]}" --machine p9.48xlarge
 # A plan without a precision is slow and large: the reader must not take it for that of the usual run.
 expect 0 "neither --bf16 nor --fp16 is given, so this is a run in fp32" "$BEVATRON" plan --preset gpt2-124m --machine p5.48xlarge --nproc 1
+# Latent attention of DeepSeek-V3 in fp8 is planned, and faster than in bf16. With mla_up_proj each token and layer of the 24
+# keeps 65,536 numbers less (queries of 128 x 192, keys of as many, values of 128 x 128), and 64 more that heads share.
+latent=(--hidden-size 7168 --num-layers 24 --num-attention-heads 128 --ffn-hidden-size 2048 --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512
+    --qk-layernorm --swiglu --disable-bias-linear --normalization RMSNorm --position-embedding-type rope --seq-length 1024 --max-position-embeddings 1024
+    --vocab-size 1000 --attention-dropout 0 --hidden-dropout 0 --micro-batch-size 1 --global-batch-size 2 --bf16 --nproc 1 --machine p5.48xlarge
+    --untie-embeddings-and-output-weights --json --recompute-granularity selective)
+# planned KEY FLAGS…
+planned() {
+    "$BEVATRON" plan "${latent[@]}" "${@:2}" 2>&1 | tee "$work/out" | grep -oE "\"$1\": [0-9.e+]+" | head -n 1 | cut -d' ' -f 2
+}
+less=$(($(planned activations --recompute-modules core_attn) - $(planned activations --recompute-modules core_attn mla_up_proj)))
+[ "$less" -eq $((24 * 1024 * 2 * (65536 - 64))) ] && pass || fail "mla_up_proj saves $less bytes: $(tail -n 2 "$work/out")"
+awk -v half="$(planned step_seconds --global-batch-size 64)" -v eighth="$(planned step_seconds --global-batch-size 64 --fp8-format hybrid)" 'BEGIN { exit !(eighth > 0 && eighth < 0.9 * half) }' &&
+    pass || fail "fp8 is planned no faster: $(tail -n 2 "$work/out")"
+expect 0 "a step of" "$BEVATRON" plan --preset deepseek-v3 --machine p5.48xlarge --nodes 64 --bf16 --fp8-format hybrid --micro-batch-size 1 \
+    --global-batch-size 2048 --expert-model-parallel-size 64 --pipeline-model-parallel-size 8 --pipeline-model-parallel-layout "Et*7|(t*8|)*6t*6L"
 finish
