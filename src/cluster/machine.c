@@ -81,9 +81,22 @@ static bool names_gpu(const char *name, const char *gpu) {
     return false;
 }
 
-// The first machine with GPUs that are called so, the name that comes nearest, or the first machine with GPUs that the
-// name has in it; NULL if there is none.
+// The largest machine of a family, as p5 and g6; NULL if the name is none.
+static const char *largest_of_family(const char *name) {
+    size_t length = strlen(name);
+    const struct machine *largest = NULL;
+    for (int i = 0; i < MACHINES; i++)
+        if (strncmp(machines[i].name, name, length) == 0 && machines[i].name[length] == '.' &&
+            !machine_has_old_gpus(&machines[i]) && (!largest || machines[i].gpus > largest->gpus))
+            largest = &machines[i];
+    return largest ? largest->name : NULL;
+}
+
+// The first machine with GPUs that are called so, the largest of the family, the name that comes nearest, or the first
+// machine with GPUs that the name has in it; NULL if there is none.
 static const char *probably_meant(const char *name) {
+    if (largest_of_family(name))
+        return largest_of_family(name);
     struct nearest nearest = nearest_begin(name, strlen(name));
     const struct machine *named = NULL;
     for (int i = 0; i < MACHINES; i++) {

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -97,8 +98,12 @@ static int refuse_number(const struct flag *flag, const char *text, const double
 static int set_int(const struct flag *flag, int64_t *value, const char *text) {
     int64_t number;
     bool is_number = flag->is_size ? number_read_size(text, &number) : number_read_int(text, &number);
-    if (!is_number)
-        return refuse_number(flag, text, NULL);
+    if (!is_number) {
+        // 1e3 and 8.0 are whole numbers, though not written as such.
+        double real;
+        bool is_whole = number_read_double(text, &real) && real == floor(real) && in_range(flag, real);
+        return refuse_number(flag, text, is_whole && has_range(flag) ? &real : NULL);
+    }
     if (!in_range(flag, (double)number))
         return refuse_number(flag, text, (double)number < flag->minimum ? &flag->minimum : &flag->maximum);
     *value = number;
@@ -107,8 +112,10 @@ static int set_int(const struct flag *flag, int64_t *value, const char *text) {
 
 static int set_double(const struct flag *flag, double *value, const char *text) {
     double number;
-    if (!number_read_double(text, &number) || !in_range(flag, number))
+    if (!number_read_double(text, &number))
         return refuse_number(flag, text, NULL);
+    if (!in_range(flag, number))
+        return refuse_number(flag, text, number < flag->minimum ? &flag->minimum : &flag->maximum);
     *value = number;
     return 0;
 }

@@ -19,11 +19,15 @@ static const struct preset *find_preset(const char *name) {
 static int unknown_preset(const char *name) {
     struct nearest nearest = nearest_begin(name, strlen(name));
     const struct preset *preset = NULL;
-    for (size_t i = 0; (preset = preset_at(i)); i++)
+    const char *longer = NULL;  // qwen3-30b is the beginning of qwen3-30b-a3b
+    for (size_t i = 0; (preset = preset_at(i)); i++) {
         nearest_consider(&nearest, preset->name);
+        if (!longer && strncmp(preset->name, name, strlen(name)) == 0 && preset->name[strlen(name)] == '-')
+            longer = preset->name;
+    }
+    const char *meant = longer ? longer : nearest.best;
     return error_set_code(EXIT_CODE_USAGE, "--preset %s is not known; %s%s%s`bevatron help presets` lists them", name,
-                          nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
-                          nearest.best ? "? " : "");
+                          meant ? "did you mean " : "", meant ? meant : "", meant ? "? " : "");
 }
 
 static int give_text(struct config *config, const char *flag, const char *text) {

@@ -60,6 +60,20 @@ echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1024}' >"$work/collective
 expect 1 'collectives.json:1: the key "us" is missing' "$BEVATRON" plan --calibrate "$work/collectives.json"
 echo '{"operation": "all_reduce", "ranks": 2, "bytes": 1e308, "us": 1}' >"$work/collectives.json"
 expect 2 'collectives.json:1: "bytes" is 1e+308; it must be from' "$BEVATRON" plan --calibrate "$work/collectives.json"
+# What bench prints of all three kinds, of two ranks here: the link is theirs, the network stays.
+"$BEVATRON" bench collectives -g 2 --device cpu --operation all_reduce -e 64K -n 2 --json >"$work/collectives.json" 2>"$work/err"
+expect 0 "network-gigabytes: 5.5 " "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/step.json" "$work/collectives.json"
+grep -q "^source: 'measured: 15 matmuls, 4 collectives, 1 steps" "$work/out" && pass || fail "not all kinds: $(cat "$work/out")"
+# Files that are no results.
+bad() {
+    printf '%s\n' "note: a line that is not JSON" "$2" >"$work/bad.json"
+    expect "$3" "bad.json:2: $1" "$BEVATRON" plan --calibrate "$work/matmul.json" "$work/bad.json"
+}
+bad "the line is not valid JSON" '{"dtype": "fp32", "m": 1' 215
+bad "is not a line of bench matmul --json, bench collectives --json or bench step" '{"layer": 1}' 2
+bad 'found no "flags", which say what was timed' '{"step_s": 1}' 2
+bad '"ms" is -1; it must be from' '{"dtype": "fp32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": -1}' 2
+bad "flags:1: --num-layers takes a whole number" '{"step_s": 1, "flags": {"num-layers": "x"}}' 2
 echo 'nothing' >"$work/collectives.json"
 expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9

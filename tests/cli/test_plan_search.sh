@@ -70,6 +70,13 @@ expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --mac
 expect 2 "nearest: --pipeline-model-parallel-size 2 or --num-layers 3" "$BEVATRON" plan --search "${tiny[@]}" --gpus 3 \
     --pipeline-model-parallel-size 3
 expect 2 '--gpus takes a whole number, from 1 to 16777216, not "-1"; nearest: --gpus 1' "$BEVATRON" plan "${tiny[@]}" --gpus -1
+expect 2 'not "1e3"; nearest: --gpus 1000' "$BEVATRON" plan "${tiny[@]}" --gpus 1e3
+expect 2 'not "-5"; nearest: --tokens 0' "$BEVATRON" plan "${tiny[@]}" --tokens -5
+expect 2 "did you mean p5.48xlarge?" "$BEVATRON" plan "${tiny[@]}" --machine p5
+expect 2 "did you mean qwen3-30b-a3b?" "$BEVATRON" plan --preset qwen3-30b
+expect 2 "did you mean llama2-7b?" "$BEVATRON" plan --preset lama2-7b
+expect 2 "nearest: --global-batch-size 65 or --gpus 16" "$BEVATRON" plan --search --preset llama2-7b --global-batch-size 64 --gpus 13
+expect 2 "nearest: --budget 1e15FLOP" "$BEVATRON" plan --budget -1e20 --gpus 8
 # Flags without an effect.
 expect 2 "--search does not use --timeline; give it to a plan" "$BEVATRON" plan --search "${tiny[@]}" --timeline "$work/step.svg"
 expect 2 "--budget does not use --trace" "$BEVATRON" plan --budget 2e17FLOP --trace "$work/step.json"
