@@ -28,8 +28,16 @@ static const char *end_of_name(const char *name, int dots) {
     return at;
 }
 
+// Megatron-LM's flag for the norms of queries and keys; see flags_aliases.c.
+static const char QK_NORMS[] = "*.[qk]_layernorm.*=1";
+
 // Compares what is behind the last wildcard with the ends of names.
 static int refuse(const struct param_list *params, const struct factor *factor, const char *flag, const char *item) {
+    if (strcmp(flag, "--wd-mult") == 0 && strcmp(item, QK_NORMS) == 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--apply-wd-to-qk-layernorm (--wd-mult '%s'): this model has no norms of queries and "
+                              "keys; give --qk-layernorm as well, or leave it out",
+                              item);
     const char *end = factor->pattern + factor->length, *tail = end;
     while (tail > factor->pattern && !strchr("*?]", tail[-1]))
         tail--;

@@ -57,6 +57,7 @@ for precision in --bf16 "--fp16 --initial-loss-scale 1024" "--bf16 --exp-avg-dty
 done
 expect 2 "=0 there and None here, wd_mult is *norm.weight=1" "${one[@]}" --bf16 --load "$work/b"
 expect 2 "matches no parameter; did you mean linear_fc1.weight?" "${one[@]}" --lr-mult '*.linear_fc3.weight=2'
+expect 2 "this model has no norms of queries and keys" "${one[@]}" --apply-wd-to-qk-layernorm
 expect 2 "is not PATTERN=FACTOR" "${one[@]}" --wd-mult '*.bias'
 # From a file, shown and listed.
 printf 'lr-mult: ["*.bias=2", "embedding.*=0.5"]\napply-wd-to-qk-layernorm: true\nqk-layernorm: true\n' >"$work/flags.yaml"
