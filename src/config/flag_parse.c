@@ -24,9 +24,36 @@ int flag_parse_end(struct flag_parse *parse) {
     return complaints_report(&parse->complaints);
 }
 
+// What a note says about its flag, e.g. " has no meaning here".
+static const char *reason_of(const char *note) {
+    return note + strcspn(note, " ");
+}
+
+// The flags of the note at `first` and of all later ones with the same reason; returns how many there are. 0 if an
+// earlier note has that reason.
+static int64_t gather_flags(const struct string_list *notes, int64_t first, struct buffer *out) {
+    int64_t count = 0;
+    buffer_clear(out);
+    for (int64_t i = 0; i < notes->count; i++) {
+        const char *note = notes->items[i], *reason = reason_of(note);
+        if (strcmp(reason, reason_of(notes->items[first])) != 0)
+            continue;
+        if (i < first)
+            return 0;
+        buffer_append_string(out, count++ > 0 ? ", " : "");
+        buffer_append(out, note, (size_t)(reason - note));
+    }
+    return count;
+}
+
 void flags_say_notes(struct string_list *notes) {
-    for (int64_t i = 0; i < notes->count; i++)
-        log_info("note: %s", notes->items[i]);
+    struct buffer flags = {0};
+    for (int64_t i = 0; i < notes->count; i++) {
+        int64_t count = gather_flags(notes, i, &flags);
+        if (count > 0)
+            log_info("note: %s%s%s", count > 1 ? "each of " : "", buffer_string(&flags), reason_of(notes->items[i]));
+    }
+    buffer_free(&flags);
     string_list_free(notes);
 }
 

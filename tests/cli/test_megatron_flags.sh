@@ -25,6 +25,7 @@ expect 0 "| decoupled learning rate: " "$BEVATRON" train --num-layers 2 --hidden
     --load "$work/script" --tensorboard-dir "$work/board"
 grep -q "iteration        4/       4 " "$work/out" && pass || fail "the script's run has another length"
 grep -q "note: --fp8-param-gather reduces a precision that bevatron keeps" "$work/out" && pass || fail "no note about --fp8-param-gather"
+grep -q "note: each of --[a-z-]*, --.*; ignored" "$work/out" && pass || fail "notes with the same reason are not one line"
 grep -q '"decoupled_learning_rate":' "$work/script/metrics.jsonl" && pass || fail "metrics.jsonl lacks the second rate"
 grep -qa "decoupled-learning-rate" "$work"/board/* && pass || fail "TensorBoard lacks the second rate"
 
@@ -104,7 +105,7 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/small" --ou
 # Noted and refused.
 expect 0 "--cpu-offloading has no effect without --recompute-granularity full" "$BEVATRON" train "${run[@]}" \
     --train-iters 1 --cpu-offloading
-expect 0 "--offload-modules tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+expect 0 "note: each of --offload-modules, --hierarchical-context-parallel-sizes, --num-distributed-optimizer-instances tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --offload-modules core_attn --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
 expect 0 "--main-grads-dtype reduces a precision that bevatron keeps" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
 expect 0 "--grad-reduce-in-bf16 has no effect without --bf16" "$BEVATRON" train "${run[@]}" --train-iters 1 --grad-reduce-in-bf16
@@ -126,7 +127,7 @@ expect 2 "a vocab.txt of words has none" "$BEVATRON" train --num-layers 2 --hidd
 expect 2 "use --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
 # How tokens reach experts changes no numbers. A flag of layers that models here do not have must not become "leave it
 # out": the run would be another model. A schedule that the shell has split is named.
-expect 0 "--moe-flex-dispatcher-backend tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+expect 0 "--moe-flex-dispatcher-backend, --moe-shared-expert-overlap tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --num-experts 2 --disable-bias-linear --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep \
     --moe-shared-expert-intermediate-size 32 --moe-shared-expert-overlap --moe-layer-recompute --trust-remote-code
 expect 2 "leave out one of them" "$BEVATRON" train "${run[@]}" --train-iters 1 --num-experts 2 --disable-bias-linear \
