@@ -1,7 +1,7 @@
 // Keys and values of latent attention, between the order in which they are computed and that of attention.
 #include "ops/cuda/elements.cuh"
 
-enum { LATENT_THREADS = 256 };
+enum { LATENT_THREADS = 256, LATENT_WORDS = 4 };
 
 // Per head: own channels of keys, shared channels of keys, channels of values. Both directions have the same layout.
 struct latent_args {
@@ -63,11 +63,93 @@ template <typename T> static __global__ void latent_backward_kernel(struct laten
     }
 }
 
+// In words of 16 bytes: sizes and strides of the arguments are words, too. Only in bf16, in which models with latents
+// are trained.
+static bool latent_in_words(struct latent_args *args, enum dtype dtype) {
+    int each = (int)(sizeof(uint4) / sizeof(__nv_bfloat16));
+    if (dtype != DTYPE_BF16)
+        return false;
+    const void *const places[] = {args->kv, args->up, args->shared};
+    for (int i = 0; i < 3; i++)
+        if ((uintptr_t)places[i] % sizeof(uint4) != 0)
+            return false;
+    if (args->own % each != 0 || args->shared_size % each != 0 || args->values % each != 0 ||
+        args->shared_stride % each != 0)
+        return false;
+    args->own /= each;
+    args->shared_size /= each;
+    args->values /= each;
+    args->shared_stride /= each;
+    return true;
+}
+
+// Grid (rows, parts of a row): each thread has some words of a packed row.
+static __global__ void latent_forward_words(struct latent_args args) {
+    int64_t row = blockIdx.x;
+    int up_size = args.own + args.values, key_size = args.own + args.shared_size, keys = args.heads * key_size;
+    int width = keys + args.heads * args.values;
+    uint4 *__restrict__ kv = (uint4 *)args.kv + row * width;
+    const uint4 *__restrict__ up = (const uint4 *)args.up + row * args.heads * up_size;
+    const uint4 *__restrict__ shared = (const uint4 *)args.shared + row * args.shared_stride;
+#pragma unroll LATENT_WORDS
+    for (int i = blockIdx.y * LATENT_THREADS + threadIdx.x; i < width; i += gridDim.y * LATENT_THREADS) {
+        bool is_key = i < keys;
+        int at = is_key ? i : i - keys, size = is_key ? key_size : args.values, head = at / size, c = at - head * size;
+        kv[i] = is_key && c >= args.own ? shared[c - args.own] : up[head * up_size + (is_key ? c : args.own + c)];
+    }
+}
+
+// The same for words of `up`.
+static __global__ void latent_backward_words(struct latent_args args) {
+    int64_t row = blockIdx.x;
+    int up_size = args.own + args.values, key_size = args.own + args.shared_size, width = args.heads * up_size;
+    const uint4 *__restrict__ kv = (const uint4 *)args.kv + row * args.heads * (key_size + args.values);
+    uint4 *__restrict__ up = (uint4 *)args.up + row * width;
+#pragma unroll LATENT_WORDS
+    for (int i = blockIdx.y * LATENT_THREADS + threadIdx.x; i < width; i += gridDim.y * LATENT_THREADS) {
+        int head = i / up_size;
+        up[i] = kv[packed_column(args, head, i - head * up_size)];
+    }
+}
+
+// A thread sums a word of what the heads of a row share, head by head.
+static __global__ void latent_sum_words(struct latent_args args) {
+    typedef __nv_bfloat16 T;
+    constexpr int EACH = sizeof(uint4) / sizeof(T);
+    int64_t i = (int64_t)blockIdx.x * LATENT_THREADS + threadIdx.x, row = i / args.shared_size;
+    int c = (int)(i % args.shared_size), key_size = args.own + args.shared_size;
+    if (row >= args.rows)
+        return;
+    const uint4 *__restrict__ kv = (const uint4 *)args.kv + row * args.heads * (key_size + args.values) + args.own + c;
+    float sum[EACH] = {};
+#pragma unroll 8
+    for (int head = 0; head < args.heads; head++) {
+        uint4 word = kv[(int64_t)head * key_size];
+        T values[EACH];
+        memcpy(values, &word, sizeof word);
+#pragma unroll
+        for (int k = 0; k < EACH; k++)
+            sum[k] += to_float(values[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        store((T *)args.shared + (row * args.shared_stride + c) * EACH + k, sum[k]);
+}
+
+static dim3 latent_grid(const struct latent_args &args, int width) {
+    return dim3(grid_x(args.rows), grid_yz(divide_up(width, LATENT_THREADS * LATENT_WORDS)));
+}
+
 extern "C" void cuda_latent_forward(struct device *device, const struct op_latent_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct latent_args args = latent_args(op->kv, op->up, op->shared, op->heads, op->value_size);
     if (args.rows == 0)
         return;
+    if (latent_in_words(&args, op->kv.dtype)) {
+        int width = args.heads * (args.own + args.shared_size + args.values);
+        LAUNCH(cuda, latent_forward_words, latent_grid(args, width), LATENT_THREADS, 0, args);
+        return;
+    }
     dim3 grid(grid_x(args.rows), grid_yz(args.heads));
     WITH_TYPE(op->kv.dtype, T, LAUNCH(cuda, latent_forward_kernel<T>, grid, LATENT_THREADS, 0, args));
 }
@@ -77,6 +159,13 @@ extern "C" void cuda_latent_backward(struct device *device, const struct op_late
     struct latent_args args = latent_args(op->dkv, op->dup, op->dshared, op->heads, op->value_size);
     if (args.rows == 0)
         return;
+    if (latent_in_words(&args, op->dkv.dtype)) {
+        LAUNCH(cuda, latent_backward_words, latent_grid(args, args.heads * (args.own + args.values)), LATENT_THREADS, 0,
+               args);
+        dim3 sums(grid_x(divide_up(args.rows * args.shared_size, LATENT_THREADS)));
+        LAUNCH(cuda, latent_sum_words, sums, LATENT_THREADS, 0, args);
+        return;
+    }
     dim3 grid(grid_x(args.rows), grid_yz(args.heads + 1));
     WITH_TYPE(op->dkv.dtype, T, LAUNCH(cuda, latent_backward_kernel<T>, grid, LATENT_THREADS, 0, args));
 }
