@@ -354,8 +354,9 @@ struct config {
     int64_t replay_check;  // every how many iterations; 0: never
     int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
     int64_t context_parallel_size;
-    struct string_list cp_comm_type;     // one for all layers, or one for each; see config_layer_exchanges_heads
-    int64_t expert_model_parallel_size;  // ranks that share out the experts
+    struct string_list cp_comm_type;  // one for all layers, or one for each; see config_context.h
+    struct string_list hierarchical_context_parallel_sizes;  // of a2a+p2p, see there
+    int64_t expert_model_parallel_size;                      // ranks that share out the experts
     bool overlap_moe_expert_parallel_comm;
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
@@ -546,9 +547,6 @@ bool config_mixes_windows(const struct config *config);
 bool config_same_windows(const struct config *a, const struct config *b);
 // Whether --first-last-layers-bf16 keeps a layer of a stack of so many in bf16.
 bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers);
-// Whether the context-parallel ranks of a layer exchange heads (a2a), and whether those of any layer do.
-bool config_layer_exchanges_heads(const struct config *config, int64_t layer);
-bool config_exchanges_heads(const struct config *config);
 // Layers that --window-attn-skip-freq and --moe-layer-freq name: sets layers[i] for i below `count`. -1 if a text names
 // none so, or other than `count`.
 int config_parse_window_freq(const char *text, bool *layers, int64_t count);

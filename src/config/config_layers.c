@@ -1,5 +1,4 @@
-// Which layers of a model are meant by a number or a list, which of them have a window, and in which of them ranks that
-// share sequences exchange heads.
+// Which layers of a model are meant by a number or a list, and which of them have a window.
 #include "base/memory.h"
 #include "config/config.h"
 
@@ -162,18 +161,4 @@ bool config_same_windows(const struct config *a, const struct config *b) {
     free(of_a);
     free(of_b);
     return is_same;
-}
-
-bool config_layer_exchanges_heads(const struct config *config, int64_t layer) {
-    const struct string_list *types = &config->cp_comm_type;
-    if (types->count == 0)
-        return false;
-    return strcmp(types->items[layer < types->count ? layer : types->count - 1], "a2a") == 0;
-}
-
-bool config_exchanges_heads(const struct config *config) {
-    bool exchanges = false;
-    for (int64_t i = 0; i < config->cp_comm_type.count; i++)
-        exchanges |= config_layer_exchanges_heads(config, i);
-    return exchanges;
 }

@@ -463,8 +463,11 @@ static const struct flag rows[] = {
         "context-parallel size: ranks that share each sequence"),
     LIST("--cp-comm-type", cp_comm_type, "TYPE…",
          "how context-parallel ranks share attention, for all layers or for each: p2p or all_gather (gather keys and "
-         "values), a2a (exchange heads)",
+         "values), a2a (exchange heads), a2a+p2p (both)",
          .initial = "p2p", ADVANCED),
+    LIST("--hierarchical-context-parallel-sizes", hierarchical_context_parallel_sizes, "A B",
+         "for --cp-comm-type a2a+p2p: A neighbours exchange heads, B groups gather keys and values; A × B ranks in all",
+         ADVANCED),
     INT("--expert-model-parallel-size", expert_model_parallel_size, "1", 1, EXPERT_RANKS_MOST,
         "expert-parallel size: ranks that share out the experts and send each other tokens"),
     SWITCH("--overlap-moe-expert-parallel-comm", overlap_moe_expert_parallel_comm,

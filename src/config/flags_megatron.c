@@ -59,7 +59,7 @@ const char flags_only_speed[] =
     "--cuda-graph-modules=* --no-mmap-bin-files --mmap-warmup --no-async-tensor-model-parallel-allreduce "
     "--use-contiguous-buffers-in-local-ddp --no-contiguous-buffers-in-local-ddp "
     "--no-scaled-masked-softmax-fusion --num-distributed-optimizer-instances= "
-    "--hierarchical-context-parallel-sizes=* --pipeline-model-parallel-comm-backend= --delay-param-gather "
+    "--pipeline-model-parallel-comm-backend= --delay-param-gather "
     "--use-contiguous-buffers-in-ddp "
     "--cpu-offloading-retain-pinned-cpu-buffers "
     "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --fine-grained-activation-offloading "

@@ -39,7 +39,7 @@
     "--decoder-start-token --load --checkpoint-cache-path --endpoint-url "                                             \
     "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
     "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --cp-comm-type "              \
-    "--expert-model-parallel-size --sequence-parallel "                                                                \
+    "--hierarchical-context-parallel-sizes --expert-model-parallel-size --sequence-parallel "                          \
     "--distributed-backend --distributed-timeout-minutes --attention-backend "
 // What an evaluation needs besides: the text, and how samples are made of it.
 #define DATA_FLAGS                                                                                                     \

@@ -1,5 +1,6 @@
 // What a token attends to and how: windows, in all layers or in some, and their rotary positions; caps and sinks.
 #include "base/memory.h"
+#include "config/config_context.h"
 #include "config/validate.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -38,26 +39,57 @@ static void validate_window_size(struct config *config, struct complaints *compl
         config->sliding_window = window;
 }
 
-// What exchanges heads gives each context-parallel rank an equal part of the heads that a tensor-parallel rank has.
-static void validate_exchange(const struct config *config, struct complaints *complaints) {
-    int64_t ranks = config->context_parallel_size, parts = config->tensor_model_parallel_size;
+// Two sizes, whose product is the context-parallel size. They have no effect on a rank that holds its sequences alone.
+static bool validate_hierarchy(const struct config *config, struct complaints *complaints) {
+    const struct string_list *given = &config->hierarchical_context_parallel_sizes;
+    int64_t ranks = config->context_parallel_size, sizes[2];
+    bool is_used = config_has_cp_comm_type(config, "a2a+p2p");
+    if (given->count == 0 && is_used)
+        complain(complaints,
+                 "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, with A × B = %" PRId64
+                 ": A neighbours exchange heads; give them, or --cp-comm-type a2a or p2p",
+                 ranks);
+    else if (given->count > 0 && config_hierarchy(config, sizes) < 0)
+        complain(complaints,
+                 "--hierarchical-context-parallel-sizes takes two numbers, e.g. 2 %" PRId64
+                 ": the ranks of a group that exchanges heads, and the groups",
+                 ranks > 2 ? ranks / 2 : 1);
+    else if (given->count > 0 && sizes[0] * sizes[1] != ranks)
+        complain(complaints,
+                 "--hierarchical-context-parallel-sizes %" PRId64 " %" PRId64 " are %" PRId64
+                 " ranks, but --context-parallel-size is %" PRId64 "; give sizes whose product it is",
+                 sizes[0], sizes[1], sizes[0] * sizes[1], ranks);
+    else
+        return true;
+    return false;
+}
+
+// What exchanges heads gives each of the context-parallel ranks that do so an equal part of the heads that a
+// tensor-parallel rank has.
+static void validate_exchange(const struct config *config, const char *type, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, sizes[2];
+    bool is_near = is(type, "a2a+p2p");
     const struct {
         const char *flag;
         int64_t heads;
     } counts[] = {{"--num-attention-heads", config->num_attention_heads},
                   {"--num-query-groups", config_query_groups(config)}};
-    if (ranks == 1 || !config_exchanges_heads(config))
+    if (!config_has_cp_comm_type(config, type))
         return;
+    if (is_near && config_hierarchy(config, sizes) == 0)
+        ranks = sizes[0];
     if (config_form(config) == CONFIG_T5 || is(config->position_embedding_type, "relative"))
-        complain(complaints, "--cp-comm-type a2a does not work with --model t5 or --position-embedding-type relative; "
-                             "give p2p");
+        complain(complaints,
+                 "--cp-comm-type %s does not work with --model t5 or --position-embedding-type relative; give p2p",
+                 type);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i].heads > 0 && counts[i].heads % (ranks * parts) != 0) {
             complain(complaints,
-                     "--cp-comm-type a2a cannot share %s %" PRId64 " among %" PRId64 " ranks (--context-parallel-size "
-                     "%" PRId64 " × --tensor-model-parallel-size %" PRId64 "); give p2p, or sizes whose product "
-                     "divides it",
-                     counts[i].flag, counts[i].heads, ranks * parts, ranks, parts);
+                     "--cp-comm-type %s cannot share %s %" PRId64 " among %" PRId64 " ranks (%s %" PRId64
+                     " × --tensor-model-parallel-size %" PRId64 "); give %s, or sizes whose product divides it",
+                     type, counts[i].flag, counts[i].heads, ranks * parts,
+                     is_near ? "the first of --hierarchical-context-parallel-sizes," : "--context-parallel-size", ranks,
+                     parts, is_near ? "p2p" : "p2p or a2a+p2p");
             return;
         }
 }
@@ -70,16 +102,18 @@ static void validate_cp_comm_type(const struct config *config, struct complaints
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
             is_known |= is(given->items[i], types[k]);
         if (!is_known)
-            complain(complaints, "--cp-comm-type %s is unknown; give p2p, all_gather or a2a", given->items[i]);
-        if (is(given->items[i], "a2a+p2p") && config->context_parallel_size > 1)
-            complain(complaints, "--cp-comm-type a2a+p2p is not supported; give a2a, or p2p for more ranks than heads");
+            complain(complaints, "--cp-comm-type %s is unknown; give p2p, all_gather, a2a or a2a+p2p", given->items[i]);
     }
     if (given->count > 1 && given->count != config->num_layers)
         complain(complaints,
                  "--cp-comm-type has %" PRId64 " values for %" PRId64
                  " layers; give one for all layers or one for each",
                  given->count, config->num_layers);
-    validate_exchange(config, complaints);
+    if (config->context_parallel_size > 1) {
+        validate_exchange(config, "a2a", complaints);
+        if (validate_hierarchy(config, complaints))
+            validate_exchange(config, "a2a+p2p", complaints);
+    }
 }
 
 void validate_attention(struct config *config, struct complaints *complaints) {

@@ -25,7 +25,7 @@ struct batch_form batch_form(const struct batch *batch) {
 
 bool batch_form_is_same(const struct batch_form *a, const struct batch_form *b) {
     return a->B == b->B && a->T == b->T && a->S == b->S && a->depths == b->depths && a->whole == b->whole &&
-           a->fields == b->fields;
+           a->near == b->near && a->fields == b->fields;
 }
 
 int64_t batch_columns(const struct batch_form *form, enum batch_shape shape) {
@@ -34,6 +34,8 @@ int64_t batch_columns(const struct batch_form *form, enum batch_shape shape) {
         shape = has_decoder ? SHAPE_DECODER : has_context ? SHAPE_SAMPLES : SHAPE_TOKENS;
     if (shape == SHAPE_WHOLE)
         return form->whole;
+    if (shape == SHAPE_NEAR)
+        return form->near;
     return shape == SHAPE_TOKENS || shape == SHAPE_DEPTHS ? form->T : shape == SHAPE_DECODER ? form->S : 1;
 }
 

@@ -27,11 +27,21 @@ enum batch_element { ELEMENT_I64, ELEMENT_I32, ELEMENT_F32 };
 
 // Columns of each of the B rows: T, S, 1, or the columns of the labels (S if there are decoder tokens, 1 if there are
 // context tokens, else T). SHAPE_DEPTHS: T columns for each depth of multi-token prediction, one depth after the other.
-// SHAPE_WHOLE: the columns of the whole sequence if ranks share it. SHAPE_TOTALS: BATCH_TOTALS elements per batch.
-enum batch_shape { SHAPE_TOKENS, SHAPE_DECODER, SHAPE_SAMPLES, SHAPE_LABELS, SHAPE_DEPTHS, SHAPE_WHOLE, SHAPE_TOTALS };
+// SHAPE_WHOLE: the columns of the whole sequence if ranks share it, SHAPE_NEAR: those that this rank and its neighbours
+// have. SHAPE_TOTALS: BATCH_TOTALS elements per batch.
+enum batch_shape {
+    SHAPE_TOKENS,
+    SHAPE_DECODER,
+    SHAPE_SAMPLES,
+    SHAPE_LABELS,
+    SHAPE_DEPTHS,
+    SHAPE_WHOLE,
+    SHAPE_NEAR,
+    SHAPE_TOTALS
+};
 // Which models read a field: every model that is given it; those with learned or rotary positions, with token types,
-// with the pair head, with multi-token prediction, with that and learned positions, with layers whose ranks exchange
-// heads; or none, because the field stays on the host.
+// with the pair head, with multi-token prediction, with that and learned positions, with layers whose ranks all
+// exchange heads, with layers whose neighbouring ranks do; or none, because the field stays on the host.
 enum batch_reader {
     READER_ALL,
     READER_POSITIONS,
@@ -40,6 +50,7 @@ enum batch_reader {
     READER_DEPTHS,
     READER_DEPTH_POSITIONS,
     READER_HEADS,
+    READER_NEAR,
     READER_HOST
 };
 
@@ -58,6 +69,7 @@ enum batch_reader {
 //   depth_…          for depth k of multi-token prediction what token t + k has, and 0 behind the end of the row; the
 //                    weights include the factor of that loss
 //   whole_…          of all tokens of sequences that ranks share, in order
+//   near_…           of those that a rank and its neighbours have, as if one rank had them all
 //   pair_labels      1: the second sentence came first; NULL: no loss from the pair head
 //   counts           tokens and pair samples that count, in this micro-batch and those before it in the step; and the
 //                    weight of the micro-batch in the gradients of losses that are not means over tokens
@@ -66,12 +78,14 @@ enum batch_reader {
     FIELD(DECODER_ROW_IDS, decoder_row_ids, I64, DECODER, ALL, DECODER_TOKENS, NONE)                                   \
     FIELD(CONTEXT_ROW_IDS, context_row_ids, I64, TOKENS, ALL, CONTEXT_TOKENS, NONE)                                    \
     FIELD(WHOLE_ROW_IDS, whole_row_ids, I64, WHOLE, HEADS, TOKENS, NONE)                                               \
+    FIELD(NEAR_ROW_IDS, near_row_ids, I64, NEAR, NEAR, TOKENS, NONE)                                                   \
     FIELD(SAMPLES, samples, I64, SAMPLES, HOST, SAMPLES, NONE)                                                         \
     FIELD(TOKENS, tokens, I32, TOKENS, ALL, TOKENS, DECODER_TOKENS)                                                    \
     FIELD(POSITIONS, positions, I32, TOKENS, POSITIONS, TOKENS, DECODER_POSITIONS)                                     \
     FIELD(TOKEN_TYPES, token_types, I32, TOKENS, TYPES, TOKENS, NONE)                                                  \
     FIELD(DOCUMENT_STARTS, document_starts, I32, TOKENS, ALL, DOCUMENT_STARTS, NONE)                                   \
     FIELD(WHOLE_DOCUMENT_STARTS, whole_document_starts, I32, WHOLE, HEADS, DOCUMENT_STARTS, NONE)                      \
+    FIELD(NEAR_DOCUMENT_STARTS, near_document_starts, I32, NEAR, NEAR, DOCUMENT_STARTS, NONE)                          \
     FIELD(DECODER_TOKENS, decoder_tokens, I32, DECODER, ALL, DECODER_TOKENS, NONE)                                     \
     FIELD(DECODER_POSITIONS, decoder_positions, I32, DECODER, POSITIONS, DECODER_TOKENS, NONE)                         \
     FIELD(CONTEXT_TOKENS, context_tokens, I32, TOKENS, ALL, CONTEXT_TOKENS, NONE)                                      \
@@ -125,9 +139,9 @@ struct batch_rule {
 const struct batch_rule *batch_rule(enum batch_field field);
 
 // Everything about a batch except its numbers. A source's form has B = 0. Only the form of a block on the device has
-// depths, and the columns of whole sequences that ranks share.
+// depths, the columns of whole sequences that ranks share, and how many of these a rank and its neighbours have.
 struct batch_form {
-    int64_t B, T, S, depths, whole;
+    int64_t B, T, S, depths, whole, near;
     uint32_t fields;  // BATCH_BIT of each
 };
 struct batch_form batch_form(const struct batch *batch);

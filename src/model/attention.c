@@ -39,7 +39,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->cap = choices->score_cap;
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
-    attention->exchanges_heads = options->layer->exchanges_heads;
+    attention->head_ranks = options->layer->head_ranks;
 }
 
 void attention_clip(struct attention *attention, const struct choices *choices) {
@@ -207,9 +207,12 @@ void attention_hold(const struct sublayer *sublayer, const struct pass *pass, vo
     saved->held_lse = take_lse(attention, all, pass->activations);
 }
 
-// As attend, with heads in exchange for tokens: `saved` gets what the backward pass needs, from the arena.
-static void attend_heads(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
-                         struct arena *arena, const struct attention_input *input) {
+// As attend, with heads in exchange for tokens: `saved` gets what the backward pass needs, from the arena. Returns the
+// keys and values that it gathered, in scratch.
+static struct gathered attend_heads(const struct attention *attention, const struct pass *pass,
+                                    struct attention_saved *saved, struct arena *arena,
+                                    const struct attention_input *input) {
+    struct gathered gathered = {0};
     struct heads heads;
     heads_open(&heads, attention, pass);
     const struct attention *own = &heads.attention;
@@ -224,10 +227,13 @@ static void attend_heads(const struct attention *attention, const struct pass *p
         saved->heads_out = arena_2d(arena, pass->dtype, rows, own->H * own->V);
         saved->lse = pass->is_training ? take_lse(own, &heads.pass, arena) : (struct tensor){0};
     }
-    heads_take(pass, saved->heads, &columns, "heads");
-    if (!is_held(pass))
-        attend(own, &heads.pass, saved->heads, saved->heads, saved->heads_out, saved->lse);
-    heads_return(pass, &out, saved->heads_out, "results of heads");
+    heads_take(&heads, saved->heads, &columns, "heads");
+    if (!is_held(pass)) {
+        gathered = context_gather_start(&heads.pass, saved->heads, attention_key_columns(own));
+        attend(own, &heads.pass, saved->heads, context_gathered(&heads.pass, &gathered), saved->heads_out, saved->lse);
+    }
+    heads_return(&heads, &out, saved->heads_out, "results of heads");
+    return gathered;
 }
 
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
@@ -238,7 +244,7 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     struct arena *arena = attention->is_recomputed ? pass->scratch : pass->activations;
     if (heads_are_exchanged(attention, pass)) {
         saved->out = arena_2d(arena, pass->dtype, N, width);
-        attend_heads(attention, pass, saved, arena, input);
+        (void)attend_heads(attention, pass, saved, arena, input);
     } else if (pass->holds_attention) {
         saved->out = saved->held_out;
         saved->lse = saved->held_lse;
@@ -315,30 +321,44 @@ static struct tensor backward_proj(const struct attention *attention, const stru
     return dout;
 }
 
+// The gradients of all strips, those of keys and values summed over the ranks that gathered them.
+static void backward_strips(const struct attention *attention, const struct pass *pass,
+                            const struct attention_gradient *g) {
+    struct tensor parts[CONTEXT_MOST_STRIPS] = {0};
+    for (int which = 0; which < pass_strips(pass); which++)
+        parts[which] = backward_strip(attention, pass, g, which);
+    context_scatter(pass, g->dkv, attention_key_columns(attention), parts);
+}
+
 // The gradient of the result goes the way of heads, those of queries, keys and values come back.
 static void backward_heads(const struct attention *attention, const struct pass *pass,
                            const struct attention_saved *kept, const struct attention_input *input,
                            const struct attention_input *gradient, struct tensor ddelta) {
     struct attention_saved saved = *kept;
+    struct gathered gathered = {0};
     if (attention->is_recomputed) {
         saved.out = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), attention->proj.in);
-        attend_heads(attention, pass, &saved, pass->scratch, input);
+        gathered = attend_heads(attention, pass, &saved, pass->scratch, input);
     }
     struct heads heads;
     heads_open(&heads, attention, pass);
+    const struct attention *own = &heads.attention;
     if (attention->recomputes_input && !attention->is_recomputed) {
         struct head_columns again = heads_columns(attention, input);
         saved.heads = arena_2d(pass->scratch, pass->dtype, kept->heads.shape[0], kept->heads.shape[1]);
-        heads_take(pass, saved.heads, &again, "heads");
+        heads_take(&heads, saved.heads, &again, "heads");
     }
-    struct attention_gradient g = {.q = saved.heads, .kv = saved.heads, .out = saved.heads_out, .lse = saved.lse};
+    if (!gathered.kv.data)
+        gathered = context_gather_start(&heads.pass, saved.heads, attention_key_columns(own));
+    struct attention_gradient g = {.q = saved.heads, .out = saved.heads_out, .lse = saved.lse};
     struct head_columns dout = {{backward_proj(attention, pass, saved.out, ddelta)}};
     g.dout = arena_2d(pass->scratch, pass->dtype, saved.heads_out.shape[0], saved.heads_out.shape[1]);
-    heads_take(pass, g.dout, &dout, "gradients of results of heads");
+    heads_take(&heads, g.dout, &dout, "gradients of results of heads");
+    g.kv = context_gathered(&heads.pass, &gathered);
     g.dq = g.dkv = arena_2d(pass->scratch, pass->dtype, saved.heads.shape[0], saved.heads.shape[1]);
-    backward_strip(&heads.attention, &heads.pass, &g, 0);
+    backward_strips(own, &heads.pass, &g);
     struct head_columns columns = heads_columns(attention, gradient);
-    heads_return(pass, &columns, g.dq, "gradients of heads");
+    heads_return(&heads, &columns, g.dq, "gradients of heads");
 }
 
 void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
@@ -358,8 +378,5 @@ void attention_backward(const struct attention *attention, const struct pass *pa
     }
     g.dout = backward_proj(attention, pass, g.out, ddelta);
     g.kv = context_gathered(pass, &gathered);
-    struct tensor parts[CONTEXT_MOST_STRIPS] = {0};
-    for (int which = 0; which < pass_strips(pass); which++)
-        parts[which] = backward_strip(attention, pass, &g, which);
-    context_scatter(pass, g.dkv, attention_key_columns(attention), parts);
+    backward_strips(attention, pass, &g);
 }

@@ -18,7 +18,7 @@ struct attention {
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
     bool recomputes_input;  // the projections are not kept: the caller of the backward pass has computed them again
-    bool exchanges_heads;   // ranks that share sequences exchange heads, see heads.h
+    int head_ranks;         // so many neighbours that share sequences exchange heads, see heads.h; 1 or 0: none do
     int64_t window;
     double dropout;
     struct qk_clip *clip;  // NULL: scores are not clipped
@@ -29,11 +29,11 @@ struct attention_saved {
     struct tensor out;  // (N, H V); none if it is recomputed
     struct tensor lse;  // (B, H, T) fp32; none if it is recomputed
     // Taken before a group of blocks that is recomputed, whose other memory is released: (N, H V), (B, H, T); with
-    // exchanged heads (B whole T, H' V), (B, H', whole T).
+    // exchanged heads (B near T, H' V), (B, H', near T).
     struct tensor held_out, held_lse;
-    // With exchanged heads, which are H', G' on each rank: what they were given, and the result; none if recomputed,
-    // the former also none if the projections are.
-    struct tensor heads, heads_out;  // (B whole T, H' D + G' D + G' V), (B whole T, H' V)
+    // With exchanged heads, which are H', G' on each rank, and the tokens of all ranks that exchange them, near T of a
+    // sequence: what they were given, and the result; none if recomputed, the former also none if the projections are.
+    struct tensor heads, heads_out;  // (B near T, H' D + G' D + G' V), (B near T, H' V)
     struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
 };
 // Packed projections of a pass.

@@ -2,6 +2,7 @@
 #include "model/choices.h"
 #include "base/error.h"
 #include "model/sublayer.h"
+#include "config/config_context.h"
 
 #include <math.h>
 #include <string.h>
@@ -241,7 +242,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .parts = mesh->length[AXIS_TENSOR],
         .part = mesh->place[AXIS_TENSOR],
         .kv_ranks = mesh->kv_ranks,
-        .exchanges_heads = config_exchanges_heads(config),
+        .head_ranks = (int)config_head_ranks(config),
         .splits_rows = choices_splits_rows(config, mesh),
     };
     choices->norm.sums_gradient = choices->splits_rows;

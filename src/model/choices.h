@@ -69,7 +69,7 @@ struct choices {
     double hidden_dropout, attention_dropout;
     int parts, part;            // how many ranks share each layer, and which of them this is
     int kv_ranks;               // how many of them share a head of keys and values, see key_slices.h
-    bool exchanges_heads;       // in some layer, see struct layer_choices
+    int head_ranks;             // the most of any layer, see struct layer_choices
     bool splits_rows;           // sequence parallelism: they split the residual stream, see pass_stream_rows
     bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP
     bool recomputes_activation;
@@ -96,7 +96,7 @@ struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // NULL behind the last
     int64_t window;
     bool skips_rope, has_local_rope;
-    bool exchanges_heads;          // context-parallel ranks exchange heads, see heads.h
+    int head_ranks;                // neighbouring context-parallel ranks that exchange heads, see heads.h; 1 or 0: none
     int64_t expert_layer;          // if it has experts: how many layers before it have some
     struct fp8 *fp8, *expert_fp8;  // as in struct choices; NULL in a layer that stays in bf16
 };

@@ -21,9 +21,9 @@ int64_t pass_whole_length(const struct pass *pass, int64_t T) {
     return T * pass->mesh->length[AXIS_CONTEXT];
 }
 
-// Gathered strips are ordered by the ranks that own them, (ranks, strips, B, T, W): the strips of one rank.
-static struct tensor strip_of_rank(const struct pass *pass, struct tensor parts, int rank, int which) {
-    int64_t rows = parts.shape[0] / context_all_strips(pass->mesh);
+// Strips of several ranks are ordered by these, (ranks, strips, B, T, W): one of them.
+static struct tensor strip_of_rank(const struct pass *pass, int ranks, struct tensor parts, int rank, int which) {
+    int64_t rows = parts.shape[0] / (ranks * pass_strips(pass));
     return tensor_rows(parts, (rank * pass_strips(pass) + which) * rows, rows);
 }
 
@@ -33,26 +33,35 @@ static struct tensor tokens_of(const struct pass *pass, struct tensor sequences,
     return tensor_slice(tensor_reshape_4d(sequences, B, sequences.shape[0] / B, 1, W), 1, first, T);
 }
 
-// Copies each strip of each rank from one order to the other.
-static void reorder(const struct pass *pass, struct tensor whole, struct tensor parts, bool is_to_whole) {
-    for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
+// The place of a strip of one of some neighbouring ranks in their rows, as (B, T, 1, W). Of all ranks, rows are in the
+// order of sequences. Of fewer, they are ordered as those of one rank: first the strips from the front.
+static struct tensor strip_in_order(const struct pass *pass, int ranks, struct tensor rows, int rank, int which) {
+    bool are_all = ranks == pass->mesh->length[AXIS_CONTEXT];
+    int64_t N = rows.shape[0] / pass_strips(pass), T = N / ranks / pass->B;
+    int64_t back = are_all ? 2 * ranks : ranks;
+    return tokens_of(pass, are_all ? rows : tensor_rows(rows, which * N, N), T * (which == 0 ? rank : back - 1 - rank),
+                     T);
+}
+
+// Copies each strip of each of these neighbouring ranks from one order to the other.
+static void reorder(const struct pass *pass, int ranks, struct tensor ordered, struct tensor parts, bool is_to_order) {
+    for (int rank = 0; rank < ranks; rank++) {
         for (int which = 0; which < pass_strips(pass); which++) {
-            struct tensor strip = strip_of_rank(pass, parts, rank, which);
-            int64_t T = strip.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
-            strip = tensor_reshape_4d(strip, pass->B, T, 1, strip.shape[1]);
-            struct tensor tokens = tokens_of(pass, whole, first, T);
+            struct tensor strip = strip_of_rank(pass, ranks, parts, rank, which);
+            strip = tensor_reshape_4d(strip, pass->B, strip.shape[0] / pass->B, 1, strip.shape[1]);
+            struct tensor tokens = strip_in_order(pass, ranks, ordered, rank, which);
             op_copy(pass->device,
-                    &(struct op_copy){.dst = is_to_whole ? tokens : strip, .src = is_to_whole ? strip : tokens});
+                    &(struct op_copy){.dst = is_to_order ? tokens : strip, .src = is_to_order ? strip : tokens});
         }
     }
 }
 
-void context_put_in_order(const struct pass *pass, struct tensor whole, struct tensor parts) {
-    reorder(pass, whole, parts, true);
+void context_put_in_order(const struct pass *pass, int ranks, struct tensor ordered, struct tensor parts) {
+    reorder(pass, ranks, ordered, parts, true);
 }
 
-void context_put_by_rank(const struct pass *pass, struct tensor parts, struct tensor whole) {
-    reorder(pass, whole, parts, false);
+void context_put_by_rank(const struct pass *pass, int ranks, struct tensor parts, struct tensor ordered) {
+    reorder(pass, ranks, ordered, parts, false);
 }
 
 static struct tensor last_columns(struct tensor packed, int64_t W) {
@@ -79,7 +88,7 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
     if (gathered->is_in_order)
         return gathered->kv;
     comm_wait(&gathered->request);
-    context_put_in_order(pass, gathered->kv, gathered->parts);
+    context_put_in_order(pass, pass->mesh->length[AXIS_CONTEXT], gathered->kv, gathered->parts);
     gathered->is_in_order = true;
     return gathered->kv;
 }
@@ -134,10 +143,11 @@ void context_scatter(const struct pass *pass, struct tensor dpacked, int64_t W,
     size_t mark = arena_mark(pass->scratch);
     struct tensor whole = arena_2d(pass->scratch, dpacked.dtype, rows, W);
     struct tensor one = arena_2d(pass->scratch, dpacked.dtype, rows / context_all_strips(pass->mesh), W);
-    for (int rank = 0; rank < pass->mesh->length[AXIS_CONTEXT]; rank++) {
+    int ranks = pass->mesh->length[AXIS_CONTEXT];
+    for (int rank = 0; rank < ranks; rank++) {
         for (int which = 0; which < pass_strips(pass); which++) {
             int64_t T = one.shape[0] / pass->B, first = T * context_strip(pass->mesh, rank, which);
-            sum_parts(pass, strip_of_rank(pass, whole, rank, which), one, first, parts);
+            sum_parts(pass, strip_of_rank(pass, ranks, whole, rank, which), one, first, parts);
         }
     }
     struct tensor own = tensor_rows(whole, own_rows * pass->mesh->place[AXIS_CONTEXT], own_rows);

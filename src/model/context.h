@@ -40,9 +40,11 @@ struct tensor context_gathered(const struct pass *pass, struct gathered *gathere
 struct tensor context_gather_rows(const struct pass *pass, struct tensor x, const char *name);
 struct tensor context_own_rows(const struct pass *pass, struct tensor x);
 
-// Between the order of ranks, (ranks, strips, B, T / strips, W), and that of sequences, (B, whole T, W).
-void context_put_in_order(const struct pass *pass, struct tensor whole, struct tensor parts);
-void context_put_by_rank(const struct pass *pass, struct tensor parts, struct tensor whole);
+// Rows of some neighbouring ranks, all or fewer: between the order of these ranks, (ranks, strips, B, T / strips, W),
+// and the order that the rows have on a rank that holds them all. That is the order of sequences, (B, whole T, W), for
+// all ranks, and for fewer (strips, B, ranks T / strips, W).
+void context_put_in_order(const struct pass *pass, int ranks, struct tensor ordered, struct tensor parts);
+void context_put_by_rank(const struct pass *pass, int ranks, struct tensor parts, struct tensor ordered);
 
 // Where the queries of a strip write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
 // keys, W), or dpacked (B T, …) itself if nothing is shared.

@@ -3,6 +3,10 @@
 // take, of its own tokens, and receives its own heads of all tokens; behind it, results go back the same way. In
 // between a rank has whole sequences and 1 / ranks of the heads, as if it held its sequences alone.
 //
+// Or only neighbouring ranks exchange heads, e.g. those of a machine. In between, each of them has their tokens and 1 /
+// neighbours of the heads, as if it were one of fewer ranks that share the sequences: it gathers the keys and values of
+// its heads from the ranks at its place among other neighbours, see context.h.
+//
 // A rank sends and receives (ranks - 1) / ranks of its queries, keys, values and results in the forward pass, and as
 // much again in the backward pass: less than gathering keys and values if there are many ranks.
 #ifndef MODEL_HEADS_H
@@ -19,6 +23,9 @@ struct heads {
     struct mesh mesh;
     struct device_batch batch;
     struct param sinks;
+    const struct pass *outer;  // the pass of the layer
+    int ranks;                 // that exchange heads
+    struct group *group;       // of these
 };
 // Whether this layer exchanges heads in this pass.
 bool heads_are_exchanged(const struct attention *attention, const struct pass *pass);
@@ -30,9 +37,9 @@ struct head_columns {
     struct tensor segments[HEADS_MOST_SEGMENTS];  // (N, …) views of this rank's rows; a zeroed one is the end
 };
 struct head_columns heads_columns(const struct attention *attention, const struct attention_input *input);
-// whole (B whole T, W / ranks) = this rank's part of the columns for all tokens, one segment behind the other; and back
-// to the owners of the tokens, who have the parts of all ranks. `pass` is the pass of the layer, not that of the heads.
-void heads_take(const struct pass *pass, struct tensor whole, const struct head_columns *columns, const char *name);
-void heads_return(const struct pass *pass, const struct head_columns *columns, struct tensor whole, const char *name);
+// all (ranks N, W / ranks) = this rank's part of the columns for the tokens of all these ranks, one segment behind the
+// other, in the order of rows of heads.pass; and back to the owners of the tokens, who have the parts of all ranks.
+void heads_take(const struct heads *heads, struct tensor all, const struct head_columns *columns, const char *name);
+void heads_return(const struct heads *heads, const struct head_columns *columns, struct tensor all, const char *name);
 
 #endif

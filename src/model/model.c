@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
+#include "config/config_context.h"
 
 #include <stdlib.h>
 
@@ -13,7 +14,7 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
     choices.window = config_layer_window(config, layer);
     choices.has_local_rope = choices.window > 0 && config->rotary_base_local > 0;
     choices.skips_rope = config_layer_skips_rope(config, layer);
-    choices.exchanges_heads = config_layer_exchanges_heads(config, layer);
+    choices.head_ranks = (int)config_layer_head_ranks(config, layer);
     int64_t before = 0;
     for (int64_t i = 0; i < layer; i++)
         before += has_experts[i];
@@ -26,7 +27,7 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
 
 static struct layer_choices encoder_layer(const struct model *model, const struct config *config, int64_t layer) {
     struct layer_choices choices = choices_layer(&model->choices, false);
-    choices.exchanges_heads = config_layer_exchanges_heads(config, layer);
+    choices.head_ranks = (int)config_layer_head_ranks(config, layer);
     if (config_layer_is_bf16(config, layer, config_encoder_layers(config)))
         choices.fp8 = choices.expert_fp8 = NULL;
     return choices;

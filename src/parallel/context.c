@@ -17,6 +17,15 @@ int context_strip(const struct mesh *mesh, int rank, int which) {
     return which == 0 ? rank : context_all_strips(mesh) - 1 - rank;
 }
 
+struct mesh context_merge(const struct mesh *mesh, int near) {
+    struct mesh merged = *mesh;
+    CHECK(near >= 1 && mesh->length[AXIS_CONTEXT] % near == 0);
+    merged.length[AXIS_CONTEXT] /= near;
+    merged.place[AXIS_CONTEXT] /= near;
+    merged.group[AXIS_CONTEXT] = near == 1 ? mesh->group[AXIS_CONTEXT] : mesh->far_group;
+    return merged;
+}
+
 void context_take(const struct mesh *mesh, void *own, const void *whole, const struct context_slice *slice) {
     CHECK(slice->T % context_all_strips(mesh) == 0);
     size_t row = (size_t)slice->T * slice->element_bytes, piece = row / (size_t)context_all_strips(mesh);

@@ -18,6 +18,9 @@ int context_strips(const struct mesh *mesh);
 int context_all_strips(const struct mesh *mesh);
 // Which strip of the sequence is strip `which` of a context-parallel rank.
 int context_strip(const struct mesh *mesh, int rank, int which);
+// The mesh with each `near` neighbouring context-parallel ranks as one rank. Their strips lie side by side, so it holds
+// two strips that are longer: those of its place among fewer ranks.
+struct mesh context_merge(const struct mesh *mesh, int near);
 // This rank's part of the columns of an array (B, T), as (strips, B, T / all strips).
 struct context_slice {
     int64_t B, T;

@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "config/config_context.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ static int refuse(const struct mesh *mesh, int model) {
 }
 
 int mesh_place(struct mesh *mesh, int rank, int size, const int length[AXIS_COUNT]) {
-    *mesh = (struct mesh){.rank = rank, .size = size, .kv_ranks = 1};
+    *mesh = (struct mesh){.rank = rank, .size = size, .kv_ranks = 1, .near_ranks = 1};
     int model = 1;
     for (int axis = 0; axis < AXIS_COUNT; axis++) {
         mesh->length[axis] = length && length[axis] != 0 && axis != AXIS_DATA ? length[axis] : 1;
@@ -92,6 +93,7 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
     TRY(mesh_place(mesh, rank, size, length));
     TRY(deal_experts(mesh, config));
     mesh->kv_ranks = (int)config_kv_ranks(config);
+    mesh->near_ranks = (int)config_near_ranks(config);
     CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batches are counted by the latter
     return 0;
 }
@@ -169,21 +171,47 @@ static int connect(struct mesh *mesh, struct world *world, struct group **group,
     return status;
 }
 
+// Some ranks along an axis: `count` of them, `stride` apart.
+struct rank_line {
+    enum axis axis;
+    int first, stride, count;
+    const char *name;
+};
+static int connect_line(const struct mesh *mesh, struct world *world, struct group **group,
+                        const struct rank_line *line) {
+    int place[AXIS_COUNT];
+    int *ranks = memory_alloc(sizeof(int) * (size_t)line->count);
+    memcpy(place, mesh->place, sizeof place);
+    for (int i = 0; i < line->count; i++) {
+        place[line->axis] = line->first + i * line->stride;
+        ranks[i] = mesh_rank_at(mesh, place);
+    }
+    int status = world_group(world, group, ranks, line->count, line->name);
+    free(ranks);
+    return status;
+}
+
 // The tensor-parallel ranks that share this one's heads of keys and values.
 static int connect_kv(struct mesh *mesh, struct world *world) {
-    int place[AXIS_COUNT], count = mesh->kv_ranks;
+    int count = mesh->kv_ranks;
     if (count == 1)
         return 0;
     CHECK(mesh->length[AXIS_TENSOR] % count == 0);
-    int *ranks = memory_alloc(sizeof(int) * (size_t)count);
-    memcpy(place, mesh->place, sizeof place);
-    for (int i = 0; i < count; i++) {
-        place[AXIS_TENSOR] = mesh->place[AXIS_TENSOR] / count * count + i;
-        ranks[i] = mesh_rank_at(mesh, place);
-    }
-    int status = world_group(world, &mesh->kv_group, ranks, count, "ranks that share keys and values");
-    free(ranks);
-    return status;
+    const struct rank_line line = {AXIS_TENSOR, mesh->place[AXIS_TENSOR] / count * count, 1, count,
+                                   "ranks that share keys and values"};
+    return connect_line(mesh, world, &mesh->kv_group, &line);
+}
+
+// The context-parallel ranks that exchange heads with this one, and those that gather the keys of the same heads.
+static int connect_near(struct mesh *mesh, struct world *world) {
+    int count = mesh->near_ranks, place = mesh->place[AXIS_CONTEXT], all = mesh->length[AXIS_CONTEXT];
+    if (count == 1)
+        return 0;
+    CHECK(all % count == 0 && all > count);
+    const struct rank_line near = {AXIS_CONTEXT, place / count * count, 1, count, "neighbours that exchange heads"};
+    const struct rank_line far = {AXIS_CONTEXT, place % count, count, all / count, "ranks with the same heads"};
+    TRY(connect_line(mesh, world, &mesh->near_group, &near));
+    return connect_line(mesh, world, &mesh->far_group, &far);
 }
 
 // The rank at another stage of this one's pipeline.
@@ -236,6 +264,7 @@ int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->replicas = mesh_group(mesh, MESH_REPLICAS);
     mesh->stage = mesh_group(mesh, MESH_STAGE);
     TRY(connect_kv(mesh, world));
+    TRY(connect_near(mesh, world));
     return connect_links(mesh, world);
 }
 

@@ -58,6 +58,11 @@ struct mesh {
     // group. 1 and NULL if there are enough heads.
     int kv_ranks;
     struct group *kv_group;
+    // Layers in which this many neighbouring context-parallel ranks exchange heads and groups of them gather keys: the
+    // group of this rank's neighbours, and that of the ranks at its place in all groups. 1 and NULL without such
+    // layers.
+    int near_ranks;
+    struct group *near_group, *far_group;
 };
 
 // Finds the places from the lengths of the axes, where 0 counts as 1 and NULL as all 1; the data axis takes what the

@@ -2,6 +2,7 @@
 // estimate.h; the counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
 #include "plan/estimate.h"
 #include "optim/optimizer.h"
+#include "config/config_context.h"
 
 #include <math.h>
 
@@ -42,7 +43,8 @@ static double exchange_seconds(const struct layout_space *space, const struct pl
 
 // Seconds of parts of a micro-batch on a rank of a stage in the middle.
 struct pass_estimate {
-    double matmul, attention, bytes, tensor, context, expert;
+    double matmul, attention, bytes, tensor, expert;
+    double heads, keys;  // of context parallelism: exchanged, gathered
 };
 
 // Elements of a token's rows inside an MLP, and at the places of its experts, which tensor parallelism does not split.
@@ -76,6 +78,19 @@ static double heads_of_keys(const struct config *model, const struct plan_layout
     return fmax((double)config_query_groups(model) / layout->tensor, 1);
 }
 
+// How ranks share the attention of a layer: neighbours exchange heads, then groups of them gather keys and values.
+static void share_attention(const struct layout_space *space, const struct plan_layout *layout, double tokens,
+                            struct pass_estimate *pass) {
+    struct config config = *space->model;
+    config.context_parallel_size = layout->context;
+    double near = (double)config_head_ranks(&config), far = layout->context / near;
+    double keys = heads_of_keys(&config, layout) * (double)(config.kv_channels + config_value_channels(&config)) / 2;
+    double heads = channels_of_heads(&config) / layout->tensor + keys;
+    double layers = (double)config_layers(&config) / layout->pipeline;
+    pass->heads = layers * 0.5 * ring_seconds(&space->fabric, near, layout->tensor, tokens * heads * 4);
+    pass->keys = layers * 0.5 * ring_seconds(&space->fabric, far, layout->tensor * near, tokens * keys * 4 * far);
+}
+
 static struct pass_estimate forward_pass(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
     const struct config *model = space->model;
@@ -95,12 +110,9 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
     double keys = heads_of_keys(model, layout) * (double)(model->kv_channels + config_value_channels(model)) / 2;
     double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(model);
-    // Gathered keys and values of all ranks, or this rank's heads in exchange for others.
-    double exchanged = config_exchanges_heads(model) ? tokens * 4 * (channels_of_heads(model) / layout->tensor + keys)
-                                                     : tokens * keys * 4 * layout->context;
     // Of all keys a causal query sees half.
     double seen = config_form(model) == CONFIG_GPT ? length / 2 : length;
-    return (struct pass_estimate){
+    struct pass_estimate pass = {
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
                   (0.5 + 0.5 * filled) * expert_slowdown(estimator, layout, tokens),
         .attention = 4 * tokens * (seen + rates->attention_keys) * channels / layer_share(layout) / rates->attention[0],
@@ -108,9 +120,10 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
                            12 * rates->seconds_per_operation),
         .tensor = layers * (4 * ring_seconds(&space->fabric, layout->tensor, 1, row_bytes) +
                             ring_seconds(&space->fabric, sharers, 1, tokens * keys * 4)),
-        .context = layers * 0.5 * ring_seconds(&space->fabric, layout->context, layout->tensor, exchanged),
         .expert = layers * 2 * exchange_seconds(space, layout, row_bytes * (double)model->moe_router_topk),
     };
+    share_attention(space, layout, tokens, &pass);
+    return pass;
 }
 
 static double share_again(const struct estimator *estimator, const struct plan_layout *layout) {
@@ -152,9 +165,9 @@ double estimate_seconds(const struct estimator *estimator, const struct plan_lay
     double compute = pass.matmul + pass.attention + pass.bytes, again = share_again(estimator, layout);
     double backward_attention =
         2.5 * pass.attention * space->hardware->rates.attention[0] / space->hardware->rates.attention[1];
-    double forward = compute + pass.tensor + pass.context + pass.expert;
+    double forward = compute + pass.tensor + pass.heads + pass.keys + pass.expert;
     double repeated = forward - (space->model->recompute_keep_attention ? pass.attention : 0);
-    double context = pass.context * (config_exchanges_heads(space->model) ? 1 : 2);
+    double context = pass.heads + 2 * pass.keys;
     double both = forward + 2 * (pass.matmul + pass.bytes) + context + backward_attention + pass.tensor + pass.expert +
                   again * repeated + (layout->recompute == LAYOUT_SELECTIVE ? pass.attention : 0);
     double layers = (double)config_layers(space->model) / layout->pipeline;

@@ -2,6 +2,7 @@
 // cannot decide is left to config_validate, which every layout that is planned passes.
 #include "plan/layout.h"
 #include "base/error.h"
+#include "config/config_context.h"
 #include "plan/plan.h"
 
 #include <string.h>
@@ -47,9 +48,15 @@ static bool allows_tensor(const struct layout_space *space, int tensor) {
            divides(tensor, model->moe_shared_expert_intermediate_size);
 }
 
-// Ranks that exchange heads each take an equal part of them.
-static bool allows_exchange(const struct config *model, int64_t ranks) {
-    return !config_exchanges_heads(model) ||
+// Ranks that exchange heads each take an equal part of them. Neighbours that do so are in groups of a given size.
+static bool allows_exchange(const struct config *model, int64_t tensor, int64_t context) {
+    struct config config = *model;
+    config.context_parallel_size = context;
+    int64_t ranks = tensor * config_head_ranks(&config), sizes[2];
+    if (config_has_cp_comm_type(model, "a2a+p2p") &&
+        (config_hierarchy(model, sizes) < 0 || sizes[0] * sizes[1] != context))
+        return false;
+    return ranks == tensor ||
            (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
 }
 
@@ -58,7 +65,7 @@ static bool allows_context(const struct layout_space *space, const struct plan_l
     return divides((int64_t)layout->tensor * context, space->gpus) &&
            (context == 1 ||
             (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
-             tokens / context >= LEAST_TOKENS && allows_exchange(space->model, (int64_t)layout->tensor * context)));
+             tokens / context >= LEAST_TOKENS && allows_exchange(space->model, layout->tensor, context)));
 }
 
 // The layers of a stage, ends that count as layers included; 0 if they do not divide.

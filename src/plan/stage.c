@@ -53,6 +53,8 @@ static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *s
     if (mesh->kv_group)
         stage->tensor += sign * group_exposed_seconds(mesh->kv_group);
     stage->context += sign * group_exposed_seconds(mesh->group[AXIS_CONTEXT]);
+    if (mesh->near_group)
+        stage->context += sign * (group_exposed_seconds(mesh->near_group) + group_exposed_seconds(mesh->far_group));
     stage->data += sign * group_exposed_seconds(mesh->group[AXIS_DATA]);
     stage->other += sign * group_exposed_seconds(mesh->group[AXIS_PIPELINE]);
     for (int i = 0; i < mesh->set_count; i++) {

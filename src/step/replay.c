@@ -22,12 +22,27 @@
 
 enum { RUNS_BEFORE = 2 };
 
+// The groups that communicate within a pass; returns how many.
+enum { MOST_TALKING = AXIS_COUNT + 3 };
+static int talking_groups(const struct mesh *mesh, struct group *groups[MOST_TALKING]) {
+    struct group *const parts[] = {mesh->kv_group, mesh->near_group, mesh->far_group};
+    int count = 0;
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        if (MESH_TALKING & AXES(axis))
+            groups[count++] = mesh->group[axis];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (parts[i])
+            groups[count++] = parts[i];
+    return count;
+}
+
 static bool can_record_talk(const struct step *step) {
     // The host learns how many rows go to experts of other ranks.
     bool can = step->mesh.length[AXIS_PIPELINE] == 1 && !mesh_deals_experts(&step->mesh);
-    for (int axis = 0; axis < AXIS_COUNT; axis++)
-        can = can && (!(MESH_TALKING & AXES(axis)) || comm_records(step->mesh.group[axis]));
-    return can && (!step->mesh.kv_group || comm_records(step->mesh.kv_group));
+    struct group *groups[MOST_TALKING];
+    for (int i = 0, count = talking_groups(&step->mesh, groups); i < count; i++)
+        can = can && comm_records(groups[i]);
+    return can;
 }
 
 // Whether ranks that hold the same parameters communicate within the passes of this micro-batch.
@@ -117,11 +132,9 @@ void replay_run(struct step *step, const struct replay_range *range) {
     struct step_span span = span_begin(step, "recorded pass");
     device_replay(step->device, replay->recording);
     span_end_part(step, span, STEP_TAG_RECORDED);
-    for (int axis = 0; axis < AXIS_COUNT; axis++)
-        if (MESH_TALKING & AXES(axis))
-            comm_replayed(step->mesh.group[axis], "recorded pass");
-    if (step->mesh.kv_group)
-        comm_replayed(step->mesh.kv_group, "recorded pass");
+    struct group *groups[MOST_TALKING];
+    for (int i = 0, count = talking_groups(&step->mesh, groups); i < count; i++)
+        comm_replayed(groups[i], "recorded pass");
 }
 
 void replay_close(struct step *step) {

@@ -10,9 +10,10 @@
 // The fields that are made here; the others are copied.
 static const uint32_t made_here =
     BATCH_BIT(ROW_IDS) | BATCH_BIT(DECODER_ROW_IDS) | BATCH_BIT(CONTEXT_ROW_IDS) | BATCH_BIT(WHOLE_ROW_IDS) |
-    BATCH_BIT(WHOLE_DOCUMENT_STARTS) | BATCH_BIT(POSITIONS) | BATCH_BIT(DECODER_POSITIONS) | BATCH_BIT(LOSS_WEIGHTS) |
-    BATCH_BIT(PAIR_MASK) | BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS) | BATCH_BIT(DEPTH_TOKENS) |
-    BATCH_BIT(DEPTH_POSITIONS) | BATCH_BIT(DEPTH_LABELS) | BATCH_BIT(DEPTH_MASK) | BATCH_BIT(DEPTH_WEIGHTS);
+    BATCH_BIT(WHOLE_DOCUMENT_STARTS) | BATCH_BIT(NEAR_ROW_IDS) | BATCH_BIT(NEAR_DOCUMENT_STARTS) |
+    BATCH_BIT(POSITIONS) | BATCH_BIT(DECODER_POSITIONS) | BATCH_BIT(LOSS_WEIGHTS) | BATCH_BIT(PAIR_MASK) |
+    BATCH_BIT(PAIR_WEIGHTS) | BATCH_BIT(COUNTS) | BATCH_BIT(DEPTH_TOKENS) | BATCH_BIT(DEPTH_POSITIONS) |
+    BATCH_BIT(DEPTH_LABELS) | BATCH_BIT(DEPTH_MASK) | BATCH_BIT(DEPTH_WEIGHTS);
 
 static bool has_position_table(const struct step *step) {
     bool has_one = false;
@@ -45,7 +46,10 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
     case READER_DEPTH_POSITIONS:
         return depths_here(step) > 0 && has_position_table(step);
     case READER_HEADS:
-        return step->mesh.length[AXIS_CONTEXT] > 1 && step->chunks[0].model.choices.exchanges_heads;
+        return step->mesh.length[AXIS_CONTEXT] > 1 &&
+               step->chunks[0].model.choices.head_ranks == step->mesh.length[AXIS_CONTEXT];
+    case READER_NEAR:
+        return step->mesh.near_ranks > 1;
     case READER_HOST:
         break;
     }
@@ -54,8 +58,12 @@ static bool is_reader(const struct step *step, enum batch_reader reader) {
 
 struct batch_form step_block_form(const struct step *step, const struct batch_form *form) {
     int ranks = step->mesh.length[AXIS_CONTEXT];
-    struct batch_form block = {
-        .B = form->B, .T = form->T / ranks, .S = form->S / ranks, .depths = depths_here(step), .whole = form->T};
+    struct batch_form block = {.B = form->B,
+                               .T = form->T / ranks,
+                               .S = form->S / ranks,
+                               .depths = depths_here(step),
+                               .whole = form->T,
+                               .near = form->T / ranks * step->mesh.near_ranks};
     for (int i = 0; i < BATCH_FIELD_COUNT; i++) {
         const struct batch_rule *rule = batch_rule((enum batch_field)i);
         bool is_given = form->fields >> rule->with & 1;
@@ -108,12 +116,15 @@ static void put(const struct staging *staging, enum batch_field field) {
                                              rule->element_bytes});
 }
 
-// The column of the whole array from which element n of this rank's part comes. Elements of a strip follow each other.
-static int64_t column_of(const struct staging *staging, int64_t n, int64_t columns) {
-    const struct mesh *mesh = &staging->step->mesh;
+// The column of the whole array from which element n of a rank's part comes. Elements of a strip follow each other.
+static int64_t column_on(const struct mesh *mesh, int64_t B, int64_t n, int64_t columns) {
     int64_t length = columns / context_all_strips(mesh);
-    int which = (int)(n / (staging->batch->B * length));
+    int which = (int)(n / (B * length));
     return length * context_strip(mesh, mesh->place[AXIS_CONTEXT], which) + n % length;
+}
+
+static int64_t column_of(const struct staging *staging, int64_t n, int64_t columns) {
+    return column_on(&staging->step->mesh, staging->batch->B, n, columns);
 }
 
 // Rotary models number the columns of a row, whatever the data says about positions, as Megatron does.
@@ -134,31 +145,35 @@ static void put_positions(const struct staging *staging, enum batch_field field,
 }
 
 // Dropout masks are keyed by the token's place in the run: its sample number, which of the sample's texts it is in if
-// one model reads several, and its position.
-static void put_row_ids(const struct staging *staging, enum batch_field field, int64_t columns) {
+// one model reads several, and its position. The part is that of this rank of the mesh.
+static void put_row_ids_on(const struct staging *staging, const struct mesh *mesh, enum batch_field field,
+                           int64_t columns) {
     const struct batch *batch = staging->batch;
     int64_t count = batch_elements(&staging->part, field), *row_ids = staging->own.fields[field];
-    int64_t length = columns / context_all_strips(&staging->step->mesh);
+    int64_t length = columns / context_all_strips(mesh);
     int64_t texts = batch->context_tokens ? TEXT_COUNT : 1, text = field == BATCH_CONTEXT_ROW_IDS;
     for (int64_t n = 0; n < count; n += length) {
         int64_t b = n / length % batch->B, sample = batch->samples ? batch->samples[b] : b;
-        int64_t first = (sample * texts + text) * columns + column_of(staging, n, columns);
+        int64_t first = (sample * texts + text) * columns + column_on(mesh, batch->B, n, columns);
         for (int64_t i = 0; i < length; i++)
             row_ids[n + i] = first + i;
     }
 }
 
-// Of all tokens, for layers that exchange heads.
-static void put_whole(const struct staging *staging) {
+static void put_row_ids(const struct staging *staging, enum batch_field field, int64_t columns) {
+    put_row_ids_on(staging, &staging->step->mesh, field, columns);
+}
+
+// Of all tokens, or of those of this rank and its neighbours, for layers that exchange heads.
+static void put_merged(const struct staging *staging, int ranks, enum batch_field row_ids,
+                       enum batch_field document_starts) {
     const struct batch *batch = staging->batch;
-    int64_t *row_ids = staging->own.whole_row_ids;
-    for (int64_t n = 0; row_ids && n < batch->B * batch->T; n++) {
-        int64_t b = n / batch->T;
-        row_ids[n] = (batch->samples ? batch->samples[b] : b) * batch->T + n % batch->T;
-    }
-    if (staging->own.whole_document_starts)
-        memcpy(staging->own.whole_document_starts, batch->document_starts,
-               (size_t)(batch->B * batch->T) * sizeof *batch->document_starts);
+    struct mesh merged = context_merge(&staging->step->mesh, ranks);
+    if (staging->own.fields[row_ids])
+        put_row_ids_on(staging, &merged, row_ids, batch->T);
+    if (staging->own.fields[document_starts])
+        context_take(&merged, staging->own.fields[document_starts], batch->document_starts,
+                     &(struct context_slice){batch->B, batch->T, sizeof *batch->document_starts});
 }
 
 // A query's own context is in its row, and the contexts of data-parallel ranks follow each other.
@@ -266,7 +281,8 @@ static void put_all(const struct staging *staging, struct step_upload *upload) {
     put_row_ids(staging, BATCH_ROW_IDS, batch->T);
     put_row_ids(staging, BATCH_DECODER_ROW_IDS, batch->S);
     put_row_ids(staging, BATCH_CONTEXT_ROW_IDS, batch->T);
-    put_whole(staging);
+    put_merged(staging, staging->step->mesh.length[AXIS_CONTEXT], BATCH_WHOLE_ROW_IDS, BATCH_WHOLE_DOCUMENT_STARTS);
+    put_merged(staging, staging->step->mesh.near_ranks, BATCH_NEAR_ROW_IDS, BATCH_NEAR_DOCUMENT_STARTS);
     if (batch->context_tokens)
         put_own_contexts(staging);
     put_positions(staging, BATCH_POSITIONS, batch->T, upload->first_position);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ops/device.h"
+#include "config/config_context.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,16 +19,18 @@
 
 // Bytes that ranks that share sequences exchange. Keys and values of every layer are gathered in each forward pass and
 // before its backward pass, and their gradients are reduce-scattered. Or heads are exchanged: queries, keys, values and
-// results in each forward pass, their gradients in each backward pass.
+// results in each forward pass, their gradients in each backward pass. Or neighbours do the latter, and groups of them
+// the former.
 struct exchanged {
     int64_t gathered, scattered, exchanged;
 };
 
 static struct exchanged exchanged_so_far(const struct mesh *mesh) {
-    const struct group *group = mesh->group[AXIS_CONTEXT];
-    return (struct exchanged){group_traffic(group, COLLECTIVE_ALL_GATHER).bytes,
-                              group_traffic(group, COLLECTIVE_REDUCE_SCATTER).bytes,
-                              group_traffic(group, COLLECTIVE_ALL_TO_ALL).bytes};
+    const struct group *near = mesh->near_group ? mesh->near_group : mesh->group[AXIS_CONTEXT];
+    const struct group *far = mesh->far_group ? mesh->far_group : mesh->group[AXIS_CONTEXT];
+    return (struct exchanged){group_traffic(far, COLLECTIVE_ALL_GATHER).bytes,
+                              group_traffic(far, COLLECTIVE_REDUCE_SCATTER).bytes,
+                              group_traffic(near, COLLECTIVE_ALL_TO_ALL).bytes};
 }
 
 // The tokens of a sample, once for each layer that gathers or exchanges them. A decoder's cross-attention gathers the
@@ -45,18 +48,19 @@ static int64_t tokens_of_layers(const struct step *step, const struct config *co
     return tokens;
 }
 
-// How many times the forward pass of attention runs, and how often it runs at least: if only some layers are
-// recomputed, the others do it once less. If latents are expanded again, heads are exchanged again, but not results.
+// How many times the forward pass of attention exchanges heads, or gathers keys, and how often it does so at least: if
+// only some layers are recomputed, the others do it once less. If only attention is recomputed, the backward pass
+// gathers its keys once for both. If latents are expanded again, heads are exchanged again, but not results.
 struct forward_counts {
     int most, least;
 };
-static struct forward_counts forward_times(const struct layout *layout) {
+static struct forward_counts forward_times(const struct layout *layout, bool of_heads) {
     const int *v = layout->value;
     bool is_full = v[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL, is_block = v[LAYOUT_METHOD] == METHOD_BLOCK;
-    bool is_kept = v[LAYOUT_METHOD] == METHOD_MORE && !v[LAYOUT_HEADS];
-    bool is_again =
-        (is_full && !is_kept) || (v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && !is_block);
-    bool has_more = v[LAYOUT_HEADS] && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE && v[LAYOUT_MODEL] == MODEL_EXPERTS;
+    bool is_kept = v[LAYOUT_METHOD] == METHOD_MORE && !of_heads;
+    bool is_selective = of_heads && v[LAYOUT_RECOMPUTE] == RECOMPUTE_SELECTIVE;
+    bool is_again = (is_full && !is_kept) || (is_selective && !is_block);
+    bool has_more = is_selective && v[LAYOUT_MODEL] == MODEL_EXPERTS;
     return (struct forward_counts){is_again || has_more ? 2 : 1, is_again && !(is_full && is_block) ? 2 : 1};
 }
 
@@ -69,14 +73,15 @@ static bool is_by_formula(const struct step *step, const struct config *config, 
     int64_t micro_batches = config->global_batch_size / config->micro_batch_size / v[LAYOUT_DATA];
     int64_t rows = STEPS * micro_batches * config->micro_batch_size * tokens_of_layers(step, config);
     int64_t bytes = rows * (int64_t)dtype_bytes(step_values(step).dtype) / v[LAYOUT_TENSOR];
-    if (v[LAYOUT_CONTEXT] == 1)
-        bytes = 0;
-    int64_t gathered = v[LAYOUT_HEADS] ? 0 : bytes * keys;
-    int64_t exchanged = v[LAYOUT_HEADS] ? bytes * heads / v[LAYOUT_CONTEXT] : 0;
-    struct forward_counts times = forward_times(layout);
-    return found->scattered == gathered && found->gathered >= gathered * (times.least + 1) &&
-           found->gathered <= gathered * (times.most + 1) && found->exchanged >= exchanged * (times.least + 1) &&
-           found->exchanged <= exchanged * (times.most + 1);
+    int near = layout_head_ranks(layout);
+    // Of 1 / near of the heads, which a rank has of all tokens, keys are gathered.
+    int64_t gathered = v[LAYOUT_CONTEXT] > near ? bytes * keys / near : 0;
+    int64_t exchanged = near > 1 ? bytes * heads / v[LAYOUT_CONTEXT] : 0;
+    struct forward_counts keys_times = forward_times(layout, false), heads_times = forward_times(layout, true);
+    return found->scattered == gathered && found->gathered >= gathered * (keys_times.least + 1) &&
+           found->gathered <= gathered * (keys_times.most + 1) &&
+           found->exchanged >= exchanged * (heads_times.least + 1) &&
+           found->exchanged <= exchanged * (heads_times.most + 1);
 }
 
 // What all layouts of a call share.
@@ -97,7 +102,7 @@ static int mesh_for(struct bench *bench, const struct layout *layout, const stru
         const struct mesh *mesh = bench->meshes[i];
         *result = mesh;
         if (mesh->length[AXIS_TENSOR] == v[LAYOUT_TENSOR] && mesh->length[AXIS_CONTEXT] == v[LAYOUT_CONTEXT] &&
-            mesh_count(mesh, MESH_EXPERTS) == v[LAYOUT_EXPERT] &&
+            mesh->near_ranks == config_near_ranks(config) && mesh_count(mesh, MESH_EXPERTS) == v[LAYOUT_EXPERT] &&
             mesh_count(mesh, MESH_EXPERT_SLICES) == v[LAYOUT_SLICES] &&
             mesh->length[AXIS_PIPELINE] == v[LAYOUT_PIPELINE] && mesh->kv_ranks == config_kv_ranks(config))
             return 0;

@@ -11,6 +11,7 @@
 enum model_name { MODEL_GPT, MODEL_LLAMA, MODEL_BERT, MODEL_T5, MODEL_EXPERTS, MODEL_COUNT };
 enum { MOST_RANKS = 8, STEPS = 20 };
 enum { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum { HEADS_OF_NEIGHBOURS = 2 };
 enum { METHOD_USUAL, METHOD_MORE, METHOD_BLOCK };  // the last: of whole layers
 
 // The parts of a layout: each axis has a value, which is an index or a size. The list has the whole product of the axes
@@ -35,7 +36,7 @@ enum layout_axis {
     LAYOUT_OVERLAP,                 // 0 nothing, 1 sums of gradients, 2 those and the gathering of values
     LAYOUT_METHOD,                  // which parts or layers are recomputed: see method_flags in axes.c
     LAYOUT_SAVED,                   // their inputs: 1 split over the ranks that share layers, 2 in host memory
-    LAYOUT_HEADS,                   // 1: ranks that share sequences exchange heads
+    LAYOUT_HEADS,                   // ranks that share sequences: 1 exchange heads, 2 pairs of them do
     LAYOUT_DTYPE,                   // 0 fp32, 1 bf16, 2 fp16
     LAYOUT_AXES
 };
@@ -56,6 +57,8 @@ int layout_values(enum layout_axis axis);
 bool layout_is_idle(const struct layout *layout);
 // "gpt, 8 ranks: tensor 2, pipeline 2 interleaved, …".
 void layout_describe(const struct layout *layout, char *text, size_t size);
+// How many neighbouring ranks exchange heads; 1 if none do.
+int layout_head_ranks(const struct layout *layout);
 int64_t layout_global_batch(const struct layout *layout);
 int64_t layout_micro_batch(const struct layout *layout);  // samples per micro-batch
 // Approximate time of a layout, in some unit.

@@ -3,6 +3,8 @@
 #include "parallel/context.h"
 #include "test.h"
 
+#include <string.h>
+
 enum { MOST_RANKS = 8, B = 3, STRIP = 5 };
 
 static struct mesh context_mesh(int ranks, int rank) {
@@ -55,5 +57,27 @@ TEST(arrays_are_cut_by_strips_then_samples) {
     }
 }
 
+// The strips of neighbours lie side by side: together they are two strips of a rank among fewer.
+TEST(neighbours_together_have_two_strips) {
+    for (int near = 1; near <= MOST_RANKS; near++)
+        for (int groups = 1; near * groups <= MOST_RANKS; groups++) {
+            int ranks = near * groups;
+            for (int rank = 0; rank < ranks; rank++) {
+                struct mesh mesh = context_mesh(ranks, rank), merged = context_merge(&mesh, near);
+                EXPECT_INT(merged.length[AXIS_CONTEXT], groups);
+                // Which of the many short strips the long ones have, and which the neighbours.
+                bool is_held[2][2 * MOST_RANKS] = {{0}};
+                int length = context_all_strips(&mesh) / context_all_strips(&merged);
+                for (int which = 0; which < context_strips(&merged); which++)
+                    for (int i = 0; i < length; i++)
+                        is_held[0][context_strip(&merged, merged.place[AXIS_CONTEXT], which) * length + i] = true;
+                for (int other = rank / near * near; other < rank / near * near + near; other++)
+                    for (int which = 0; which < context_strips(&mesh); which++)
+                        is_held[1][context_strip(&mesh, other, which)] = true;
+                EXPECT(memcmp(is_held[0], is_held[1], sizeof is_held[0]) == 0);
+            }
+        }
+}
+
 TEST_MAIN(TEST_CASE(a_rank_alone_has_one_strip), TEST_CASE(every_token_has_one_owner_and_all_see_as_much),
-          TEST_CASE(arrays_are_cut_by_strips_then_samples))
+          TEST_CASE(arrays_are_cut_by_strips_then_samples), TEST_CASE(neighbours_together_have_two_strips))

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Ranks that share each sequence and exchange heads (--cp-comm-type a2a): losses and norms equal those of one rank, of a
-# Llama with grouped queries, a window, sinks and caps, of latent attention, of a BERT and of documents in a row, with
-# dropout, alone and combined with other kinds of parallelism and recompute; what cannot be shared is refused.
+# Ranks that share each sequence and exchange heads, all of them (--cp-comm-type a2a) or neighbours (a2a+p2p): losses and
+# norms equal those of one rank, of a Llama with grouped queries, a window, sinks and caps, of latent attention, of a BERT
+# and of documents in a row, with dropout, alone and combined with other kinds of parallelism and recompute; what cannot
+# be shared is refused.
 # label: slow
-# cost: 15
+# cost: 18
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 . tests/parallel/losses.sh || exit
@@ -37,6 +38,16 @@ for model in llama latent bert documents; do
     train 4 "${flags[@]}" --context-parallel-size 2 --cp-comm-type a2a --tensor-model-parallel-size 2 \
         --sequence-parallel --check-replicas 3
     same "$work/$model" "$model on 2 × 2 ranks with sequence parallelism"
+    # In the second layer of half of them all ranks exchange heads.
+    case $model in
+    llama) more=(--recompute-granularity selective) type=(a2a+p2p) ;;
+    latent) more=(--recompute-granularity full --recompute-keep-attention) type=(a2a+p2p a2a) ;;
+    bert) more=(--recompute-granularity full) type=(a2a+p2p) ;;
+    documents) more=(--check-replicas 3) type=(a2a+p2p a2a) ;;
+    esac
+    train 4 "${flags[@]}" --context-parallel-size 4 --cp-comm-type "${type[@]}" --hierarchical-context-parallel-sizes 2 2 \
+        "${more[@]}"
+    same "$work/$model" "$model on 2 pairs of neighbours that exchange heads"
 done
 train 1 "${base[@]}" "${llama[@]}" --micro-batch-size 1
 cp "$work/log" "$work/small"
@@ -48,8 +59,9 @@ refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${ba
     "${@:2}"; }
 refuse "a2a cannot share --num-query-groups 2 among 4 ranks" --cp-comm-type a2a --group-query-attention \
     --num-query-groups 2
-refuse "a2a+p2p is not supported; give a2a" --cp-comm-type a2a+p2p
-refuse "ring is unknown; give p2p, all_gather or a2a" --cp-comm-type ring
+refuse "a2a+p2p needs --hierarchical-context-parallel-sizes" --cp-comm-type a2a+p2p
+refuse "are 8 ranks, but --context-parallel-size is 4" --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4
+refuse "ring is unknown; give p2p, all_gather, a2a or a2a+p2p" --cp-comm-type ring
 refuse "has 3 values for 2 layers" --cp-comm-type a2a p2p a2a
 refuse "does not work with --model t5" --cp-comm-type a2a --model t5 --decoder-seq-length 16
 finish

@@ -143,6 +143,37 @@ TEST(neighbours_share_heads_of_keys) {
     EXPECT(place.kv_ranks == 1 && !place.kv_group);
 }
 
+// 2 tensor-parallel and 6 context-parallel ranks, of which 2 neighbours exchange heads: ranks 0, 2 | 4, 6 | 8, 10 of
+// the first tensor-parallel rank, and 0, 4, 8 have the same heads.
+TEST(neighbours_exchange_heads) {
+    char *types[] = {"a2a+p2p"}, *sizes[] = {"2", "3"};
+    struct mesh place, mesh;
+    struct world *world;
+    struct device *device;
+    struct config config = {.tensor_model_parallel_size = 2,
+                            .context_parallel_size = 6,
+                            .pipeline_model_parallel_size = 1,
+                            .expert_model_parallel_size = 1,
+                            .num_attention_heads = 8,
+                            .cp_comm_type = {types, 1},
+                            .hierarchical_context_parallel_sizes = {sizes, 2}};
+    for (int rank = 0; rank < 24; rank++) {
+        EXPECT_OK(mesh_place_config(&place, rank, 24, &config));
+        EXPECT_INT(place.near_ranks, 2);
+        EXPECT_OK(device_open_twin(&device, NULL));
+        EXPECT_OK(mesh_open_twin(&mesh, &world, &place, device));
+        EXPECT_INT(group_size(mesh.near_group), 2);
+        EXPECT_INT(group_rank(mesh.near_group), rank / 2 % 2);
+        EXPECT_INT(group_size(mesh.far_group), 3);
+        EXPECT_INT(group_rank(mesh.far_group), rank / 4 % 3);
+        world_close(world);
+        device_close(device);
+    }
+    types[0] = "p2p";
+    EXPECT_OK(mesh_place_config(&place, 3, 24, &config));
+    EXPECT(place.near_ranks == 1 && !place.near_group);
+}
+
 // Every element of the whole tensor belongs to exactly one slice, and the elements of a slice are numbered without
 // gaps.
 static void check_cover(struct shard whole, int dimension, int parts) {
@@ -306,6 +337,6 @@ TEST(parameters_with_decay_come_first) {
 TEST_MAIN(TEST_CASE(places_follow_megatrons_order), TEST_CASE(flags_and_mesh_count_alike),
           TEST_CASE(expert_ranks_are_data_parallel_ranks), TEST_CASE(expert_ranks_are_a_grid_of_their_own),
           TEST_CASE(any_set_of_axes_has_its_ranks), TEST_CASE(neighbours_share_heads_of_keys),
-          TEST_CASE(a_mesh_on_paper_has_any_size), TEST_CASE(slices_cover_exactly_once),
-          TEST_CASE(experts_are_split_twice), TEST_CASE(packed_projections_keep_their_heads),
-          TEST_CASE(parameters_with_decay_come_first))
+          TEST_CASE(neighbours_exchange_heads), TEST_CASE(a_mesh_on_paper_has_any_size),
+          TEST_CASE(slices_cover_exactly_once), TEST_CASE(experts_are_split_twice),
+          TEST_CASE(packed_projections_keep_their_heads), TEST_CASE(parameters_with_decay_come_first))

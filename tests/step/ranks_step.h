@@ -7,6 +7,7 @@
 #include "test.h"
 #include "train/setup.h"
 #include "words.h"
+#include "config/config_context.h"
 
 enum { RANKS_MOST_PARTS = 8 };
 
@@ -19,6 +20,7 @@ struct ranks {
     struct mesh pipeline;                        // of all ranks
     struct mesh experts;                         // which all ranks share out
     struct mesh keys;                            // one head of which all ranks share
+    struct mesh near;                            // two neighbours of those that share sequences exchange heads
 };
 
 struct rank_step {
@@ -58,11 +60,12 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     rank_step_parse(&r->config, flags, ranks->place.size);
     int parts = (int)r->config.tensor_model_parallel_size, stages = (int)r->config.pipeline_model_parallel_size;
     int owners = (int)r->config.expert_model_parallel_size, sharers = (int)r->config.context_parallel_size;
-    struct mesh *mesh = stages > 1                        ? &ranks->pipeline
-                        : owners > 1                      ? &ranks->experts
-                        : config_kv_ranks(&r->config) > 1 ? &ranks->keys
-                        : sharers > 1                     ? &ranks->contexts[sharers]
-                                                          : &ranks->meshes[parts];
+    struct mesh *mesh = stages > 1                          ? &ranks->pipeline
+                        : owners > 1                        ? &ranks->experts
+                        : config_kv_ranks(&r->config) > 1   ? &ranks->keys
+                        : config_near_ranks(&r->config) > 1 ? &ranks->near
+                        : sharers > 1                       ? &ranks->contexts[sharers]
+                                                            : &ranks->meshes[parts];
     if (mesh->size == 0) {
         EXPECT_OK(mesh_place_config(mesh, ranks->place.rank, ranks->place.size, &r->config));
         EXPECT_OK(mesh_connect(mesh, ranks->world));

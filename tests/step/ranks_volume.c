@@ -235,7 +235,9 @@ TEST(expert_ranks_exchange_rows_and_weights) {
 
 // Keys and values are gathered in each forward and backward pass, and their gradients scattered once; or queries, keys,
 // values and results go to the ranks that have their heads and back, in each pass. With a capacity the experts that
-// tokens chose are gathered, and their weights unless the first tokens are kept; for Sinkhorn's algorithm, logits.
+// tokens chose are gathered, and their weights unless the first tokens are kept; for Sinkhorn's algorithm, logits. Two
+// neighbours of four ranks exchange heads, and the keys of these are gathered by ranks with the same heads.
+#define NEIGHBOURS "--cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2 "
 TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
     static const struct {
         const char *flags;
@@ -247,6 +249,9 @@ TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
         {"--cp-comm-type a2a ", 0, 2, 0},
         {"--cp-comm-type a2a --recompute-granularity selective ", 0, 3, 0},
         {"--cp-comm-type a2a " WHOLE_LAYERS, 0, 3, 0},
+        {NEIGHBOURS, 2, 2, 0},
+        {NEIGHBOURS "--recompute-granularity selective ", 2, 3, 0},
+        {NEIGHBOURS WHOLE_LAYERS, 3, 3, 0},
         {"--num-experts 6 --moe-expert-capacity-factor 1 ", 2, 0, 4},
         {"--num-experts 6 --moe-expert-capacity-factor 1 --moe-token-drop-policy position " WHOLE_LAYERS, 3, 0, 4},
         {"--num-experts 6 --moe-router-load-balancing-type sinkhorn ", 2, 0, 6},
@@ -255,6 +260,9 @@ TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
          2, 0, 12}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int sharers = ranks.place.size, D = 8, H = 2 * sharers, G = sharers;
+        bool is_near = strstr(cases[i].flags, NEIGHBOURS) != NULL;
+        if (is_near && sharers != 4)
+            continue;
         char *line = memory_printf("--num-layers 3 --hidden-size 32 --num-attention-heads %d --kv-channels %d "
                                    "--group-query-attention --num-query-groups %d --seq-length 16 "
                                    "--micro-batch-size 2 --global-batch-size 16 --vocab-size 97 --threads 1 "
@@ -263,17 +271,20 @@ TEST(context_parallel_ranks_gather_keys_or_exchange_heads) {
                                    H, D, G, sharers, cases[i].flags);
         struct rank_step r;
         rank_step_open(&r, &ranks, line);
-        const struct group *group = step_mesh(r.step)->group[AXIS_CONTEXT];
-        struct volume before = volume_of(group);
+        const struct mesh *mesh = step_mesh(r.step);
+        const struct group *far = is_near ? mesh->far_group : mesh->group[AXIS_CONTEXT];
+        const struct group *near = is_near ? mesh->near_group : mesh->group[AXIS_CONTEXT];
+        struct volume before = volume_of(far), near_before = volume_of(near);
         (void)rank_step_train(&r, 2);
         step_settle(r.step);
-        struct volume after = volume_of(group);
-        int64_t keys = (int64_t)4 * N * 2 * G * D, heads = (int64_t)4 * N / sharers * (2 * H + 2 * G) * D;
+        struct volume after = volume_of(far), near_after = volume_of(near);
+        int64_t keys = (int64_t)4 * N * 2 * G * D / (is_near ? 2 : 1);
+        int64_t heads = (int64_t)4 * N / sharers * (2 * H + 2 * G) * D;
         EXPECT_INT(after.bytes[COLLECTIVE_ALL_GATHER] - before.bytes[COLLECTIVE_ALL_GATHER],
                    2 * L * (cases[i].gathers * keys + (int64_t)4 * N * cases[i].routed));
         EXPECT_INT(after.bytes[COLLECTIVE_REDUCE_SCATTER] - before.bytes[COLLECTIVE_REDUCE_SCATTER],
                    cases[i].gathers > 0 ? 2 * L * keys : 0);
-        EXPECT_INT(after.bytes[COLLECTIVE_ALL_TO_ALL] - before.bytes[COLLECTIVE_ALL_TO_ALL],
+        EXPECT_INT(near_after.bytes[COLLECTIVE_ALL_TO_ALL] - near_before.bytes[COLLECTIVE_ALL_TO_ALL],
                    2 * L * cases[i].exchanges * heads);
         rank_step_close(&r);
         free(line);
@@ -323,7 +334,7 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
 }
 
 // Everything that a step gives to the groups of its mesh.
-enum { LEDGER_GROUPS = AXIS_COUNT + MESH_MOST_SETS + LINK_COUNT };
+enum { LEDGER_GROUPS = AXIS_COUNT + MESH_MOST_SETS + LINK_COUNT + 2 };
 struct ledger {
     struct traffic traffic[LEDGER_GROUPS][COLLECTIVE_KINDS];
 };
@@ -335,6 +346,8 @@ static struct ledger read_ledger(const struct step *step) {
     for (int i = 0; i < mesh->set_count; i++)
         groups[AXIS_COUNT + i] = mesh->sets[i].group;
     memcpy(groups + AXIS_COUNT + MESH_MOST_SETS, mesh->links, sizeof mesh->links);
+    groups[LEDGER_GROUPS - 2] = mesh->near_group;
+    groups[LEDGER_GROUPS - 1] = mesh->far_group;
     struct ledger ledger = {0};
     for (int g = 0; g < LEDGER_GROUPS; g++)
         for (int kind = 0; groups[g] && kind < COLLECTIVE_KINDS; kind++)
@@ -374,6 +387,7 @@ TEST(a_step_on_paper_counts_the_same) {
                  {"--tensor-model-parallel-size 2", false},
                  {"--tensor-model-parallel-size 2 --sequence-parallel " WHOLE_LAYERS, false},
                  {"--context-parallel-size 2 --cp-comm-type a2a", false},
+                 {"--context-parallel-size 4 " NEIGHBOURS, false},
                  {EXPERTS, false},
                  {EXPERTS "--use-distributed-optimizer " WHOLE_LAYERS, false},
                  {"", true},
@@ -384,6 +398,8 @@ TEST(a_step_on_paper_counts_the_same) {
     EXPECT_OK(world_open_twin(&paper.world, paper.device, paper.place.rank, paper.place.size));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int stages = cases[i].has_stages ? ranks.place.size : 1;
+        if (strstr(cases[i].flags, NEIGHBOURS) && ranks.place.size != 4)
+            continue;
         char *line = memory_printf("--num-layers 8 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
                                    "--micro-batch-size 2 --global-batch-size %d --vocab-size 97 --threads 1 "
                                    "--make-vocab-size-divisible-by 1 --pipeline-model-parallel-size %d "
