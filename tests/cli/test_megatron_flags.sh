@@ -105,8 +105,8 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/small" --ou
 # Noted and refused.
 expect 0 "--cpu-offloading has no effect without --recompute-granularity full" "$BEVATRON" train "${run[@]}" \
     --train-iters 1 --cpu-offloading
-expect 0 "note: each of --offload-modules, --hierarchical-context-parallel-sizes, --num-distributed-optimizer-instances tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
-    --offload-modules core_attn --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
+expect 0 "note: each of --offload-modules, --num-distributed-optimizer-instances tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --offload-modules core_attn --num-distributed-optimizer-instances 2
 expect 0 "--main-grads-dtype reduces a precision that bevatron keeps" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
 expect 0 "--grad-reduce-in-bf16 has no effect without --bf16" "$BEVATRON" train "${run[@]}" --train-iters 1 --grad-reduce-in-bf16
 # The name of Megatron's script says which model it trains; a command line without it does not silently become a GPT.
