@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "cli/bench_model.h"
 #include "plan/calibrate.h"
 
@@ -18,28 +19,47 @@ static int get_positive(const struct json *line, const char *key, double *value)
     return 0;
 }
 
+// What rates a matmul of bench sets. Plans have none for TF32.
+struct matmul_dtype {
+    const char *name;
+    enum dtype dtype;
+    bool has_rate;
+};
+
+static int find_dtype(const char *name, struct matmul_dtype *found) {
+    static const struct matmul_dtype dtypes[] = {{"fp32", DTYPE_F32, true},
+                                                 {"bf16", DTYPE_BF16, true},
+                                                 {"fp16", DTYPE_F16, true},
+                                                 {"fp8", DTYPE_E4M3, true},
+                                                 {"tf32", DTYPE_F32, false}};
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(dtypes[i].name, name) != 0)
+            continue;
+        *found = dtypes[i];
+        return 0;
+    }
+    return error_set_code(EXIT_CODE_USAGE, "\"dtype\" is \"%s\"; it must be fp32, tf32, bf16, fp16 or fp8", name);
+}
+
 // {"layer": …, "m": 512, "n": 768, "k": 256, "times": 2, "dtype": "fp32", "ms": 1.2}
 static int read_matmul(const struct json *line, struct calibration *calibration) {
-    static const struct {
-        const char *name;
-        enum dtype dtype;
-    } dtypes[] = {{"fp32", DTYPE_F32}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_F16}, {"fp8", DTYPE_E4M3}};
     struct matmul_sample sample = {0};
-    const char *dtype;
+    struct matmul_dtype dtype = {0};
+    const char *name;
     double ms;
-    TRY(json_get_string(line, "dtype", &dtype));
+    TRY(json_get_string(line, "dtype", &name));
+    TRY(find_dtype(name, &dtype));
     TRY(get_positive(line, "m", &sample.m));
     TRY(get_positive(line, "n", &sample.n));
     TRY(get_positive(line, "k", &sample.k));
     TRY(get_positive(line, "times", &sample.times));
     TRY(get_positive(line, "ms", &ms));
     sample.seconds = ms / 1e3;
-    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
-        if (strcmp(dtypes[i].name, dtype) != 0)
-            continue;
-        sample.dtype = dtypes[i].dtype;
+    sample.dtype = dtype.dtype;
+    if (dtype.has_rate)
         calibration_add_matmul(calibration, &sample);
-    }
+    else
+        log_warn_once("matmuls in %s are left out: plans have no rate for them", name);
     return 0;
 }
 

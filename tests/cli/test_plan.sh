@@ -73,7 +73,10 @@ bad "the line is not valid JSON" '{"dtype": "fp32", "m": 1' 215
 bad "is not a line of bench matmul --json, bench collectives --json or bench step" '{"layer": 1}' 2
 bad 'found no "flags", which say what was timed' '{"step_s": 1}' 2
 bad '"ms" is -1; it must be from' '{"dtype": "fp32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": -1}' 2
+bad '"dtype" is "int8"; it must be fp32, tf32, bf16, fp16 or fp8' '{"dtype": "int8", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' 2
 bad "flags:1: --num-layers takes a whole number" '{"step_s": 1, "flags": {"num-layers": "x"}}' 2
+echo '{"dtype": "tf32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' >"$work/tf32.json"
+expect 0 "matmuls in tf32 are left out" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/tf32.json"
 echo 'nothing' >"$work/collectives.json"
 expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
