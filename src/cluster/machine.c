@@ -81,7 +81,7 @@ static bool names_gpu(const char *name, const char *gpu) {
     return false;
 }
 
-// The largest machine of a family, as p5 and g6; NULL if the name is none.
+// The largest machine of a family, e.g. of p5 or g6; NULL if there is no family of that name.
 static const char *largest_of_family(const char *name) {
     size_t length = strlen(name);
     const struct machine *largest = NULL;

@@ -77,11 +77,11 @@ static bool in_range(const struct flag *flag, double value) {
     return !((flag->bounds & FLAG_BELOW_MAXIMUM) && (float)value == (float)flag->maximum);
 }
 
-// `nearest` is the value that the flag could have instead; NULL if none is close or it is one that bounds leave out.
+// `nearest` is the value that the flag could have instead; NULL if none is close. An excluded bound is not named.
 static int refuse_number(const struct flag *flag, const char *text, const double *nearest) {
     struct buffer range = {0}, remedy = {0};
     flag_format_range(flag, &range);
-    if (nearest && !flag->bounds) {
+    if (nearest && in_range(flag, *nearest)) {
         buffer_printf(&remedy, "; nearest: %s ", flag->name);
         flag_format_double(*nearest, &remedy);
     }

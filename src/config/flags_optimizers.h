@@ -7,7 +7,7 @@
 #define REFUSED_OPTIMIZERS                                                                                             \
     .refusals = (const struct flag_refusal[]) {                                                                        \
         {"soap",                                                                                                       \
-         "it keeps square matrices for each parameter, states here are a number for each element; the nearest "        \
+         "it keeps square matrices for each parameter, but states here have one number per element; the nearest "      \
          "is adaptive_muon, see \"SOAP\" in docs/training.md"},                                                        \
             {"dist_muon", "give --optimizer muon --use-distributed-optimizer"},                                        \
             {"adamw", "adam has AdamW's decoupled weight decay"}, {                                                    \

@@ -199,7 +199,7 @@ TEST(malformed) {
         {"--count 0x5", "\"0x5\""},
         {"--ratio 1", "from 0 to less than 1, not \"1\""},
         {"--ratio 0.99999999", "from 0 to less than 1, not \"0.99999999\""},  // 1 in fp32
-        {"--ratio -0.1", "\"-0.1\""},
+        {"--ratio -0.1", "from 0 to less than 1, not \"-0.1\"; nearest: --ratio 0"},
         {"--ratio nan", "\"nan\""},
         {"--ratio inf", "\"inf\""},
         {"--ratio 1e999", "--ratio takes a number"},
