@@ -187,6 +187,40 @@ TEST(precisions_that_train_refuses_are_not_listed) {
     }
 }
 
+// With --cp-comm-type a2a+p2p, a context is shared by as many ranks as its sizes say, or by one; and by one only if
+// there are too few heads for the tensor-parallel ranks and the neighbours.
+TEST(contexts_have_the_sizes_that_are_given) {
+    static const struct {
+        const char *groups;
+        int most;  // the largest tensor-parallel size with shared contexts
+    } cases[] = {{"16", 2}, {"2", 1}};
+    for (int i = 0; i < 2; i++) {
+        char *flags = memory_printf("--num-layers 4 --hidden-size 2048 --num-attention-heads 16 --vocab-size 50304 "
+                                    "--seq-length 32768 --max-position-embeddings 32768 --position-embedding-type rope "
+                                    "--global-batch-size 8 --bf16 --group-query-attention --num-query-groups %s "
+                                    "--micro-batch-size 1 --pipeline-model-parallel-size 1 "
+                                    "--recompute-granularity full --cp-comm-type a2a+p2p "
+                                    "--hierarchical-context-parallel-sizes 2 2",
+                                    cases[i].groups);
+        struct layout_search search;
+        struct search_options options = options_of(flags, 8, "p5.48xlarge");
+        EXPECT_OK(search_open(&search, &options));
+        int shared = 0, most = 0;
+        for (int k = 0; k < search.count; k++) {
+            const struct plan_layout *layout = &search.items[k].layout;
+            EXPECT(layout->context == 1 || layout->context == 4);
+            shared += layout->context > 1 && search.items[k].plan;
+            most = layout->context > 1 && layout->tensor > most ? layout->tensor : most;
+        }
+        EXPECT(shared > 0);
+        EXPECT_INT(most, cases[i].most);
+        EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
+        search_close(&search);
+        config_free(&config);
+        free(flags);
+    }
+}
+
 TEST(flags_that_are_given_stay) {
     struct layout_search search;
     struct search_options options = options_of(MODEL BATCH "--fp16 --tensor-model-parallel-size 2 --micro-batch-size 2 "
@@ -295,6 +329,6 @@ TEST(reports) {
 }
 
 TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(nothing_is_missed),
-          TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(flags_that_are_given_stay),
-          TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
+          TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(contexts_have_the_sizes_that_are_given),
+          TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
           TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
