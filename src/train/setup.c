@@ -86,6 +86,22 @@ struct step_options setup_options(const struct setup *setup) {
     return options;
 }
 
+// One sequence of 524,288 tokens with 32 heads of 128 channels, 2^31 elements, had gradients of 1e7 on an H200 (cuDNN
+// 9.14, 2026-11-18).
+static int check_attention(const struct config *config, const struct step_options *options) {
+    const int64_t limit = INT64_C(1) << 31, ranks = config->context_parallel_size;
+    int64_t heads = config->num_attention_heads / config->tensor_model_parallel_size;
+    int64_t elements = options->largest.B * options->largest.T / ranks * heads * config->kv_channels;
+    if (elements < limit)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "a micro-batch of %" PRId64 " × %" PRId64 " tokens with %" PRId64 " heads of %" PRId64
+                          " channels on a rank: gradients of attention of 2^31 elements or more were wrong on a GPU; "
+                          "give --context-parallel-size %" PRId64 ", or a smaller --micro-batch-size or --seq-length",
+                          options->largest.B, options->largest.T / ranks, heads, config->kv_channels,
+                          2 * ranks * (elements / limit));
+}
+
 static int check_device(const struct setup *setup, const struct step_options *options) {
     enum { MOST_SAMPLES = 65535 };  // attention's kernels have them along the shortest side of a grid
     char text[128];
@@ -99,6 +115,8 @@ static int check_device(const struct setup *setup, const struct step_options *op
                               " is above %d, the most that attention takes on a GPU; give "
                               "less, and the rest becomes further micro-batches",
                               options->largest.B, MOST_SAMPLES);
+    if (!setup->device->ops->is_host_memory)
+        TRY(check_attention(setup->config, options));
     if (setup->config->fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
         return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid instead of --fp4-format, or --device cpu, which emulates them",

@@ -131,5 +131,32 @@ TEST(more_samples_than_a_grid_has) {
     }
 }
 
-TEST_MAIN(TEST_CASE(more_samples_than_a_grid_has), TEST_CASE(a_vocabulary_that_is_not_aligned),
-          TEST_CASE(micro_batches), TEST_CASE(schedules), TEST_CASE(exchange_among_ranks))
+TEST(attention_that_gpus_get_wrong) {
+    static const char *const sizes[] = {"524287", "524288"};
+    for (int i = 0; i < 2; i++) {
+        struct device *paper;
+        struct mesh mesh, twin;
+        struct world *world;
+        struct step *step;
+        char flags[512];
+        snprintf(flags, sizeof flags,
+                 "--num-layers 1 --hidden-size 4096 --num-attention-heads 32 --seq-length %s "
+                 "--max-position-embeddings 524288 --vocab-size 96 --micro-batch-size 1",
+                 sizes[i]);
+        rank_step_parse(&config, flags, 1);
+        EXPECT_OK(mesh_place_config(&mesh, 0, 1, &config));
+        EXPECT_OK(device_open_twin(&paper, NULL));
+        EXPECT_OK(mesh_open_twin(&twin, &world, &mesh, paper));
+        int status = setup_step(&step, &(struct setup){&config, paper, &twin, STEP_TRAIN});
+        EXPECT_INT(status, i == 0 ? 0 : -1);
+        EXPECT(status == 0 || strstr(error_message(), "give --context-parallel-size 2, or a smaller"));
+        step_close(step);
+        world_close(world);
+        device_close(paper);
+        config_free(&config);
+    }
+}
+
+TEST_MAIN(TEST_CASE(more_samples_than_a_grid_has), TEST_CASE(attention_that_gpus_get_wrong),
+          TEST_CASE(a_vocabulary_that_is_not_aligned), TEST_CASE(micro_batches), TEST_CASE(schedules),
+          TEST_CASE(exchange_among_ranks))
