@@ -182,10 +182,10 @@ static inline void large_loss(struct large *large) {
 
 // The matmul with a vocabulary: its result, then its gradients, of which one has the large tensor's rows and the other
 // is their sum.
-static inline void large_matmul(struct large *large) {
+static inline void large_matmul_of(struct large *large, int64_t V) {
     enum { C = 64 };
     struct device *device = large->lab.device;
-    int64_t V = large_vocabulary(large), N = large_rows(large, V);
+    int64_t N = large_rows(large, V);
     struct tensor table = lab_2d(&large->lab, V, C, 1).t, bias = lab_1d(&large->lab, V, 1).t;
     struct large_pair x = pair_random(large, DTYPE_BF16, N, C, 1), dx = pair_zero(large, DTYPE_BF16, N, C);
     struct large_pair y = pair_zero(large, DTYPE_BF16, N, V), aux = pair_zero(large, DTYPE_BF16, N, V);
@@ -215,6 +215,20 @@ static inline void large_matmul(struct large *large) {
     }
     pair_expect(large, dx);
     pair_expect_sums(large, dtable);
+    large_clear(large);
+}
+
+static inline void large_matmul(struct large *large) {
+    large_matmul_of(large, large_vocabulary(large));
+}
+
+// Half a million rows with the gates of a 7B Llama: 1.1e10 elements, of which the last ones are checked.
+static inline void large_matmul_long(struct large *large) {
+    enum { TIMES = 5, GATES = 22016 };
+    bool is_large = large->elements > 1 << 24;
+    large->elements *= TIMES;
+    large_matmul_of(large, is_large ? GATES : 1000);
+    large->elements /= TIMES;
 }
 
 // A norm as in a block, with residual and dropout, forward and backward.
@@ -486,10 +500,12 @@ static inline void large_adam(struct large *large) {
 #define EACH_LARGE_CASE(X)                                                                                             \
     X(loss, 2)                                                                                                         \
     X(matmul, 4)                                                                                                       \
+    X(matmul_long, 22)                                                                                                 \
     X(norm, 6)                                                                                                         \
     X(activation, 6)                                                                                                   \
     X(copy, 6)                                                                                                         \
     X(quantize, 5)                                                                                                     \
-    X(adam, 20)
+    X(adam, 20)                                                                                                        \
+    X(attention, 24)
 
 #endif

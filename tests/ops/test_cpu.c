@@ -3,6 +3,7 @@
 // parts: 2
 #include "cases.h"
 #include "cases_large.h"
+#include "cases_large_attention.h"
 
 static void run_case(void (*run)(struct lab *lab)) {
     struct device *device = NULL;

@@ -2,6 +2,7 @@
 // more than 2^31 elements; streams and memory. Skipped without a GPU. Larger shapes: test_cuda_compare.c.
 #include "cases.h"
 #include "cases_large.h"
+#include "cases_large_attention.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
