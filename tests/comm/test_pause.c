@@ -14,7 +14,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LOOKS = 100 };
+// A sleep whose time is over before the thread has left its processor, because the machine paused it there, is not
+// counted: a few of a hundred may be missing.
+enum { LOOKS = 100, MOST_LOOKS = 90 };
 
 static long sleeps_so_far(void) {
     struct rusage usage;
@@ -51,20 +53,20 @@ TEST(short_waits_yield) {
 }
 
 TEST(waits_sleep_where_another_program_has_the_processor) {
-    EXPECT(sleeps_when_short(false, 100) >= LOOKS);
-    EXPECT(sleeps_when_short(true, 100) >= LOOKS);
+    EXPECT(sleeps_when_short(false, 100) >= MOST_LOOKS);
+    EXPECT(sleeps_when_short(true, 100) >= MOST_LOOKS);
 }
 
 TEST(long_waits_sleep_sooner_if_ranks_outnumber_processors) {
-    EXPECT(sleeps_in_wait(2e-3, (struct pause_manner){.is_crowded = true}, HUGE_VAL) >= LOOKS);
-    EXPECT(sleeps_in_wait(10e-3, (struct pause_manner){0}, HUGE_VAL) >= LOOKS);
+    EXPECT(sleeps_in_wait(2e-3, (struct pause_manner){.is_crowded = true}, HUGE_VAL) >= MOST_LOOKS);
+    EXPECT(sleeps_in_wait(10e-3, (struct pause_manner){0}, HUGE_VAL) >= MOST_LOOKS);
 }
 
 // A message that is there but not due yet, on an emulated link.
 TEST(sleeps_do_not_outlast_a_known_end) {
     EXPECT(sleeps_in_wait(1, (struct pause_manner){.is_crowded = true}, -1e-6) < LOOKS / 2);
     double begin = clock_seconds();
-    EXPECT(sleeps_in_wait(1, (struct pause_manner){0}, 1e-3) >= LOOKS);
+    EXPECT(sleeps_in_wait(1, (struct pause_manner){0}, 1e-3) >= MOST_LOOKS);
     EXPECT(clock_seconds() - begin >= LOOKS * 500e-6);
 }
 
