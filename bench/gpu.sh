@@ -129,14 +129,14 @@ finish() {
     kill "${peers[@]}" $running 2>/dev/null
     {
         echo
-        awk -f bench/gpu_table.awk "$results/lines.json" | tee "$results/table.txt"
+        awk -f bench/gpu_lines.awk -f bench/gpu_table.awk "$results/lines.json" | tee "$results/table.txt"
         echo "$failures failed, $SECONDS s"
     } >&3
 }
 
 build_all() {
     local generator=() targets
-    [ "${GPU_READY:-0}" = 0 ] || { [ -x "$build/bevatron" ] && return 0; echo "error: GPU_READY is set, but there is no program $build/bevatron"; return 1; }
+    [ "${GPU_READY:-0}" = 0 ] || { [ -x "$build/bevatron" ] && return 0; echo "error: GPU_READY is set, but $build/bevatron does not exist"; return 1; }
     read -ra targets <<<"bevatron ${GPU_TARGETS:-}"
     command -v ninja >/dev/null && generator=(-G Ninja)
     [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)
@@ -216,7 +216,7 @@ in_bf16() {
     ours "$1" bevatron "${flags[@]}"
     peer "$1"
     [ "${GPU_AGAIN:-0}" = 1 ] && ours "$1" bevatron "${flags[@]}"
-    awk -v only="$1" -f bench/gpu_table.awk "$results/lines.json"
+    awk -v only="$1" -f bench/gpu_lines.awk -f bench/gpu_table.awk "$results/lines.json"
 }
 
 in_8_bits() {
@@ -240,7 +240,7 @@ build_all || exit 1
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 echo "built in $SECONDS s"
 [ "${GPU_TESTS:-1}" = 1 ] && run_tests
-awk -f bench/gpu_table.awk /dev/null
+awk -f bench/gpu_lines.awk -f bench/gpu_table.awk /dev/null
 default_fp8=1
 [ "$(bench/gpu_arch.sh)" -ge 89 ] || default_fp8=0
 # What matters most first, since time may end.

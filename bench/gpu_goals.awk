@@ -3,29 +3,8 @@
 # counts, of llm.c the best. llm.c is compared with ours of the same micro-batch only. A figure that was not measured is
 # "-".
 
-function text(key) {
-    return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
-}
-
-# The micro-batch: ours has it among its flags.
-function micro_batch(value) {
-    if (!match($0, /"micro[-_]batch(-size)?": *"?[0-9]+/))
-        return 0
-    value = substr($0, RSTART, RLENGTH)
-    gsub(/[^0-9]/, "", value)
-    return value + 0
-}
-
-function number(key) {
-    return match($0, "\"" key "\": [-+0-9.e]+") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : 0
-}
-
 function shown(value, digits) {
     return value > 0 ? sprintf("%." digits "f", value) : "-"
-}
-
-function ratio(a, b) {
-    return a > 0 && b > 0 ? sprintf("%.3f", a / b) : "-"
 }
 
 # Our line with the micro-batch of the peer's. Ours has a line of its own beside llm.c only where llm.c did not run with

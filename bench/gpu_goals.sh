@@ -40,7 +40,7 @@ export PYTHONPATH=${TORCHAO:-}${TORCHAO:+:}${PYTHONPATH:-} PYTHONUNBUFFERED=1
 table() {
     local files=() from
     for from in "$@"; do mapfile -t -O "${#files[@]}" files < <(find "$from" -maxdepth 2 -name '*.json' | sort); done
-    awk -f bench/gpu_goals.awk bench/gpu_goals.txt "${files[@]}"
+    awk -f bench/gpu_lines.awk -f bench/gpu_goals.awk bench/gpu_goals.txt "${files[@]}"
 }
 
 # enough SECONDS WHAT: whether so much time is left; says what is left out.

@@ -74,7 +74,7 @@ part_gates() {
     beside_cpu "gates, tensorwise" "$mixture $gates --disable-bias-linear --fp8-recipe tensorwise" "$selective moe_act"
 }
 
-# Widths of latents that are no multiples of 128, as DeepSeek-V3's are.
+# Latents whose widths are not multiples of 128, like DeepSeek-V3's.
 part_latent() {
     local latent="--multi-latent-attention --qk-head-dim 32 --qk-pos-emb-head-dim 32 --v-head-dim 32 $swiglu"
     local both="$latent --q-lora-rank 96 --kv-lora-rank 48 --qk-layernorm"

@@ -2,30 +2,9 @@
 # the one that `only` names, then without the heading. Of several lines of one program the mean counts, of llm.c the best.
 # llm.c is compared with ours of the same micro-batch, or not at all. A value is not there if its program did not end; its place is then "-".
 
-function text(key) {
-    return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
-}
-
-# The micro-batch: ours has it among its flags.
-function micro_batch(value) {
-    if (!match($0, /"micro[-_]batch(-size)?": *"?[0-9]+/))
-        return 0
-    value = substr($0, RSTART, RLENGTH)
-    gsub(/[^0-9]/, "", value)
-    return value + 0
-}
-
-function number(key) {
-    return match($0, "\"" key "\": [-+0-9.e]+") ? substr($0, RSTART + length(key) + 4, RLENGTH - length(key) - 4) + 0 : 0
-}
-
 # With `scale` and `digits`, or "-".
 function shown(value, scale, digits) {
     return value > 0 ? sprintf("%." digits "f", value * scale) : "-"
-}
-
-function ratio(a, b) {
-    return a > 0 && b > 0 ? sprintf("%.3f", a / b) : "-"
 }
 
 /^\{/ {

@@ -13,7 +13,7 @@
 // Tensors are passed by address: copying a view would cost a small message more than starting it does.
 struct collective {
     const char *name;
-    bool is_imaginary;  // nothing moves, so that the host's clock says nothing and there are no spans
+    bool is_imaginary;  // moves no data: the host's clock means nothing, and no spans are recorded
     int (*group_create)(struct world *world, struct group **group, const int *ranks, int count, const char *name);
     void (*group_free)(struct group *group);
     void (*world_free)(struct world *world);

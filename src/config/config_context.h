@@ -9,7 +9,7 @@
 // How many neighbouring ranks of a layer exchange heads, 1 if none do; and the most in any layer.
 int64_t config_layer_head_ranks(const struct config *config, int64_t layer);
 int64_t config_head_ranks(const struct config *config);
-// Those of layers in which there are several groups of several ranks; 1 if there are no such layers.
+// The same for layers with several groups that each have several ranks (a2a+p2p); 1 if no layer is like that.
 int64_t config_near_ranks(const struct config *config);
 // Whether some layer has this --cp-comm-type.
 bool config_has_cp_comm_type(const struct config *config, const char *type);

@@ -140,7 +140,7 @@ static void expand_queries(const struct latent_attention *self, const struct pas
     turn(self, pass, turned_queries(self, pass, q), false);
 }
 
-// Queries without a latent are kept even if keys and values are computed again: nobody keeps what they come from.
+// Queries without a latent are kept even if keys and values are computed again: their input is not kept.
 static void compute_queries(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved,
                             struct operand x) {
     bool is_first = !self->q_down.weight && self->attention.recomputes_input;

@@ -31,6 +31,8 @@ void device_close(struct device *device);  // NULL is fine
 // of its own that `real` would take (own_bytes of the table), if it is not NULL. It must stay open as long; if it is a
 // twin, the device behind it is meant.
 int device_open_twin(struct device **twin, const struct device *real);
+// The device that a twin stands for, NULL for none; any other device itself.
+const struct device *device_behind(const struct device *device);
 
 void *device_alloc(struct device *device, size_t bytes);  // NULL after error_set
 void device_free(struct device *device, void *memory);

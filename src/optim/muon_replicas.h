@@ -1,11 +1,11 @@
 // Muon's updates on ranks that hold the same slices with the same states: data-parallel ranks without a distributed
 // optimizer. Each of them, or the tensor-parallel group that it belongs to, makes its share of the matrices orthogonal
-// and broadcasts the results, while it works on the next ones. All of them keep the whole state: every rank moves all
-// momenta on and follows all results. So checkpoints, moving averages and replica checks need not know of the shares,
-// and what travels is the result (2 bytes for each element in bf16) and not weights, momenta and masters.
+// and broadcasts the results while it works on the next ones. Every rank keeps the whole state: it updates all momenta
+// and applies all results. So checkpoints, moving averages and replica checks stay as they are, and only results are
+// sent (2 bytes for each element in bf16), not weights, momenta or masters.
 //
-// Results lie where the gradients of their matrices were, so there is no buffer for them; with --log-num-zeros-in-grad,
-// which reads the gradients after the update, in scratch memory.
+// Results overwrite the gradients of their matrices, so they need no buffer. --log-num-zeros-in-grad reads gradients
+// after the update; with it, results go to scratch memory.
 #ifndef OPTIM_MUON_REPLICAS_H
 #define OPTIM_MUON_REPLICAS_H
 

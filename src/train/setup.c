@@ -86,8 +86,8 @@ struct step_options setup_options(const struct setup *setup) {
     return options;
 }
 
-// One sequence of 524,288 tokens with 32 heads of 128 channels, 2^31 elements, had gradients of 1e7 on an H200 (cuDNN
-// 9.14, 2026-11-18).
+// On an H200 the gradients of 524,288 tokens with 32 heads of 128 channels, 2^31 elements, had a norm of 1e7
+// (bench/RESULTS.md, 2026-11-18).
 static int check_attention(const struct config *config, const struct step_options *options) {
     const int64_t limit = INT64_C(1) << 31, ranks = config->context_parallel_size;
     int64_t heads = config->num_attention_heads / config->tensor_model_parallel_size;
@@ -104,18 +104,20 @@ static int check_attention(const struct config *config, const struct step_option
 
 static int check_device(const struct setup *setup, const struct step_options *options) {
     enum { MOST_SAMPLES = 65535 };  // attention's kernels have them along the shortest side of a grid
+    const struct device *behind = device_behind(setup->device);
+    bool is_gpu = !behind || !behind->ops->is_host_memory;
     char text[128];
     device_describe(setup->device, text, sizeof text);
     if (!device_supports(setup->device, options->dtype))
         return error_set("%s cannot train in %s; leave out --bf16/--fp16 or choose another --device", text,
                          dtype_name(options->dtype));
-    if (!setup->device->ops->is_host_memory && options->largest.B > MOST_SAMPLES)
+    if (is_gpu && options->largest.B > MOST_SAMPLES)
         return error_set_code(EXIT_CODE_USAGE,
                               "--micro-batch-size %" PRId64
                               " is above %d, the most that attention takes on a GPU; give "
                               "less, and the rest becomes further micro-batches",
                               options->largest.B, MOST_SAMPLES);
-    if (!setup->device->ops->is_host_memory)
+    if (is_gpu)
         TRY(check_attention(setup->config, options));
     if (setup->config->fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
         return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "

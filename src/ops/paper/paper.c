@@ -259,9 +259,7 @@ static void paper_expert_activation_backward(struct device *device, const struct
 // One that stands for no device and has no rates takes the memory of those that do, which is more.
 static bool paper_gains_by_many(const struct device *device) {
     const struct paper_device *paper = (const struct paper_device *)device;
-    if (paper->real)
-        return device_gains_by_many(paper->real);
-    return !paper->has_rates || paper->rates.gains_by_many;
+    return paper->real ? device_gains_by_many(paper->real) : !paper->has_rates || paper->rates.gains_by_many;
 }
 
 // Half of a symmetric result is computed. What is added belongs to the bytes.
@@ -564,10 +562,13 @@ static const struct ops paper_ops = {
 };
 // clang-format on
 
+const struct device *device_behind(const struct device *device) {
+    return device->ops == &paper_ops ? ((const struct paper_device *)device)->real : device;
+}
+
 int paper_open(struct device **device, const struct device *real) {
     struct paper_device *paper = memory_alloc(sizeof *paper);
-    if (real && real->ops == &paper_ops)
-        real = ((const struct paper_device *)real)->real;
+    real = real ? device_behind(real) : NULL;
     *paper = (struct paper_device){.base = {.ops = &paper_ops}, .next_address = (uintptr_t)1 << 40, .real = real};
     *device = &paper->base;
     return 0;
@@ -595,6 +596,5 @@ double device_twin_time(const struct device *twin) {
 
 void device_twin_await(struct device *twin, double seconds) {
     CHECK(twin->ops == &paper_ops);
-    struct paper_device *paper = paper_of(twin);
-    paper->now = paper->now > seconds ? paper->now : seconds;
+    paper_of(twin)->now = fmax(paper_of(twin)->now, seconds);
 }
