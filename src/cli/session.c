@@ -276,7 +276,8 @@ int session_meet_early(struct session *session, const struct config *config) {
                                                 .meeting = &meeting,
                                                 .carrier = config->distributed_backend,
                                                 .deadline_seconds = config->distributed_timeout_minutes * 60,
-                                                .record_folder = config->save && *config->save ? config->save : "."},
+                                                .record_folder = config->save && *config->save ? config->save : NULL,
+                                                .temporary_folder = temporary_folder()},
                         session->device);
     if (phase)
         phase_end(phase);

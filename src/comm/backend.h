@@ -76,6 +76,7 @@ struct world {
     struct link link;
     bool lacks_nccl;             // this rank would use NCCL and could not load it
     const char *record_folder;   // where the record is written when a collective hangs; NULL for nowhere
+    char *run_folder;            // record_folder if it is this run's own, created when it is needed; else NULL
     struct host_name *hosts;     // (size), see hosts.c; NULL on paper
     struct pulse *pulse;         // NULL if there is none, see pulse.h
     struct pause_manner manner;  // of the host's waits

@@ -181,7 +181,7 @@ int world_open(struct world **world, const struct world_options *given, struct d
         options.deadline_seconds = 600;
     TRY(open_backend(world, &options, device));
     (*world)->deadline_seconds = options.deadline_seconds;
-    (*world)->record_folder = options.record_folder;
+    hang_choose_folder(*world, &options);
     (*world)->link = options.link;
     (*world)->manner.is_crowded = hosts_are_crowded(*world);
     int status = connect_all(*world);
@@ -204,6 +204,7 @@ void world_close(struct world *world) {
         world->collective->group_free(world->groups[i]);
     }
     free(world->hosts);
+    hang_drop_folder(world);
     world->collective->world_free(world);
 }
 

@@ -65,8 +65,9 @@ struct world_options {
     const char *carrier;
     double deadline_seconds;
     // The folder where a rank whose collective outlasts the deadline leaves its flight record, flight-RANK.jsonl, and
-    // looks for those of the others; NULL for none.
-    const char *record_folder;
+    // looks for those of the others. If it is NULL: a folder of this run in `temporary_folder` if all ranks are on one
+    // machine, otherwise the current folder, which machines may share. If both are NULL: none.
+    const char *record_folder, *temporary_folder;
     struct link link;  // a slower link than the real one; zeroed for none
 };
 

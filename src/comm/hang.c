@@ -9,11 +9,13 @@
 #include "base/whereabouts.h"
 #include "comm/backend.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FIRST_LINE_BYTES = 1 << 16, NAMED_PEERS = 8 };
@@ -31,6 +33,30 @@ struct peer {
 // The file of a rank, to be freed; NULL if the world has no folder for them.
 static char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
+}
+
+void hang_choose_folder(struct world *world, const struct world_options *options) {
+    bool is_given = options->record_folder || !options->temporary_folder;
+    if (!is_given && world->place.local_size == world->place.size)
+        world->run_folder = memory_printf("%s/bevatron-hang-%" PRId64, options->temporary_folder, hosts_run(world));
+    world->record_folder = is_given ? options->record_folder : world->run_folder ? world->run_folder : ".";
+}
+
+void hang_drop_folder(struct world *world) {
+    if (world->run_folder)
+        rmdir(world->run_folder);  // it is not there, or another rank has a file in it, or it goes
+    free(world->run_folder);
+    world->run_folder = NULL;
+}
+
+// Another rank may have created it. Nobody else can write to a folder of this user, or put a link in its place.
+static int make_run_folder(const char *path) {
+    struct stat status;
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return error_set("cannot create %s: %s", path, strerror(errno));
+    if (lstat(path, &status) < 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid())
+        return error_set("%s is not a folder of this user", path);
+    return 0;
 }
 
 static void count_time(struct stopwatch *stopwatch, const struct world *world) {
@@ -121,7 +147,8 @@ static void leave_file(const struct comm_request *request, bool is_pulse) {
         fclose(record);
         buffer_append(&content, text, length);
     }
-    if (file_write_here(path, content.data, content.length) < 0)
+    if ((world->run_folder && make_run_folder(world->run_folder) < 0) ||
+        file_write_here(path, content.data, content.length) < 0)
         log_warn("the flight record is lost: %s", error_message());
     error_clear();
     free(text);

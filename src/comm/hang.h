@@ -25,6 +25,10 @@ struct stopwatch {
 void stopwatch_look(struct stopwatch *stopwatch, const struct comm_request *request);
 // The wait has ended; the next one begins with the next look.
 void stopwatch_reset(struct stopwatch *stopwatch, const struct world *world);
+// Sets the folder of the files, as comm.h says of record_folder.
+void hang_choose_folder(struct world *world, const struct world_options *options);
+// Frees its name; removes a folder of this run that is empty.
+void hang_drop_folder(struct world *world);
 // Seconds that the rank at this place of a group waits before it reads the others' files. The first one to have read
 // them ends the job, so the others need not, and the file system does not have to serve all of them at once.
 double hang_turn(int place, int world_size);

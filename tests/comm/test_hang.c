@@ -74,6 +74,41 @@ TEST(the_file_is_there_while_a_long_wait_lasts) {
     }
 }
 
+// Without --save: ranks of one machine have a folder of this run, which is created when the first file is left; those
+// of several use the current folder, which the machines may share.
+TEST(a_run_without_a_folder_has_its_own) {
+    struct comm_request request = open_pair(NULL);
+    struct world_options options = {.temporary_folder = folder};
+    pair.hosts[0].start = 17;
+    hang_choose_folder(&pair.world, &options);
+    EXPECT_STRING(pair.world.record_folder, ".");
+    EXPECT(!pair.world.run_folder);
+    pair.world.place.local_size = 2;
+    hang_choose_folder(&pair.world, &options);
+    char *expected = memory_printf("%s/bevatron-hang-17", folder);
+    EXPECT_STRING(pair.world.record_folder, expected);
+    struct stopwatch stopwatch = {0};
+    for (int k = 0; k < 8; k++) {
+        EXPECT(access(expected, F_OK) < 0);
+        look_after(&stopwatch, 1, &request);
+    }
+    char *path = memory_printf("%s/flight-0.jsonl", expected);
+    EXPECT(access(path, F_OK) == 0);
+    stopwatch_reset(&stopwatch, &pair.world);
+    EXPECT(access(path, F_OK) < 0);
+    hang_drop_folder(&pair.world);
+    EXPECT(access(expected, F_OK) < 0);
+    options.record_folder = folder;
+    hang_choose_folder(&pair.world, &options);
+    EXPECT_STRING(pair.world.record_folder, folder);
+    EXPECT(!pair.world.run_folder);
+    hang_choose_folder(&pair.world, &(struct world_options){0});
+    EXPECT(!pair.world.record_folder && !pair.world.run_folder);
+    pair.hosts[0].start = 0;
+    free(expected);
+    free(path);
+}
+
 static void wait_in_vain(void) {
     struct comm_request request = open_pair(NULL);
     struct stopwatch stopwatch = {.files = files};
@@ -170,6 +205,7 @@ TEST(ranks_take_turns) {
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(a_machine_that_stood_still_has_not_waited),
                                       TEST_CASE(the_file_is_there_while_a_long_wait_lasts),
+                                      TEST_CASE(a_run_without_a_folder_has_its_own),
                                       TEST_CASE(the_end_says_what_was_waited_for),
                                       TEST_CASE(only_missing_files_are_looked_for_again),
                                       TEST_CASE(patience_is_short),
