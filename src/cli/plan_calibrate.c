@@ -7,8 +7,16 @@
 #include "cli/bench_model.h"
 #include "plan/calibrate.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+// The results of all files, and how many of `bench collectives` set no speed.
+struct results {
+    struct calibration calibration;
+    int64_t exchanges;  // between two ranks
+    int64_t single;     // of one rank, which sends nothing
+};
 
 // Sizes and times that a benchmark can have, so that what is computed from them is finite.
 static int get_positive(const struct json *line, const char *key, double *value) {
@@ -63,21 +71,57 @@ static int read_matmul(const struct json *line, struct calibration *calibration)
     return 0;
 }
 
+// What bench collectives prints as "operation".
+struct measured_operation {
+    const char *name;
+    double passes;  // 0: it sets no speed
+};
+
+static int find_operation(const char *name, struct measured_operation *found) {
+    static const struct measured_operation operations[] = {{"all_reduce", 2}, {"all_gather", 1}, {"reduce_scatter", 1},
+                                                           {"all_to_all", 1}, {"broadcast", 1},  {"sendrecv", 0}};
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        if (strcmp(operations[i].name, name) != 0)
+            continue;
+        *found = operations[i];
+        return 0;
+    }
+    return error_set_code(EXIT_CODE_USAGE,
+                          "\"operation\" is \"%.64s\"; it must be all_reduce, all_gather, reduce_scatter, all_to_all, "
+                          "broadcast or sendrecv",
+                          name);
+}
+
 // {"operation": "all_reduce", "ranks": 2, "hosts": 1, "bytes": 1024, "us": 2.78, …}
-static int read_message(const struct json *line, const char *operation, struct calibration *calibration) {
-    double ranks, us, hosts = 0;
-    struct message_sample sample = {.passes = strcmp(operation, "all_reduce") == 0 ? 2 : 1};
-    TRY(get_positive(line, "ranks", &ranks));
+static int read_message(const struct json *line, struct results *results) {
+    const int64_t most_ranks = 1 << 24;
+    const char *name;
+    struct measured_operation operation = {0};
+    int64_t ranks, hosts = 0;
+    double us;
+    TRY(json_get_string(line, "operation", &name));
+    TRY(find_operation(name, &operation));
+    struct message_sample sample = {.passes = operation.passes};
+    TRY(json_get_int(line, "ranks", &ranks));
     TRY(get_positive(line, "bytes", &sample.bytes));
     TRY(get_positive(line, "us", &us));
+    if (ranks < 1 || ranks > most_ranks)
+        return error_set_code(EXIT_CODE_USAGE, "\"ranks\" is %" PRId64 "; it must be from 1 to %" PRId64, ranks,
+                              most_ranks);
     if (json_member(line, "hosts"))
-        TRY(get_positive(line, "hosts", &hosts));
-    if (ranks < 2 || ranks > 1 << 24 || hosts > ranks || strcmp(operation, "sendrecv") == 0)
+        TRY(json_get_int(line, "hosts", &hosts));
+    if (hosts < 0 || hosts > ranks)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "\"hosts\" is %" PRId64 "; it must be from 0, if it is not known, to \"ranks\", %" PRId64,
+                              hosts, ranks);
+    results->single += ranks == 1;
+    results->exchanges += ranks > 1 && operation.passes == 0;
+    if (ranks == 1 || operation.passes == 0)
         return 0;
     sample.ranks = (int)ranks;
     sample.hosts = (int)hosts;
     sample.seconds = us / 1e6;
-    calibration_add_message(calibration, &sample);
+    calibration_add_message(&results->calibration, &sample);
     return 0;
 }
 
@@ -103,17 +147,16 @@ static int read_step(const struct json *line, struct calibration *calibration) {
     return status;
 }
 
-static int read_line(const char *text, size_t length, struct calibration *calibration) {
+static int read_line(const char *text, size_t length, struct results *results) {
     struct json *line = NULL;
-    const char *operation = NULL;
     TRY(json_parse(&line, text, length, "the line"));
     int status;
-    if (json_member(line, "operation") && json_get_string(line, "operation", &operation) == 0)
-        status = read_message(line, operation, calibration);
+    if (json_member(line, "operation"))
+        status = read_message(line, results);
     else if (json_member(line, "step_s"))
-        status = read_step(line, calibration);
+        status = read_step(line, &results->calibration);
     else if (json_member(line, "dtype"))
-        status = read_matmul(line, calibration);
+        status = read_matmul(line, &results->calibration);
     else
         status = error_set_code(EXIT_CODE_USAGE,
                                 "is not a line of bench matmul --json, bench collectives --json or bench step");
@@ -121,7 +164,7 @@ static int read_line(const char *text, size_t length, struct calibration *calibr
     return status;
 }
 
-static int read_results(const char *name, struct calibration *calibration) {
+static int read_results(const char *name, struct results *results) {
     enum { LARGEST_FILE_BYTES = 1 << 26 };
     struct buffer text = {0};
     int status = file_read_all(name, LARGEST_FILE_BYTES, &text);
@@ -130,7 +173,7 @@ static int read_results(const char *name, struct calibration *calibration) {
         size_t length = strcspn(p, "\n");
         number++;
         // Benchmarks print notes and tables beside their results.
-        if (*p == '{' && read_line(p, length, calibration) < 0)
+        if (*p == '{' && read_line(p, length, results) < 0)
             status = error_context("%s:%d", name, number);
         p += length + (p[length] == '\n');
     }
@@ -138,22 +181,35 @@ static int read_results(const char *name, struct calibration *calibration) {
     return status;
 }
 
+static void report_skipped(const struct results *results) {
+    if (results->exchanges > 0)
+        log_warn("skipped %" PRId64 " results of sendrecv: plans take the speed of links from collectives",
+                 results->exchanges);
+    if (results->single > 0)
+        log_warn("skipped %" PRId64 " results of collectives of one rank, which sends nothing; run bench collectives "
+                 "on two or more",
+                 results->single);
+}
+
 int plan_calibrate(struct hardware_file *file, const struct string_list *names) {
-    struct calibration calibration = {0};
+    struct results results = {0};
+    const struct calibration *calibration = &results.calibration;
     struct buffer found = {0};
     int status = 0;
     for (int64_t i = 0; i < names->count && status == 0; i++)
-        status = read_results(names->items[i], &calibration);
-    if (status == 0 && calibration.matmul_count + calibration.message_count + calibration.step_count == 0)
+        status = read_results(names->items[i], &results);
+    if (status == 0)
+        report_skipped(&results);
+    if (status == 0 && calibration->matmul_count + calibration->message_count + calibration->step_count == 0)
         status = error_set_code(EXIT_CODE_USAGE,
                                 "%s: found no results of bench matmul --json, bench collectives --json "
-                                "or bench step",
+                                "or bench step that set a speed",
                                 names->items[0]);
     if (status == 0)
-        status = calibration_apply(&calibration, file, &found);
+        status = calibration_apply(calibration, file, &found);
     if (status == 0)
         fputs(buffer_string(&found), stderr);
     buffer_free(&found);
-    calibration_free(&calibration);
+    calibration_free(&results.calibration);
     return status;
 }

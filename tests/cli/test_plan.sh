@@ -75,6 +75,18 @@ bad 'found no "flags", which say what was timed' '{"step_s": 1}' 2
 bad '"ms" is -1; it must be from' '{"dtype": "fp32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": -1}' 2
 bad '"dtype" is "int8"; it must be fp32, tf32, bf16, fp16 or fp8' '{"dtype": "int8", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' 2
 bad "flags:1: --num-layers takes a whole number" '{"step_s": 1, "flags": {"num-layers": "x"}}' 2
+bad '"operation" is "all-reduce"; it must be all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or sendrecv' \
+    '{"operation": "all-reduce", "ranks": 2, "bytes": 1024, "us": 20}' 2
+bad 'the key "operation" holds a number, expected a string' '{"operation": 1, "ranks": 2, "bytes": 1024, "us": 20}' 1
+bad '"hosts" is 4; it must be from 0, if it is not known, to "ranks", 2' '{"operation": "all_reduce", "ranks": 2, "hosts": 4, "bytes": 1024, "us": 20}' 2
+bad '"ranks" is 0; it must be from 1 to 16777216' '{"operation": "all_reduce", "ranks": 0, "bytes": 1024, "us": 20}' 2
+printf '%s\n' '{"operation": "sendrecv", "ranks": 2, "hosts": 1, "bytes": 1024, "us": 20}' \
+    '{"operation": "sendrecv", "ranks": 2, "hosts": 1, "bytes": 2048, "us": 20}' \
+    '{"operation": "all_reduce", "ranks": 1, "hosts": 1, "bytes": 1024, "us": 20}' >"$work/skipped.json"
+expect 0 "skipped 2 results of sendrecv: plans take the speed of links from collectives" "$BEVATRON" plan --machine c6i.32xlarge \
+    --calibrate "$work/matmul.json" "$work/skipped.json"
+grep -q "skipped 1 results of collectives of one rank" "$work/out" && pass || fail "a rank alone: $(cat "$work/out")"
+expect 2 "or bench step that set a speed" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/skipped.json"
 echo '{"dtype": "tf32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' >"$work/tf32.json"
 expect 0 "matmuls in tf32 are left out" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/tf32.json"
 echo 'nothing' >"$work/collectives.json"
