@@ -3,7 +3,8 @@
 and beside the step's matmuls alone, in OpenBLAS (fp32) and in our own kernels (fp32 and bf16). Needs a Python with torch.
 Rounds are interleaved, so that what else the machine does hits all alike; of each the round with the best median counts. MODEL=gpt|llama|bert;
 DTYPE=fp32|bf16|both: in bf16 ours in fp32 stands beside, and PyTorch runs under autocast and with bf16 weights (see torch_step_cpu.py);
-MODES="eager compiled": of PyTorch; THREADS (2), ROUNDS, STEPS: how many; LAYERS: fewer for a trial."""
+MODES="eager compiled": of PyTorch; THREADS (2), ROUNDS, STEPS: how many; LAYERS: fewer for a trial;
+LIMIT: seconds for one run, after which it is given up, in later rounds too."""
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import sys
 BUILD = os.path.dirname(os.environ.get("BEVATRON", "build/release/bevatron"))
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 STEPS = os.environ.get("STEPS", "4")
+LIMIT = float(os.environ["LIMIT"]) if "LIMIT" in os.environ else None
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -48,8 +50,13 @@ peers = {"fp32": ["fp32"], "bf16": ["autocast", "bf16"], "both": ["fp32", "autoc
 commands |= {(mode, dtype): torch(mode, dtype) for dtype in peers for mode in MODES}
 best = {}
 for _ in range(ROUNDS):
-    for key, command in commands.items():
-        result = subprocess.run(command, capture_output=True, text=True)
+    for key, command in list(commands.items()):
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            print(f"{key} failed: it did not end within {LIMIT:g} s", file=sys.stderr, flush=True)
+            del commands[key]
+            continue
         lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
         if result.returncode or not lines:
             print(f"{key} failed ({result.returncode}): {result.stderr.strip()[-400:]}", file=sys.stderr)

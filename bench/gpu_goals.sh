@@ -13,6 +13,7 @@
 #   GPU_PEERS=0                 time ours only
 #   TORCHAO=FOLDER              an unpacked torchao, where it cannot be installed
 #   LLMC=FOLDER                 llm.c's source, for the part llmc
+#   CPU_LIMIT=120               seconds for one run of PyTorch on the CPU; a compilation that takes longer is given up
 #   DATA=PREFIX                 a dataset for the part learning (bench/gpu_learning.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -20,11 +21,11 @@ cd "$(dirname "$0")/.." || exit 1
 parts="build 240 nothing: the first call on a machine builds for this long
 speed 300 gpt2-124M gpt2-1558M gpt3-1.3B llama7B-8layers in bf16, PyTorch, floor
 large 250 megatron-1.7B megatron-3.6B llama-1.3B in bf16, PyTorch, floor
-fp8 350 fp8 of three kinds, bf16, torchao
+fp8 350 fp8 of four kinds, bf16, torchao
 dropout 150 dropout 0.1 with our own masks
 long 220 sequences of 32,768 and 131,072 tokens, PyTorch
 documents 60 packed documents beside separate sequences
-learning 120 the loss of 500 steps in fp8 and bf16
+learning 160 the loss of 500 steps in fp8 and bf16
 experts 320 mixtures of experts, PyTorch
 llmc 200 GPT-2 beside llm.c (LLMC)
 cpu16 300 GPT-2 124M on 16 threads, PyTorch, matmuls alone in OpenBLAS and ours
@@ -109,24 +110,34 @@ part_llmc() {
     GPU_PEERS=0 in_bf16 llmc gpt2-124M gpt2-1558M
 }
 
-# Two rounds in turn: machines drift.
+# fp8_kind MODEL KIND: ours in bf16 or a kind of fp8.
+fp8_kind() {
+    local fp8=(--fp8-format hybrid)
+    case $2 in
+    bf16) ours fp8 "$1" "bevatron" ;;
+    plain) ours fp8 "$1" "bevatron fp8" "${fp8[@]}" ;;
+    output) ours fp8 "$1" "bevatron fp8 output" "${fp8[@]}" --fp8-output-proj ;;
+    fast) ours fp8 "$1" "bevatron fp8 fast" "${fp8[@]}" --fp8-output-proj --fp8-fast-input-gradients ;;
+    blockwise) ours fp8 "$1" "bevatron fp8 blockwise" "${fp8[@]}" --fp8-recipe blockwise ;;
+    esac
+}
+
+# Two rounds in turn, because machines drift. What has a goal comes first, since time may end: the fastest kind, and the
+# better recipe of torchao, by earlier runs.
 part_fp8() {
-    local model
+    local model kind has_torchao=${GPU_PEERS:-1}
     for model in gpt3-1.3B llama7B-8layers; do
-        for _ in 1 2; do
-            ours fp8 $model "bevatron"
-            ours fp8 $model "bevatron fp8" --fp8-format hybrid
-            ours fp8 $model "bevatron fp8 output" --fp8-format hybrid --fp8-output-proj
-        done
-        ours fp8 $model "bevatron fp8 blockwise" --fp8-format hybrid --fp8-recipe blockwise
+        for kind in bf16 fast bf16 fast; do fp8_kind $model $kind; done
     done
-    [ "${GPU_PEERS:-1}" = 1 ] || return 0
-    python3 -c 'import torchao.float8' 2>/dev/null || { echo "left out: torchao, which is not installed; TORCHAO=FOLDER names an unpacked one"; return; }
-    # The better recipe of each, by earlier runs, first.
-    peer fp8 gpt3-1.3B --float8 tensorwise
-    peer fp8 llama7B-8layers --float8 rowwise
-    peer fp8 gpt3-1.3B --float8 rowwise
-    peer fp8 llama7B-8layers --float8 tensorwise
+    if [ "$has_torchao" = 1 ] && ! python3 -c 'import torchao.float8' 2>/dev/null; then
+        echo "left out: torchao, which is not installed; TORCHAO=FOLDER names an unpacked one"
+        has_torchao=0
+    fi
+    [ "$has_torchao" != 1 ] || { peer fp8 gpt3-1.3B --float8 tensorwise; peer fp8 llama7B-8layers --float8 rowwise; }
+    for kind in output plain blockwise; do
+        for model in gpt3-1.3B llama7B-8layers; do fp8_kind $model $kind; done
+    done
+    [ "$has_torchao" != 1 ] || { peer fp8 gpt3-1.3B --float8 rowwise; peer fp8 llama7B-8layers --float8 tensorwise; }
 }
 
 part_dropout() {
@@ -165,10 +176,11 @@ part_documents() {
 }
 
 part_learning() {
-    enough 100 learning || return 0
-    timeout -k 5 $((end - SECONDS)) bench/gpu_learning.sh "$build" bf16 fp8-delayed fp8-output >"$folder/logs/learning.log" 2>&1
+    enough 130 learning || return 0
+    timeout -k 5 $((end - SECONDS)) bench/gpu_learning.sh "$build" bf16 fp8-delayed fp8-output fp8-fast >"$folder/logs/learning.log" 2>&1
     awk '/^(bf16|fp8-)/ && $3 > 0 {
         name["bf16"] = "bevatron"; name["fp8-delayed"] = "bevatron fp8"; name["fp8-output"] = "bevatron fp8 output"
+        name["fp8-fast"] = "bevatron fp8 fast"
         printf "{\"name\": \"%s\", \"loss\": %s}\n", name[$1], $3
     }' "$folder/logs/learning.log" | add learning "500 steps"
     grep -E 'FAILED|too far' "$folder/logs/learning.log"
@@ -185,10 +197,12 @@ part_experts() {
 # on_cpu PART THREADS ROUNDS
 on_cpu() {
     enough 60 "$2 threads" || return 0
-    BEVATRON=$program THREADS=$2 ROUNDS=$3 STEPS=3 DTYPE=both MODES=regions \
+    BEVATRON=$program THREADS=$2 ROUNDS=$3 STEPS=3 DTYPE=both MODES="eager regions" LIMIT=${CPU_LIMIT:-120} \
         timeout -k 5 $((end - SECONDS)) python3 bench/bench_step_peers.py >"$folder/logs/$1.log" 2>&1
     grep failed "$folder/logs/$1.log"
-    sed 's/"name": "pytorch [^ ]* /"name": "pytorch /' "$folder/logs/$1.log" | add "$1" "$2 threads"
+    # What multiplies in bf16 has that in front of its mode, so that the fastest of these can be found.
+    sed -E 's/"name": "pytorch [^ ]* /"name": "pytorch /; s/"pytorch ([a-z]+) bf16"/"pytorch bf16 \1"/
+        s/"pytorch ([a-z]+) autocast"/"pytorch bf16 autocast \1"/' "$folder/logs/$1.log" | add "$1" "$2 threads"
 }
 part_cpu16() { on_cpu cpu16 16 2; }
 part_cpu2() { on_cpu cpu2 2 1; }
@@ -204,7 +218,7 @@ table)
     ;;
 esac
 for part in "$@"; do
-    grep -q "^$part " <<<"$parts" || { echo "gpu_goals.sh: unknown part $part; run "bench/gpu_goals.sh list" to see them all" >&2; exit 2; }
+    grep -q "^$part " <<<"$parts" || { echo "gpu_goals.sh: unknown part $part; run 'bench/gpu_goals.sh list' to see them all" >&2; exit 2; }
 done
 mkdir -p "$folder/logs"
 nvidia-smi --query-gpu=name,driver_version,power.limit --format=csv,noheader 2>/dev/null | tee "$folder/machine.txt"

@@ -3,7 +3,8 @@
 # bf16, then in fp16 with a dynamic loss scale, with fp8 matmuls and with Adam's moments in bf16 and fp8, from the same
 # weights on the same batches:
 #   bench/gpu_learning.sh [BUILD_FOLDER] [RUN…]        (build/gpu and all runs by default)
-#   bf16 fp16 fp8-delayed fp8-tensorwise fp8-output (the output layer, too) moments-bf16 moments-fp8
+#   bf16 fp16 fp8-delayed fp8-tensorwise fp8-output (the output layer, too) fp8-fast (with fast input gradients, too)
+#   moments-bf16 moments-fp8
 # Prints the mean loss of the last tenth of the steps and the validation loss of each. Fails if the former is more than 1 % away
 # from that of the first run, or the latter more than 1 % above it. Environment:
 #   STEPS=500           steps of a run
@@ -50,6 +51,7 @@ run() {
     fp16) format=(--fp16 --initial-loss-scale 65536 --loss-scale-window 100) ;;
     moments-*) format=(--bf16 --exp-avg-dtype "${name#moments-}" --exp-avg-sq-dtype "${name#moments-}") ;;
     fp8-output) format=(--bf16 --fp8-format hybrid --fp8-output-proj) ;;
+    fp8-fast) format=(--bf16 --fp8-format hybrid --fp8-output-proj --fp8-fast-input-gradients) ;;
     fp8-*) format=(--bf16 --fp8-format hybrid --fp8-recipe "${name#fp8-}") ;;
     *) echo "gpu_learning.sh: there is no run $name" >&2; return 1 ;;
     esac
