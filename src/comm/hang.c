@@ -44,7 +44,7 @@ void hang_choose_folder(struct world *world, const struct world_options *options
 
 void hang_drop_folder(struct world *world) {
     if (world->run_folder)
-        rmdir(world->run_folder);  // it is not there, or another rank has a file in it, or it goes
+        rmdir(world->run_folder);  // fails if it was never created, or another rank has a file in it
     free(world->run_folder);
     world->run_folder = NULL;
 }

@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+int config_hierarchy_size(const char *text, int64_t *size) {
+    char *end = NULL;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end != 0 || value < 1 || value > INT32_MAX)
+        return -1;
+    *size = value;
+    return 0;
+}
+
 int config_hierarchy(const struct config *config, int64_t sizes[2]) {
     const struct string_list *given = &config->hierarchical_context_parallel_sizes;
     if (given->count != 2)
         return -1;
-    for (int i = 0; i < 2; i++) {
-        char *end = NULL;
-        long long size = strtoll(given->items[i], &end, 10);
-        if (end == given->items[i] || *end != 0 || size < 1 || size > INT32_MAX)
+    for (int i = 0; i < 2; i++)
+        if (config_hierarchy_size(given->items[i], &sizes[i]) < 0)
             return -1;
-        sizes[i] = size;
-    }
     return 0;
 }
 

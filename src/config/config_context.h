@@ -13,7 +13,9 @@ int64_t config_head_ranks(const struct config *config);
 int64_t config_near_ranks(const struct config *config);
 // Whether some layer has this --cp-comm-type.
 bool config_has_cp_comm_type(const struct config *config, const char *type);
-// The two --hierarchical-context-parallel-sizes: the ranks of a group, and the groups. -1 if they are not two numbers.
+// The two --hierarchical-context-parallel-sizes: the ranks of a group, and the groups. -1 if they are not two sizes.
 int config_hierarchy(const struct config *config, int64_t sizes[2]);
+// One of them: a whole number of 1 or more. -1 if the text is something else.
+int config_hierarchy_size(const char *text, int64_t *size);
 
 #endif

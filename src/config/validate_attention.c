@@ -3,6 +3,7 @@
 #include "config/config_context.h"
 #include "config/validate.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,23 @@ static void validate_window_size(struct config *config, struct complaints *compl
         config->sliding_window = window;
 }
 
+// What is given is not two sizes.
+static void complain_of_sizes(const struct string_list *given, int64_t ranks, struct complaints *complaints) {
+    char remedy[128];
+    snprintf(remedy, sizeof remedy,
+             "give A B, with A × B = %" PRId64 ", e.g. %" PRId64 " %" PRId64 ": A neighbours exchange heads", ranks,
+             ranks % 2 == 0 ? INT64_C(2) : ranks, ranks % 2 == 0 ? ranks / 2 : INT64_C(1));
+    int64_t i = 0, size;
+    while (i < given->count && config_hierarchy_size(given->items[i], &size) == 0)
+        i++;
+    if (i < given->count)
+        complain(complaints, "--hierarchical-context-parallel-sizes has \"%.32s\", which is not a number of ranks; %s",
+                 given->items[i], remedy);
+    else
+        complain(complaints, "--hierarchical-context-parallel-sizes takes two numbers, not %" PRId64 "; %s",
+                 given->count, remedy);
+}
+
 // Two sizes, whose product is the context-parallel size. They have no effect on a rank that holds its sequences alone.
 static bool validate_hierarchy(const struct config *config, struct complaints *complaints) {
     const struct string_list *given = &config->hierarchical_context_parallel_sizes;
@@ -50,10 +68,7 @@ static bool validate_hierarchy(const struct config *config, struct complaints *c
                  ": A neighbours exchange heads; give them, or --cp-comm-type a2a or p2p",
                  ranks);
     else if (given->count > 0 && config_hierarchy(config, sizes) < 0)
-        complain(complaints,
-                 "--hierarchical-context-parallel-sizes takes two numbers, e.g. 2 %" PRId64
-                 ": the ranks of a group that exchanges heads, and the groups",
-                 ranks > 2 ? ranks / 2 : 1);
+        complain_of_sizes(given, ranks, complaints);
     else if (given->count > 0 && sizes[0] * sizes[1] != ranks)
         complain(complaints,
                  "--hierarchical-context-parallel-sizes %" PRId64 " %" PRId64 " are %" PRId64
