@@ -31,9 +31,10 @@ if [ -z "$segments" ]; then
     exit 77
 fi
 session=$(ls -d "$TMPDIR"/ompi.*/pid."$mpirun")
-# None of them may notice that another one has gone, and clean up.
+# None of them may notice that another one has gone, and clean up. Children go first: the kernel wakes stopped processes
+# whose parent has ended, by SIGHUP and SIGCONT.
 kill -STOP "${ranks[@]}" "$mpirun" "$launcher"
-kill -9 "$launcher" "$mpirun" "${ranks[@]}"
+kill -9 "${ranks[@]}" "$mpirun" "$launcher"
 wait "$launcher" 2>/dev/null
 within 900 eval '! kill -0 "${ranks[@]}" 2>/dev/null' || fail "killed ranks do not end"
 # shellcheck disable=SC2086  # one per word
