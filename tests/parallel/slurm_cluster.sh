@@ -8,6 +8,7 @@ export PATH=$PATH:/usr/sbin:/sbin
 action=$1
 folder=$2
 nodes=${3:-2}
+. "$(dirname "${BASH_SOURCE[0]}")/../free_port.sh"
 
 # Daemons take a while to end, and write into the folder until then; after a minute they are killed.
 stop() {
@@ -36,11 +37,6 @@ fi
 
 me=$(id -un)
 host=$(hostname -s)
-# Free ports, below the ephemeral ones.
-base=$((10000 + $$ % 4000 * 5))
-while grep -Eqi ":($(printf '%04X|%04X|%04X|%04X' $base $((base + 1)) $((base + 2)) $((base + 3)))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
-    base=$((10000 + (base - 10000 + 5) % 20000))
-done
 mkdir -p "$folder"/munge "$folder"/state "$folder"/spool "$folder"/log
 for ((n = 1; n <= nodes; n++)); do mkdir -p "$folder/tmp/n$n"; done
 chmod 755 "$folder" "$folder/munge"
@@ -55,7 +51,7 @@ munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" --
 cat >"$folder/slurm.conf" <<EOF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
-SlurmctldPort=$base
+SlurmctldPort=$(free_port)
 SlurmUser=$me
 SlurmdUser=$me
 AuthInfo=socket=$folder/munge/socket,cred_expire=5
@@ -83,7 +79,7 @@ ReturnToService=2
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 EOF
 for ((n = 1; n <= nodes; n++)); do
-    echo "NodeName=n$n NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + n)) CPUs=4 RealMemory=1000 State=UNKNOWN"
+    echo "NodeName=n$n NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=4 RealMemory=1000 State=UNKNOWN"
 done >>"$folder/slurm.conf"
 printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$folder/cgroup.conf"
 export SLURM_CONF=$folder/slurm.conf
