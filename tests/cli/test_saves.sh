@@ -92,12 +92,14 @@ end_well() {
     [ "$code" = 0 ] && pass || fail "exit code $code instead of 0 ($*)"
     "$BEVATRON" checkpoint verify "$work/run" >>"$work/out" 2>&1 && pass || fail "the checkpoint is whole ($*)"
 }
+at_most_one() { [ "$(find "$work/run" -name 'iter_???????' | wc -l)" -le 1 ]; }
 # The marker alone cannot be written: what earlier attempts have completed does not stay.
 mark_nothing() {
     begin /latest_checkpointed --save-interval 2 --train-iters 1000000 "$@"
     await_text "iter_[0-9]* is complete .*, but not marked as the latest"
     failed 3
-    [ "$(find "$work/run" -name 'iter_???????' | wc -l)" -le 1 ] && pass || fail "failed saves have left: $(ls "$work/run")"
+    # The next attempt replaces what the one before it has left; for a moment there are both.
+    within 900 at_most_one && pass || fail "failed saves have left: $(ls "$work/run")"
     mend
     await_text "successfully saved checkpoint from iteration"
     kill -TERM "$process"

@@ -203,11 +203,11 @@ kill -TERM "$pid"
 wait "$pid"
 code=$?
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM without --save"
+# The fault does nothing but tell that the evaluation has begun.
 in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
-    --eval-iters 100000
+    --eval-iters 100000 --allow-injected-faults --inject slow:phase=evaluate:seconds=0
 pid=$!
-await_text "iteration        4/"
-sleep 0.3
+await_text "phase evaluate: injecting the fault"
 kill -USR1 "$pid"
 kill -USR1 "$pid"
 wait "$pid"
