@@ -24,7 +24,9 @@ void check_activation(struct device *device, const char *op, const char *name, s
 // `t` must be in fp8, which the device must be able to multiply, and have a range at a multiple of 16 bytes.
 void check_float8(struct device *device, const char *op, const char *name, struct tensor t);
 void check_range(const char *op, struct tensor range);
-// What op_quantize stores of (rows, columns): either order, with its range.
+// The range of a matrix, or the factors of its blocks, those of several such matrices stacked.
+void check_scaling(const char *op, enum scaling scaling, struct tensor range, struct tensor matrix, int64_t parts);
+// What is stored of (rows, columns), with one range or by blocks of a row: either order, with its range.
 void check_stored(struct device *device, const char *name, const struct operand *y, int64_t rows, int64_t columns);
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m);
 // Two tensors must share no memory, or be the very same elements. Strided views are compared by address only: slices of

@@ -146,7 +146,7 @@ void op_sort_slots(struct device *device, const struct op_sort_slots *op) {
     int64_t experts = check_offsets(name, op->offsets);
     check_matrix(name, "experts must be a matrix", op->experts);
     struct tensor slots = check_2d(DTYPE_I32, op->experts.shape[0], op->experts.shape[1]);
-    int64_t count = tensor_count(slots), room = experts * op->capacity;
+    int64_t count = tensor_count(slots);
     check_tensor(name, "experts", op->experts, slots);
     check_tensor(name, "places", op->places, slots);
     check_rule(name, op->sources.data && op->sources.rank == 1, "sources must be a vector");
@@ -156,8 +156,9 @@ void op_sort_slots(struct device *device, const struct op_sort_slots *op) {
     check_optional(name, "kept", op->kept, slots);
     check_rule(name, op->capacity >= 0 && (op->capacity > 0 || (!op->weights.data && !op->is_padded)),
                "weights and padding need a capacity");
-    int64_t needed = op->is_padded || (op->capacity > 0 && room < count) ? room : count;
-    check_rule(name, places >= needed, "sources must have room for all slots, or for the capacity of all experts");
+    check_rule(name, op->aligned >= 0, "places cannot be aligned so");
+    check_rule(name, places >= slots_room(op, count, experts),
+               "sources must have room for all slots, or for the capacity of all experts");
     check_rule(name, places <= INT32_MAX && count <= INT32_MAX, "there must be fewer than 2^31 slots and places");
     check_apart(name, "places", op->places, "experts", op->experts);
     check_apart(name, "places", op->places, "kept", op->kept);
@@ -268,7 +269,9 @@ void op_expert_activation_backward(struct device *device, const struct op_expert
 static void check_stored_as(struct device *device, const char *op, const struct operand *y, enum dtype dtype,
                             struct tensor shape) {
     check_stored(device, op, y, shape.shape[0], shape.shape[1]);
-    check_rule(op, (!y->value.data || y->value.dtype == dtype) && (!y->transposed.data || y->transposed.dtype == dtype),
+    enum dtype stored = y->value.data ? y->value.dtype : y->transposed.dtype;
+    bool is_any = y->scaling != SCALING_TENSOR && dtype == DTYPE_E5M2;
+    check_rule(op, (!y->value.data && !y->transposed.data) || stored == dtype || (is_any && stored == DTYPE_E4M3),
                "activations are stored as E4M3, gradients as E5M2");
 }
 
@@ -317,17 +320,32 @@ void op_quantize_expert_backward(struct device *device, const struct op_quantize
     device->ops->quantize_expert_backward(device, op);
 }
 
+static void check_grouped_scalings(const char *name, const struct op_grouped_matmul *op, int64_t rows) {
+    enum scaling a = op->a_scaling, b = op->b_scaling, weights = SCALING_BLOCK128;
+    if (op->kind == GROUPED_WEIGHT)
+        weights = SCALING_VECTOR128;
+    check_rule(name,
+               (a == SCALING_TENSOR && b == SCALING_TENSOR) || (a == SCALING_VECTOR32 && b == SCALING_VECTOR32) ||
+                   (a == SCALING_VECTOR128 && b == weights),
+               "these scalings do not go together");
+    check_rule(name,
+               rows % (a == SCALING_VECTOR128  ? 128
+                       : a == SCALING_VECTOR32 ? 32
+                                               : 1) ==
+                   0,
+               "the rows must be a multiple of a block");
+}
+
 // See struct op_grouped_matmul for the order of fp8 operands.
 static void check_grouped_float8(struct device *device, const char *name, const struct op_grouped_matmul *op,
                                  int64_t experts) {
     enum { SIZE_STEP = 16 };
     bool is_weight = op->kind == GROUPED_WEIGHT, is_forward = op->kind == GROUPED_FORWARD;
     struct tensor a = op->a, b = op->b;
-    check_rule(name, a.dtype == (is_forward ? DTYPE_E4M3 : DTYPE_E5M2) && b.dtype == DTYPE_E4M3,
+    bool has_blocks = op->a_scaling != SCALING_TENSOR;
+    check_rule(name, (a.dtype == (is_forward ? DTYPE_E4M3 : DTYPE_E5M2) || has_blocks) && b.dtype == DTYPE_E4M3,
                "inputs and weights are E4M3, gradients E5M2");
     check_rule(name, device->ops->supports(device, a.dtype), "this device has no fp8 matmul");
-    check_range(name, op->a_range);
-    check_range(name, op->b_range);
     check_matrix(name, "a must be a matrix", a);
     check_tensor(name, "a", a, check_2d(a.dtype, a.shape[0], a.shape[1]));
     int64_t rows = a.shape[is_weight ? 1 : 0], inner = a.shape[is_weight ? 0 : 1], others;
@@ -345,6 +363,10 @@ static void check_grouped_float8(struct device *device, const char *name, const 
     }
     check_rule(name, rows % SIZE_STEP == 0 && inner % SIZE_STEP == 0 && others % SIZE_STEP == 0,
                "the sizes of an fp8 matmul must be multiples of 16");
+    struct tensor matrix = is_weight ? b : check_2d(b.dtype, others, inner);
+    check_scaling(name, op->a_scaling, op->a_range, a, 1);
+    check_scaling(name, op->b_scaling, op->b_range, matrix, is_weight ? 1 : experts);
+    check_grouped_scalings(name, op, rows);
 }
 
 void op_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {

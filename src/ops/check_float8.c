@@ -15,28 +15,27 @@ void check_range(const char *op, struct tensor range) {
     check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "a range must be aligned to 16 bytes");
 }
 
-// The range of a matrix, or the factors of its blocks.
-static void check_scaling(const char *op, enum scaling scaling, struct tensor range, int64_t rows, int64_t columns) {
+void check_scaling(const char *op, enum scaling scaling, struct tensor range, struct tensor matrix, int64_t parts) {
     check_rule(op, scaling >= 0 && scaling < SCALING_COUNT, "unknown scaling");
     if (scaling == SCALING_TENSOR) {
         check_range(op, range);
         return;
     }
-    struct scales_shape shape = scales_shape(scaling, rows, columns);
-    check_tensor(op, "scales", range, check_2d(shape.dtype, shape.rows, shape.columns));
+    struct scales_shape shape = scales_shape(scaling, matrix.shape[0], matrix.shape[1]);
+    check_tensor(op, "scales", range, check_2d(shape.dtype, parts * shape.rows, shape.columns));
     check_rule(op, (uintptr_t)range.data % RANGE_BYTES == 0, "scales must be aligned to 16 bytes");
 }
 
-// Numbers of a row.
-static int64_t length_of(struct tensor t) {
-    return t.shape[1] * (t.dtype == DTYPE_E2M1X2 ? 2 : 1);
+// The matrix of numbers that an operand holds.
+static struct tensor numbers_of(struct tensor t) {
+    return check_2d(t.dtype, t.shape[0], t.shape[1] * (t.dtype == DTYPE_E2M1X2 ? 2 : 1));
 }
 
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m) {
     check_float8(device, op, "a", m->a);
     check_float8(device, op, "b", m->b);
-    check_scaling(op, m->a_scaling, m->a_range, m->a.shape[0], length_of(m->a));
-    check_scaling(op, m->b_scaling, m->b_range, m->b.shape[0], length_of(m->b));
+    check_scaling(op, m->a_scaling, m->a_range, numbers_of(m->a), 1);
+    check_scaling(op, m->b_scaling, m->b_range, numbers_of(m->b), 1);
     check_rule(op,
                (m->a_scaling == SCALING_TENSOR) == (m->b_scaling == SCALING_TENSOR) &&
                    (m->a_scaling == SCALING_VECTOR32) == (m->b_scaling == SCALING_VECTOR32) &&
@@ -66,14 +65,20 @@ void check_matmul_float8(struct device *device, const char *op, const struct op_
 }
 
 void check_stored(struct device *device, const char *name, const struct operand *y, int64_t rows, int64_t columns) {
-    check_range(name, y->range);
+    check_rule(name, y->scaling == SCALING_TENSOR || y->scaling == SCALING_VECTOR128 || y->scaling == SCALING_VECTOR32,
+               "it is stored with one range, or by blocks of a row");
+    if (y->scaling == SCALING_TENSOR)
+        check_range(name, y->range);
     if (y->value.data) {
         check_float8(device, name, "y", y->value);
         check_tensor(name, "y", y->value, check_2d(y->value.dtype, rows, columns));
+        check_scaling(name, y->scaling, y->range, y->value, 1);
     }
     if (y->transposed.data) {
         check_float8(device, name, "transposed", y->transposed);
         check_tensor(name, "transposed", y->transposed, check_2d(y->transposed.dtype, columns, rows));
+        if (y->scaling != SCALING_TENSOR)
+            check_scaling(name, y->scaling, y->transposed_range, y->transposed, 1);
         check_rule(name, !y->value.data || y->value.dtype == y->transposed.dtype, "both outputs must be of one type");
     }
 }
@@ -84,6 +89,8 @@ static bool is_stored_as(const struct operand *y, enum dtype dtype) {
 
 static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t columns) {
     bool is_gradient = op->kind >= QUANTIZE_ACTIVATION_GRADIENT;
+    check_rule(name, op->y.scaling == SCALING_TENSOR && op->result.scaling == SCALING_TENSOR,
+               "blocks are stored by op_quantize_blocks");
     check_stored(device, name, &op->y, op->x.shape[0], columns);
     check_rule(name, op->kind == QUANTIZE_PLAIN || is_stored_as(&op->y, is_gradient ? DTYPE_E5M2 : DTYPE_E4M3),
                "activations are stored as E4M3, gradients as E5M2");
@@ -123,7 +130,10 @@ void op_quantize_blocks(struct device *device, const struct op_quantize_blocks *
     check_rule(name, op->y.scaling != SCALING_TENSOR, "a tensor with one range is not quantized by blocks");
     bool is_float4 = scaling_is_float4(op->y.scaling);
     int64_t each = is_float4 ? 2 : 1;
-    check_rule(name, rows % (is_float4 ? 2 * SIZE_STEP : ROW_STEP) == 0 && columns % (each * SIZE_STEP) == 0,
+    int64_t parts = op->parts > 0 ? op->parts : 1, height = rows / parts;
+    check_rule(name, op->parts >= 0 && rows % parts == 0 && (parts == 1 || !is_float4),
+               "the parts must be equal, and in NVFP4 one");
+    check_rule(name, height % (is_float4 ? 2 * SIZE_STEP : ROW_STEP) == 0 && columns % (each * SIZE_STEP) == 0,
                "the columns must be a multiple of 16, the rows of 4, both of 32 in NVFP4");
     check_rule(name, is_float4 || (!op->mixes && !op->rounding.row_ids.data), "only NVFP4 is mixed or drawn");
     check_optional(name, "row_ids", op->rounding.row_ids, check_1d(DTYPE_I64, rows));
@@ -132,12 +142,12 @@ void op_quantize_blocks(struct device *device, const struct op_quantize_blocks *
     if (value.data) {
         check_float8(device, name, "y", value);
         check_tensor(name, "y", value, check_2d(value.dtype, rows, columns / each));
-        check_scaling(name, op->y.scaling, op->y.range, rows, columns);
+        check_scaling(name, op->y.scaling, op->y.range, check_2d(value.dtype, height, columns), parts);
     }
     if (transposed.data) {
         check_float8(device, name, "transposed", transposed);
         check_tensor(name, "transposed", transposed, check_2d(transposed.dtype, columns, rows / each));
-        check_scaling(name, op->y.scaling, op->y.transposed_range, columns, rows);
+        check_scaling(name, op->y.scaling, op->y.transposed_range, check_2d(value.dtype, columns, height), parts);
     }
     check_rule(name, !value.data || !transposed.data || value.dtype == transposed.dtype,
                "both outputs must be of one type");

@@ -186,8 +186,8 @@ bool device_supports_scaling(const struct device *device, enum scaling scaling) 
     return !device->ops->supports_scaling || device->ops->supports_scaling(device, scaling);
 }
 
-bool device_multiplies_groups8(const struct device *device) {
-    return !device->ops->multiplies_groups8 || device->ops->multiplies_groups8(device);
+bool device_multiplies_groups8(const struct device *device, enum scaling scaling) {
+    return !device->ops->multiplies_groups8 || device->ops->multiplies_groups8(device, scaling);
 }
 
 bool device_supports(const struct device *device, enum dtype dtype) {

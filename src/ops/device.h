@@ -52,8 +52,8 @@ void device_zero(struct device *device, struct tensor t);
 void device_synchronize(struct device *device);
 bool device_supports(const struct device *device, enum dtype dtype);
 bool device_supports_scaling(const struct device *device, enum scaling scaling);
-// Of a device that supports fp8: whether it has such matmuls of experts.
-bool device_multiplies_groups8(const struct device *device);
+// Of a device that supports fp8: whether it has such matmuls of experts, with rows that are scaled so.
+bool device_multiplies_groups8(const struct device *device, enum scaling scaling);
 // Whether it supports the dtype and multiplies faster in it than in fp32.
 bool device_is_fast(const struct device *device, enum dtype dtype);
 // Whether it computes nothing, and never reads what is copied to it.

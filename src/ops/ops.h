@@ -473,8 +473,9 @@ struct ops {
     bool (*supports)(const struct device *device, enum dtype dtype);
     // Whether it has matmuls of operands that are scaled so; NULL if all.
     bool (*supports_scaling)(const struct device *device, enum scaling scaling);
-    // Whether it has matmuls of experts in fp8, with one range for each operand; NULL if it has them if it has fp8.
-    bool (*multiplies_groups8)(const struct device *device);
+    // Whether it has matmuls of experts in fp8 whose rows are scaled so, and all that goes with them (op_sort_slots'
+    // aligned, op_quantize_blocks' parts); NULL if it has them if it has fp8.
+    bool (*multiplies_groups8)(const struct device *device, enum scaling scaling);
     // Whether matmuls of a dtype that it supports are faster than in fp32; NULL if all are.
     bool (*is_fast)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);

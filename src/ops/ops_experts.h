@@ -101,16 +101,27 @@ struct op_sinkhorn {
 // With a capacity, an expert gets at most that many slots: its first ones or, if weights are given, those with its
 // largest weights (of equal ones the first). The others have no place. If padded, each expert has exactly `capacity`
 // places, and those it has no slots for have no source.
+//
+// If aligned, the places of an expert are as many as the next multiple of `aligned`, so that all offsets are multiples
+// of it; those that it has no slots for have no source. Then no block of fp8 numbers along R belongs to two experts.
 struct op_sort_slots {
     struct tensor offsets;  // (E + 1) i32 out: where the places of each expert begin, and where the last one's end
-    struct tensor sources;  // (R) i32 out: the slot at each place, -1 for none; R >= N * K or E * capacity
+    struct tensor sources;  // (R) i32 out: the slot at each place, -1 for none; R >= slots_room
     struct tensor places;   // (N, K) i32 out: the place of each slot, -1 for none
     struct tensor experts;  // (N, K) i32
     struct tensor weights;  // (N, K) fp32 or none; only with a capacity
     struct tensor kept;     // (N, K) i32 or none
     int64_t capacity;       // 0: unlimited
+    int64_t aligned;        // 0 or 1: places begin anywhere
     bool is_padded;
 };
+// How many places the slots may take.
+static inline int64_t slots_room(const struct op_sort_slots *op, int64_t slots, int64_t experts) {
+    int64_t step = op->aligned > 1 ? op->aligned : 1, used = slots < experts ? slots : experts;
+    int64_t most = (slots + used * (step - 1)) / step * step;
+    int64_t capacity = (op->capacity + step - 1) / step * step * experts;
+    return op->is_padded || (op->capacity > 0 && capacity < most) ? capacity : most;
+}
 
 // Each place of y (R, C) gets row source / K of x, or 0 if it has no source. This is also the gradient of op_sum_slots.
 struct op_gather_slots {
@@ -172,10 +183,12 @@ struct op_expert_activation_backward {
     struct glu_rule rule;  // if gated
 };
 
-// The same in fp8: what op_quantize would store of what op_gather_slots and the operations above give, without a
-// rounding between. R is a multiple of 4, columns are multiples of 16; experts have no biases.
+// The same in fp8: what op_quantize or, with blocks, op_quantize_blocks would store of what op_gather_slots and the
+// operations above give, without a rounding between. R is a multiple of 4, columns are multiples of 16; experts have no
+// biases. Blocks are SCALING_VECTOR128 or SCALING_VECTOR32 (not BLOCK128); those of the transpose go along R, and
+// factors are there for all R places, whether an expert has them or not. Gradients by blocks may be E4M3 too.
 struct op_quantize_slots {
-    struct operand y;       // (R, C) out, as in op_quantize
+    struct operand y;       // (R, C) out, as in op_quantize or op_quantize_blocks
     struct tensor x;        // (N, C)
     struct tensor sources;  // (R) i32
     int64_t per_row;        // K
@@ -191,7 +204,7 @@ struct op_quantize_expert_forward {
     struct glu_rule rule;  // if gated
 };
 struct op_quantize_expert_backward {
-    struct operand dx;       // (R, F) or (R, 2F) out, E5M2
+    struct operand dx;       // (R, F) or (R, 2F) out, E5M2; gated, blocks of a row go through [gate | up] as one
     struct operand y;        // (R, F) out: as op_quantize_expert_forward stores it with this range, which sees nothing
     struct tensor dweights;  // (N, K) fp32 out
     struct tensor dy;        // (R, F)
@@ -225,6 +238,12 @@ enum grouped_kind {
 // In fp8 both operands are read along the dimension that is summed over, so b of GROUPED_INPUT is the transpose (I, E *
 // O) of the matrix (E * O, I), and GROUPED_WEIGHT takes a (O, R) and b (I, R). a is E4M3 with GROUPED_FORWARD, else
 // E5M2; b is E4M3; R, O and I are multiples of 16. What lies beyond offsets[E] must be finite.
+//
+// By blocks, ranges are the factors of a's and b's blocks, and a may be E4M3 with all kinds. Sums over the 128 (or 32)
+// inner elements of a block are multiplied by the two factors and added up. Rows of a, and both operands of
+// GROUPED_WEIGHT, have SCALING_VECTOR128; weights, as op_quantize_blocks stores E parts, SCALING_BLOCK128: the factors
+// of expert e are those of a matrix (O, I) or, for GROUPED_INPUT, (I, O), and lie behind those of the experts before.
+// Or all have SCALING_VECTOR32. Offsets are multiples of 128 (or 32), and so is R.
 struct op_grouped_matmul {
     enum grouped_kind kind;
     // Out, in the dtype of a and b but for GROUPED_WEIGHT, and with fp8 in any that the device has. Rows beyond
@@ -232,8 +251,9 @@ struct op_grouped_matmul {
     struct tensor d;
     struct tensor a, b;              // in the same activation dtype, or in fp8
     struct tensor a_range, b_range;  // of a and b in fp8, see struct operand; else none
-    struct tensor offsets;           // (E + 1) i32
-    float beta;                      // 0 or 1, and 0 but for GROUPED_WEIGHT
+    enum scaling a_scaling, b_scaling;
+    struct tensor offsets;  // (E + 1) i32
+    float beta;             // 0 or 1, and 0 but for GROUPED_WEIGHT
 };
 
 // A part of the list of operations in ops.h.

@@ -95,9 +95,15 @@ struct stochastic {
 // Quantizes x (N, C), of an activation dtype, by the blocks of y.scaling. The transpose has blocks of its own along N,
 // so that its values are not those of y.value unless the blocks are squares. C is a multiple of 16, N of 4; in NVFP4
 // both are multiples of 32.
+//
+// x may consist of several matrices (N / parts, C), one below the other, e.g. those of experts; then each is quantized
+// on its own, so that no block belongs to two. Their transposes lie side by side in y.transposed (C, N). The factors of
+// each are laid out as those of a single matrix, (N / parts, C) or its transpose (C, N / parts), and stacked: those of
+// part p begin at row p * scales_shape(...).rows of the range.
 struct op_quantize_blocks {
     struct operand y;
     struct tensor x;
+    int64_t parts;  // 0: 1; N / parts is a multiple of 4; always 1 in NVFP4
     // In NVFP4 only:
     struct stochastic rounding;
     // Each 16 neighbours of the transpose's rows are multiplied by an orthogonal matrix first, always the same one:

@@ -102,6 +102,24 @@ static int check_attention(const struct config *config, const struct step_option
                           2 * ranks * (elements / limit));
 }
 
+// Matmuls of experts in fp8, on the device that `text` describes.
+static int check_experts8(const struct config *config, const struct device *device, const char *text) {
+    bool is_blockwise = strcmp(config->fp8_recipe, "blockwise") == 0, is_mx = strcmp(config->fp8_recipe, "mxfp8") == 0;
+    if (!device_multiplies_groups8(device, SCALING_TENSOR))
+        return error_set("%s has no fp8 matmuls of experts; they need compute capability 9.0 (H100, H200) and a build "
+                         "for it; leave out --fp8-format",
+                         text);
+    if (is_blockwise && !device_multiplies_groups8(device, SCALING_VECTOR128))
+        return error_set("%s has no fp8 matmuls of experts by blocks of 128; give --fp8-format hybrid --fp8-recipe "
+                         "delayed, or --device cpu, which emulates them",
+                         text);
+    if (is_mx && !device_multiplies_groups8(device, SCALING_VECTOR32))
+        return error_set("%s has no mxfp8 matmuls of experts; give --fp8-recipe blockwise, or --fp8-format hybrid "
+                         "--fp8-recipe delayed, or --device cpu, which emulates them",
+                         text);
+    return 0;
+}
+
 static int check_device(const struct setup *setup, const struct step_options *options) {
     enum { MOST_SAMPLES = 65535 };  // attention's kernels have them along the shortest side of a grid
     const struct device *behind = device_behind(setup->device);
@@ -137,10 +155,8 @@ static int check_device(const struct setup *setup, const struct step_options *op
         return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid --fp8-recipe delayed",
                          text);
-    if (setup->config->fp8_format && setup->config->num_experts > 0 && !device_multiplies_groups8(setup->device))
-        return error_set("%s has no fp8 matmuls of experts; they need compute capability 9.0 (H100, H200) and a build "
-                         "for it; leave out --fp8-format",
-                         text);
+    if (setup->config->fp8_format && setup->config->num_experts > 0)
+        return check_experts8(setup->config, setup->device, text);
     return 0;
 }
 

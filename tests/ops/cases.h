@@ -15,6 +15,7 @@
 #include "cases_embedding.h"
 #include "cases_experts.h"
 #include "cases_experts8.h"
+#include "cases_experts_blocks.h"
 #include "cases_float4.h"
 #include "cases_float8.h"
 #include "cases_layers.h"
@@ -98,6 +99,7 @@
     X(sinkhorn)                                                                                                        \
     X(jitter)                                                                                                          \
     X(sort_slots)                                                                                                      \
+    X(sort_slots_aligned)                                                                                              \
     X(sum_slots)                                                                                                       \
     X(gather_slots)                                                                                                    \
     X(expert_activation)                                                                                               \
@@ -105,6 +107,10 @@
     X(quantize_slots)                                                                                                  \
     X(quantize_experts)                                                                                                \
     X(grouped_float8)                                                                                                  \
+    X(quantize_parts_blocks)                                                                                           \
+    X(quantize_slots_blocks)                                                                                           \
+    X(quantize_experts_blocks)                                                                                         \
+    X(grouped_blocks)                                                                                                  \
     X(quantize_blocks)                                                                                                 \
     X(blocks_not_finite)                                                                                               \
     X(matmul_blocks)                                                                                                   \

@@ -11,6 +11,7 @@ struct slots_case {
     int64_t rows, chosen, experts, capacity;
     bool by_weight, is_padded;
     enum spread spread;  // all experts; one takes all; most have none; some slots belong to other ranks
+    int64_t aligned;
 };
 
 // Slots of random experts, sorted by a plain loop.
@@ -48,6 +49,11 @@ static inline struct slots make_slots(struct lab *lab, const struct slots_case *
     struct slots s = {.rows = c->rows, .chosen = c->chosen, .experts = c->experts};
     // Two places more than are needed, unless all are.
     s.places = c->is_padded ? room : c->capacity > 0 && room < count ? room + 2 : count + 2;
+    if (c->aligned > 1) {
+        int64_t each = (c->capacity + c->aligned - 1) / c->aligned * c->aligned;
+        s.places = c->is_padded ? c->experts * each
+                                : (count + c->experts * (c->aligned - 1) + c->aligned - 1) / c->aligned * c->aligned;
+    }
     s.expert = lab_host(lab, sizeof *s.expert * (size_t)count);
     s.place = lab_host(lab, sizeof *s.place * (size_t)count);
     s.source = lab_host(lab, sizeof *s.source * (size_t)s.places);
@@ -71,7 +77,9 @@ static inline struct slots make_slots(struct lab *lab, const struct slots_case *
             s.source[place++] = (int32_t)i;
         }
         if (c->is_padded)
-            place = (int32_t)((e + 1) * c->capacity);
+            place = s.offset[e] + (int32_t)c->capacity;
+        while (c->aligned > 1 && place % c->aligned != 0)
+            place++;
     }
     s.offset[c->experts] = place;
     s.experts_t = slots_ints(lab, c->rows, c->chosen, s.expert);
@@ -82,46 +90,61 @@ static inline struct slots make_slots(struct lab *lab, const struct slots_case *
 }
 
 static const struct slots_case slots_cases[] = {
-    {1, 1, 1, 0, false, false, SPREAD_EVEN},       {17, 2, 4, 0, false, false, SPREAD_EVEN},
-    {40, 3, 5, 0, false, false, SPREAD_FOREIGN},   {65, 2, 3, 0, false, false, SPREAD_ONE},
-    {50, 4, 64, 0, false, false, SPREAD_FEW},      {33, 8, 256, 0, false, false, SPREAD_EVEN},
-    {40, 2, 5, 9, false, false, SPREAD_EVEN},      {40, 2, 5, 9, true, false, SPREAD_EVEN},
-    {40, 2, 5, 11, false, true, SPREAD_FEW},       {40, 2, 5, 11, true, true, SPREAD_FEW},
-    {30, 3, 7, 1, true, false, SPREAD_ONE},        {30, 3, 7, 200, true, true, SPREAD_FOREIGN},
-    {700, 8, 37, 0, false, false, SPREAD_FOREIGN}, {900, 6, 8, 500, true, false, SPREAD_EVEN},
-    {900, 6, 8, 700, false, true, SPREAD_FEW},     {800, 4, 3, 900, true, true, SPREAD_ONE},
+    {1, 1, 1, 0, false, false, SPREAD_EVEN, 0},       {17, 2, 4, 0, false, false, SPREAD_EVEN, 0},
+    {40, 3, 5, 0, false, false, SPREAD_FOREIGN, 0},   {65, 2, 3, 0, false, false, SPREAD_ONE, 0},
+    {50, 4, 64, 0, false, false, SPREAD_FEW, 0},      {33, 8, 256, 0, false, false, SPREAD_EVEN, 0},
+    {40, 2, 5, 9, false, false, SPREAD_EVEN, 0},      {40, 2, 5, 9, true, false, SPREAD_EVEN, 0},
+    {40, 2, 5, 11, false, true, SPREAD_FEW, 0},       {40, 2, 5, 11, true, true, SPREAD_FEW, 0},
+    {30, 3, 7, 1, true, false, SPREAD_ONE, 0},        {30, 3, 7, 200, true, true, SPREAD_FOREIGN, 0},
+    {700, 8, 37, 0, false, false, SPREAD_FOREIGN, 0}, {900, 6, 8, 500, true, false, SPREAD_EVEN, 0},
+    {900, 6, 8, 700, false, true, SPREAD_FEW, 0},     {800, 4, 3, 900, true, true, SPREAD_ONE, 0},
 };
 enum { SLOTS_CASES = sizeof slots_cases / sizeof slots_cases[0] };
 
+static inline void sort_slots_variant(struct lab *lab, const struct slots_case *c) {
+    struct slots s = make_slots(lab, c);
+    struct op_sort_slots op = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
+                               .sources = arena_1d(&lab->arena, DTYPE_I32, s.places),
+                               .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
+                               .experts = s.experts_t,
+                               .capacity = c->capacity,
+                               .aligned = c->aligned,
+                               .is_padded = c->is_padded};
+    if (c->by_weight)
+        op.weights = s.weights.t;
+    op_sort_slots(lab->device, &op);
+    expect_ints(lab, op.offsets, s.offset, "offsets");
+    expect_ints(lab, op.sources, s.source, "sources");
+    expect_ints(lab, op.places, s.place, "places");
+    if (!c->is_padded) {
+        // Slots that were dropped before have no place without a capacity either.
+        struct op_sort_slots again = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
+                                      .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
+                                      .experts = s.experts_t,
+                                      .kept = op.places,
+                                      .aligned = c->aligned};
+        again.sources = arena_1d(&lab->arena, DTYPE_I32, c->aligned > 1 ? s.places : s.rows * s.chosen);
+        op_sort_slots(lab->device, &again);
+        int64_t filled = s.offset[s.experts];
+        expect_ints(lab, again.offsets, s.offset, "offsets of kept slots");
+        expect_ints(lab, tensor_rows(again.sources, 0, filled), s.source, "sources of kept slots");
+        expect_ints(lab, again.places, s.place, "places of kept slots");
+    }
+    lab_clear(lab);
+}
+
 static inline void case_sort_slots(struct lab *lab) {
-    for (int i = 0; i < SLOTS_CASES && lab->dtype == DTYPE_F32; i++) {
-        struct slots s = make_slots(lab, &slots_cases[i]);
-        struct op_sort_slots op = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
-                                   .sources = arena_1d(&lab->arena, DTYPE_I32, s.places),
-                                   .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
-                                   .experts = s.experts_t,
-                                   .capacity = slots_cases[i].capacity,
-                                   .is_padded = slots_cases[i].is_padded};
-        if (slots_cases[i].by_weight)
-            op.weights = s.weights.t;
-        op_sort_slots(lab->device, &op);
-        expect_ints(lab, op.offsets, s.offset, "offsets");
-        expect_ints(lab, op.sources, s.source, "sources");
-        expect_ints(lab, op.places, s.place, "places");
-        if (!slots_cases[i].is_padded) {
-            // Slots that were dropped before have no place without a capacity either.
-            struct op_sort_slots again = {.offsets = arena_1d(&lab->arena, DTYPE_I32, s.experts + 1),
-                                          .sources = arena_1d(&lab->arena, DTYPE_I32, s.rows * s.chosen),
-                                          .places = arena_2d(&lab->arena, DTYPE_I32, s.rows, s.chosen),
-                                          .experts = s.experts_t,
-                                          .kept = op.places};
-            op_sort_slots(lab->device, &again);
-            int64_t filled = s.offset[s.experts];
-            expect_ints(lab, again.offsets, s.offset, "offsets of kept slots");
-            expect_ints(lab, tensor_rows(again.sources, 0, filled), s.source, "sources of kept slots");
-            expect_ints(lab, again.places, s.place, "places of kept slots");
-        }
-        lab_clear(lab);
+    for (int i = 0; i < SLOTS_CASES && lab->dtype == DTYPE_F32; i++)
+        sort_slots_variant(lab, &slots_cases[i]);
+}
+
+static inline void case_sort_slots_aligned(struct lab *lab) {
+    static const int64_t steps[] = {1, 7, 32, 128};
+    bool has_blocks = device_multiplies_groups8(lab->device, SCALING_VECTOR128);
+    for (int i = 0; i < 4 * SLOTS_CASES && lab->dtype == DTYPE_F32 && has_blocks; i++) {
+        struct slots_case c = slots_cases[i % SLOTS_CASES];
+        c.aligned = steps[i / SLOTS_CASES];
+        sort_slots_variant(lab, &c);
     }
 }
 

@@ -9,7 +9,7 @@
 // Once, whatever dtypes a program runs its cases in, and where such matmuls are.
 static inline bool has_experts8(struct lab *lab) {
     return lab->dtype == DTYPE_F32 && device_supports(lab->device, DTYPE_E4M3) &&
-           device_multiplies_groups8(lab->device);
+           device_multiplies_groups8(lab->device, SCALING_TENSOR);
 }
 
 // The sources of slots for a multiple of 16 places; those behind the others have none.

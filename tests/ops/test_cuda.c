@@ -301,7 +301,7 @@ static void record_experts(struct device *gpu, bool is_fp8) {
 TEST(recordings_of_experts) {
     struct device *gpu = gpu_open();
     record_experts(gpu, false);
-    if (device_supports(gpu, DTYPE_E4M3) && device_multiplies_groups8(gpu))
+    if (device_supports(gpu, DTYPE_E4M3) && device_multiplies_groups8(gpu, SCALING_TENSOR))
         record_experts(gpu, true);
     device_close(gpu);
 }

@@ -54,7 +54,7 @@ struct block_source {
     int64_t row_stride, column_stride;  // of x
 };
 
-// Stores the block from (row, column) on, of `height` rows and `width` columns.
+// Stores the block from (row, column) on, of `height` rows and `width` columns. Rows of y may be further apart.
 static void store_block(const struct block_source *from, enum scaling scaling, struct tensor y, struct tensor scales,
                         const int64_t block[4]) {
     int64_t row = block[0], column = block[1];
@@ -71,7 +71,7 @@ static void store_block(const struct block_source *from, enum scaling scaling, s
     store_factor(scales, scale_place(scaling, scales.shape[1], row, column), most, exponent);
     for (int64_t r = row; r < last_row; r++)
         for (int64_t c = column; c < last; c++)
-            ((uint8_t *)y.data)[r * from->columns + c] =
+            ((uint8_t *)y.data)[r * y.stride[0] + c] =
                 float8_encode(y.dtype, from->x[r * from->row_stride + c * from->column_stride] * scale);
 }
 
@@ -84,6 +84,32 @@ static void store_blocks(const struct block_source *from, enum scaling scaling, 
             store_block(from, scaling, y, scales, (const int64_t[4]){row, column, height, width});
 }
 
+// The factors of one part, of as many as are stacked.
+static struct tensor part_scales(struct tensor scales, int64_t part, int64_t parts) {
+    int64_t rows = scales.shape[0] / parts;
+    return tensor_rows(scales, part * rows, rows);
+}
+
+// The columns of one part, of as many as lie side by side.
+static struct tensor part_columns(struct tensor t, int64_t part, int64_t parts) {
+    t.shape[1] /= parts;
+    t.data = (char *)t.data + part * t.shape[1];
+    return t;
+}
+
+void cpu_store_blocks(const struct operand *to, const float *x, int64_t rows, int64_t columns, int64_t parts) {
+    int64_t height = rows / parts;
+    for (int64_t part = 0; part < parts; part++) {
+        const float *from = x + part * height * columns;
+        if (to->value.data)
+            store_blocks(&(struct block_source){from, height, columns, columns, 1}, to->scaling,
+                         tensor_rows(to->value, part * height, height), part_scales(to->range, part, parts));
+        if (to->transposed.data)
+            store_blocks(&(struct block_source){from, columns, height, 1, columns}, to->scaling,
+                         part_columns(to->transposed, part, parts), part_scales(to->transposed_range, part, parts));
+    }
+}
+
 void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
     if (scaling_is_float4(op->y.scaling)) {
         cpu_quantize_float4(device, op);
@@ -93,31 +119,44 @@ void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks 
     float *x = memory_alloc(sizeof *x * (size_t)(rows * columns));
     for (int64_t i = 0; i < rows * columns; i++)
         x[i] = cpu_element(op->x, i);
-    if (op->y.value.data)
-        store_blocks(&(struct block_source){x, rows, columns, columns, 1}, op->y.scaling, op->y.value, op->y.range);
-    if (op->y.transposed.data)
-        store_blocks(&(struct block_source){x, columns, rows, 1, columns}, op->y.scaling, op->y.transposed,
-                     op->y.transposed_range);
+    cpu_store_blocks(&op->y, x, rows, columns, op->parts > 1 ? op->parts : 1);
     free(x);
 }
 
-// The numbers that an operand stands for, contiguous; the caller frees them.
-static float *restored(struct tensor t, struct tensor scales, enum scaling scaling) {
-    float *out = memory_alloc(sizeof *out * (size_t)(2 * tensor_count(t))), codes[256];
-    if (scaling_is_float4(scaling)) {
-        cpu_restore_float4(out, t, scales);
-        return out;
-    }
+// Writes the numbers that a matrix stands for to rows that are `stride` apart.
+static void restore(float *out, int64_t stride, struct tensor t, struct tensor scales, enum scaling scaling) {
+    float codes[256], factor = 0;
     for (int code = 0; code < 256; code++)
         codes[code] = float8_decode(t.dtype, (uint8_t)code);
     for (int64_t r = 0; r < t.shape[0]; r++) {
         const uint8_t *row = (const uint8_t *)t.data + r * t.stride[0];
-        float factor = 0;
         for (int64_t c = 0; c < t.shape[1]; c++) {
             if (c % SHORTEST_BLOCK == 0)
                 factor = factor_at(scales, scale_place(scaling, scales.shape[1], r, c));
-            out[r * t.shape[1] + c] = codes[row[c]] * factor;
+            out[r * stride + c] = codes[row[c]] * factor;
         }
+    }
+}
+
+// The numbers that an operand stands for, contiguous; the caller frees them.
+static float *restored(struct tensor t, struct tensor scales, enum scaling scaling) {
+    float *out = memory_alloc(sizeof *out * (size_t)(2 * tensor_count(t)));
+    if (scaling_is_float4(scaling))
+        cpu_restore_float4(out, t, scales);
+    else
+        restore(out, t.shape[1], t, scales, scaling);
+    return out;
+}
+
+float *cpu_restored_parts(const struct operand *of, int64_t parts) {
+    bool is_turned = of->transposed.data != NULL;
+    struct tensor t = is_turned ? of->transposed : of->value, range = operand_range(of, is_turned);
+    int64_t height = t.shape[0] / parts;
+    float *out = memory_alloc(sizeof *out * (size_t)(tensor_count(t) + 1));
+    for (int64_t part = 0; part < parts; part++) {
+        struct tensor one = is_turned ? part_columns(t, part, parts) : tensor_rows(t, part * height, height);
+        restore(out + part * (is_turned ? one.shape[1] : height * t.shape[1]), t.shape[1], one,
+                part_scales(range, part, parts), of->scaling);
     }
     return out;
 }

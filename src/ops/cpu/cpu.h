@@ -71,6 +71,11 @@ void cpu_grouped_float8(struct device *device, const struct op_grouped_matmul *o
 // Stores one row of values, of so many, in fp8: in both orders, or in that which is there.
 void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value);
 void cpu_matmul_blocks(struct device *device, const struct op_matmul *op);
+// What op_quantize_blocks stores of x (rows, columns).
+void cpu_store_blocks(const struct operand *to, const float *x, int64_t rows, int64_t columns, int64_t parts);
+// The numbers that an operand by blocks stands for, in the order that it has, with parts as in op_quantize_blocks. The
+// caller frees them.
+float *cpu_restored_parts(const struct operand *of, int64_t parts);
 // The place of a scale in tiles of 128 rows x 4 blocks, of which there are `width` across.
 int64_t cpu_tiled_place(int64_t width, int64_t row, int64_t block);
 // op_quantize_blocks in NVFP4, and the numbers that such an operand stands for, contiguous.

@@ -84,6 +84,7 @@ void cpu_sort_slots(struct device *device, const struct op_sort_slots *op) {
         offsets[e] = (int32_t)place;
         int64_t taken = take_slots(sources + place, op, places + first, ends[e] - first);
         place += op->is_padded ? op->capacity : taken;
+        place = op->aligned > 1 ? (place + op->aligned - 1) / op->aligned * op->aligned : place;
         first = ends[e];
     }
     offsets[experts] = (int32_t)place;

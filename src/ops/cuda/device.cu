@@ -55,11 +55,11 @@ static bool cuda_supports_scaling(const struct device *device, enum scaling scal
     return is_short ? cuda->capability >= 100 : cuda->capability == 90;
 }
 
-static bool cuda_multiplies_groups8(const struct device *device) {
+static bool cuda_multiplies_groups8(const struct device *device, enum scaling scaling) {
 #ifdef BEVATRON_HOPPER
-    return ((const struct cuda_device *)device)->capability == 90;
+    return scaling == SCALING_TENSOR && ((const struct cuda_device *)device)->capability == 90;
 #else
-    (void)device;
+    (void)device, (void)scaling;
     return false;
 #endif
 }
