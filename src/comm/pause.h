@@ -7,7 +7,8 @@
 //    compute need the processor.
 //  - Otherwise only very long waits sleep, to save power, and briefly.
 //
-// A sleep is bounded by a share of the wait so far, so the end is noticed late by at most that share.
+// A sleep is bounded by a share of the wait so far, so the end is noticed late by at most that share. A look that moved
+// data begins the wait anew, since a collective takes many such looks.
 #ifndef COMM_PAUSE_H
 #define COMM_PAUSE_H
 
@@ -24,7 +25,8 @@ struct pause_manner {
 // One wait; zeroed when it begins.
 struct pause {
     int64_t looks;
-    double began;  // when it first yielded or slept
+    double began;    // when it first yielded or slept, or last moved data
+    double resumed;  // when it last returned to the caller; 0: not yet
 };
 // After a look that found nothing. `most` bounds a sleep, for waits whose end is known; HUGE_VAL if it is not.
 void pause_after_look(struct pause *pause, struct pause_manner *manner, double most);

@@ -28,8 +28,10 @@ static long sleeps_so_far(void) {
 static long sleeps_in_wait(double waited, struct pause_manner manner, double most) {
     struct pause pause = {.looks = 10, .began = clock_seconds() - waited};
     long before = sleeps_so_far();
-    for (int i = 0; i < LOOKS; i++)
+    for (int i = 0; i < LOOKS; i++) {
+        pause.resumed = 0;  // a machine may pause a look
         pause_after_look(&pause, &manner, most);
+    }
     EXPECT_INT(pause.looks, 10 + LOOKS);
     return sleeps_so_far() - before;
 }
@@ -60,6 +62,22 @@ TEST(waits_sleep_where_another_program_has_the_processor) {
 TEST(long_waits_sleep_sooner_if_ranks_outnumber_processors) {
     EXPECT(sleeps_in_wait(2e-3, (struct pause_manner){.is_crowded = true}, HUGE_VAL) >= MOST_LOOKS);
     EXPECT(sleeps_in_wait(10e-3, (struct pause_manner){0}, HUGE_VAL) >= MOST_LOOKS);
+}
+
+// Looks that take long move data: more of them are needed soon.
+TEST(waits_that_move_data_yield) {
+    struct pause_manner manner = {.is_crowded = true};
+    struct pause pause = {.looks = 10};
+    long before = sleeps_so_far();
+    for (int i = 0; i < LOOKS; i++) {
+        double now = clock_seconds();
+        pause.began = now - 1;
+        pause.resumed = now - 20e-6;
+        manner.busy_until = 0;
+        pause_after_look(&pause, &manner, HUGE_VAL);
+        EXPECT(pause.began >= now && pause.resumed >= now);
+    }
+    EXPECT(sleeps_so_far() - before < LOOKS / 2);
 }
 
 // A message that is there but not due yet, on an emulated link.
@@ -118,6 +136,6 @@ TEST(masks_are_told_apart) {
 }
 
 TEST_MAIN(TEST_CASE(short_waits_yield), TEST_CASE(waits_sleep_where_another_program_has_the_processor),
-          TEST_CASE(long_waits_sleep_sooner_if_ranks_outnumber_processors),
+          TEST_CASE(long_waits_sleep_sooner_if_ranks_outnumber_processors), TEST_CASE(waits_that_move_data_yield),
           TEST_CASE(sleeps_do_not_outlast_a_known_end), TEST_CASE(ranks_outnumber_the_processors_that_they_share),
           TEST_CASE(masks_are_told_apart))
