@@ -1,5 +1,6 @@
 // Checked entry points of attention and of what tells it positions. Each verifies the contract beside its struct
 // in ops.h, then calls the device's table.
+#include "ops/attention_parts.h"
 #include "ops/check.h"
 
 // What forward and backward share. The shapes of q and k set everything else.
@@ -75,18 +76,21 @@ void op_largest_scores(struct device *device, const struct op_largest_scores *op
     device->ops->largest_scores(device, op);
 }
 
-// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, and reads
-// two bounds for each query. One that has a bias by distance sums the bias's gradient along the distances of each tile
-// of queries instead.
+// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, all of one
+// part at a time, and reads two bounds for each query and a seed for each part. One that has a bias by distance sums
+// the bias's gradient along the distances of each tile of queries instead.
 int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tensor v,
                                   const struct attention_mask *mask) {
-    enum { TILE = 64 };
+    enum { TILE = 64, SEED_BYTES = 16 };
     int64_t rows = q.shape[0] * q.shape[2], head_size = q.shape[3];
-    if (q.dtype == DTYPE_F32)
+    if (q.dtype == DTYPE_F32 || tensor_count(q) == 0)
         return 1;
-    int64_t bytes = 4 * rows * q.shape[1] * head_size + 8 * q.shape[0] * q.shape[1] + (1 << 20);
+    struct attention_part part = attention_part(q, k, v, ATTENTION_PART_ELEMENTS);
+    int64_t part_rows = part.samples * part.heads;
+    int64_t bytes = 4 * part_rows * q.shape[1] * head_size + 8 * q.shape[0] * q.shape[1] + (1 << 20);
     if (k.shape[2] != q.shape[2])
-        bytes += 2 * rows * k.shape[1] * (head_size + v.shape[3]);
+        bytes += 2 * part_rows * k.shape[1] * (head_size + v.shape[3]);
+    bytes += SEED_BYTES * (part.count - 1);
     int64_t tiles = (q.shape[1] + TILE - 1) / TILE, distances = (k.shape[1] + TILE - 1) / TILE * TILE + TILE;
     int64_t bias_bytes = mask->relative_bias.data ? 4 * rows * tiles * distances : 0;
     return bias_bytes > bytes ? bias_bytes : bytes;

@@ -1,4 +1,5 @@
 // Stands in for ops/cuda/ in a build without CUDA: there are no GPUs, and asking for one says what to do.
+#include "ops/attention_parts.h"
 #include "ops/device.h"
 #include "base/error.h"
 
@@ -26,4 +27,14 @@ bool cuda_cudnn_takes_masks(const struct device *device) {
 int64_t cuda_cudnn_passes(const struct device *device) {
     (void)device;
     return 0;
+}
+
+int64_t cuda_cudnn_parts(const struct device *device) {
+    (void)device;
+    return 0;
+}
+
+void cuda_cudnn_cut(struct device *device, int64_t elements) {
+    (void)device;
+    (void)elements;
 }

@@ -101,8 +101,37 @@ static inline void large_attention_of(struct large *large, const struct packed_s
     large_clear(large);
 }
 
+// The last heads of a sample with many against the same heads alone. A row is so long that the distance between two
+// tokens counts, too.
+static inline void large_attention_heads(struct large *large, const struct packed_shape *shape, int64_t heads) {
+    struct device *device = large->lab.device;
+    int64_t columns = heads * shape->D, all = shape->H * shape->D;
+    const struct packed_shape alone = {1, shape->T, heads, shape->D, PACKED_PARTS * columns};
+    struct tensor whole[2], own[2], seen[2];  // values, gradients
+    for (int i = 0; i < 2; i++) {
+        whole[i] = arena_2d(&large->arena, DTYPE_BF16, shape->T, shape->width);
+        own[i] = arena_2d(&large->arena, DTYPE_BF16, shape->T, alone.width);
+        seen[i] = arena_2d(&large->arena, DTYPE_BF16, shape->T, alone.width);
+        device_zero(device, whole[i]);
+        (void)lab_sample(&large->lab, own[i], 2 - i);
+        for (int64_t part = 0; part < PACKED_PARTS; part++)
+            op_copy(device, &(struct op_copy){.dst = tensor_slice(whole[i], 1, (part + 1) * all - columns, columns),
+                                              .src = tensor_slice(own[i], 1, part * columns, columns)});
+    }
+    packed_attend(large, shape, whole[0], whole[1]);
+    packed_attend(large, &alone, own[0], own[1]);
+    for (int i = 0; i < 2; i++) {
+        for (int64_t part = 0; part < PACKED_PARTS; part++)
+            op_copy(device, &(struct op_copy){.dst = tensor_slice(seen[i], 1, part * columns, columns),
+                                              .src = tensor_slice(whole[i], 1, (part + 1) * all - columns, columns)});
+        packed_compare(large, seen[i], own[i], columns);
+    }
+    large_clear(large);
+}
+
 // As the packed queries, keys and values of 524,288 tokens and 32 heads lie, 6.4e9 elements with 12,288 in a row: here
-// fewer and longer rows. Then so many samples that the gradients of queries are 2^31 numbers, which cuDNN sums in fp32.
+// fewer and longer rows. Then so many samples that the gradients of queries are 2^31 numbers, which cuDNN sums in fp32,
+// and so many heads.
 static inline void large_attention(struct large *large) {
     bool is_large = large->elements > 1 << 24;
     int64_t T = is_large ? 8192 : 128, D = is_large ? 128 : 16;
@@ -110,6 +139,8 @@ static inline void large_attention(struct large *large) {
     int64_t H = is_large ? 16 : 1, samples = large->elements / (H * D * 1024);
     large_attention_of(
         large, &(struct packed_shape){is_large ? samples : 3, is_large ? 1024 : 64, H, D, PACKED_PARTS * H * D});
+    H = is_large ? large->elements / (T * D) : 6;
+    large_attention_heads(large, &(struct packed_shape){1, T, H, D, PACKED_PARTS * H * D}, 2);
 }
 
 #endif

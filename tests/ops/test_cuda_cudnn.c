@@ -1,6 +1,7 @@
-// Attention by cuDNN with masks, and with dropout that it draws itself, against the formula in double precision.
-// Skipped without a GPU; on a GPU whose cuDNN does not get these, our own kernels must pass.
+// Attention by cuDNN with masks, in parts, and with dropout that it draws itself, against the formula in double
+// precision. Skipped without a GPU; on a GPU whose cuDNN does not get these, our own kernels must pass.
 #include "cases_attention.h"
+#include "ops/attention_parts.h"
 #include "twin.h"
 
 // cuDNN needs lengths of 128 and more.
@@ -60,6 +61,99 @@ TEST(fp16_cudnn_masks) {
 TEST(bf16_cudnn_masks_deterministic) {
     run_cudnn_masks(DTYPE_BF16, true);
 }
+
+// ---- Parts ----
+
+enum { RESULT_OUT, RESULT_LSE, RESULT_DQ, RESULT_DK, RESULT_DV, RESULT_COUNT };
+static const char *const result_names[RESULT_COUNT] = {"out", "lse", "dq", "dk", "dv"};
+
+struct attention_results {
+    const double *values[RESULT_COUNT];
+    int64_t counts[RESULT_COUNT];
+};
+
+// Both passes, with parts of at most so many elements.
+static struct attention_results run_in_parts(struct lab *lab, struct attention_setup *s, struct sample dout,
+                                             int64_t most) {
+    struct device *gpu = lab->device;
+    int64_t count = attention_part(s->q, s->k, s->v, most).count, passes = cuda_cudnn_passes(gpu);
+    int64_t parts = cuda_cudnn_parts(gpu);
+    double *gradients[5];
+    cuda_cudnn_cut(gpu, most);
+    attention_run_forward(lab, s, true);
+    const double *out = heads_gather(lab, s->out, s->whole[3], lab_read(lab, s->whole[3]));
+    const double *lse = lab_read(lab, s->lse);
+    attention_run_backward(lab, s, dout, gradients);
+    cuda_cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
+    printf("    %d parts: cuDNN did %d passes in %d calls\n", (int)count, (int)(cuda_cudnn_passes(gpu) - passes),
+           (int)(cuda_cudnn_parts(gpu) - parts));
+    // A deterministic plan may be cut further, where its workspace is small.
+    EXPECT(cuda_cudnn_parts(gpu) - parts >= (cuda_cudnn_passes(gpu) - passes) * count);
+    return (struct attention_results){
+        {out, lse, gradients[0], gradients[1], gradients[2]},
+        {tensor_count(s->out), tensor_count(s->lse), tensor_count(s->q), tensor_count(s->k), tensor_count(s->v)}};
+}
+
+// cuDNN sums dq with atomics unless it must be deterministic: then the order of additions may change the last bits.
+static void expect_same(struct lab *lab, const struct attention_results *actual,
+                        const struct attention_results *expected, bool is_deterministic) {
+    for (int i = 0; i < RESULT_COUNT; i++) {
+        int64_t differing = 0;
+        for (int64_t n = 0; n < expected->counts[i]; n++)
+            differing += memcmp(&actual->values[i][n], &expected->values[i][n], sizeof(double)) != 0;
+        if (i == RESULT_DQ && !is_deterministic)
+            lab_compare(lab, result_names[i], actual->values[i], expected->values[i], expected->counts[i], __LINE__);
+        else if (differing > 0)
+            test_fail("%lld of %lld values of %s differ from those of attention in one part", (long long)differing,
+                      (long long)expected->counts[i], result_names[i]);
+    }
+}
+
+// Cut into samples, into some heads and into single heads of keys: the bits of attention in one part, and the formula.
+static void run_parts(bool is_deterministic) {
+    static const struct attention_case cases[] = {
+        {4, 256, 256, 4, 4, 64, .is_causal = true, .is_packed = true},
+        {2, 256, 256, 8, 4, 128, .is_causal = true, .is_packed = true},
+        {1, 256, 256, 6, 6, 128, .is_causal = true},
+        {2, 128, 256, 4, 2, 64, .is_causal = false},
+        {3, 256, 256, 4, 4, 64, .is_causal = true, .is_packed = true, .has_counts = true},
+        {2, 256, 256, 4, 2, 128, .is_causal = true, .is_packed = true, .has_starts = true},
+        {2, 256, 256, 4, 4, 64, .is_causal = true, .is_packed = true, .window = 100},
+        {2, 256, 256, 4, 2, 64, .is_causal = true, .window = 150, .has_starts = true},
+        {2, 256, 256, 4, 4, 192, .is_causal = true, .V = 128},          // latent attention
+        {2, 256, 256, 4, 2, 64, .is_causal = true, .has_sinks = true},  // not for cuDNN
+    };
+    struct device *gpu = open_for_large((struct device_options){.is_deterministic = is_deterministic});
+    struct lab lab;
+    open_cudnn_lab(&lab, gpu, DTYPE_BF16);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct attention_setup s;
+        attention_setup(&lab, &s, &cases[i]);
+        struct sample dout = lab_3d(&lab, s.c.B, s.c.Tq, s.c.H * attention_value_size(&s.c), 1);
+        struct attention_results whole = run_in_parts(&lab, &s, dout, ATTENTION_PART_ELEMENTS);
+        int64_t all = attention_part(s.q, s.k, s.v, ATTENTION_PART_ELEMENTS).elements;
+        const int64_t limits[] = {all / s.c.B, all / s.c.B / 2, 1};
+        for (size_t n = 0; n < sizeof limits / sizeof limits[0]; n++) {
+            struct attention_results parts = run_in_parts(&lab, &s, dout, limits[n]);
+            expect_same(&lab, &parts, &whole, is_deterministic);
+        }
+        cuda_cudnn_cut(gpu, 1);
+        attention_compare(&lab, &s);
+        cuda_cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
+        lab_clear(&lab);
+    }
+    lab_close(&lab);
+    device_close(gpu);
+}
+
+TEST(bf16_cudnn_parts) {
+    run_parts(false);
+}
+TEST(bf16_cudnn_parts_deterministic) {
+    run_parts(true);
+}
+
+// ---- Dropout ----
 
 // Probabilities before dropout, (B, H, Tq, Tk), of all queries.
 static double *all_probabilities(struct lab *lab, const struct attention_setup *s) {
@@ -124,6 +218,19 @@ static double agreement_two_apart(const struct attention_setup *s, const unsigne
     return (double)same / (double)seen;
 }
 
+// The same for neighbouring heads.
+static double agreement_of_heads(const struct attention_setup *s, const unsigned char *kept, double *all) {
+    int64_t same = 0, seen = 0, scores = s->c.Tq * s->c.Tk;
+    for (int64_t n = 0; n < s->c.B * s->c.H * scores; n++)
+        if (n / scores % s->c.H + 1 < s->c.H &&
+            attention_sees(s, n / scores / s->c.H, n / s->c.Tk % s->c.Tq, n % s->c.Tk)) {
+            same += kept[n] == kept[n + scores];
+            seen++;
+        }
+    *all = (double)seen;
+    return (double)same / (double)seen;
+}
+
 // Five standard deviations from the expected share `chance`. In cuDNN 9.14 groups of four neighbouring queries share
 // masks: fewer draws than weights.
 static double most_by_chance(double chance, double all) {
@@ -155,6 +262,9 @@ static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
            agreement_two_apart(s, kept), chance);
     EXPECT(fabs(share - keep) < most_by_chance(keep, all));
     EXPECT(agreement(s, kept, seen_mask(lab, s, p), &all) == 1);
+    double of_heads = agreement_of_heads(s, kept, &all);
+    printf("    neighbouring heads agree in %.4f\n", of_heads);
+    EXPECT(fabs(of_heads - chance) < most_by_chance(chance, all));
     const struct dropout first = s->dropout;
     struct dropout others[] = {first, first, first, first};
     others[0].seed++;
@@ -172,8 +282,8 @@ static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
 }
 enum { MASKS_SEEN = 6 };  // by check_draws
 
-// Dropout that cuDNN draws, the same in all passes.
-static void run_fast_dropout(enum dtype dtype) {
+// Dropout that cuDNN draws, the same in all passes, also if parts have at most so many elements.
+static void run_fast_dropout(enum dtype dtype, int64_t most) {
     static const struct attention_case cases[] = {
         {2, 256, 256, 2, 2, 64, .is_causal = true, .rate = 0.1f},
         {2, 256, 256, 4, 2, 128, .is_causal = false, .rate = 0.3f},
@@ -195,6 +305,7 @@ static void run_fast_dropout(enum dtype dtype) {
     }
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
+    cuda_cudnn_cut(gpu, most);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct attention_setup s;
         int64_t before = cuda_cudnn_passes(gpu), reads = (cases[i].Tk + cases[i].D - 1) / cases[i].D;
@@ -213,11 +324,15 @@ static void run_fast_dropout(enum dtype dtype) {
 }
 
 TEST(bf16_fast_dropout) {
-    run_fast_dropout(DTYPE_BF16);
+    run_fast_dropout(DTYPE_BF16, ATTENTION_PART_ELEMENTS);
 }
 TEST(fp16_fast_dropout) {
-    run_fast_dropout(DTYPE_F16);
+    run_fast_dropout(DTYPE_F16, ATTENTION_PART_ELEMENTS);
+}
+TEST(bf16_fast_dropout_in_parts) {
+    run_fast_dropout(DTYPE_BF16, 1);
 }
 
 TEST_MAIN(TEST_CASE(bf16_cudnn_masks), TEST_CASE(fp16_cudnn_masks), TEST_CASE(bf16_cudnn_masks_deterministic),
-          TEST_CASE(bf16_fast_dropout), TEST_CASE(fp16_fast_dropout))
+          TEST_CASE(bf16_cudnn_parts), TEST_CASE(bf16_cudnn_parts_deterministic), TEST_CASE(bf16_fast_dropout),
+          TEST_CASE(fp16_fast_dropout), TEST_CASE(bf16_fast_dropout_in_parts))

@@ -11,11 +11,16 @@
 //
 // Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits. The
 // deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
+//
+// Large operations are done in parts, see attention_parts.h: a plan is one of a part, and tensors have the strides of
+// the whole. Both passes cut alike, because cuDNN's dropout depends on the part. What has ATTENTION_MOST_ELEMENTS in
+// one part is not for cuDNN.
 #include "ops/cuda/attention_cudnn.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
+#include "ops/attention_parts.h"
 #include "ops/cuda/cudnn_side.h"
 #include "ops/cuda/cudnn_sketch.h"
 #include "ops/device.h"
@@ -37,8 +42,9 @@ struct attention_plan {
 struct cudnn_attention {
     cudnnHandle_t handle;
     struct cudnn_options options;
-    bool takes_masks;  // by query: documents, padding, windows
-    int64_t pass_count;
+    bool takes_masks;       // by query: documents, padding, windows
+    int64_t part_elements;  // the most that a part should have
+    int64_t pass_count, part_count;
     // Never freed while the device is open: a recording may hold a plan's kernels.
     struct attention_plan plans[PLAN_COUNT];
     int plan_count;
@@ -71,6 +77,7 @@ struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options
     attention->handle = handle;
     attention->options = *options;
     attention->takes_masks = has_masks(options->gpu);
+    attention->part_elements = ATTENTION_PART_ELEMENTS;
     return attention;
 }
 
@@ -173,10 +180,26 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
 }
 
+// False if the operation is not for cuDNN.
+static bool cut_inputs(const struct cudnn_attention *attention, struct attention_cut *cut,
+                       const struct attention_inputs *in) {
+    if (!note_inputs(attention, &cut->whole, in))
+        return false;
+    struct attention_part part = attention_part(in->q, in->k, in->v, attention->part_elements);
+    cut->part = cut->whole;
+    cut->part.B = part.samples;
+    cut->part.H = part.heads;
+    cut->part.G = part.key_heads;
+    cut->count = part.count;
+    return part.elements < ATTENTION_MOST_ELEMENTS;
+}
+
 // ---- Runs ----
 
-static void run_graph(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
+static void run_graph(struct cudnn_attention *attention, const struct cudnn_graph *graph,
+                      const struct cudnn_bindings *bindings, void *workspace) {
     cudnnStatus_t status = cudnn_graph_run(graph, bindings, workspace);
+    attention->part_count++;
     if (status != CUDNN_STATUS_SUCCESS) {
         char reason[300] = "";
         cudnn()->cudnnGetLastErrorString(reason, sizeof reason);
@@ -186,71 +209,103 @@ static void run_graph(const struct cudnn_graph *graph, const struct cudnn_bindin
     }
 }
 
-static void bind_place(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t) {
-    cudnn_bind(bindings, 1 + (int64_t)place, t.data);
+// Binds what begins at this sample and head of a tensor of 16-bit elements.
+static void bind_part(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t, const int64_t at[2]) {
+    cudnn_bind(bindings, 1 + (int64_t)place, (uint16_t *)t.data + at[0] * t.stride[0] + at[1] * t.stride[2]);
+}
+
+// Where a part begins, as sample and head.
+struct part_place {
+    int64_t query[2], key[2];
+    int64_t row;  // of the statistics, (B, H, Tq)
+};
+
+static struct part_place place_part(const struct plan_key *whole, int64_t sample, int64_t key_head) {
+    int64_t head = key_head * (whole->H / whole->G);
+    return (struct part_place){{sample, head}, {sample, key_head}, (sample * whole->H + head) * whole->Tq};
 }
 
 // The memory beside the operands that the forward pass takes. With dropout it always computes statistics, so that all
 // forward passes of an operation are one plan's.
-static int64_t forward_bytes(const struct plan_key *key, const struct cudnn_graph *graph) {
-    int64_t stats = key->keep < 1 ? cudnn_align((int64_t)sizeof(float) * key->B * key->H * key->Tq) : 0;
-    return side_bytes(key) + stats + graph->workspace_bytes;
+static int64_t stats_bytes(const struct plan_key *part) {
+    return part->keep < 1 ? cudnn_align((int64_t)sizeof(float) * part->B * part->H * part->Tq) : 0;
 }
 
-static const struct cudnn_graph *find_forward(struct cudnn_attention *attention, const struct plan_key *key) {
-    const struct cudnn_graph *graph = plan_find(attention, key);
-    bool fits = graph && forward_bytes(key, graph) <= (int64_t)attention->options.workspace_bytes;
-    return fits ? graph : NULL;
+static const struct cudnn_graph *find_forward(struct cudnn_attention *attention, const struct attention_cut *cut) {
+    const struct cudnn_graph *graph = plan_find(attention, &cut->part);
+    int64_t bytes = graph ? side_bytes(cut) + stats_bytes(&cut->part) + graph->workspace_bytes : 0;
+    return bytes <= (int64_t)attention->options.workspace_bytes ? graph : NULL;
 }
 
-static int64_t dq_sum_bytes(const struct plan_key *key) {
-    return cudnn_align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
+static int64_t dq_sum_bytes(const struct plan_key *part) {
+    return cudnn_align((int64_t)sizeof(float) * part->B * part->H * part->Tq * part->D);
 }
 
 // Whether both passes of an operation with dropout are cuDNN's: asked with the inputs alone, so that they agree. The
 // gradients are taken to lie as what they are gradients of, and backward to have the workspace that it asks for.
-static bool draws_both(struct cudnn_attention *attention, const struct plan_key *inputs,
+static bool draws_both(struct cudnn_attention *attention, const struct attention_cut *inputs,
                        const struct attention_inputs *in) {
     static const enum tensor_place of[PLACE_COUNT] = {
         [PLACE_DOUT] = PLACE_OUT, [PLACE_DQ] = PLACE_Q, [PLACE_DK] = PLACE_K, [PLACE_DV] = PLACE_V};
-    struct plan_key key = *inputs;
-    key.kind = KIND_FORWARD;
-    memset(key.stride[PLACE_DOUT], 0, sizeof key.stride[0] * (PLACE_COUNT - PLACE_DOUT));
-    if (!find_forward(attention, &key))
+    struct attention_cut cut = *inputs;
+    struct plan_key *key = &cut.part;
+    key->kind = KIND_FORWARD;
+    memset(key->stride[PLACE_DOUT], 0, sizeof key->stride[0] * (PLACE_COUNT - PLACE_DOUT));
+    if (!find_forward(attention, &cut))
         return false;
-    key.kind = KIND_BACKWARD;
+    key->kind = KIND_BACKWARD;
     for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
-        memcpy(key.stride[place], key.stride[of[place]], sizeof key.stride[0]);
-    const struct cudnn_graph *graph = plan_find(attention, &key);
-    int64_t room = attention_workspace_bytes(in->q, in->k, in->v, in->mask) - side_bytes(&key) - dq_sum_bytes(&key);
+        memcpy(key->stride[place], key->stride[of[place]], sizeof key->stride[0]);
+    const struct cudnn_graph *graph = plan_find(attention, key);
+    int64_t room = attention_workspace_bytes(in->q, in->k, in->v, in->mask) - side_bytes(&cut) - dq_sum_bytes(key);
     return graph && graph->workspace_bytes <= room;
 }
 
-bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op) {
-    struct plan_key key;
-    struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key, &inputs)))
-        return false;
-    key.kind = op->lse.data || key.keep < 1 ? KIND_FORWARD : KIND_INFERENCE;
-    const struct cudnn_graph *graph = find_forward(attention, &key);
-    if (!graph)
-        return false;
-    struct side_inputs side = side_write(&key, &inputs, attention->options.stream, attention->options.workspace);
-    unsigned char *stats = (unsigned char *)attention->options.workspace + side_bytes(&key);
-    unsigned char *rest = stats + forward_bytes(&key, graph) - side_bytes(&key) - graph->workspace_bytes;
-    const float keep_scale = (float)(1 / key.keep);
+// A plan for a part of an operation, and the memory it works in.
+struct forward_run {
+    const struct op_attention_forward *op;
+    const struct cudnn_graph *graph;
+    const struct attention_cut *cut;
+    struct side_inputs side;
+    unsigned char *stats, *workspace;
+};
+
+static void run_forward(struct cudnn_attention *attention, const struct forward_run *r, int64_t sample,
+                        int64_t key_head) {
+    const struct op_attention_forward *op = r->op;
+    const struct plan_key *part = &r->cut->part;
+    struct part_place at = place_part(&r->cut->whole, sample, key_head);
+    const float keep_scale = (float)(1 / part->keep);
     struct cudnn_bindings bindings = {.count = 0};
-    bind_place(&bindings, PLACE_Q, op->q);
-    bind_place(&bindings, PLACE_K, op->k);
-    bind_place(&bindings, PLACE_V, op->v);
-    bind_place(&bindings, PLACE_OUT, op->out);
-    side_bind(&bindings, &key, &side, 0);
+    bind_part(&bindings, PLACE_Q, op->q, at.query);
+    bind_part(&bindings, PLACE_K, op->k, at.key);
+    bind_part(&bindings, PLACE_V, op->v, at.key);
+    bind_part(&bindings, PLACE_OUT, op->out, at.query);
+    side_bind(&bindings, part, &r->side, at.query);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
-    if (key.keep < 1)
+    if (part->keep < 1)
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
-    if (key.kind == KIND_FORWARD)
-        cudnn_bind(&bindings, UID_STATS, op->lse.data ? op->lse.data : stats);
-    run_graph(graph, &bindings, rest);
+    if (part->kind == KIND_FORWARD)
+        cudnn_bind(&bindings, UID_STATS, op->lse.data ? (void *)((float *)op->lse.data + at.row) : r->stats);
+    run_graph(attention, r->graph, &bindings, r->workspace);
+}
+
+bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op) {
+    struct attention_cut cut;
+    struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
+    if (!attention || !cut_inputs(attention, &cut, &inputs) ||
+        (cut.whole.keep < 1 && !draws_both(attention, &cut, &inputs)))
+        return false;
+    cut.part.kind = op->lse.data || cut.part.keep < 1 ? KIND_FORWARD : KIND_INFERENCE;
+    struct forward_run r = {.op = op, .graph = find_forward(attention, &cut), .cut = &cut};
+    if (!r.graph)
+        return false;
+    r.side = side_write(&cut, &inputs, attention->options.stream, attention->options.workspace);
+    r.stats = (unsigned char *)attention->options.workspace + side_bytes(&cut);
+    r.workspace = r.stats + stats_bytes(&cut.part);
+    for (int64_t sample = 0; sample < cut.whole.B; sample += cut.part.B)
+        for (int64_t head = 0; head < cut.whole.G; head += cut.part.G)
+            run_forward(attention, &r, sample, head);
     attention->pass_count++;
     return true;
 }
@@ -284,86 +339,81 @@ static const struct cudnn_graph *find_fixed(struct cudnn_attention *attention, s
     return NULL;
 }
 
-// A plan for all of an operation or for a part of it, whose sizes `key` has, and the memory it works in.
+// A plan for a part of an operation, and the memory it works in.
 struct backward_run {
     const struct op_attention_backward *op;
     const struct cudnn_graph *graph;
-    const struct plan_key *key;
+    const struct attention_cut *cut;
     struct side_inputs side;
     void *dq_sum;  // of the plan that is not deterministic
     void *workspace;
 };
 
-// Binds what begins at this sample and head of a tensor of 16-bit elements.
-static void bind_part(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t, const int64_t at[2]) {
-    t.data = (uint16_t *)t.data + at[0] * t.stride[0] + at[1] * t.stride[2];
-    bind_place(bindings, place, t);
-}
-
-static void run_part(const struct backward_run *r, int64_t sample, int64_t key_head) {
+static void run_backward(struct cudnn_attention *attention, const struct backward_run *r, int64_t sample,
+                         int64_t key_head) {
     const struct op_attention_backward *op = r->op;
-    int64_t H = op->q.shape[2], group = H / op->k.shape[2];
-    const int64_t query[2] = {sample, key_head * group}, key[2] = {sample, key_head};
-    int64_t row = (query[0] * H + query[1]) * op->q.shape[1];
-    const float keep = (float)r->key->keep, keep_scale = (float)(1 / r->key->keep);
+    const struct plan_key *part = &r->cut->part;
+    struct part_place at = place_part(&r->cut->whole, sample, key_head);
+    const float keep = (float)part->keep, keep_scale = (float)(1 / part->keep);
     struct cudnn_bindings bindings = {.count = 0};
-    bind_part(&bindings, PLACE_Q, op->q, query);
-    bind_part(&bindings, PLACE_K, op->k, key);
-    bind_part(&bindings, PLACE_V, op->v, key);
-    bind_part(&bindings, PLACE_OUT, op->out, query);
-    bind_part(&bindings, PLACE_DOUT, op->dout, query);
-    bind_part(&bindings, PLACE_DQ, op->dq, query);
-    bind_part(&bindings, PLACE_DK, op->dk, key);
-    bind_part(&bindings, PLACE_DV, op->dv, key);
-    cudnn_bind(&bindings, UID_STATS, (const float *)op->lse.data + row);
-    cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + row);
+    bind_part(&bindings, PLACE_Q, op->q, at.query);
+    bind_part(&bindings, PLACE_K, op->k, at.key);
+    bind_part(&bindings, PLACE_V, op->v, at.key);
+    bind_part(&bindings, PLACE_OUT, op->out, at.query);
+    bind_part(&bindings, PLACE_DOUT, op->dout, at.query);
+    bind_part(&bindings, PLACE_DQ, op->dq, at.query);
+    bind_part(&bindings, PLACE_DK, op->dk, at.key);
+    bind_part(&bindings, PLACE_DV, op->dv, at.key);
+    cudnn_bind(&bindings, UID_STATS, (const float *)op->lse.data + at.row);
+    cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + at.row);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
     cudnn_bind(&bindings, UID_KEEP, &keep);
-    if (r->key->keep < 1)
+    if (part->keep < 1)
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
-    side_bind(&bindings, r->key, &r->side, sample);
-    run_graph(r->graph, &bindings, r->workspace);
+    side_bind(&bindings, part, &r->side, at.query);
+    run_graph(attention, r->graph, &bindings, r->workspace);
 }
 
 // Finds the plan and lays out its memory in `room` bytes from r->workspace on; false if there is none or no room.
-static bool find_backward(struct cudnn_attention *attention, struct backward_run *r, struct plan_key *key,
+static bool find_backward(struct cudnn_attention *attention, struct backward_run *r, struct plan_key *part,
                           int64_t room) {
-    if (key->kind == KIND_BACKWARD_FIXED) {
-        r->graph = find_fixed(attention, key, room);
+    if (part->kind == KIND_BACKWARD_FIXED) {
+        r->graph = find_fixed(attention, part, room);
         return r->graph != NULL;
     }
-    int64_t bytes = dq_sum_bytes(key);
+    int64_t bytes = dq_sum_bytes(part);
     r->dq_sum = r->workspace;
     r->workspace = (unsigned char *)r->workspace + bytes;
-    r->graph = plan_find(attention, key);
+    r->graph = plan_find(attention, part);
     return r->graph && bytes + r->graph->workspace_bytes <= room;
 }
 
 bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
                               bool is_deterministic) {
-    struct plan_key key;
+    struct attention_cut cut;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key, &inputs)))
+    if (!attention || !cut_inputs(attention, &cut, &inputs) ||
+        (cut.whole.keep < 1 && !draws_both(attention, &cut, &inputs)))
         return false;
-    key.kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
-    bool is_aligned = note_tensor(&key, PLACE_DOUT, op->dout) && note_tensor(&key, PLACE_DQ, op->dq) &&
-                      note_tensor(&key, PLACE_DK, op->dk) && note_tensor(&key, PLACE_DV, op->dv);
-    int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - side_bytes(&key) : 0;
-    const struct plan_key whole = key;
-    struct backward_run r = {.op = op, .key = &key};
-    r.workspace = (unsigned char *)op->workspace.data + side_bytes(&key);
-    if (!is_aligned || room <= 0 || !find_backward(attention, &r, &key, room)) {
-        if (key.keep < 1)
+    struct plan_key *part = &cut.part;
+    part->kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
+    bool is_aligned = note_tensor(part, PLACE_DOUT, op->dout) && note_tensor(part, PLACE_DQ, op->dq) &&
+                      note_tensor(part, PLACE_DK, op->dk) && note_tensor(part, PLACE_DV, op->dv);
+    int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - side_bytes(&cut) : 0;
+    struct backward_run r = {.op = op, .cut = &cut};
+    r.workspace = (unsigned char *)op->workspace.data + side_bytes(&cut);
+    if (!is_aligned || room <= 0 || !find_backward(attention, &r, part, room)) {
+        if (part->keep < 1)
             die("attention: cuDNN has drawn the dropout of a forward pass and does not take its backward pass; leave "
                 "out --fast-attention-dropout");
         return false;
     }
-    r.side = side_write(&whole, &inputs, attention->options.stream, op->workspace.data);
-    for (int64_t sample = 0; sample < op->q.shape[0]; sample += key.B)
-        for (int64_t head = 0; head < op->k.shape[2]; head += key.G)
-            run_part(&r, sample, head);
+    r.side = side_write(&cut, &inputs, attention->options.stream, op->workspace.data);
+    for (int64_t sample = 0; sample < cut.whole.B; sample += part->B)
+        for (int64_t head = 0; head < cut.whole.G; head += part->G)
+            run_backward(attention, &r, sample, head);
     attention->pass_count++;
     return true;
 }
@@ -374,4 +424,13 @@ bool cudnn_attention_takes_masks(const struct cudnn_attention *attention) {
 
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {
     return attention ? attention->pass_count : 0;
+}
+
+int64_t cudnn_attention_parts(const struct cudnn_attention *attention) {
+    return attention ? attention->part_count : 0;
+}
+
+void cudnn_attention_cut(struct cudnn_attention *attention, int64_t elements) {
+    if (attention)
+        attention->part_elements = elements;
 }

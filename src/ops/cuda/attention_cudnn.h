@@ -31,7 +31,10 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
                               bool is_deterministic);
 // Whether it gets masks by query, and dropout if it may draw it, at all on this GPU.
 bool cudnn_attention_takes_masks(const struct cudnn_attention *attention);
-// How many operations it has done so far.
+// How many operations it has done so far, and in how many parts.
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention);
+int64_t cudnn_attention_parts(const struct cudnn_attention *attention);
+// From now on parts have at most so many elements, up to ATTENTION_PART_ELEMENTS: for tests.
+void cudnn_attention_cut(struct cudnn_attention *attention, int64_t elements);
 
 #endif

@@ -44,3 +44,13 @@ int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {
     (void)attention;
     return 0;
 }
+
+int64_t cudnn_attention_parts(const struct cudnn_attention *attention) {
+    (void)attention;
+    return 0;
+}
+
+void cudnn_attention_cut(struct cudnn_attention *attention, int64_t elements) {
+    (void)attention;
+    (void)elements;
+}

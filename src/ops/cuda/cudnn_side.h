@@ -13,6 +13,12 @@ struct attention_inputs {
     const struct dropout *dropout;
 };
 
+// What cuDNN gets of an operation: `part` of `whole`, one after the other. Both have the same strides.
+struct attention_cut {
+    struct plan_key whole, part;
+    int64_t count;  // of parts
+};
+
 // Pieces of a workspace begin at multiples of this.
 enum { CUDNN_ALIGNMENT = 256 };
 static inline int64_t cudnn_align(int64_t bytes) {
@@ -20,12 +26,13 @@ static inline int64_t cudnn_align(int64_t bytes) {
 }
 
 // The memory that they take at the beginning of a workspace; 0 if the plan has none.
-int64_t side_bytes(const struct plan_key *key);
+int64_t side_bytes(const struct attention_cut *cut);
 // Lays them out there and queues the kernel that writes them on a cudaStream_t.
-struct side_inputs side_write(const struct plan_key *key, const struct attention_inputs *in, void *stream,
+struct side_inputs side_write(const struct attention_cut *cut, const struct attention_inputs *in, void *stream,
                               void *memory);
-// Binds them for a plan whose first sample is this one of the operation, and the scalars that come with them.
+// Binds them for a plan whose first sample and head of queries are these of the operation, and the scalars that come
+// with them.
 void side_bind(struct cudnn_bindings *bindings, const struct plan_key *key, const struct side_inputs *side,
-               int64_t sample);
+               const int64_t at[2]);
 
 #endif

@@ -7,9 +7,11 @@
 // In device memory; what is NULL is not wanted.
 struct side_inputs {
     int64_t B, Tq, Tk;
-    int32_t *first;  // (B * Tq): the first key that each query sees
-    int32_t *end;    // (B * Tq): the key after the last that is not padding
-    int64_t *draw;   // (2): a seed that belongs to this operation, and an offset, which is 0
+    int64_t part_samples, part_heads, parts;  // the operation is done in parts, those of a sample's heads one by one
+    int64_t head_parts;                       // of a sample
+    int32_t *first;                           // (B * Tq): the first key that each query sees
+    int32_t *end;                             // (B * Tq): the key after the last that is not padding
+    int64_t *draw;                            // (parts, 2): a seed that belongs to this part, and an offset, which is 0
 };
 
 void side_kernel(void *stream, const struct side_inputs *to, const struct attention_mask *mask,

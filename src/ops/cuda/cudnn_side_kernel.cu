@@ -13,8 +13,19 @@ struct side_args {
     uint32_t site;
 };
 
-// A thread per query. The seed is drawn from what sets this operation apart from others: the dropout's seed and site,
-// its first head, and its first token.
+// The seed of a part is drawn from what sets it apart from others: the dropout's seed and site, its first head, and its
+// first token.
+static __device__ __forceinline__ void write_seed(const struct side_args &args, int64_t part) {
+    const struct side_inputs &to = args.to;
+    int64_t sample = part / to.head_parts * to.part_samples, head = part % to.head_parts * to.part_heads;
+    uint64_t id = (uint64_t)args.dropout.row_ids[sample * to.Tq];
+    uint4 word = philox4x32_7(args.dropout.seed, UINT32_MAX, (uint32_t)id, (uint32_t)(id >> 32),
+                              args.site + ((uint32_t)head << 16));
+    to.draw[2 * part] = (int64_t)((uint64_t)word.x | (uint64_t)word.y << 32);
+    to.draw[2 * part + 1] = 0;
+}
+
+// A thread per query.
 static __global__ void write_kernel(struct side_args args) {
     int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, batch = row / args.to.Tq, query = row % args.to.Tq;
     if (row >= args.to.B * args.to.Tq)
@@ -27,12 +38,8 @@ static __global__ void write_kernel(struct side_args args) {
     }
     if (args.to.end)
         args.to.end[row] = args.key_counts[batch];
-    if (args.to.draw && row == 0) {
-        uint64_t id = (uint64_t)args.dropout.row_ids[0];
-        uint4 word = philox4x32_7(args.dropout.seed, UINT32_MAX, (uint32_t)id, (uint32_t)(id >> 32), args.site);
-        args.to.draw[0] = (int64_t)((uint64_t)word.x | (uint64_t)word.y << 32);
-        args.to.draw[1] = 0;
-    }
+    for (int64_t part = row; args.to.draw && part < args.to.parts; part += args.to.B * args.to.Tq)
+        write_seed(args, part);
 }
 
 extern "C" void side_kernel(void *stream, const struct side_inputs *to, const struct attention_mask *mask,

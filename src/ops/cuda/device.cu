@@ -4,6 +4,7 @@
 #include "ops/cuda/cuda.cuh"
 
 extern "C" {
+#include "ops/attention_parts.h"
 #include "ops/cuda/host_memory.h"
 }
 
@@ -373,4 +374,12 @@ extern "C" bool cuda_cudnn_takes_masks(const struct device *device) {
 
 extern "C" int64_t cuda_cudnn_passes(const struct device *device) {
     return cudnn_attention_passes(((const struct cuda_device *)device)->cudnn);
+}
+
+extern "C" int64_t cuda_cudnn_parts(const struct device *device) {
+    return cudnn_attention_parts(((const struct cuda_device *)device)->cudnn);
+}
+
+extern "C" void cuda_cudnn_cut(struct device *device, int64_t elements) {
+    cudnn_attention_cut(((struct cuda_device *)device)->cudnn, elements);
 }

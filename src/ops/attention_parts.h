@@ -1,0 +1,50 @@
+// How large attention is cut. Samples do not meet, nor do heads of different keys, so attention may be done some of
+// them at a time, with the same result: a part is whole samples, or whole heads of keys of one sample with all heads of
+// queries that use them. Parts of one operation are equal, so that one plan of a library serves all.
+//
+// cuDNN 9.14 was seen right with ATTENTION_PART_ELEMENTS and wrong with ATTENTION_MOST_ELEMENTS (bench/RESULTS.md). At
+// these sizes a few heads keep a GPU busy.
+#ifndef OPS_ATTENTION_PARTS_H
+#define OPS_ATTENTION_PARTS_H
+
+#include "tensor/tensor.h"
+
+static const int64_t ATTENTION_PART_ELEMENTS = INT64_C(1) << 28;
+static const int64_t ATTENTION_MOST_ELEMENTS = INT64_C(1) << 31;
+
+struct attention_part {
+    int64_t samples, key_heads, heads;
+    int64_t count;     // of such parts
+    int64_t elements;  // of a part: of queries, or of keys and values as often as queries use them
+};
+
+// The largest divisor of `all` of at most `most`; 1 if there is none.
+static inline int64_t attention_divisor(int64_t all, int64_t most) {
+    int64_t divisor = all < most ? all : most;
+    while (divisor > 1 && all % divisor != 0)
+        divisor--;
+    return divisor > 1 ? divisor : 1;
+}
+
+// The parts of attention of q (B, Tq, H, D), k (B, Tk, G, D) and v (B, Tk, G, V), none of them empty: of at most `most`
+// elements, unless a single head of keys has more.
+static inline struct attention_part attention_part(struct tensor q, struct tensor k, struct tensor v, int64_t most) {
+    int64_t B = q.shape[0], G = k.shape[2], group = q.shape[2] / G;
+    int64_t T = q.shape[1] > k.shape[1] ? q.shape[1] : k.shape[1];
+    int64_t of_head = group * T * (q.shape[3] > v.shape[3] ? q.shape[3] : v.shape[3]);
+    struct attention_part part;
+    part.samples = attention_divisor(B, most / (G * of_head));
+    part.key_heads = G * of_head > most ? attention_divisor(G, most / of_head) : G;
+    part.heads = group * part.key_heads;
+    part.count = B / part.samples * (G / part.key_heads);
+    part.elements = part.samples * part.key_heads * of_head;
+    return part;
+}
+
+// For tests, on a GPU: how many parts cuDNN has done so far, and the most elements of one from now on, which may not be
+// above ATTENTION_PART_ELEMENTS.
+struct device;
+int64_t cuda_cudnn_parts(const struct device *device);
+void cuda_cudnn_cut(struct device *device, int64_t elements);
+
+#endif
