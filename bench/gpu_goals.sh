@@ -186,10 +186,12 @@ part_learning() {
     grep -E 'FAILED|too far' "$folder/logs/learning.log"
 }
 
+# The model with a goal first.
 part_experts() {
+    local models=(mixtral-8x7B-2layers qwen3-30B-A3B-4layers olmoe-1B-7B-8layers)
     enough 60 experts || return 0
     MIXTURE_PEERS=${GPU_PEERS:-1} MIXTURE_FP8=1 MIXTURE_FLAGS=--energy MIXTURE_LINES=$folder/experts.lines \
-        timeout -k 5 $((end - SECONDS)) bench/gpu_mixtures.sh "$program" >"$folder/logs/experts.log" 2>&1
+        timeout -k 5 $((end - SECONDS)) bench/gpu_mixtures.sh "$program" "${models[@]}" >"$folder/logs/experts.log" 2>&1
     grep 'no result' "$folder/logs/experts.log"
     [ ! -f "$folder/experts.lines" ] || mv "$folder/experts.lines" "$folder/experts.json"
 }

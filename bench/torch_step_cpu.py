@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import resource
+import sys
 import time
 
 parser = argparse.ArgumentParser()
@@ -153,8 +154,11 @@ def step():
     return loss.item()
 
 
-for _ in range(2):
+# What is slow, compiling or computing, shows on stderr while it runs.
+for i in range(2):
+    start = time.perf_counter()
     loss = step()
+    print(f"step {i - 2}, {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 times = []
 for _ in range(args.steps):
     start = time.perf_counter()
