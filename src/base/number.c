@@ -42,24 +42,50 @@ bool number_read_int(const char *text, int64_t *value) {
     return true;
 }
 
-bool number_read_size(const char *text, int64_t *value) {
-    static const char suffixes[] = "KMGT";
+// Which of the suffixes the text ends with, from 1 on; 0 for none.
+static int find_suffix(const char *text, const char *suffixes) {
     size_t length = strlen(text);
     const char *suffix = length > 1 ? strchr(suffixes, toupper((unsigned char)text[length - 1])) : NULL;
-    if (!suffix)
-        return number_read_int(text, value);
+    return suffix ? (int)(suffix - suffixes) + 1 : 0;
+}
+
+// The number before the last character.
+static bool read_before_suffix(const char *text, double *value) {
     char plain[LONGEST_NUMBER];
-    double number;
+    size_t length = strlen(text);
     if (length > sizeof plain)
         return false;
     memcpy(plain, text, length - 1);
     plain[length - 1] = '\0';
-    if (!number_read_double(plain, &number))
+    return number_read_double(plain, value);
+}
+
+bool number_read_size(const char *text, int64_t *value) {
+    int power = find_suffix(text, "KMGT");
+    double number;
+    if (power == 0)
+        return number_read_int(text, value);
+    if (!read_before_suffix(text, &number))
         return false;
-    number = ldexp(number, 10 * (int)(suffix - suffixes + 1));
+    number = ldexp(number, 10 * power);
     if (!(fabs(number) < 0x1p62))
         return false;
     *value = (int64_t)number;
+    return true;
+}
+
+bool number_read_count(const char *text, double *value) {
+    int power = find_suffix(text, "KMBT");
+    double number;
+    if (power == 0)
+        return number_read_double(text, value);
+    if (!read_before_suffix(text, &number))
+        return false;
+    for (int i = 0; i < power; i++)
+        number *= 1e3;
+    if (!isfinite(number))
+        return false;
+    *value = number;
     return true;
 }
 

@@ -15,6 +15,8 @@ bool number_read_int(const char *text, int64_t *value);
 // The same of a size in bytes, which may have a fraction and end with K, M, G or T, for powers of 1024 in either case:
 // 512K, 1.5G. What the fraction leaves of a byte is cut off.
 bool number_read_size(const char *text, int64_t *value);
+// The same of a count, which may end with K, M, B or T, for powers of 1000 in either case: 300B, 1.5T.
+bool number_read_count(const char *text, double *value);
 // The whole text is one finite number; no spaces, hexadecimal, "inf" or "nan".
 bool number_read_double(const char *text, double *value);
 

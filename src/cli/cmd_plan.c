@@ -59,7 +59,8 @@ static const struct flag own_flags[] = {
     TEXT("--budget", budget, NULL, "FLOP",
          "choose the model and its tokens for so much compute, e.g. 1e22FLOP, and search its layout"),
     GROUP("The plan"),
-    REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, for its days and dollars; 0 for none"),
+    REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, e.g. 300B, for its days and dollars; 0 for none",
+         .is_size = true),
     REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
          "GB/s at which the file system takes checkpoints from all machines together; 0: 1 GB/s from each"),
     REAL("--file-operations", file_operations, "0", 0, 1e12,
@@ -134,6 +135,20 @@ static int complete(struct config *config) {
     return automatic_begin(&open, config);
 }
 
+// The precision that train would choose on these GPUs, if it is left open.
+static void choose_precision(struct config *config, const struct machine *machine) {
+    if (machine->gpus == 0 || config->bf16 || config->fp16)
+        return;
+    if (!automatic_has_precision(config)) {
+        log_info("note: neither --bf16 nor --fp16 is given, so this is a run in fp32; give --bf16 for bf16");
+        return;
+    }
+    bool is_old = machine_has_old_gpus(machine);
+    *(is_old ? &config->fp16 : &config->bf16) = true;
+    log_info("note: planned in %s, which train chooses on a GPU if no precision is given; --bf16=false plans fp32",
+             is_old ? "fp16" : "bf16");
+}
+
 static int search_layouts(struct command_options *options) {
     struct plan_search search = {.base = &options->config,
                                  .gpus = options->nproc,
@@ -197,10 +212,9 @@ static int make_plan(struct command_options *options, struct hardware_file *file
     int ranks = 0;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
-    if (machine->gpus > 0 && !config->bf16 && !config->fp16)
-        log_info("note: neither --bf16 nor --fp16 is given, so this is a run in fp32");
     if (config->fp4_format)
         log_warn("this program has not yet run NVFP4 on a GPU; the plan is that of another trainer");
+    choose_precision(config, machine);
     TRY(complete(config));
     TRY(count_ranks(options, machine, &ranks));
     TRY(validate_planned(config, file, ranks));
@@ -318,7 +332,7 @@ int cmd_plan(int argc, char **argv) {
         .argument_remedy = config_argument_remedy,
         .epilogue = "Example:\n"
                     "  bevatron plan --preset llama2-7b --machine p5.48xlarge --nodes 4 --micro-batch-size 1 \\\n"
-                    "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2e12\n"
+                    "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2T\n"
                     "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n"
                     "  bevatron plan --budget 1e22FLOP --machine p5.48xlarge\n",
     };

@@ -85,9 +85,10 @@ static int refuse_number(const struct flag *flag, const char *text, const double
         buffer_printf(&remedy, "; nearest: %s ", flag->name);
         flag_format_double(*nearest, &remedy);
     }
-    const char *kind = flag->is_size            ? "a number of bytes, with K, M, G or T for powers of 1024"
-                       : flag->type == FLAG_INT ? "a whole number"
-                                                : "a number";
+    static const char *const kinds[2][2] = {
+        {"a number", "a number, e.g. 300B, 1.5T or 3e11"},
+        {"a whole number", "a number of bytes, with K, M, G or T for powers of 1024"}};
+    const char *kind = kinds[flag->type == FLAG_INT][flag->is_size];
     error_set_code(EXIT_CODE_USAGE, "%s takes %s%s%s, not \"%s\"%s", flag->name, kind, range.length ? ", " : "",
                    buffer_string(&range), text, buffer_string(&remedy));
     buffer_free(&range);
@@ -112,7 +113,7 @@ static int set_int(const struct flag *flag, int64_t *value, const char *text) {
 
 static int set_double(const struct flag *flag, double *value, const char *text) {
     double number;
-    if (!number_read_double(text, &number))
+    if (!(flag->is_size ? number_read_count(text, &number) : number_read_double(text, &number)))
         return refuse_number(flag, text, NULL);
     if (!in_range(flag, number))
         return refuse_number(flag, text, number < flag->minimum ? &flag->minimum : &flag->maximum);

@@ -82,7 +82,7 @@ struct flag {
     const char *(*offer)(size_t i);  // FLAG_STRING: value i that completion offers, NULL after the last; may be NULL
     const char *help;                // one sentence or two, without a full stop
     char letter;                     // "-b" stands for it, with its value; 0 for none
-    bool is_size;                    // FLAG_INT: bytes, which may end with K, M, G or T
+    bool is_size;                    // FLAG_INT: bytes, may end with K, M, G, T; FLAG_DOUBLE: a count, with K, M, B, T
     bool required;                   // leaving it out is an error
     bool repeats_add;                // FLAG_STRING_LIST: a second --flag adds items and does not replace them
     bool advanced;                   // shown by --help-all, not by --help

@@ -25,14 +25,22 @@ static double fullest_bytes(const struct search_item *item) {
     return (double)item->plan->stage[item->plan->fullest].memory.total;
 }
 
-// Why proposal i is good: what it saves against the next, or, of the last, what it lacks.
+// The best of each machine and precision follow the first proposals in any order: only those that are faster, or were
+// ranked beside each other, are compared with the next.
+static bool is_ranked_before(const struct layout_search *search, const struct search_item *item,
+                             const struct search_item *next) {
+    return search_value(search, item) <= search_value(search, next) ||
+           (item->machine == next->machine && item->layout.precision == next->layout.precision);
+}
+
+// Why proposal i is good: what it saves against the next, or what it lacks against the first.
 static void append_why(const struct layout_search *search, int i, struct buffer *out) {
     char name[16];
     int next = i + 1 < search->proposal_count ? i + 1 : 0;
     snprintf(name, sizeof name, "%d", next + 1);
     if (search->proposal_count == 1)
         buffer_append_string(out, "the only mesh that was found to fit");
-    else if (next > 0)
+    else if (next > 0 && is_ranked_before(search, proposal(search, i), proposal(search, next)))
         search_why_better(search, proposal(search, i), proposal(search, next), name, out);
     else {
         buffer_append_string(out, "against 1: ");

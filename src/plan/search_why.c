@@ -69,21 +69,27 @@ static void append_parts(const struct plan *faster, const struct plan *slower, c
     }
 }
 
+static void append_machines(const struct layout_search *search, const struct search_item *a,
+                            const struct search_item *b, struct buffer *out) {
+    buffer_printf(out, ": %.0f ms on %s instead of %.0f ms on %s", 1e3 * a->plan->seconds,
+                  search_machine(search, a)->name, 1e3 * b->plan->seconds, search_machine(search, b)->name);
+}
+
 void search_why_better(const struct layout_search *search, const struct search_item *better,
                        const struct search_item *worse, const char *name, struct buffer *out) {
     double saved = 1 - search_value(search, better) / search_value(search, worse);
     const char *gain = search->options.by_cost ? "cheaper" : "faster",
                *loss = search->options.by_cost ? "dearer" : "slower";
-    if (saved < 0.005 && better->machine == worse->machine) {
-        buffer_printf(out, "%.1f %% %s than %s, which is within the error of a plan", fabs(100 * saved),
-                      saved < 0 ? loss : gain, name);
+    if (saved < 0) {
+        buffer_printf(out, "%.1f %% %s than %s, but with fewer axes of parallelism", 100 * saved / (saved - 1), loss,
+                      name);
         return;
     }
     buffer_printf(out, "%.1f %% %s than %s", 100 * saved, gain, name);
     if (better->machine != worse->machine) {
-        buffer_printf(out, ": %.0f ms on %s instead of %.0f ms on %s", 1e3 * better->plan->seconds,
-                      search_machine(search, better)->name, 1e3 * worse->plan->seconds,
-                      search_machine(search, worse)->name);
+        append_machines(search, better, worse, out);
+    } else if (saved < 0.005) {
+        buffer_append_string(out, ", which is within the error of a plan");
     } else {
         buffer_append_string(out, ": ");
         append_parts(better->plan, worse->plan, "less", out);
@@ -105,7 +111,9 @@ void search_why_worse(const struct layout_search *search, const struct search_it
     }
     double more = search_value(search, worse) / search_value(search, best) - 1;
     buffer_printf(out, "%+.1f %%", 100 * more);
-    if (fabs(more) > 0.0005) {
+    if (worse->machine != best->machine) {
+        append_machines(search, worse, best, out);
+    } else if (fabs(more) > 0.0005) {
         buffer_append_string(out, ": ");
         append_parts(best->plan, worse->plan, "more", out);
     }

@@ -4,7 +4,8 @@
 
 #include "plan/search.h"
 
-// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism"
+// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism". One that is slower is preferred because it has
+// fewer axes, so both have the same machine and precision.
 void search_why_better(const struct layout_search *search, const struct search_item *better,
                        const struct search_item *worse, const char *name, struct buffer *out);
 // "+3.9 %: 150 ms more waiting for tensor parallelism", or by how much it does not fit.

@@ -47,14 +47,18 @@ bool automatic_is_needed(const struct automatic *open) {
     return open->micro_batch_size || open->lr || open->train_iters;
 }
 
+bool automatic_has_precision(const struct config *config) {
+    return config->micro_batch_size == 0 && is_open(config, "--bf16") && is_open(config, "--fp16") &&
+           !config->fp8_format && !config->fp4_format && !config->tf32;
+}
+
 int automatic_begin(struct automatic *open, struct config *config) {
     *open = (struct automatic){.micro_batch_size = config->micro_batch_size == 0,
                                .lr = config->lr == 0 && !config->skip_train,
                                .train_iters = config->train_iters == 0 && config->train_samples == 0 &&
                                               !config->skip_train && !config->mock_data};
     open->global_batch_size = open->micro_batch_size && config->global_batch_size == 0;
-    open->precision = open->micro_batch_size && is_open(config, "--bf16") && is_open(config, "--fp16") &&
-                      !config->fp8_format && !config->fp4_format && !config->tf32;
+    open->precision = automatic_has_precision(config);
     if (open->micro_batch_size)
         TRY(set_number(config, "--micro-batch-size", 1));
     if (open->train_iters)

@@ -15,6 +15,8 @@ struct automatic {
     bool lr, train_iters;
 };
 
+// Whether train chooses the precision: neither it nor --micro-batch-size is given.
+bool automatic_has_precision(const struct config *config);
 // Before validation: finds what is open, and gives it a value for the moment.
 int automatic_begin(struct automatic *open, struct config *config);
 bool automatic_is_needed(const struct automatic *open);

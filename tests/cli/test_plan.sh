@@ -161,7 +161,15 @@ expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}"
 grep -q planned "$work/out" && fail "a plan for an unknown machine" || pass
 expect 2 "known machines" "$BEVATRON" train "${small[@]}" --machine p9.48xlarge
 # A plan without a precision is slow and large: the reader must not take it for that of the usual run.
-expect 0 "neither --bf16 nor --fp16 is given, so this is a run in fp32" "$BEVATRON" plan --preset gpt2-124m --machine p5.48xlarge --nproc 1
+# The precision is what train would choose: open without a micro-batch, fp32 with one.
+expect 0 "planned in bf16, which train chooses" "$BEVATRON" plan --preset gpt2-124m --machine p5.48xlarge --nproc 1
+grep -q "weights 0.25," "$work/out" && pass || fail "a plan in bf16"
+expect 0 "planned in fp16, which train chooses" "$BEVATRON" plan --preset gpt2-124m --machine p3.16xlarge --nproc 1
+for fp32 in "--micro-batch-size 1" "--bf16=false"; do
+    # shellcheck disable=SC2086
+    expect 0 "so this is a run in fp32; give --bf16" "$BEVATRON" plan --preset gpt2-124m --machine p5.48xlarge --nproc 1 $fp32
+    grep -q "weights 0.50," "$work/out" && pass || fail "a plan in fp32 with $fp32"
+done
 # Latent attention of DeepSeek-V3 in fp8 is planned, and faster than in bf16. With mla_up_proj each token and layer of the 24
 # keeps 65,536 numbers less (queries of 128 x 192, keys of as many, values of 128 x 128), and 64 more that heads share.
 latent=(--hidden-size 7168 --num-layers 24 --num-attention-heads 128 --ffn-hidden-size 2048 --multi-latent-attention --q-lora-rank 1536 --kv-lora-rank 512

@@ -19,6 +19,12 @@ expect 2 "gpus need at least 2 GiB of memory each" "$BEVATRON" plan --search "${
 expect 0 '"ranked_by": "cost"' "$BEVATRON" plan --search "${large[@]}" --num-layers 16 --tensor-model-parallel-size 8 --gpus 32 --rank-by cost \
     --machine p5.48xlarge,p4de.24xlarge --json
 grep -q '"machine": "p4de.24xlarge"' "$work/out" && grep -q '"machine": "p5.48xlarge"' "$work/out" && pass || fail "a machine is missing"
+# The best of a slower machine and precision is compared with the first, never called faster by a negative share.
+expect 0 " ms on p4d.24xlarge instead of " "$BEVATRON" plan --search --num-layers 8 --hidden-size 4096 \
+    --num-attention-heads 32 --seq-length 2048 --max-position-embeddings 2048 --vocab-size 1280 --global-batch-size 64 --micro-batch-size 1 \
+    --context-parallel-size 1 --recompute-granularity selective --gpus 8 --machine p4d.24xlarge,p5.48xlarge --tokens 20B
+grep -q "^6. against 1: +.* ms on p4d.24xlarge instead of .* ms on p5.48xlarge" "$work/out" && pass || fail "a slower machine"
+grep -q -- "-[0-9.]* % \(faster\|slower\)" "$work/out" && fail "a negative share" || pass
 
 # What it writes, train takes.
 tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 128

@@ -366,6 +366,39 @@ struct size_options {
     int64_t bytes, count;
 };
 
+struct count_options {
+    struct flag_given given;
+    double tokens;
+};
+
+TEST(counts) {
+    static const struct flag row = {.name = "--tokens",
+                                    .type = FLAG_DOUBLE,
+                                    .offset = offsetof(struct count_options, tokens),
+                                    .is_size = true,
+                                    .maximum = 1e18,
+                                    .help = "tokens"};
+    static const struct flag_table table = {.flags = &row, .count = 1, .given = offsetof(struct count_options, given)};
+    static const struct flag_command counts = {.name = "counts", .tables = &table, .table_count = 1};
+    static const struct {
+        char *word;
+        double tokens;  // -1: an error
+    } cases[] = {{"300B", 300e9}, {"1.5T", 1.5e12}, {"2t", 2e12},     {"7_000M", 7e9}, {"4k", 4e3}, {"3e11", 3e11},
+                 {"0.5B", 5e8},   {"1e9T", -1},     {"2000000T", -1}, {"B", -1},       {"-1B", -1}, {"3BB", -1},
+                 {"3GB", -1},     {"nanB", -1},     {"300 B", -1},    {"1e300T", -1}};
+    struct count_options given;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *argv[] = {"counts", "--tokens", cases[i].word};
+        if (cases[i].tokens < 0) {
+            EXPECT_ERROR(flags_parse(&counts, &given, 3, argv), "--tokens takes a number, e.g. 300B, 1.5T or 3e11");
+        } else {
+            EXPECT_OK(flags_parse(&counts, &given, 3, argv));
+            EXPECT(given.tokens == cases[i].tokens);
+        }
+        flags_free(&counts, &given);
+    }
+}
+
 TEST(letters_and_sizes) {
     static const struct flag rows[] = {{.name = "--min-bytes",
                                         .type = FLAG_INT,
@@ -497,4 +530,5 @@ TEST(set_and_format) {
 TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(underscores), TEST_CASE(switches_with_values),
           TEST_CASE(malformed), TEST_CASE(all_mistakes_at_once), TEST_CASE(all_of_many_mistakes),
           TEST_CASE(suggestions), TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals),
-          TEST_CASE(letters_and_sizes), TEST_CASE(overrides), TEST_CASE(help), TEST_CASE(set_and_format))
+          TEST_CASE(letters_and_sizes), TEST_CASE(counts), TEST_CASE(overrides), TEST_CASE(help),
+          TEST_CASE(set_and_format))
