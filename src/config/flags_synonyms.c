@@ -135,6 +135,9 @@ const struct flag_synonym flags_synonyms[] = {
      "--make-vocab-size-divisible-by", NULL},
     {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
      NULL, "leave it out: a thread of each rank prepares its samples"},
+    {"--json-keys --json-key --text-key --text-column --text-column-name --text-field", NULL,
+     "text is read from the member \"text\"; for another one run `bevatron preprocess`, which has this flag, and train "
+     "on its dataset"},
     {"--enable-gpt-oss", "--preset gpt-oss-20b", "or its flags for YaRN with another size (`bevatron help presets`)"},
     {"--random-seed --data-seed --rng-seed --manual-seed", "--seed", NULL},
     // Evaluation.

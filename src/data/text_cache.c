@@ -276,6 +276,9 @@ static int build_tokenizer(void *context, const char *folder) {
     int status = train_tokenizer(work, &corpus, folder);
     for (int64_t i = 0; status == 0 && i < work->sources.count; i++)
         status = check_unchanged(&work->sources.items[i]);
+    if (status < 0 && error_exit_code() == EXIT_CODE_BAD_DATA)
+        error_context("cannot train a tokenizer (flags named here are those of `bevatron tokenizer train` and "
+                      "`preprocess`; give the dataset that the latter writes as --data-path)");
     string_list_free(&corpus.keys);
     string_list_free(&corpus.inputs);
     return status;

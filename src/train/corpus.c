@@ -11,6 +11,7 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
+#include "train/document_ends.h"
 #include "train/same_data.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -268,6 +269,8 @@ static int check_part(const struct corpus_options *options, const char *split, c
                                                      .items = is_gpt ? "sequences" : "documents",
                                                      .count = is_gpt ? reader->sequence_count : reader->document_count},
                               &begin, &end);
+    if (status == 0 && is_gpt && options->which == SPLIT_TRAIN)
+        document_ends_check(reader, prefix, options->config, options->eod);
     index_close(reader);
     return status;
 }

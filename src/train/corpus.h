@@ -24,6 +24,7 @@ struct corpus_options {
     struct corpus_place place;
     const struct text_data *texts;  // datasets made of text; NULL if there are none
     int64_t vocab_size;
+    int32_t eod;                                 // the tokenizer's end-of-document token; -1 for none
     const struct sample_vocabulary *vocabulary;  // for all models but GPT; must outlive the corpus, as must the next
     const unsigned char *begins_word;            // RoBERTa with --mask-whole-words
     enum split which;

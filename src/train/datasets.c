@@ -209,6 +209,7 @@ static struct corpus_options corpus_options(struct datasets *datasets, const str
                                    .place = {from->mesh, from->local_rank},
                                    .texts = from->texts,
                                    .vocab_size = vocab_size,
+                                   .eod = datasets->eod,
                                    .vocabulary = &datasets->vocabulary,
                                    .begins_word = datasets->begins_word,
                                    .which = which,

@@ -91,6 +91,16 @@ expect_same "$work/tok/vocab.json" "$(echo "$cache"/tokenizer-*/vocab.json)" "th
     --merge-file "$work/tok/merges.txt" >"$work/out" 2>&1
 expect_same "$work/pre_text_document.bin" "$(echo "$cache"/books*/data_text_document.bin)" "the tokens"
 expect_same "$work/pre_text_document.idx" "$(echo "$cache"/books*/data_text_document.idx)" "the index"
+# A dataset of another tokenizer, or without the token that ends documents, is noticed; its own is not.
+"$BEVATRON" tokenizer train --input "$text" --vocab-size 310 --save "$work/larger" >/dev/null 2>&1
+larger=(--vocab-file "$work/larger/vocab.json" --merge-file "$work/larger/merges.txt")
+"$BEVATRON" preprocess --input "$text" --output-prefix "$work/larger/eod" --append-eod "${larger[@]}" >/dev/null 2>&1
+expect 0 "; it was written without --append-eod, or with another tokenizer" "${train[@]}" --data-path "$work/pre_text_document" \
+    "${larger[@]}" --make-vocab-size-divisible-by 1
+expect 0 "warning: none of 16 documents of $work/pre_text_document ends with" "${train[@]}" --data-path "$work/pre_text_document" "${larger[@]}" \
+    --reset-attention-mask --make-vocab-size-divisible-by 1
+expect 0 "iteration        2/" "${train[@]}" --data-path "$work/larger/eod_text_document" "${larger[@]}" --reset-attention-mask
+grep -q "end-of-document" "$work/out" && fail "a warning about a dataset that has the token" || pass
 
 # again WHAT: a run that tokenizes nothing and trains the same.
 again() {
@@ -220,6 +230,9 @@ mkdir "$work/none"
 expect 1 "$work/none is a folder without .jsonl" "${train[@]}" --data-path "$work/none" "${given[@]}"
 { words 1 3 | as_json; echo '{"text": 3}'; } >"$work/bad.jsonl"
 expect 215 "bad.jsonl:4: " "${train[@]}" --data-path "$work/bad.jsonl" "${given[@]}"
+echo '{"content": "a"}' >"$work/content.jsonl"
+expect 215 "no member \"text\"; name the member" "${train[@]}" --data-path "$work/content.jsonl" "${own[@]}"
+grep -q 'those of .bevatron tokenizer train. and .preprocess.' "$work/out" && pass || fail "whose flag --json-keys is"
 expect 1 "nothing.idx does not exist" "${train[@]}" --data-path "$work/nothing" "${given[@]}"
 expect 2 "the data is tokenized already" "${train[@]}" --data-path "$work/pre_text_document" "${own[@]}"
 
