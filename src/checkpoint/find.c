@@ -205,7 +205,7 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                          "there is no valid checkpoint in %s; restore one from a copy, or start over without --load",
+                          "there is no valid checkpoint in %s; check the path, or restore one from a copy",
                           find->folder);
 }
 

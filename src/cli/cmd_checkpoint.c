@@ -5,7 +5,7 @@
 static const struct command_part parts[] = {
     {"inspect", "prints iterations, state, files and tensors of checkpoints", checkpoint_inspect},
     {"verify", "compares every file with the size and SHA-256 in its manifest", checkpoint_prove},
-    {"convert", "converts to and from Hugging Face, and from Megatron-LM", checkpoint_convert},
+    {"convert", "converts to and from Hugging Face and Megatron-LM, and to GGUF", checkpoint_convert},
     {"reshard", "copies a checkpoint into a different number of files", checkpoint_reshard},
     {"average", "averages the weights of several checkpoints", checkpoint_average},
 };

@@ -60,11 +60,12 @@ static const struct flag_table own_table = {FLAG_TABLE(own_flags)};
 
 static const struct flag_command local_command = {
     .name = "launch local",
-    .summary = "Trains on this machine with several ranks, and restarts them when they fail.",
+    .summary =
+        "Trains on this machine with several ranks, and restarts them when they fail. Also takes the flags of train.",
     .tables = &own_table,
     .table_count = 1,
     .epilogue = "Example:\n"
-                "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 9\n"};
+                "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 100\n"};
 
 // COMMAND_SECONDS: how long the supervisor waits at its end for the command of --on-event.
 static const double KILL_SECONDS = 30, COMMAND_SECONDS = 10, SOON_SECONDS = 0.1;

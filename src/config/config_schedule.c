@@ -231,7 +231,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     if (differences.length)
         status = error_set_code(EXIT_CODE_USAGE,
                                 "the schedules of %s differ from the flags: %s. Give --override-opt_param-scheduler to "
-                                "use the flags, or %s",
+                                "use the flags, e.g. for a longer run, or %s",
                                 name, differences.data,
                                 config->use_checkpoint_opt_param_scheduler
                                     ? "--lr-mult and --wd-mult of the checkpoint"

@@ -124,9 +124,9 @@ static int schedule_retry(struct saver *saver, int64_t iteration) {
     }
     // One attempt is made when the time is up.
     saver->retry.due_time = now + fmin(wait, left);
-    char *next =
-        memory_printf("%sthe next attempt is in %.3g s, and the run ends in %.3g minutes if none succeeds (%s)",
-                      is_last ? "" : "training continues, ", fmin(wait, left), left / 60, flag);
+    char *next = memory_printf(
+        "%sthe next attempt is in %.0f s, and the run ends in %.*f minutes if none succeeds (%s)",
+        is_last ? "" : "training continues, ", fmax(fmin(wait, left), 1), left < 600 ? 1 : 0, left / 60, flag);
     tell_failure(saver, iteration, next);
     free(next);
     return 0;

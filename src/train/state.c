@@ -6,11 +6,13 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
+#include "optim/schedule.h"
 #include "train/expert_bias.h"
 #include "train/foreign.h"
 #include "train/gains.h"
 #include "train/ranges.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,6 +191,30 @@ static void end_saving(struct saving *saving, struct step *step) {
 bool state_is_done(const struct config *config, const struct progress_state *at) {
     return at->iteration >= config->train_iters ||
            (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
+}
+
+// With Megatron's default --min-lr the rate is 0 after the decay, and the weights stay as they are.
+static void warn_of_idle_samples(const struct config *config, const struct progress_state *at) {
+    int64_t end = config->train_samples > 0
+                      ? config->train_samples
+                      : at->schedule_samples + (config->train_iters - at->iteration) * config->global_batch_size;
+    if (config->lr_decay_steps >= end || schedule_lr(config, end) > 0 || schedule_decoupled_lr(config, end) > 0)
+        return;
+    log_warn_once("the learning rate is 0 from sample %" PRId64 " on (--lr-decay-iters or --lr-decay-samples, "
+                  "--min-lr), and the run has %" PRId64
+                  " samples: what follows trains nothing; give --min-lr or a longer "
+                  "decay%s",
+                  config->lr_decay_steps, end,
+                  config->use_checkpoint_opt_param_scheduler ? " with --override-opt_param-scheduler" : "");
+}
+
+void state_describe_rest(const struct config *config, const struct progress_state *at) {
+    if (!state_is_done(config, at))
+        warn_of_idle_samples(config, at);
+    else if (at->iteration > 0)
+        log_info("note: the checkpoint has all %" PRId64 " iterations of the run, so nothing is left to train; raise "
+                 "--train-iters or --train-samples to continue",
+                 at->iteration);
 }
 
 int state_check_save(const struct run_state *run) {

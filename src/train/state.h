@@ -21,6 +21,8 @@ struct progress_state {
 
 // Whether a run that stands there has done all its iterations.
 bool state_is_done(const struct config *config, const struct progress_state *at);
+// Before the first iteration: says if nothing is left to train, or if the learning rate is 0 in the rest of the run.
+void state_describe_rest(const struct config *config, const struct progress_state *at);
 
 // A run, for what follows. progress is only read to save, and may be NULL to load; kept counts on the first rank that
 // saves, and may be NULL.

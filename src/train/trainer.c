@@ -491,13 +491,11 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
 }
 
 // A run that was done before has nothing new to save where its checkpoint came from, unless that was host memory.
-static void note_finished_run(struct trainer *trainer) {
+static void note_rest(struct trainer *trainer) {
     const struct config *config = trainer->config;
+    state_describe_rest(config, &trainer->at);
     if (trainer->at.iteration == 0 || !state_is_done(config, &trainer->at))
         return;
-    log_info("note: the checkpoint has all %" PRId64
-             " iterations of the run, so nothing is left to train; raise --train-iters or --train-samples to continue",
-             trainer->at.iteration);
     if (config->load && config->save && file_is_same(config->load, config->save) && !trainer->memory.is_resumed)
         trainer->saver.iteration = trainer->at.iteration;
 }
@@ -516,7 +514,7 @@ static int run_to_last_save(struct trainer *trainer, enum ending_kind *ending, b
 static int run_training(struct trainer *trainer, enum exit_code *exit_code) {
     enum ending_kind ending = GO_ON;
     if (!trainer->config->skip_train) {
-        note_finished_run(trainer);
+        note_rest(trainer);
         ending_print(&trainer->ending, "before the start of training step");
         bool is_over = false;
         while (!is_over)

@@ -42,6 +42,16 @@ expect 0 "--seed is 1234 there and 77 here" "$BEVATRON" train "${model[@]}" --th
 # Both values of a schedule that differs.
 expect 2 "lr_decay_steps is" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 30 --load "$work/resumed"
 grep -q "lr_decay_steps is [0-9]* there and [0-9]* here (in samples)" "$work/out" && pass || fail "both values of a schedule"
+# A learning rate of 0 trains nothing, which is said, unless there is a lowest rate or the decay is as long as the run.
+rate=(--threads 1 --lr-warmup-iters 0 --train-iters 3 --eval-iters 0)
+expect 0 "the learning rate is 0 from sample 12 on" "$BEVATRON" train "${model[@]}" "${rate[@]}" --lr-decay-iters 2 --min-lr 0 --save "$work/idle"
+for more in "--lr-decay-iters 3 --min-lr 0" "--lr-decay-iters 2 --min-lr 1e-5"; do
+    # shellcheck disable=SC2086
+    expect 0 "iteration        3/       3" "$BEVATRON" train "${model[@]}" "${rate[@]}" $more
+    grep -q "the learning rate is 0" "$work/out" && fail "a warning with $more" || pass
+done
+expect 0 "or a longer decay with --override-opt_param-scheduler" "$BEVATRON" train "${model[@]}" "${rate[@]}" --train-iters 4 --min-lr 0 \
+    --load "$work/idle" --use-checkpoint-opt_param-scheduler
 
 # Written while training continues, and read back.
 expect 0 "successfully saved checkpoint from iteration      20" "$BEVATRON" train "${model[@]}" --threads 2 \
