@@ -283,10 +283,6 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     }
     if (config_form(config) != CONFIG_GPT)
         complain(complaints, "--num-experts belongs to --model gpt; leave it out");
-    bool is_fp8 = config->fp8_format && !config->has_wide_experts;
-    if (is_fp8 && (is(config->fp8_recipe, "blockwise") || is(config->fp8_recipe, "mxfp8")))
-        complain(complaints, "--num-experts works with --fp8-recipe delayed and tensorwise; give --fp8-format hybrid "
-                             "--fp8-recipe delayed");
     if (config->moe_shared_expert_gate && config->moe_shared_expert_intermediate_size == 0)
         complain(complaints, "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size; give it");
     if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))

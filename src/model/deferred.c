@@ -41,6 +41,17 @@ static struct tensor copy_turned(struct deferred *deferred, const struct pass *p
     return kept;
 }
 
+// Factors of the blocks of a transpose, with memory for those of at least `room` columns.
+static struct tensor copy_factors(struct deferred *deferred, const struct pass *pass, struct operand x, int64_t room) {
+    struct tensor turned = x.transposed, factors = x.transposed_range;
+    int64_t each = turned.dtype == DTYPE_E2M1X2 ? 2 : 1, columns = each * turned.shape[1];
+    struct scales_shape most = scales_shape(x.scaling, turned.shape[0], columns > room ? columns : room);
+    struct tensor kept = arena_2d(&deferred->arena, most.dtype, most.rows, most.columns);
+    kept = tensor_2d(kept.data, most.dtype, factors.shape[0], factors.shape[1]);
+    op_copy(pass->device, &(struct op_copy){.dst = kept, .src = factors});
+    return kept;
+}
+
 // Ranges are always copied: other micro-batches may change those of the layer before the matmul is computed.
 static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost,
                            int64_t room) {
@@ -51,7 +62,7 @@ static struct operand keep(struct deferred *deferred, const struct pass *pass, s
     if (x.range.data)
         x.range = copy(deferred, pass, x.range, 0);
     if (x.transposed_range.data)
-        x.transposed_range = copy(deferred, pass, x.transposed_range, 0);
+        x.transposed_range = copy_factors(deferred, pass, x, room);
     return x;
 }
 

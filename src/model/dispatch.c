@@ -94,12 +94,12 @@ void dispatch_open(struct dispatch *dispatch, const struct pass *pass, const str
     free(table);
     dispatch->weights = dispatch_take(dispatch, pass->activations, DTYPE_F32, 1);
     dispatch->offsets = arena_1d(pass->activations, DTYPE_I32, own + 1);
-    dispatch->sources = tensor_flat(dispatch_take(dispatch, pass->activations, DTYPE_I32, 1));
-    dispatch->places = dispatch_take(dispatch, pass->activations, DTYPE_I32, 1);
-    op_sort_slots(pass->device, &(struct op_sort_slots){.offsets = dispatch->offsets,
-                                                        .sources = dispatch->sources,
-                                                        .places = dispatch->places,
-                                                        .experts = dispatch->experts});
+    struct op_sort_slots op = {.offsets = dispatch->offsets, .experts = dispatch->experts, .aligned = slots->aligned};
+    dispatch->places_room = slots_room(&op, dispatch->room, own);
+    op.sources = dispatch->sources = tensor_rows(arena_1d(pass->activations, DTYPE_I32, dispatch->places_room), 0,
+                                                 slots_room(&op, dispatch->rows, own));
+    op.places = dispatch->places = dispatch_take(dispatch, pass->activations, DTYPE_I32, 1);
+    op_sort_slots(pass->device, &op);
     dispatch->weights_way = send_weights(dispatch, pass, slots);
 }
 

@@ -14,21 +14,22 @@
 
 struct dispatch {
     int64_t sent[EXPERT_RANKS_MOST], received[EXPERT_RANKS_MOST];  // rows to each rank and from it
-    int64_t rows, room;     // R: those that have arrived, rounded up, but at least 1; and how many may arrive
-    struct tensor experts;  // (R, 1) i32, the arrived rows' numbers among the experts of this rank; until forward ends
-    struct tensor weights;  // (R, 1) fp32, by which the arrived rows' results are multiplied; once they are there
+    int64_t rows, room;     // A: those that have arrived, rounded up, but at least 1; and how many may arrive
+    int64_t places_room;    // how many places they may take; R: those that they take, A if these are not aligned
+    struct tensor experts;  // (A, 1) i32, the arrived rows' numbers among the experts of this rank; until forward ends
+    struct tensor weights;  // (A, 1) fp32, by which the arrived rows' results are multiplied; once they are there
     struct tensor offsets;  // (E / P + 1) i32: see op_sort_slots
     struct tensor sources;  // (R) i32
-    struct tensor places;   // (R, 1) i32
+    struct tensor places;   // (A, 1) i32
     struct comm_request weights_way;  // on which the weights are, until dispatch_await_weights
 };
 
 // What this rank has sorted: the first place of each of all experts (E + 1), the slots at R places, the slots' weights
-// (N, K), and how many rows a rank may send to each expert at most. R of what arrives is made a multiple of `step`: the
-// last rows have no slot.
+// (N, K), and how many rows a rank may send to each expert at most. A of what arrives is made a multiple of `step`: the
+// last rows have no slot. Its places are aligned, see op_sort_slots.
 struct dispatch_slots {
     struct tensor offsets, sources, weights;
-    int64_t most, step;
+    int64_t most, step, aligned;
 };
 // Exchanges the numbers of rows, and starts to send their weights, whose copy in scratch stays until they are there.
 // All ranks that share out the experts call.

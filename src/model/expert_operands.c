@@ -1,6 +1,20 @@
 // Operands of the matmuls of experts. See expert_operands.h.
 #include "model/expert_operands.h"
 
+static bool has_blocks(const struct grouped *grouped) {
+    return grouped->fp8->inputs != SCALING_TENSOR;
+}
+
+int64_t expert_rows_aligned(const struct grouped *grouped, const struct pass *pass) {
+    if (!grouped_is_fp8(grouped, pass) || !has_blocks(grouped))
+        return 1;
+    return grouped->fp8->inputs == SCALING_VECTOR32 ? 32 : 128;
+}
+
+int64_t expert_rows_step(const struct grouped *grouped) {
+    return grouped->fp8 && !has_blocks(grouped) ? 16 : 1;
+}
+
 struct tensor work_take(const struct experts_work *work, struct arena *arena, enum dtype dtype, int64_t columns) {
     return tensor_rows(arena_2d(arena, dtype, work->room, columns), 0, work->rows);
 }
@@ -12,19 +26,58 @@ static struct tensor take_turned(const struct experts_work *work, struct arena *
     return tensor_2d(memory.data, dtype, columns, work->rows);
 }
 
+// Factors of the blocks of rows (R, columns), or of their transpose.
+static struct tensor take_factors(const struct experts_work *work, struct arena *arena, enum scaling scaling,
+                                  int64_t columns, bool is_turned) {
+    struct scales_shape most = scales_shape(scaling, work->room, columns);
+    struct scales_shape here = scales_shape(scaling, work->rows, columns);
+    if (is_turned) {
+        most = scales_shape(scaling, columns, work->room);
+        here = scales_shape(scaling, columns, work->rows);
+    }
+    struct tensor memory = arena_2d(arena, most.dtype, most.rows, most.columns);
+    return tensor_2d(memory.data, here.dtype, here.rows, here.columns);
+}
+
+// Adds an order to an operand of rows, with the factors of its blocks if it has any.
+static void add_value(struct operand *to, const struct experts_work *work, struct arena *arena, enum dtype dtype,
+                      int64_t columns) {
+    to->value = work_take(work, arena, dtype, columns);
+    if (to->scaling != SCALING_TENSOR)
+        to->range = take_factors(work, arena, to->scaling, columns, false);
+}
+static void add_transposed(struct operand *to, const struct experts_work *work, struct arena *arena, enum dtype dtype,
+                           int64_t columns) {
+    to->transposed = take_turned(work, arena, dtype, columns);
+    if (to->scaling != SCALING_TENSOR)
+        to->transposed_range = take_factors(work, arena, to->scaling, columns, true);
+}
+
 static struct tensor range_of(const struct grouped *grouped, enum fp8_role role) {
     return fp8_range(grouped->fp8, grouped->fp8_layer, role);
 }
 
-// Whether an operation may store in fp8 what it computes: not before the range is known.
-static bool is_direct(const struct grouped *grouped) {
-    return grouped->fp8->is_known;
+// An operand without values, scaled as the layer's.
+static struct operand open_operand(const struct grouped *grouped, enum fp8_role role) {
+    struct operand open = {.scaling = grouped->fp8->inputs};
+    if (!has_blocks(grouped))
+        open.range = range_of(grouped, role);
+    return open;
 }
 
-// op_quantize to an operand. One with a range of its own gets a copy of the range it is stored with.
+// Whether an operation may store in fp8 what it computes: not before the range is known.
+static bool is_direct(const struct grouped *grouped) {
+    return has_blocks(grouped) || grouped->fp8->is_known;
+}
+
+// Stores x in an operand. One with a range of its own gets a copy of the range it is stored with.
 static void quantize(const struct grouped *grouped, const struct pass *pass, enum fp8_role role, struct operand to,
                      struct tensor x) {
     struct op_quantize op = {.y = to, .x = x};
+    if (has_blocks(grouped)) {
+        op_quantize_blocks(pass->device, &(struct op_quantize_blocks){.y = to, .x = x});
+        return;
+    }
     op.y.range = range_of(grouped, role);
     fp8_quantize(grouped->fp8, pass->device, &op, NULL);
     if (to.range.data != op.y.range.data)
@@ -36,16 +89,17 @@ struct operand work_take_input(const struct experts_work *work, const struct gro
     int64_t columns = to->weight->value.shape[2];
     if (!grouped_is_fp8(to, pass))
         return operand_of(work_take(work, pass->activations, pass->dtype, columns));
-    bool keeps_range = to->fp8->keeps_ranges && !to->fp8->is_known;
-    return (struct operand){.transposed = take_turned(work, pass->activations, DTYPE_E4M3, columns),
-                            .range = keeps_range ? arena_1d(pass->activations, DTYPE_F32, RANGE_LENGTH)
-                                                 : range_of(to, FP8_INPUT)};
+    struct operand input = open_operand(to, FP8_INPUT);
+    add_transposed(&input, work, pass->activations, DTYPE_E4M3, columns);
+    if (to->fp8->keeps_ranges && !is_direct(to))
+        input.range = arena_1d(pass->activations, DTYPE_F32, RANGE_LENGTH);
+    return input;
 }
 
 struct operand work_take_value(const struct experts_work *work, const struct grouped *to, const struct pass *pass,
                                struct operand input) {
     if (!input.value.data)
-        input.value = work_take(work, pass->scratch, DTYPE_E4M3, to->weight->value.shape[2]);
+        add_value(&input, work, pass->scratch, DTYPE_E4M3, to->weight->value.shape[2]);
     return input;
 }
 
@@ -54,9 +108,11 @@ struct operand work_take_gradient(const struct experts_work *work, const struct 
     int64_t columns = of->weight->value.shape[1];
     if (!grouped_is_fp8(of, pass))
         return operand_of(plain);
-    return (struct operand){.value = work_take(work, pass->scratch, DTYPE_E5M2, columns),
-                            .transposed = take_turned(work, pass->scratch, DTYPE_E5M2, columns),
-                            .range = range_of(of, FP8_GRADIENT)};
+    struct operand gradient = open_operand(of, FP8_GRADIENT);
+    enum dtype dtype = has_blocks(of) ? of->fp8->gradients : DTYPE_E5M2;
+    add_value(&gradient, work, pass->scratch, dtype, columns);
+    add_transposed(&gradient, work, pass->scratch, dtype, columns);
+    return gradient;
 }
 
 void work_gather(const struct experts_work *work, const struct grouped *grouped, const struct pass *pass,
@@ -103,8 +159,8 @@ struct operand expert_activate(const struct expert_stage *unit, const struct pas
         activate_plain(unit, pass, work, plain, before);
         return operand_of(plain);
     }
-    struct operand after = {.value = work_take(work, pass->scratch, DTYPE_E4M3, F),
-                            .range = range_of(unit->fc2, FP8_INPUT)};
+    struct operand after = open_operand(unit->fc2, FP8_INPUT);
+    add_value(&after, work, pass->scratch, DTYPE_E4M3, F);
     if (is_direct(unit->fc2) && !unit->bias) {
         op_quantize_expert_forward(pass->device, &(struct op_quantize_expert_forward){.y = after,
                                                                                       .x = before,
@@ -156,8 +212,8 @@ struct operand expert_activate_backward(const struct expert_stage *unit, const s
         activate_plain_backward(unit, pass, work, before, dafter, dweights);
         return dbefore;
     }
-    *after = (struct operand){.transposed = take_turned(work, pass->scratch, DTYPE_E4M3, dafter.shape[1]),
-                              .range = range_of(unit->fc2, FP8_INPUT)};
+    *after = open_operand(unit->fc2, FP8_INPUT);
+    add_transposed(after, work, pass->scratch, DTYPE_E4M3, dafter.shape[1]);
     if (is_direct(unit->fc1) && !unit->bias) {
         op_quantize_expert_backward(pass->device,
                                     &(struct op_quantize_expert_backward){.dx = dbefore,

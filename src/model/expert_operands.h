@@ -2,15 +2,18 @@
 // in fp8; then storing an operand is fused with the step before it, unless its range is measured just before its use or
 // experts have biases. Ranks measure what they hold, since rows are stored after they have arrived.
 //
-// fp8 gradients of weights read rows transposed, so R is a multiple of 16 then. Of the input of the first matmul only
-// the transpose is kept, that of the second is computed again from what is before the activation.
+// fp8 gradients of weights read rows transposed, so R is a multiple of 16 then. By blocks, those of the transpose go
+// along R, so the places of each expert begin at a multiple of a block (op_sort_slots). Of the input of the first
+// matmul only the transpose is kept, that of the second is computed again from what is before the activation.
 #ifndef MODEL_EXPERT_OPERANDS_H
 #define MODEL_EXPERT_OPERANDS_H
 
 #include "model/choices.h"
 #include "model/grouped.h"
 
-enum { EXPERT_ROWS_STEP8 = 16 };
+// What the places of an expert begin at a multiple of, and what R is a multiple of.
+int64_t expert_rows_aligned(const struct grouped *grouped, const struct pass *pass);
+int64_t expert_rows_step(const struct grouped *grouped);
 
 // What the experts of this rank work on: R rows, all of this rank's or those that have arrived.
 struct experts_work {

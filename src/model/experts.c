@@ -168,17 +168,17 @@ static bool is_shared_out(const struct experts *experts) {
 // Sends rows to places. Padding changes no number, so it is left out where ranks share a capacity.
 static void sort(const struct experts *experts, const struct pass *pass, struct experts_saved *saved) {
     const struct expert_choices *choices = &experts->choices->experts;
-    int64_t capacity = expert_rows_capacity(pass, choices), N = expert_rows_count(pass), R = N * choices->K;
+    int64_t capacity = expert_rows_capacity(pass, choices), N = expert_rows_count(pass);
+    int64_t step = expert_rows_step(&experts->fc1), aligned = expert_rows_aligned(&experts->fc1, pass);
     bool is_shared = capacity > 0 && expert_rows_share_capacity(pass), is_padded = choices->is_padded && capacity > 0;
     struct op_sort_slots op = {.capacity = is_shared ? 0 : capacity, .is_padded = is_padded && !is_shared};
+    if (!is_shared_out(experts))  // otherwise rows are sorted once more where they arrive
+        op.aligned = aligned;
     if (is_shared)
         op.kept =
             expert_rows_gather(pass, pass->scratch,
                                expert_rows_keep(pass, choices, saved->router.experts, saved->router.weights), "places");
-    if (op.is_padded || (op.capacity > 0 && choices->E * capacity < R))
-        R = choices->E * capacity;
-    if (experts->fc1.fp8)
-        R = (R + EXPERT_ROWS_STEP8 - 1) / EXPERT_ROWS_STEP8 * EXPERT_ROWS_STEP8;
+    int64_t R = (slots_room(&op, N * choices->K, choices->E) + step - 1) / step * step;
     saved->experts = expert_rows_gather(pass, pass->activations, saved->router.experts, "chosen experts");
     saved->weights = expert_rows_gather(pass, pass->activations, saved->router.weights, "weights of experts");
     saved->offsets = op.offsets = arena_1d(pass->activations, DTYPE_I32, choices->E + 1);
@@ -193,7 +193,8 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
                                                .weights = saved->weights,
-                                               .step = experts->fc1.fp8 ? EXPERT_ROWS_STEP8 : 1,
+                                               .step = step,
+                                               .aligned = aligned,
                                                .most = op.is_padded ? choices->E / choices->ranks * capacity
                                                                     : most_sent(choices, N, capacity)});
 }
@@ -202,8 +203,8 @@ static struct experts_work work_of(const struct experts *experts, const struct e
     const struct dispatch *dispatch = &saved->dispatch;
     int64_t R = saved->sources.shape[0];
     if (is_shared_out(experts))
-        return (struct experts_work){dispatch->offsets, dispatch->sources, dispatch->weights, dispatch->rows,
-                                     dispatch->room};
+        return (struct experts_work){dispatch->offsets, dispatch->sources, dispatch->weights,
+                                     dispatch->sources.shape[0], dispatch->places_room};
     return (struct experts_work){saved->offsets, saved->sources, saved->weights, R, R};
 }
 

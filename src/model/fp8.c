@@ -54,6 +54,12 @@ static struct tensor weight_matrix(const struct fp8_layer *layer) {
     return value.rank == 3 ? tensor_reshape_2d(value, value.shape[0] * value.shape[1], value.shape[2]) : value;
 }
 
+// By blocks, those of each expert are quantized on their own.
+static int64_t weight_parts(const struct fp8_layer *layer) {
+    struct tensor value = layer->weight->value;
+    return value.rank == 3 ? value.shape[0] : 1;
+}
+
 static enum dtype dtype_of(enum fp8_role role) {
     return role == FP8_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
 }
@@ -62,23 +68,28 @@ struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role) {
     return tensor_flat(tensor_rows(fp8->ranges, layer * FP8_ROLES + (int)role, 1));
 }
 
-static struct tensor take_scales(enum scaling scaling, int64_t rows, int64_t columns, struct arena *arena) {
-    struct scales_shape shape = scales_shape(scaling, rows, columns);
-    return arena_2d(arena, shape.dtype, shape.rows, shape.columns);
+static struct tensor take_scales(struct scales_shape shape, int64_t parts, struct arena *arena) {
+    return arena_2d(arena, shape.dtype, parts * shape.rows, shape.columns);
 }
 
-struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena) {
+// x consists of so many matrices, see op_quantize_blocks.
+static struct operand take_parts(enum scaling scaling, enum dtype dtype, struct tensor x, int64_t parts, int orders,
+                                 struct arena *arena) {
     struct operand taken = {.scaling = scaling};
     int64_t rows = x.shape[0], columns = x.shape[1], each = dtype == DTYPE_E2M1X2 ? 2 : 1;
     if (orders & FP8_VALUE) {
         taken.value = arena_2d(arena, dtype, rows, columns / each);
-        taken.range = take_scales(scaling, rows, columns, arena);
+        taken.range = take_scales(scales_shape(scaling, rows / parts, columns), parts, arena);
     }
     if (orders & FP8_TRANSPOSED) {
         taken.transposed = arena_2d(arena, dtype, columns, rows / each);
-        taken.transposed_range = take_scales(scaling, columns, rows, arena);
+        taken.transposed_range = take_scales(scales_shape(scaling, columns, rows / parts), parts, arena);
     }
     return taken;
+}
+
+struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena) {
+    return take_parts(scaling, dtype, x, 1, orders, arena);
 }
 
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
@@ -94,7 +105,8 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
         if (!fp8->keeps_weights)
             continue;
         if (fp8->weights != SCALING_TENSOR) {
-            layer->operand = fp8_take(fp8->weights, fp8->values, x, FP8_VALUE | FP8_TRANSPOSED, arena);
+            layer->operand =
+                take_parts(fp8->weights, fp8->values, x, weight_parts(layer), FP8_VALUE | FP8_TRANSPOSED, arena);
             continue;
         }
         layer->operand.value = arena_2d(arena, DTYPE_E4M3, x.shape[0], x.shape[1]);
@@ -133,8 +145,9 @@ struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, 
     if (weight.value.data)
         return weight;
     if (fp8->weights != SCALING_TENSOR) {
-        weight = fp8_take(fp8->weights, fp8->values, x, is_transposed ? FP8_TRANSPOSED : FP8_VALUE, arena);
-        op_quantize_blocks(device, &(struct op_quantize_blocks){.y = weight, .x = x});
+        int64_t parts = weight_parts(&fp8->layers[layer]);
+        weight = take_parts(fp8->weights, fp8->values, x, parts, is_transposed ? FP8_TRANSPOSED : FP8_VALUE, arena);
+        op_quantize_blocks(device, &(struct op_quantize_blocks){.y = weight, .x = x, .parts = parts});
         return weight;
     }
     if (is_transposed)
@@ -169,7 +182,8 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
         struct op_quantize op = {.y = fp8->layers[i].operand, .x = weight_matrix(&fp8->layers[i])};
         if (fp8->weights != SCALING_TENSOR) {
             if (fp8->keeps_weights)
-                op_quantize_blocks(device, &(struct op_quantize_blocks){.y = op.y, .x = op.x});
+                op_quantize_blocks(
+                    device, &(struct op_quantize_blocks){.y = op.y, .x = op.x, .parts = weight_parts(&fp8->layers[i])});
             continue;
         }
         fp8_measure(fp8, device, &op, NULL);

@@ -27,6 +27,8 @@ void grouped_forward(const struct grouped *grouped, const struct pass *pass, str
                                                                 .b = weight.value,
                                                                 .a_range = x.range,
                                                                 .b_range = weight.range,
+                                                                .a_scaling = x.scaling,
+                                                                .b_scaling = weight.scaling,
                                                                 .offsets = offsets});
     arena_release(pass->scratch, mark);
 }
@@ -35,14 +37,16 @@ void grouped_backward_input(const struct grouped *grouped, const struct pass *pa
                             struct tensor offsets) {
     size_t mark = arena_mark(pass->scratch);
     struct operand weight = weight_of(grouped, pass, true);
-    op_grouped_matmul(pass->device,
-                      &(struct op_grouped_matmul){.kind = GROUPED_INPUT,
-                                                  .d = dx,
-                                                  .a = dy.value,
-                                                  .b = weight.transposed.data ? weight.transposed : weight.value,
-                                                  .a_range = dy.range,
-                                                  .b_range = weight.range,
-                                                  .offsets = offsets});
+    bool is_turned = weight.transposed.data != NULL;
+    op_grouped_matmul(pass->device, &(struct op_grouped_matmul){.kind = GROUPED_INPUT,
+                                                                .d = dx,
+                                                                .a = dy.value,
+                                                                .b = is_turned ? weight.transposed : weight.value,
+                                                                .a_range = dy.range,
+                                                                .b_range = operand_range(&weight, is_turned),
+                                                                .a_scaling = dy.scaling,
+                                                                .b_scaling = weight.scaling,
+                                                                .offsets = offsets});
     arena_release(pass->scratch, mark);
 }
 
@@ -52,8 +56,10 @@ void grouped_weight_matmul(const struct grouped *grouped, const struct pass *pas
                                                                 .d = grouped->weight->grad,
                                                                 .a = dy.transposed.data ? dy.transposed : dy.value,
                                                                 .b = x.transposed.data ? x.transposed : x.value,
-                                                                .a_range = dy.range,
-                                                                .b_range = x.range,
+                                                                .a_range = operand_range(&dy, true),
+                                                                .b_range = operand_range(&x, true),
+                                                                .a_scaling = dy.scaling,
+                                                                .b_scaling = x.scaling,
                                                                 .offsets = offsets,
                                                                 .beta = pass->is_first ? 0 : 1});
 }
@@ -62,6 +68,8 @@ void grouped_backward_weight(const struct grouped *grouped, const struct pass *p
                              struct operand x, struct tensor offsets, int64_t room) {
     if (dy.transposed.data)  // all that the matmul reads
         dy.value = x.value = (struct tensor){0};
+    if (dy.transposed_range.data)
+        dy.range = x.range = (struct tensor){0};
     if (pass->deferred)
         deferred_add(pass->deferred, pass,
                      &(struct deferred_matmul){.experts = grouped, .dy = dy, .x = x, .offsets = offsets, .room = room});

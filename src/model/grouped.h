@@ -1,7 +1,7 @@
 // Matmuls of experts: rows are sorted by expert, and those of each expert go through a matrix of its own. Which rows an
 // expert has is known on the device only, where `offsets` (E + 1) i32 tells where they begin; see ops/ops_experts.h.
-// They are in the pass's dtype or, while training, in fp8 with one range for the matrices of all experts
-// (expert_operands.h makes the operands).
+// They are in the pass's dtype or, while training, in fp8 (expert_operands.h makes the operands): with one range for
+// the matrices of all experts, or by blocks, none of which belongs to two experts.
 #ifndef MODEL_GROUPED_H
 #define MODEL_GROUPED_H
 
