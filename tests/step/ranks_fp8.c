@@ -173,6 +173,29 @@ TEST(experts) {
     free(measured);
 }
 
+// By blocks, those of the transposes go along the rows of an expert, and which rows it has in a micro-batch depends on
+// how ranks share them out: the loss of the first step is that of one rank, the gradient nearly.
+TEST(expert_blocks) {
+    static const struct fp8_layout of_experts[] = {
+        {"--pipeline-model-parallel-size 2 --expert-model-parallel-size 2 --pipeline-schedule zero-bubble", 1e-2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 "
+         "--expert-model-parallel-size 2",
+         1e-2},
+        {"--tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --pipeline-schedule "
+         "zero-bubble --recompute-granularity full",
+         1e-2},
+        {"--expert-model-parallel-size 4 --use-distributed-optimizer", 1e-2},
+        {"--expert-model-parallel-size 2 --moe-expert-capacity-factor 2 --moe-pad-expert-input-to-capacity", 1e-2},
+    };
+    enum { COUNT = sizeof of_experts / sizeof of_experts[0] };
+    const char *mixture = "--num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 64 --moe-aux-loss-coeff 1e-2 "
+                          "--swiglu --disable-bias-linear --num-layers 4 --fp8-recipe mxfp8";
+    compare_with(mixture, of_experts, COUNT - 1, 1);
+    char *padded = memory_printf("%s --moe-expert-capacity-factor 2 --moe-pad-expert-input-to-capacity", mixture);
+    compare_with(padded, of_experts + COUNT - 1, 1, 1);
+    free(padded);
+}
+
 // One head of keys and values on two tensor-parallel ranks.
 TEST(shared_keys) {
     static const struct fp8_layout sharing[] = {{"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 "
@@ -230,15 +253,12 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(delayed_ranges),
-                                      TEST_CASE(measured_ranges),
-                                      TEST_CASE(blocks),
-                                      TEST_CASE(the_output_layer_too),
-                                      TEST_CASE(layers_in_bf16),
-                                      TEST_CASE(experts),
-                                      TEST_CASE(shared_keys),
-                                      TEST_CASE(latents),
-                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {
+        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
+        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
+        TEST_CASE(layers_in_bf16), TEST_CASE(experts),
+        TEST_CASE(expert_blocks),  TEST_CASE(shared_keys),
+        TEST_CASE(latents),        TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

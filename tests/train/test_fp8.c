@@ -161,6 +161,50 @@ TEST(experts_learn_in_8_bits) {
         }
 }
 
+// By blocks of 32, which fit such small models; tests/parallel/test_latent.sh has those of 128. The last is DeepSeek-V3 in small: latent attention, groups of experts that
+// are chosen with a bias, shared experts beside them, and a layer that predicts the token after next.
+#define DEEPSEEK                                                                                                       \
+    "--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 32 --qk-head-dim 32 --qk-pos-emb-head-dim 32 "           \
+    "--v-head-dim 32 --num-attention-heads 4 --hidden-size 128 --ffn-hidden-size 128 --qk-layernorm --swiglu "         \
+    "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm --num-experts 8 --moe-router-topk "  \
+    "2 "                                                                                                               \
+    "--moe-ffn-hidden-size 128 --moe-layer-freq [0,1] --moe-router-score-function sigmoid "                            \
+    "--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 "                             \
+    "--moe-router-topk-scaling-factor 2.5 --moe-shared-expert-intermediate-size 64 --mtp-num-layers 1 "
+static const struct {
+    const char *model, *recipe;
+} block_mixtures[] = {
+    {"--num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 64 --moe-aux-loss-coeff 1e-2 --swiglu "
+     "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm",
+     "--fp8-format e4m3 --fp8-recipe mxfp8"},
+    {"--num-experts 16 --moe-router-topk 3 --moe-ffn-hidden-size 32 --moe-expert-capacity-factor 1.3 --activation gelu",
+     "--fp8-format hybrid --fp8-recipe mxfp8"},
+    {"--num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 32 --quick-geglu --glu-linear-offset 1 "
+     "--activation-func-clamp-value 0.4 --moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity",
+     "--fp8-format e4m3 --fp8-recipe mxfp8"},
+    {DEEPSEEK, "--fp8-format e4m3 --fp8-recipe mxfp8"},
+};
+enum { BLOCK_MIXTURES = sizeof block_mixtures / sizeof block_mixtures[0] };
+
+TEST(experts_learn_by_blocks) {
+    for (int i = 0; i < BLOCK_MIXTURES; i++)
+        for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
+            const char *model = block_mixtures[i].model, *recipe = block_mixtures[i].recipe;
+            char *full = memory_printf("%s --recompute-granularity full --recompute-method uniform", recipe);
+            char *some = memory_printf("%s --recompute-granularity selective --recompute-modules moe", recipe);
+            struct curve half = train_with(model, "", micro_batches), blocks = train_with(model, recipe, micro_batches);
+            printf("    %.4f to %.4f in bf16, %.4f to %.4f with %s\n", half.first, half.last, blocks.first, blocks.last,
+                   recipe);
+            EXPECT(half.last < 0.9 * half.first);
+            EXPECT(fabs(blocks.first - half.first) < 0.01 * half.first && blocks.first != half.first);
+            EXPECT(fabs(blocks.last - half.last) < 0.05 * half.first);
+            struct curve again = train_with(model, i % 2 ? full : some, micro_batches);
+            EXPECT(blocks.last == again.last && blocks.evaluated == again.evaluated);
+            free(full);
+            free(some);
+        }
+}
+
 // Latent attention, with and without a latent of queries and norms of latents, and with experts.
 static const char *const latents[] = {
     "--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 32 --qk-head-dim 16 --qk-pos-emb-head-dim 32 "
@@ -197,7 +241,7 @@ TEST(latent_attention_learns_in_8_bits) {
         struct curve half = train_with(model, "", micro_batches);
         EXPECT(half.last < 0.8 * half.first);
         for (int k = 0; k < 4; k++) {
-            if (k == 3 && i == 2)  // experts are not in mxfp8
+            if (k == 3 && i == 2)  // its latents are not multiples of 32
                 continue;
             struct curve curve = k == 0 ? half : train_with(model, recipes[k], micro_batches);
             printf("    %.4f to %.4f %s\n", curve.first, curve.last, recipes[k]);
@@ -380,10 +424,12 @@ TEST(a_resumed_run_goes_on_bit_for_bit) {
     } recipes[] = {{"--fp8-format hybrid", true},
                    {"--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max", true},
                    {"--fp8-format hybrid --fp8-recipe tensorwise", false},
-                   {"--fp8-format hybrid --num-layers 3 --first-last-layers-bf16", true}};
-    for (int i = 0; i < 21; i++) {
-        int recipe = i < 18 ? i % 3 : 3;
-        const char *const others[] = {mixtures[0], latents[0], mixtures[0], models[1], latents[0]};
+                   {"--fp8-format hybrid --num-layers 3 --first-last-layers-bf16", true},
+                   {"--fp8-format e4m3 --fp8-recipe mxfp8", false}};
+    for (int i = 0; i < 22; i++) {
+        int recipe = i < 18 ? i % 3 : i < 21 ? 3 : 4;
+        const char *const others[] = {mixtures[0], latents[0], mixtures[0],
+                                      models[1],   latents[0], block_mixtures[0].model};
         const char *model = i < 12 ? models[i / 3] : others[i < 18 ? i / 3 - 4 : i - 16],
                    *flags = recipes[recipe].flags;
         struct temporary folder = temporary_create();
@@ -496,8 +542,8 @@ TEST(flags_that_do_not_fit_are_refused) {
 }
 
 TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(decoders_learn_in_4_bits), TEST_CASE(experts_learn_in_8_bits),
-          TEST_CASE(first_and_last_layers_stay_in_bf16), TEST_CASE(layers_in_bf16_are_counted),
-          TEST_CASE(latent_attention_learns_in_8_bits), TEST_CASE(projections_of_latents_are_in_8_bits),
-          TEST_CASE(recompute_changes_nothing), TEST_CASE(a_history_of_several_steps_and_a_margin),
-          TEST_CASE(a_resumed_run_goes_on_bit_for_bit), TEST_CASE(a_run_resumes_without_ranges_too),
-          TEST_CASE(flags_that_do_not_fit_are_refused))
+          TEST_CASE(experts_learn_by_blocks), TEST_CASE(first_and_last_layers_stay_in_bf16),
+          TEST_CASE(layers_in_bf16_are_counted), TEST_CASE(latent_attention_learns_in_8_bits),
+          TEST_CASE(projections_of_latents_are_in_8_bits), TEST_CASE(recompute_changes_nothing),
+          TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(a_resumed_run_goes_on_bit_for_bit),
+          TEST_CASE(a_run_resumes_without_ranges_too), TEST_CASE(flags_that_do_not_fit_are_refused))
