@@ -161,14 +161,14 @@ TEST(experts_learn_in_8_bits) {
         }
 }
 
-// By blocks of 32, which fit such small models; tests/parallel/test_latent.sh has those of 128. The last is DeepSeek-V3 in small: latent attention, groups of experts that
-// are chosen with a bias, shared experts beside them, and a layer that predicts the token after next.
+// By blocks of 32, which fit such small models; tests/parallel/test_latent.sh has those of 128. The last is DeepSeek-V3
+// in small: latent attention, groups of experts that are chosen with a bias, shared experts beside them, and a layer
+// that predicts the token after next.
 #define DEEPSEEK                                                                                                       \
     "--multi-latent-attention --q-lora-rank 64 --kv-lora-rank 32 --qk-head-dim 32 --qk-pos-emb-head-dim 32 "           \
-    "--v-head-dim 32 --num-attention-heads 4 --hidden-size 128 --ffn-hidden-size 128 --qk-layernorm --swiglu "         \
-    "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm --num-experts 8 --moe-router-topk "  \
-    "2 "                                                                                                               \
-    "--moe-ffn-hidden-size 128 --moe-layer-freq [0,1] --moe-router-score-function sigmoid "                            \
+    "--v-head-dim 32 --hidden-size 64 --qk-layernorm --swiglu "                                                        \
+    "--disable-bias-linear --position-embedding-type rope --normalization RMSNorm --num-experts 8 "                    \
+    "--moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-layer-freq [0,1] --moe-router-score-function sigmoid "         \
     "--moe-router-enable-expert-bias --moe-router-num-groups 4 --moe-router-group-topk 2 "                             \
     "--moe-router-topk-scaling-factor 2.5 --moe-shared-expert-intermediate-size 64 --mtp-num-layers 1 "
 static const struct {
@@ -187,22 +187,21 @@ static const struct {
 enum { BLOCK_MIXTURES = sizeof block_mixtures / sizeof block_mixtures[0] };
 
 TEST(experts_learn_by_blocks) {
-    for (int i = 0; i < BLOCK_MIXTURES; i++)
-        for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
-            const char *model = block_mixtures[i].model, *recipe = block_mixtures[i].recipe;
-            char *full = memory_printf("%s --recompute-granularity full --recompute-method uniform", recipe);
-            char *some = memory_printf("%s --recompute-granularity selective --recompute-modules moe", recipe);
-            struct curve half = train_with(model, "", micro_batches), blocks = train_with(model, recipe, micro_batches);
-            printf("    %.4f to %.4f in bf16, %.4f to %.4f with %s\n", half.first, half.last, blocks.first, blocks.last,
-                   recipe);
-            EXPECT(half.last < 0.9 * half.first);
-            EXPECT(fabs(blocks.first - half.first) < 0.01 * half.first && blocks.first != half.first);
-            EXPECT(fabs(blocks.last - half.last) < 0.05 * half.first);
-            struct curve again = train_with(model, i % 2 ? full : some, micro_batches);
-            EXPECT(blocks.last == again.last && blocks.evaluated == again.evaluated);
-            free(full);
-            free(some);
-        }
+    for (int i = 0; i < BLOCK_MIXTURES; i++) {
+        const char *model = block_mixtures[i].model, *recipe = block_mixtures[i].recipe;
+        int micro_batches = i % 2 ? 1 : 3;
+        char *again = memory_printf("%s --recompute-granularity %s", recipe,
+                                    i < 2 ? "full --recompute-method uniform" : "selective --recompute-modules moe");
+        struct curve half = train_with(model, "", micro_batches), blocks = train_with(model, recipe, micro_batches);
+        struct curve recomputed = train_with(model, again, micro_batches);
+        printf("    %.4f to %.4f in bf16, %.4f to %.4f with %s\n", half.first, half.last, blocks.first, blocks.last,
+               recipe);
+        EXPECT(half.last < 0.8 * half.first);
+        EXPECT(fabs(blocks.first - half.first) < 0.01 * half.first && blocks.first != half.first);
+        EXPECT(fabs(blocks.last - half.last) < 0.05 * half.first);
+        EXPECT(blocks.last == recomputed.last && blocks.evaluated == recomputed.evaluated);
+        free(again);
+    }
 }
 
 // Latent attention, with and without a latent of queries and norms of latents, and with experts.
