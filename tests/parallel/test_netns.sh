@@ -50,10 +50,9 @@ count() { cat "$work/rank-0.log" 2>/dev/null | grep -c "iteration .*lm loss"; }
 is_beyond() { [ "$(count)" -gt "$1" ]; }
 within 900 is_beyond 100 || fail "no run before the link goes down"
 "$hosts/cut"
-sleep 1
-seen=$(count)
-sleep 4
-[ "$(count)" -le "$((seen + 1))" ] && pass || fail "the link is not down"
+# What was on its way may still arrive, and be logged late by a busy machine.
+stands_still() { seen=$(count) && sleep 4 && [ "$(count)" = "$seen" ]; }
+within 900 stands_still && pass || fail "the link is not down"
 "$hosts/mend"
 within 900 is_beyond $((seen + 100)) && pass || fail "the run does not continue after the link is back"
 kill -TERM "$runner"
@@ -64,15 +63,20 @@ within 900 are_gone || fail "ranks are still there"
 has_ended() { grep -qs "longer than --distributed-timeout-minutes allows" "$work/rank-$1.log"; }
 have_ended() { has_ended 0 && has_ended 1; }
 trains_or_ended() { grep -qs "iteration      100/" "$work/rank-0.log" || has_gone "$runner"; }
+have_ended_or_gone() { have_ended || are_gone; }
 for minutes in 0.1 0.5 2; do
     rm -rf "$work/cut" "$work"/rank-*.log
+    "$hosts/mend"
     in_background "$work/mpirun.log" timeout -k 5 900 "${across[@]}" bash "$work/rank.sh" "$minutes"
     runner=$!
     within 900 trains_or_ended || fail "no run before the cable is pulled"
-    has_gone "$runner" || break
+    "$hosts/cut"
+    within 900 have_ended_or_gone
+    have_ended && break
+    kill -9 "$runner" 2>/dev/null
+    wait "$runner" 2>/dev/null
 done
-"$hosts/cut"
-within 900 have_ended && pass || fail "not both have ended long after the deadline"
+have_ended && pass || fail "not both have ended long after the deadline"
 cp "$work/rank-0.log" "$work/out"
 has_ended 0 && grep -Eq "(stuck|missing): rank 1 on host2" "$work/rank-0.log" && pass || fail "host1 does not say whom it lost"
 cp "$work/rank-1.log" "$work/out"
