@@ -11,8 +11,8 @@
 #include "base/watchdog.h"
 #include "base/whereabouts.h"
 #include "report/metrics_file.h"
+#include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,21 +102,33 @@ static void *say_words(void *opaque) {
     return NULL;
 }
 
+// In short naps: while a machine is paused, as virtual ones sometimes are, the thread makes no progress either; it costs
+// one nap.
+static void await_thread(pthread_t thread, double seconds) {
+    const double nap = 0.1;
+    int status = ETIMEDOUT;
+    for (double waited = 0; waited < seconds && status == ETIMEDOUT; waited += nap) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        int64_t nanoseconds = until.tv_nsec + (int64_t)(nap * 1e9);
+        until.tv_sec += (time_t)(nanoseconds / 1000000000);
+        until.tv_nsec = (long)(nanoseconds % 1000000000);
+        status = pthread_timedjoin_np(thread, NULL, &until);
+    }
+}
+
 // A thread that dies may hold a lock that this needs, or the file system may hang, so another thread does it and may be
 // left behind: the process ends then, and nothing is freed.
 static void witness(void *context, enum exit_code code, const char *text) {
     struct farewell_words *words = memory_alloc(sizeof *words);
     *words = (struct farewell_words){.farewell = context, .code = code, .text = memory_string(text)};
     pthread_t thread;
-    struct timespec until;
     if (!thread_start(&thread, say_words, words))
         return;
-    clock_gettime(CLOCK_REALTIME, &until);
     double seconds = DYING_SECONDS + (words->farewell->on_event ? COMMAND_SECONDS : 0);
     if (words->farewell->rank <= LAST_SPEAKER && !watchdog_has_fired())
         seconds += TURN_SECONDS * words->farewell->rank;
-    until.tv_sec += (time_t)ceil(seconds);
-    (void)pthread_timedjoin_np(thread, NULL, &until);
+    await_thread(thread, seconds);
 }
 
 static const char *name_of(int number) {
