@@ -12,6 +12,7 @@
 #include "base/thread.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -324,16 +325,20 @@ void errands_add(struct errands *errands, const struct errand *errand) {
     pthread_mutex_unlock(&errands->lock);
 }
 
-// Under the lock.
+// Under the lock. In short naps: while a machine is paused, as virtual ones sometimes are, the commands make no
+// progress either; it costs one nap.
 static bool wait_until_done(struct errands *errands, double seconds) {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    int64_t nanoseconds = end.tv_nsec + (int64_t)(seconds * 1e9);
-    end.tv_sec += (time_t)(nanoseconds / 1000000000);
-    end.tv_nsec = (long)(nanoseconds % 1000000000);
-    int status = 0;
-    while (status == 0 && (errands->count > 0 || errands->is_busy))
-        status = pthread_cond_timedwait(&errands->changed, &errands->lock, &end);
+    const double nap = 0.1;
+    for (double waited = 0; waited < seconds && (errands->count > 0 || errands->is_busy);) {
+        double start = clock_seconds();
+        struct timespec end;
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        int64_t nanoseconds = end.tv_nsec + (int64_t)(fmin(nap, seconds - waited) * 1e9);
+        end.tv_sec += (time_t)(nanoseconds / 1000000000);
+        end.tv_nsec = (long)(nanoseconds % 1000000000);
+        pthread_cond_timedwait(&errands->changed, &errands->lock, &end);
+        waited += fmin(clock_seconds() - start, nap);
+    }
     return errands->count == 0 && !errands->is_busy;
 }
 

@@ -102,8 +102,8 @@ static void *say_words(void *opaque) {
     return NULL;
 }
 
-// In short naps: while a machine is paused, as virtual ones sometimes are, the thread makes no progress either; it costs
-// one nap.
+// In short naps: while a machine is paused, as virtual ones sometimes are, the thread makes no progress either; it
+// costs one nap.
 static void await_thread(pthread_t thread, double seconds) {
     const double nap = 0.1;
     int status = ETIMEDOUT;
