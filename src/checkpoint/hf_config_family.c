@@ -319,6 +319,10 @@ const struct hf_family *hf_config_family(const struct config *config, const char
         error_set_code(EXIT_CODE_USAGE,
                        "a bi-encoder (--model ict) has no model class in Hugging Face or llama.cpp; keep it in this "
                        "program's format, whose tensors are safetensors");
+    } else if (!family && wanted) {
+        error_set("Hugging Face's %s cannot express this model: %s; without --family one that can is chosen, if "
+                  "there is one",
+                  wanted, buffer_string(&reasons));
     } else if (!family) {
         error_set("no Hugging Face family can express this model: %s; to export one, train it from a --preset of that "
                   "family (sizes may be changed)",

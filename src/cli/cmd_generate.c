@@ -318,8 +318,10 @@ static int run_generation(void *context, struct session *session) {
     struct saved_model saved;
     int status = saved_model_find(&saved, &options->config, session, CONFIG_GENERATE);
     if (status == 0 && !saved.tokenizer)
-        status =
-            error_set_code(EXIT_CODE_USAGE, "generating text needs the tokenizer: give --vocab-file and --merge-file");
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "generating text needs the tokenizer, and %s has none: give --vocab-file and "
+                                "--merge-file, or --tokenizer-type and --tokenizer-model",
+                                options->config.load);
     if (status == 0)
         status = run_model(options, session, &saved);
     saved_model_free(&saved);

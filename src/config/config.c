@@ -60,7 +60,7 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
     if (config->padded_vocab_size < vocab_size)
         return error_set_code(EXIT_CODE_USAGE,
                               "the tokenizer has %" PRId64 " tokens, but --padded-vocab-size is %" PRId64
-                              "; give at least the former or leave the flag out",
+                              "; use the model's own tokenizer or, for a new model, leave the flag out",
                               vocab_size, config->padded_vocab_size);
     // The size of the model is known only now.
     struct complaints complaints = {0};

@@ -301,3 +301,26 @@ int identity_check(const struct identity *identity, const struct config *config,
     free(message);
     return -1;
 }
+
+void identity_warn_of_tokenizer(const struct tokenizer *tokenizer, const char *path) {
+    struct checkpoint_file_list files;
+    struct buffer then = {0}, now = {0};
+    char hash[65];
+    // Models of other programs have no list of files.
+    if (checkpoint_file_list_read(&files, path) < 0) {
+        error_clear();
+        return;
+    }
+    const char *file = checkpoint_file_find(&files, CHECKPOINT_ROLE_DATA);
+    hash_tokenizer(tokenizer, hash);
+    buffer_printf(&now, "{\"format\": %d, \"tokenizer\": \"%s\"}", FORMAT, hash);
+    if (file && file_read_own(file, MOST_BYTES, &then) == 0 && identity_compare(&now, &then, path) < 0)
+        log_warn_once(
+            "the tokenizer is not the one of %s: its tokens or their ids differ, so the results mean nothing; "
+            "leave its flags out to use the copy in the checkpoint",
+            path);
+    error_clear();
+    checkpoint_file_list_free(&files);
+    buffer_free(&then);
+    buffer_free(&now);
+}

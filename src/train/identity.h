@@ -41,6 +41,8 @@ void identity_free(struct identity *identity);  // safe on a zeroed one
 // differs is an error with EXIT_CODE_BAD_DATA, or a warning with --allow-changed-data. Passes if one of the two has no
 // identity. Datasets that only one of them names are another choice of flags, which is not judged here.
 int identity_check(const struct identity *identity, const struct config *config, const char *path);
+// For commands that only read a checkpoint: warns if it was trained with another tokenizer. Never fails.
+void identity_warn_of_tokenizer(const struct tokenizer *tokenizer, const char *path);
 // The same for two texts; `path` names the checkpoint in messages.
 int identity_compare(const struct buffer *now, const struct buffer *then, const char *path);
 

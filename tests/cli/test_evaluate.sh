@@ -22,6 +22,12 @@ expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --json
 tokens=$(value tokens)
 [ "$tokens" = 599 ] && pass || fail "$tokens tokens instead of 599"
 plain=$(value loss)
+# Another tokenizer of the same size gives numbers that mean nothing; the same one in another file is fine.
+sed 's/^one$/swap/; s/^two$/one/; s/^swap$/two/' "$work/vocab.txt" >"$work/swapped.txt"
+cp "$work/vocab.txt" "$work/copy.txt"
+expect 0 "the tokenizer is not the one of $work/run/iter_0000120" "${evaluate[@]}" --text "$work/train.txt" --vocab-file "$work/swapped.txt"
+expect 0 "perplexity" "${evaluate[@]}" --text "$work/train.txt" --vocab-file "$work/copy.txt"
+grep -q "the tokenizer is not" "$work/out" && fail "the same tokenizer is warned of" || pass
 expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --overlapping-eval 8 --json
 [ "$(value tokens)" = 599 ] && pass || fail "overlapping samples count $(value tokens) tokens"
 awk -v a="$(value loss)" -v b="$plain" 'BEGIN { exit !(a < b && a > 0) }' && pass || fail "overlap: $(value loss), without $plain"
