@@ -83,7 +83,8 @@ static void share_attention(const struct layout_space *space, const struct plan_
                             struct pass_estimate *pass) {
     struct config config = *space->model;
     config.context_parallel_size = layout->context;
-    double near = (double)config_head_ranks(&config), far = layout->context / near;
+    double near = space->is_fixed[CHOICE_HEADS] ? (double)config_head_ranks(&config) : layout->head_ranks;
+    double far = layout->context / near;
     double keys = heads_of_keys(&config, layout) * (double)(config.kv_channels + config_value_channels(&config)) / 2;
     double heads = channels_of_heads(&config) / layout->tensor + keys;
     double layers = (double)config_layers(&config) / layout->pipeline;

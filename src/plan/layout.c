@@ -11,6 +11,7 @@
 static const char *const fixing[CHOICE_COUNT][6] = {
     [CHOICE_TENSOR] = {"--tensor-model-parallel-size"},
     [CHOICE_CONTEXT] = {"--context-parallel-size"},
+    [CHOICE_HEADS] = {"--cp-comm-type", "--hierarchical-context-parallel-sizes"},
     [CHOICE_EXPERT] = {"--expert-model-parallel-size"},
     [CHOICE_PIPELINE] = {"--pipeline-model-parallel-size"},
     [CHOICE_CHUNKS] = {"--num-virtual-stages-per-pipeline-rank", "--num-layers-per-virtual-pipeline-stage",
@@ -40,6 +41,7 @@ void layout_space_open(struct layout_space *space, const struct config *base) {
         .tensor = (int)base->tensor_model_parallel_size,
         .context = (int)base->context_parallel_size,
         .pipeline = (int)base->pipeline_model_parallel_size,
+        .head_ranks = 1,
         .data = 1,
         .expert = (int)base->expert_model_parallel_size,
         .chunks = (int)config_chunks(base),
@@ -61,11 +63,11 @@ void layout_space_open(struct layout_space *space, const struct config *base) {
 }
 
 bool layout_is_same(const struct plan_layout *a, const struct plan_layout *b) {
-    return a->tensor == b->tensor && a->context == b->context && a->pipeline == b->pipeline && a->chunks == b->chunks &&
-           a->expert == b->expert && a->is_zero_bubble == b->is_zero_bubble && a->ends == b->ends &&
-           a->micro_batch == b->micro_batch && a->recompute == b->recompute &&
-           a->recomputed_layers == b->recomputed_layers && a->splits_rows == b->splits_rows &&
-           a->optimizer == b->optimizer && a->precision == b->precision;
+    return a->tensor == b->tensor && a->context == b->context && a->head_ranks == b->head_ranks &&
+           a->pipeline == b->pipeline && a->chunks == b->chunks && a->expert == b->expert &&
+           a->is_zero_bubble == b->is_zero_bubble && a->ends == b->ends && a->micro_batch == b->micro_batch &&
+           a->recompute == b->recompute && a->recomputed_layers == b->recomputed_layers &&
+           a->splits_rows == b->splits_rows && a->optimizer == b->optimizer && a->precision == b->precision;
 }
 
 bool layout_needs_less(const struct plan_layout *a, const struct plan_layout *b) {
@@ -98,6 +100,16 @@ static void add_number(struct flag_writer *writer, enum layout_choice choice, co
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, value);
     add(writer, choice, name, text);
+}
+
+static void add_heads(struct flag_writer *writer, const struct plan_layout *layout) {
+    char sizes[24];
+    if (layout->head_ranks == 1)
+        return;
+    add(writer, CHOICE_HEADS, "--cp-comm-type", layout_heads_name(layout));
+    snprintf(sizes, sizeof sizes, "%d %d", layout->head_ranks, layout->context / layout->head_ranks);
+    if (layout->head_ranks < layout->context)
+        add(writer, CHOICE_HEADS, "--hierarchical-context-parallel-sizes", sizes);
 }
 
 static void add_pipeline(struct flag_writer *writer, const struct plan_layout *layout) {
@@ -133,6 +145,7 @@ int layout_flags(const struct layout_space *space, const struct plan_layout *lay
         add(&writer, CHOICE_ROWS, "--sequence-parallel", "");
     if (layout->context > 1)
         add_number(&writer, CHOICE_CONTEXT, "--context-parallel-size", layout->context);
+    add_heads(&writer, layout);
     if (layout->expert > 1)
         add_number(&writer, CHOICE_EXPERT, "--expert-model-parallel-size", layout->expert);
     add_pipeline(&writer, layout);
@@ -174,6 +187,10 @@ int layout_configure(const struct layout_space *space, const struct plan_layout 
     log_hush(false);
     config->padded_vocab_size = space->model->padded_vocab_size;
     return status;
+}
+
+const char *layout_heads_name(const struct plan_layout *layout) {
+    return layout->head_ranks == 1 ? "p2p" : layout->head_ranks == layout->context ? "a2a" : "a2a+p2p";
 }
 
 const char *layout_recompute_name(enum layout_recompute recompute) {

@@ -12,6 +12,7 @@ enum layout_precision { LAYOUT_FP32, LAYOUT_BF16, LAYOUT_FP16, LAYOUT_FP8 };
 
 struct plan_layout {
     int tensor, context, pipeline;
+    int head_ranks;       // neighbours in `context` that exchange heads; 1: none, all gather keys and values
     int data;             // replicas of the layers
     int expert;           // how many of them share out the experts
     int chunks;           // of layers on a rank, 1: no virtual stages
@@ -29,6 +30,7 @@ struct plan_layout {
 enum layout_choice {
     CHOICE_TENSOR,
     CHOICE_CONTEXT,
+    CHOICE_HEADS,  // --cp-comm-type
     CHOICE_EXPERT,
     CHOICE_PIPELINE,
     CHOICE_CHUNKS,
@@ -57,9 +59,13 @@ void layout_space_open(struct layout_space *space, const struct config *base);
 // inside the NVLink domain; the ranks that share out experts are a power of two; context-parallel ranks keep 2048
 // tokens or more; micro-batches are powers of two of up to 64k tokens; full micro-batch groups for virtual stages;
 // sequence parallelism and an optimizer that is sharded and overlapped wherever they are possible (layout_neighbours
-// has the others).
+// has the others). No heads are exchanged in them: layout_heads lists the other ways, for the taker to choose.
 typedef void layout_taker(void *context, const struct plan_layout *layout);
 void layout_list(const struct layout_space *space, layout_taker *take, void *context);
+// Calls `take` with the layout for every number of ranks that may exchange heads, 1 first; only with the one that it
+// has if flags fix that.
+void layout_heads(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
+                  void *context);
 // Layouts that differ from one in one choice, fixed choices and all rules of sizes respected.
 void layout_neighbours(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
                        void *context);
@@ -79,6 +85,8 @@ void layout_append_flags(const struct layout_space *space, const struct plan_lay
 // A copy of the base with these flags, to be freed in every case; -1 if it is not valid for so many ranks.
 int layout_configure(const struct layout_space *space, const struct plan_layout *layout, struct config *config);
 
+// The --cp-comm-type of a layout whose heads no flag fixes.
+const char *layout_heads_name(const struct plan_layout *layout);
 const char *layout_recompute_name(enum layout_recompute recompute);
 const char *layout_optimizer_name(enum layout_optimizer optimizer);
 const char *layout_precision_name(enum layout_precision precision);

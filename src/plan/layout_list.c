@@ -60,6 +60,17 @@ static bool allows_exchange(const struct config *model, int64_t tensor, int64_t 
            (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
 }
 
+// The same for a size that no flag fixes; biases by distance are not exchanged.
+static bool allows_heads(const struct layout_space *space, const struct plan_layout *layout) {
+    const struct config *model = space->model;
+    const char *positions = model->position_embedding_type;
+    int64_t ranks = (int64_t)layout->tensor * layout->head_ranks;
+    return layout->head_ranks == 1 ||
+           (!space->is_fixed[CHOICE_HEADS] && divides(layout->head_ranks, layout->context) &&
+            divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)) &&
+            !(positions && strcmp(positions, "relative") == 0));
+}
+
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {
     int64_t tokens = space->model->seq_length;
     return divides((int64_t)layout->tensor * context, space->gpus) &&
@@ -295,6 +306,21 @@ void layout_list(const struct layout_space *space, layout_taker *take, void *con
             list_contexts(&listing, layout);
 }
 
+void layout_heads(const struct layout_space *space, const struct plan_layout *layout, layout_taker *take,
+                  void *context) {
+    struct plan_layout changed = *layout;
+    if (space->is_fixed[CHOICE_HEADS]) {
+        take(context, layout);
+        return;
+    }
+    for (changed.head_ranks = 1; changed.head_ranks < layout->context; changed.head_ranks *= 2)
+        if (allows_heads(space, &changed))
+            take(context, &changed);
+    changed.head_ranks = layout->context;
+    if (allows_heads(space, &changed))
+        take(context, &changed);
+}
+
 // ---- neighbours ----
 
 // Takes a layout whose mesh or batch was changed, if it is possible.
@@ -305,6 +331,9 @@ static void take_changed(const struct layout_listing *listing, struct plan_layou
         !allows_context(space, &layout, layout.context) ||
         !allows_pipeline(space, &layout, layout.pipeline, layout.ends))
         return;
+    // Of ranks that exchange heads as many stay together as the new mesh allows.
+    while (layout.head_ranks > 1 && !allows_heads(space, &layout))
+        layout.head_ranks /= 2;
     layout.data = space->gpus / (layout.tensor * layout.context * layout.pipeline);
     if (layout.tensor == 1 && !space->is_fixed[CHOICE_ROWS])
         layout.splits_rows = false;
@@ -348,6 +377,7 @@ static void change_mesh(const struct layout_listing *listing, const struct plan_
         }
         changed.tensor = (int)sizes[0];
         changed.context = (int)sizes[1];
+        changed.head_ranks = layout->head_ranks == layout->context ? changed.context : layout->head_ranks;
         changed.pipeline = (int)sizes[2];
         changed.micro_batch = sizes[3];
         if (changed.pipeline == 1) {
@@ -381,6 +411,17 @@ static void change_schedule(const struct layout_listing *listing, const struct p
         if (ends != layout->ends && allows_chunks(listing->space, &changed, changed.chunks))
             take_changed(listing, changed, CHOICE_ENDS);
     }
+}
+
+struct heads_changing {
+    const struct layout_listing *listing;
+    int now;
+};
+
+static void change_heads(void *context, const struct plan_layout *layout) {
+    const struct heads_changing *changing = context;
+    if (layout->head_ranks != changing->now)
+        take_changed(changing->listing, *layout, CHOICE_HEADS);
 }
 
 static void change_rest(const struct layout_listing *listing, const struct plan_layout *layout) {
@@ -419,6 +460,7 @@ void layout_neighbours(const struct layout_space *space, const struct plan_layou
     struct fp8_answers answers = {.count = 0};
     const struct layout_listing listing = {space, take, context, &answers};
     change_mesh(&listing, layout);
+    layout_heads(space, layout, change_heads, &(struct heads_changing){&listing, layout->head_ranks});
     change_schedule(&listing, layout);
     change_rest(&listing, layout);
 }

@@ -81,10 +81,31 @@ struct adding {
     bool is_neighbour;  // it may be listed already, and is planned even if that is hopeless
 };
 
-static void add_layout(void *context, const struct plan_layout *layout) {
+struct heads_choosing {
+    const struct estimator *estimator;
+    struct plan_layout best;
+    double seconds;
+};
+
+static void choose_heads(void *context, const struct plan_layout *layout) {
+    struct heads_choosing *choosing = context;
+    double seconds = estimate_seconds(choosing->estimator, layout);
+    if (seconds < choosing->seconds) {
+        choosing->seconds = seconds;
+        choosing->best = *layout;
+    }
+}
+
+// Of the ways to share attention among the ranks of a context, the list has the one with the best estimate; the others
+// are its neighbours. Which layouts are worth a plan is decided as if keys were gathered, which keeps them few.
+static void add_layout(void *context, const struct plan_layout *given) {
     const struct adding *adding = context;
     struct layout_search *search = adding->search;
     const struct estimator *estimator = &search->estimators[adding->machine];
+    struct heads_choosing choosing = {estimator, *given, INFINITY};
+    const struct plan_layout *layout = &choosing.best;
+    if (!adding->is_neighbour && given->context > 1)
+        layout_heads(&search->spaces[adding->machine], given, choose_heads, &choosing);
     double bytes = estimate_least_bytes(estimator, layout);
     if (!adding->is_neighbour && bytes > search_room(search, adding->machine)) {
         search->hopeless++;
@@ -100,7 +121,7 @@ static void add_layout(void *context, const struct plan_layout *layout) {
     search->items[search->count++] =
         (struct search_item){.layout = *layout,
                              .machine = adding->machine,
-                             .estimate = estimate_seconds(estimator, layout) * price_of(search, adding->machine)};
+                             .estimate = estimate_seconds(estimator, given) * price_of(search, adding->machine)};
 }
 
 static int compare_estimates(const void *a, const void *b) {

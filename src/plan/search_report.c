@@ -201,6 +201,10 @@ static void write_layout(struct json_writer *w, const struct layout_search *sear
     json_cstring(w, search_machine(search, item)->name);
     write_int(w, "tensor", layout->tensor);
     write_int(w, "context", layout->context);
+    if (!search->spaces[item->machine].is_fixed[CHOICE_HEADS]) {
+        json_key(w, "cp_comm_type");
+        json_cstring(w, layout_heads_name(layout));
+    }
     write_int(w, "expert", layout->expert);
     write_int(w, "pipeline", layout->pipeline);
     write_int(w, "virtual_stages", layout->chunks);

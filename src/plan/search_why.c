@@ -127,6 +127,17 @@ static void append_word(struct buffer *out, const char *text) {
     buffer_printf(out, "%s%s", out->length ? ", " : "", text);
 }
 
+static void append_heads(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out) {
+    const char *name = layout_heads_name(b);
+    bool is_same = strcmp(layout_heads_name(a), name) == 0 && (b->head_ranks == b->context || a->context != b->context);
+    if (a->head_ranks == b->head_ranks || is_same || a->context == 1 || b->context == 1)
+        return;
+    append_word(out, "--cp-comm-type ");
+    buffer_append_string(out, name);
+    if (b->head_ranks > 1 && b->head_ranks < b->context)
+        buffer_printf(out, " of %d × %d", b->head_ranks, b->context / b->head_ranks);
+}
+
 static void append_schedule(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out) {
     if (b->is_zero_bubble && !a->is_zero_bubble)
         append_word(out, "zero-bubble schedule");
@@ -147,6 +158,7 @@ void search_difference(const struct plan_layout *a, const struct plan_layout *b,
         append_change(&text, "TP", b->tensor);
     if (a->context != b->context)
         append_change(&text, "CP", b->context);
+    append_heads(a, b, &text);
     if (a->expert != b->expert)
         append_change(&text, "EP", b->expert);
     if (a->pipeline != b->pipeline)

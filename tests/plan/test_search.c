@@ -4,6 +4,7 @@
 #include "plan/search_report.h"
 #include "plan/search_why.h"
 #include "base/memory.h"
+#include "config/config_context.h"
 #include "test.h"
 #include "train/automatic.h"
 #include "words.h"
@@ -221,6 +222,45 @@ TEST(contexts_have_the_sizes_that_are_given) {
     }
 }
 
+// Exchanging heads is faster than gathering keys and values if there are many of them. As many ranks exchange them as
+// heads of keys allow.
+TEST(heads_are_exchanged_where_that_is_faster) {
+    static const struct {
+        int groups, best, most;  // best: ranks that exchange heads, 0 for any
+    } cases[] = {{16, 8, 8}, {4, 0, 4}, {1, 1, 1}};
+    for (int i = 0; i < 3; i++) {
+        char *flags = memory_printf("--num-layers 4 --hidden-size 2048 --num-attention-heads 16 --vocab-size 50304 "
+                                    "--seq-length 131072 --max-position-embeddings 131072 --bf16 --micro-batch-size 1 "
+                                    "--global-batch-size 1 --position-embedding-type rope --group-query-attention "
+                                    "--num-query-groups %d --tensor-model-parallel-size 1 --context-parallel-size 8 "
+                                    "--pipeline-model-parallel-size 1 --recompute-granularity full",
+                                    cases[i].groups);
+        struct layout_search search;
+        struct search_options options = options_of(flags, 8, "p5.48xlarge");
+        EXPECT_OK(search_open(&search, &options));
+        const struct search_item *best = &search.items[search.proposals[0]];
+        int most = 0;
+        for (int k = 0; k < search.count; k++) {
+            const struct search_item *item = &search.items[k];
+            bool is_other = item->outcome == SEARCH_PLANNED && item->layout.head_ranks != best->layout.head_ranks;
+            EXPECT(!is_other || item->plan->seconds >= best->plan->seconds);
+            most = item->layout.head_ranks > most ? item->layout.head_ranks : most;
+        }
+        EXPECT_INT(most, cases[i].most);
+        EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
+        EXPECT(cases[i].best == 0 || best->layout.head_ranks == cases[i].best);
+        struct plan_layout near = best->layout;
+        struct config near_config;
+        near.head_ranks = cases[i].most;
+        EXPECT_OK(layout_configure(&search.spaces[0], &near, &near_config));
+        EXPECT_INT(config_head_ranks(&near_config), near.head_ranks);
+        config_free(&near_config);
+        search_close(&search);
+        config_free(&config);
+        free(flags);
+    }
+}
+
 TEST(flags_that_are_given_stay) {
     struct layout_search search;
     struct search_options options = options_of(MODEL BATCH "--fp16 --tensor-model-parallel-size 2 --micro-batch-size 2 "
@@ -330,5 +370,6 @@ TEST(reports) {
 
 TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(nothing_is_missed),
           TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(contexts_have_the_sizes_that_are_given),
-          TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
-          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
+          TEST_CASE(heads_are_exchanged_where_that_is_faster), TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules),
+          TEST_CASE(ranks_share_heads_of_keys), TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can),
+          TEST_CASE(reports))
