@@ -8,14 +8,12 @@
 // The inner dimension of gradients of weights are an expert's rows. Copies begin at multiples of 128 bytes: others read
 // two lines of memory for each of theirs and are slower by a fifth (H200, 2026-11-18). What a line of the first operand
 // has before and behind the expert's rows belongs to others, and is set to 0.
-#include "ops/cuda/hopper/grouped_tiles.cuh"
+//
+// By blocks, see grouped_blocks.cuh.
+#include "ops/cuda/hopper/grouped_blocks.cuh"
 
-enum { STEP8 = LINE_BYTES, STEP8_MATMULS = STEP8 / 32, HALF_COLUMNS = COLUMNS / 2, CHUNK = 16 };
-
-struct float8_args {
-    struct grouped_args grouped;
-    const float *a_range, *b_range;
-};
+enum { CHUNK = 16 };
+enum scaled8 { BY_RANGE, BY_BLOCKS_E4M3, BY_BLOCKS_E5M2 };  // the dtype is that of the first operand
 
 // Where copies of a tile begin along the inner dimension, how many steps there are, and how many of the first ones are
 // others' rows.
@@ -82,19 +80,6 @@ static __device__ __forceinline__ void clear_steps(uint8_t *stage, int first, in
     }
     fence_async();
     meet<1, COMPUTE_THREADS>();
-}
-
-// A stage times half of its columns, or all.
-template <bool A_IS_E5M2, int COUNT>
-static __device__ __forceinline__ void multiply_stage(float (&sums)[COUNT], uint64_t a, uint64_t b, bool keeps) {
-    matmul_fence();
-#pragma unroll
-    for (int i = 0; i < STEP8_MATMULS; i++) {
-        matmul_float8<A_IS_E5M2>(sums, a, b, keeps || i > 0);
-        a = next_steps<false>(a);
-        b = next_steps<false>(b);
-    }
-    matmul_commit();
 }
 
 static __device__ __forceinline__ void multiply_short(float (&sums)[128], stages<GROUPED_STAGES> &stages,
@@ -186,7 +171,26 @@ static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const
     }
 }
 
-template <enum grouped_kind KIND>
+// The sums of a tile, times the factors of both operands.
+template <enum grouped_kind KIND, enum scaled8 SCALED>
+static __device__ __forceinline__ void multiply_tile8(float (&sums)[128], stages<GROUPED_STAGES> &stages,
+                                                      stage_turn<GROUPED_STAGES> &turn, const struct hopper_tile &tile,
+                                                      const struct float8_args &args, float factor) {
+    int group = threadIdx.x / 128 - 1;
+    if constexpr (SCALED != BY_RANGE && KIND == GROUPED_WEIGHT)
+        multiply_gradients<SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
+    else if constexpr (SCALED != BY_RANGE)
+        multiply_places<KIND, SCALED == BY_BLOCKS_E5M2>(sums, stages, turn, tile, args, group);
+    else if constexpr (KIND == GROUPED_FORWARD)
+        multiply_short(sums, stages, turn, tile.inner, group);
+    else
+        multiply_exactly<KIND == GROUPED_WEIGHT>(sums, stages, turn, inner_of<KIND>(tile), group);
+#pragma unroll
+    for (int i = 0; i < 128 && SCALED == BY_RANGE; i++)
+        sums[i] *= factor;
+}
+
+template <enum grouped_kind KIND, enum scaled8 SCALED>
 static __device__ __forceinline__ void compute_float8(const struct float8_args &args, stages<GROUPED_STAGES> &stages,
                                                       const hopper_tiles<KIND> &tiles, const CUtensorMap *d_map) {
     const struct grouped_args &grouped = args.grouped;
@@ -194,7 +198,9 @@ static __device__ __forceinline__ void compute_float8(const struct float8_args &
     int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
     uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES +
                     warp * (KIND == GROUPED_WEIGHT ? (int)WARP_BYTES : (int)PART_BYTES);
-    float sums[128], factor = args.a_range[RANGE_FACTOR] * args.b_range[RANGE_FACTOR];
+    float sums[128], factor = 1;
+    if (SCALED == BY_RANGE)
+        factor = args.a_range[RANGE_FACTOR] * args.b_range[RANGE_FACTOR];
     for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
         struct hopper_tile tile = tiles.at(number);
         tile.row += group * 64;
@@ -202,13 +208,7 @@ static __device__ __forceinline__ void compute_float8(const struct float8_args &
             continue;
         if (KIND == GROUPED_WEIGHT && grouped.adds)
             prefetch_floats(place_floats((float *)grouped.d, tile, grouped));
-        if (KIND == GROUPED_FORWARD)
-            multiply_short(sums, stages, turn, tile.inner, group);
-        else
-            multiply_exactly<KIND == GROUPED_WEIGHT>(sums, stages, turn, inner_of<KIND>(tile), group);
-#pragma unroll
-        for (int i = 0; i < 128; i++)
-            sums[i] *= factor;
+        multiply_tile8<KIND, SCALED>(sums, stages, turn, tile, args, factor);
         if (KIND == GROUPED_WEIGHT)
             store_boxes(d_map, sums, part, tile, grouped);
         else
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void compute_float8(const struct float8_args &
         stores_wait();
 }
 
-template <enum grouped_kind KIND>
+template <enum grouped_kind KIND, enum scaled8 SCALED>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     grouped_float8_kernel(struct float8_args args, const __grid_constant__ CUtensorMap a_map,
                           const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap d_map) {
@@ -237,8 +237,37 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             copy_float8<KIND>(stages, tiles, &a_map, &b_map);
     } else {
         take_registers<240>();
-        compute_float8<KIND>(args, stages, tiles, &d_map);
+        compute_float8<KIND, SCALED>(args, stages, tiles, &d_map);
     }
+}
+
+typedef void (*float8_kernel)(struct float8_args, CUtensorMap, CUtensorMap, CUtensorMap);
+
+template <enum scaled8 SCALED> static float8_kernel float8_kernel_of(enum grouped_kind kind) {
+    return kind == GROUPED_WEIGHT  ? grouped_float8_kernel<GROUPED_WEIGHT, SCALED>
+           : kind == GROUPED_INPUT ? grouped_float8_kernel<GROUPED_INPUT, SCALED>
+                                   : grouped_float8_kernel<GROUPED_FORWARD, SCALED>;
+}
+
+// Without blocks the dtype of the first operand follows from the kind.
+static float8_kernel choose_float8(const struct op_grouped_matmul *op) {
+    if (op->a_scaling == SCALING_TENSOR)
+        return float8_kernel_of<BY_RANGE>(op->kind);
+    if (op->a.dtype == DTYPE_E5M2)
+        return float8_kernel_of<BY_BLOCKS_E5M2>(op->kind);
+    return float8_kernel_of<BY_BLOCKS_E4M3>(op->kind);
+}
+
+static struct float8_args float8_args_of(const struct op_grouped_matmul *op, struct grouped_args grouped) {
+    struct float8_args args = {};
+    args.grouped = grouped;
+    args.a_range = (const float *)op->a_range.data;
+    args.b_range = (const float *)op->b_range.data;
+    if (op->a_scaling != SCALING_TENSOR) {
+        args.a_width = op->a_range.shape[1];
+        args.b_width = op->b_range.shape[1];
+    }
+    return args;
 }
 
 void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args grouped) {
@@ -249,10 +278,8 @@ void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul
         die("fp8 matmuls of experts need a GPU of compute capability 9.0");
     if (!is_weight && op->d.dtype != DTYPE_BF16)
         die("the CUDA backend multiplies experts' fp8 to bf16, not %s", dtype_name(op->d.dtype));
-    struct float8_args args = {};
-    args.grouped = grouped;
-    args.a_range = (const float *)op->a_range.data;
-    args.b_range = (const float *)op->b_range.data;
+    if (op->a_scaling != SCALING_TENSOR && op->a_scaling != SCALING_VECTOR128)
+        die("the CUDA backend multiplies experts' fp8 with one range or by blocks of 128");
     if (rows == 0 && !is_weight)
         return;
     if (rows == 0) {  // a map cannot be of nothing
@@ -264,10 +291,8 @@ void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul
     CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
     int processors = 0, bytes = (is_weight ? (int)WEIGHT_BYTES : (int)HOPPER_BYTES) + ALIGNMENT;
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
-    auto kernel = is_weight                   ? grouped_float8_kernel<GROUPED_WEIGHT>
-                  : op->kind == GROUPED_INPUT ? grouped_float8_kernel<GROUPED_INPUT>
-                                              : grouped_float8_kernel<GROUPED_FORWARD>;
+    float8_kernel kernel = choose_float8(op);
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes, args, a_map,
-           b_map, d_map);
+    LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes,
+           float8_args_of(op, grouped), a_map, b_map, d_map);
 }
