@@ -1,29 +1,34 @@
 // fp8 by blocks: each block of threads stores a tile of 128 x 128 and its transpose (turned.cuh), whose blocks of
 // elements lie within the tile; without the transpose, rows. The factors are powers of two, computed as on the CPU, so
 // that codes are the same.
+#include "ops/cuda/blocks.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float4.cuh"
-#include "ops/cuda/scales.cuh"
-#include "ops/cuda/turned.cuh"
 
-enum {
-    ROWS_AHEAD = 4,
-    QUARTERS = TILE / 32,
-    LEAST_EXPONENT = -127,
-    MOST_EXPONENT = 127,
-    E8M0_BIAS = 127,
-    E8M0_NAN = 255
-};
+enum { ROWS_AHEAD = 4, QUARTERS = TILE / 32 };
 
 struct blocks_args {
     uint8_t *y, *transposed;           // (N, C), (C, N) or NULL
     void *scales, *transposed_scales;  // of y, of transposed
     int64_t width, transposed_width;   // columns of the scales
     const __nv_bfloat16 *x;
-    int64_t rows, columns;
+    int64_t parts, rows, columns;                   // rows: of a part
+    int64_t scales_bytes, transposed_scales_bytes;  // of a part
     float largest;
     bool is_e5m2;
 };
+
+// The same for one of the matrices.
+static __device__ __forceinline__ struct blocks_args part_args(struct blocks_args args, int64_t part) {
+    int64_t before = part * args.rows;
+    args.y = args.y ? args.y + before * args.columns : NULL;
+    args.transposed = args.transposed ? args.transposed + before : NULL;
+    args.scales = args.scales ? (uint8_t *)args.scales + part * args.scales_bytes : NULL;
+    if (args.transposed_scales)
+        args.transposed_scales = (uint8_t *)args.transposed_scales + part * args.transposed_scales_bytes;
+    args.x += before * args.columns;
+    return args;
+}
 
 // Blocks of elements across a tile.
 template <int SCALING> static __device__ __forceinline__ constexpr int blocks_across(void) {
@@ -50,39 +55,6 @@ static __device__ __forceinline__ uint32_t larger_of_row(const eight<__nv_bfloat
 // The larger of a pair of bf16, as bits of fp32.
 static __device__ __forceinline__ uint32_t larger_of_pair(uint32_t pair) {
     return max(pair << 16, pair & 0xFFFF0000u);
-}
-
-static __device__ __forceinline__ int block_exponent(uint32_t most, float largest) {
-    float size = __uint_as_float(most);
-    if (most == 0 || most >= 0x7F800000u)
-        return 0;
-    int exponent;
-    float fraction = frexpf(__fdiv_rn(size, largest), &exponent);
-    exponent -= fraction == 0.5f;
-    return min(max(exponent, (int)LEAST_EXPONENT), (int)MOST_EXPONENT);
-}
-
-// Where the factor of block `block` of a line of blocks lies; `width` is the columns of the scales.
-template <int SCALING>
-static __device__ __forceinline__ int64_t factor_place(int64_t width, int64_t line, int64_t block) {
-    if (SCALING == SCALING_VECTOR128)
-        return block * width + line;
-    if (SCALING == SCALING_BLOCK128)
-        return line / TILE * width + block;
-    return tiled_place(width, line, block);
-}
-
-// Stores the factor of a block with this largest magnitude, if it has a place, and returns what its elements are
-// multiplied by.
-template <int SCALING>
-static __device__ __forceinline__ float write_factor(void *scales, int64_t place, uint32_t most, float largest) {
-    int exponent = block_exponent(most, largest);
-    bool is_whole = most < 0x7F800000u;
-    if (SCALING == SCALING_VECTOR32 && scales)
-        ((uint8_t *)scales)[place] = is_whole ? (uint8_t)(exponent + E8M0_BIAS) : (uint8_t)E8M0_NAN;
-    else if (scales)
-        ((float *)scales)[place] = is_whole ? ldexpf(1.0f, exponent) : __int_as_float(0x7FC00000);
-    return ldexpf(1.0f, -exponent);
 }
 
 // Raise `most` to the largest of this thread's values and of those of the lanes that share a block of elements.
@@ -170,12 +142,14 @@ static __device__ __forceinline__ float scale_at(const uint32_t scales[TILE][ACR
 }
 
 template <int SCALING, bool HAS_VALUE, bool HAS_TURNED>
-static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kernel(struct blocks_args args) {
+static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kernel(struct blocks_args all) {
     constexpr int ACROSS = blocks_across<SCALING>();
+    int64_t tiles = (all.rows + TILE - 1) / TILE, part = all.parts > 1 ? blockIdx.y / tiles : 0;
+    const struct blocks_args args = part_args(all, part);
     __shared__ __align__(16) uint32_t tile[HAS_TURNED ? TILE * WORDS : 4];
     __shared__ struct tile_most<SCALING> most;
     int across = thread_across(), down = thread_down();
-    int64_t first = (int64_t)blockIdx.x * TILE, base = (int64_t)blockIdx.y * TILE, column = first + 8 * across;
+    int64_t first = (int64_t)blockIdx.x * TILE, base = (blockIdx.y - part * tiles) * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
     eight<__nv_bfloat16> in[PASSES][4] = {};
 #pragma unroll
@@ -234,16 +208,20 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kerne
     }
     __syncthreads();
     if (HAS_TURNED)
-        write_turned<8>(args.transposed, tile, first, base, columns, rows);
+        write_turned<8>(turned_matrix{args.transposed, columns, rows, rows * args.parts}, tile, first, base);
 }
 
 // Values alone, by blocks of a row: a warp has 256 columns of ROWS_AHEAD rows, whose reads are on their way at once.
 template <int SCALING>
-static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct blocks_args args) {
+static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct blocks_args all) {
     constexpr int LANES = TILE / 8 / blocks_across<SCALING>();
     int lane = threadIdx.x & 31;
-    int64_t columns = args.columns, column = 256 * (int64_t)blockIdx.x + 8 * lane;
     int64_t first = ((int64_t)blockIdx.y * (QUANTIZE_THREADS / 32) + threadIdx.x / 32) * ROWS_AHEAD;
+    // Parts have a multiple of ROWS_AHEAD rows. Those behind the last part are not there.
+    int64_t part = all.parts > 1 ? min(first / all.rows, all.parts - 1) : 0;
+    const struct blocks_args args = part_args(all, part);
+    int64_t columns = args.columns, column = 256 * (int64_t)blockIdx.x + 8 * lane;
+    first -= part * args.rows;
     eight<__nv_bfloat16> in[ROWS_AHEAD] = {};
 #pragma unroll
     for (int r = 0; r < ROWS_AHEAD; r++)
@@ -269,9 +247,9 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(
 }
 
 template <int SCALING> static void launch_blocks(struct cuda_device *cuda, const struct blocks_args &args) {
-    dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(divide_up(args.rows, TILE)));
+    dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(args.parts * divide_up(args.rows, TILE)));
     dim3 of_rows(grid_x(divide_up(args.columns, 256)),
-                 grid_yz(divide_up(args.rows, QUANTIZE_THREADS / 32 * ROWS_AHEAD)));
+                 grid_yz(divide_up(args.parts * args.rows, QUANTIZE_THREADS / 32 * ROWS_AHEAD)));
     if (args.y && args.transposed)
         LAUNCH(cuda, (quantize_blocks_kernel<SCALING, true, true>), grid, QUANTIZE_THREADS, 0, args);
     else if (args.transposed)
@@ -286,6 +264,10 @@ template <int SCALING> static void launch_blocks(struct cuda_device *cuda, const
 static void clear_scales(struct cuda_device *cuda, struct tensor scales) {
     if (scales.data)
         CHECK_CUDA(cudaMemsetAsync(scales.data, 0, tensor_bytes(scales), cuda->streams[STREAM_COMPUTE]));
+}
+
+static int64_t part_bytes(struct tensor scales, int64_t parts) {
+    return scales.data ? (int64_t)tensor_bytes(scales) / parts : 0;
 }
 
 extern "C" void cuda_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
@@ -310,10 +292,13 @@ extern "C" void cuda_quantize_blocks(struct device *device, const struct op_quan
     args.width = y->range.shape[1];
     args.transposed_width = y->transposed_range.shape[1];
     args.x = (const __nv_bfloat16 *)op->x.data;
-    args.rows = op->x.shape[0];
+    args.parts = op->parts > 0 ? op->parts : 1;
+    args.rows = op->x.shape[0] / args.parts;
     args.columns = op->x.shape[1];
-    args.largest = dtype == DTYPE_E5M2 ? 57344.0f : 448.0f;
+    args.scales_bytes = part_bytes(y->range, args.parts);
+    args.transposed_scales_bytes = part_bytes(y->transposed_range, args.parts);
     args.is_e5m2 = dtype == DTYPE_E5M2;
+    args.largest = largest_float8(args.is_e5m2);
     if (y->scaling == SCALING_VECTOR128)
         launch_blocks<SCALING_VECTOR128>(cuda, args);
     else if (y->scaling == SCALING_BLOCK128)

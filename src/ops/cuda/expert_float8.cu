@@ -1,29 +1,6 @@
 // Rows of experts in fp8 and their transpose: copied to their places, and between the two matmuls, in one pass over
 // tiles of 128 x 128 (turned.cuh). Places without a source get 0.
-#include "ops/cuda/activation.cuh"
-#include "ops/cuda/elements.cuh"
-#include "ops/cuda/lanes.cuh"
-#include "ops/cuda/turned.cuh"
-
-enum expert8_kind { EXPERT8_ROWS, EXPERT8_FORWARD, EXPERT8_BACKWARD };
-
-struct operand_pointers {
-    uint8_t *y, *transposed;
-    float *range;
-};
-
-struct expert8_args {
-    struct operand_pointers out, result;  // result: of the activation, in backward
-    const __nv_bfloat16 *x, *dy;
-    const int32_t *sources;
-    const float *weights;
-    float *dweights;
-    int64_t rows, columns;  // columns: of y, or half of them where dx has two halves
-    int per_row;
-    enum activation activation;
-    struct glu_rule rule;
-    bool is_e5m2;
-};
+#include "ops/cuda/expert_float8.cuh"
 
 template <int KIND, int HALVES>
 static __device__ __forceinline__ struct turned_part expert8_part_of(const struct expert8_args &args, int part) {
@@ -36,87 +13,6 @@ static __device__ __forceinline__ struct turned_part expert8_part_of(const struc
     place.scale = to.range[RANGE_SCALE];
     place.is_e5m2 = part < HALVES && (KIND == EXPERT8_BACKWARD || (KIND == EXPERT8_ROWS && args.is_e5m2));
     return place;
-}
-
-// What a thread reads of a place's row: x (its gate with a gated unit), up, and dy.
-struct expert8_row {
-    eight<__nv_bfloat16> x, up, dy;
-    int source;
-};
-
-template <int KIND, bool IS_GATED>
-static __device__ __forceinline__ void expert8_fetch(struct expert8_row *to, const struct expert8_args &args,
-                                                     int64_t place, int64_t column) {
-    int64_t columns = args.columns, row = place;
-    to->source = args.sources[place];
-    if (KIND == EXPERT8_ROWS)
-        row = max(to->source, 0) / args.per_row;
-    const __nv_bfloat16 *x = args.x + row * columns * (IS_GATED ? 2 : 1);
-    to->x = fetch8(x, column, columns, true);
-    if (IS_GATED)
-        to->up = fetch8(x + columns, column, columns, true);
-    if (KIND == EXPERT8_BACKWARD)
-        to->dy = fetch8(args.dy + row * columns, column, columns, true);
-}
-
-// Not inlined: the many copies would take a minute to compile.
-static __device__ __noinline__ float2 any_gate(enum activation activation, float x) {
-    return gate_at<__nv_bfloat16>(activation, x);
-}
-
-// The eight values of each part; returns the row's share of its weight's gradient. IS_SILU: a unit without limits.
-template <int KIND, bool IS_GATED, bool IS_SILU>
-static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8], const struct expert8_row &row,
-                                                       const struct expert8_args &args) {
-    bool is_there = row.source >= 0;
-    float x[8], up[8], dy[8], dweight = 0;
-    float weight = KIND != EXPERT8_ROWS && is_there ? args.weights[row.source] : 0.0f;
-    unpack8(x, row.x);
-    if (IS_GATED)
-        unpack8(up, row.up);
-    if (KIND == EXPERT8_BACKWARD)
-        unpack8(dy, row.dy);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        if (KIND == EXPERT8_ROWS) {
-            value[0][i] = is_there ? x[i] : 0.0f;
-            continue;
-        }
-        float2 at = IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x[i])
-                            : any_gate(args.activation, IS_GATED ? glu_gate(args.rule, x[i]) : x[i]);
-        float other = !IS_GATED ? 1.0f : IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
-        value[KIND == EXPERT8_BACKWARD ? 1 + IS_GATED : 0][i] = is_there ? weight * y : 0.0f;
-        if (KIND != EXPERT8_BACKWARD)
-            continue;
-        dweight += dy[i] * y;
-        bool has_rule = IS_GATED && !IS_SILU;
-        bool moves = is_there && !(has_rule && !glu_gate_moves(args.rule, x[i]));
-        value[0][i] = moves ? weight * dy[i] * other * at.y : 0.0f;
-        if (IS_GATED)
-            value[1][i] = is_there && !(has_rule && !glu_up_moves(args.rule, up[i])) ? weight * dy[i] * at.x : 0.0f;
-    }
-    return dweight;
-}
-
-// Rows of a tile, whose threads have parts of their sums: eight lanes of two warps share a row.
-static __device__ __forceinline__ void write_dweights(const struct expert8_args &args, float *shared,
-                                                      const float (&sum)[PASSES][4], int64_t base) {
-#pragma unroll
-    for (int pass = 0; pass < PASSES; pass++)
-#pragma unroll
-        for (int r = 0; r < 4; r++) {
-            float total = sum[pass][r];
-#pragma unroll
-            for (int offset = 1; offset < 8; offset *= 2)
-                total += __shfl_xor_sync(0xFFFFFFFFu, total, offset);
-            if (threadIdx.x % 8 == 0)
-                shared[threadIdx.x / 32 % 2 * TILE + 4 * (thread_down() + ROW_THREADS * pass) + r] = total;
-        }
-    __syncthreads();
-    int64_t place = base + threadIdx.x;
-    if (threadIdx.x < TILE && place < args.rows && args.sources[place] >= 0)
-        args.dweights[args.sources[place]] = shared[threadIdx.x] + shared[TILE + threadIdx.x];
-    __syncthreads();
 }
 
 // Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. In backward a block
@@ -196,7 +92,11 @@ extern "C" void cuda_quantize_slots(struct device *device, const struct op_quant
     args.per_row = (int)op->per_row;
     args.activation = ACTIVATION_SILU;  // there is none
     args.is_e5m2 = (op->y.value.data ? op->y.value.dtype : op->y.transposed.dtype) == DTYPE_E5M2;
-    if (args.rows > 0 && tensor_count(op->x) > 0)
+    if (args.rows == 0 || tensor_count(op->x) == 0)
+        return;
+    if (op->y.scaling != SCALING_TENSOR)
+        expert_blocks_run(cuda, args, EXPERT8_ROWS, false, &op->y, NULL);
+    else
         launch_expert8<EXPERT8_ROWS, false>(cuda, args);
 }
 
@@ -209,7 +109,9 @@ extern "C" void cuda_quantize_expert_forward(struct device *device, const struct
     args.rule = op->rule;
     if (tensor_count(op->x) == 0)
         return;
-    if (op->is_gated)
+    if (op->y.scaling != SCALING_TENSOR)
+        expert_blocks_run(cuda, args, EXPERT8_FORWARD, op->is_gated, &op->y, NULL);
+    else if (op->is_gated)
         launch_expert8<EXPERT8_FORWARD, true>(cuda, args);
     else
         launch_expert8<EXPERT8_FORWARD, false>(cuda, args);
@@ -229,7 +131,9 @@ extern "C" void cuda_quantize_expert_backward(struct device *device, const struc
     CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
     if (tensor_count(op->x) == 0)
         return;
-    if (op->is_gated)
+    if (op->dx.scaling != SCALING_TENSOR)
+        expert_blocks_run(cuda, args, EXPERT8_BACKWARD, op->is_gated, &op->dx, &op->y);
+    else if (op->is_gated)
         launch_expert8<EXPERT8_BACKWARD, true>(cuda, args);
     else
         launch_expert8<EXPERT8_BACKWARD, false>(cuda, args);

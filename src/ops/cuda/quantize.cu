@@ -260,7 +260,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
             tile[tile_place<16>(16 * across + i, word)] = turned[i];
     }
     __syncthreads();
-    write_turned<16>(y, tile, first, base, columns, rows);
+    write_turned<16>(turned_matrix{y, columns, rows, rows}, tile, first, base);
 }
 
 static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *history, int64_t count, int64_t length,

@@ -23,7 +23,7 @@ struct sort_args {
     int32_t *starts;       // (E + 1): where the slots of each expert begin in `sorted`
     int32_t *sorted;       // all slots by expert, with or without a place; only with weights
     int64_t slots;
-    int chunk_count, expert_count, capacity;
+    int chunk_count, expert_count, capacity, aligned;
     bool is_padded;
 };
 
@@ -72,6 +72,8 @@ static __global__ void __launch_bounds__(SCAN_THREADS) scan_chunks_kernel(struct
     }
     int kept = args.capacity > 0 ? min(total, args.capacity) : total;
     int size = e >= experts ? 0 : args.is_padded ? args.capacity : kept;
+    if (args.aligned > 1)
+        size = (size + args.aligned - 1) / args.aligned * args.aligned;
     int start = scan_block(total, shared), offset = scan_block(size, shared);
     if (e < experts) {
         args.starts[e] = start;
@@ -228,6 +230,7 @@ extern "C" void cuda_sort_slots(struct device *device, const struct op_sort_slot
     args.chunk_count = (int)divide_up(args.slots, CHUNK_SLOTS);
     args.expert_count = (int)(op->offsets.shape[0] - 1);
     args.capacity = (int)op->capacity;
+    args.aligned = (int)op->aligned;
     args.is_padded = op->is_padded;
     args.starts = (int32_t *)cuda->scratch;
     args.chunks = args.starts + args.expert_count + 1;

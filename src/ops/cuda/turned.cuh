@@ -21,23 +21,30 @@ template <int COLUMNS> static __device__ __forceinline__ int tile_place(int colu
     return column * WORDS + (word ^ (column / COLUMNS % 8 * 4));
 }
 
-// Writes a tile's columns as rows of the transpose (columns, rows), from column `first` and row `base` on: 16 bytes at
-// a time if all rows of the transpose begin at a multiple of that.
+// Where a transpose goes: `columns` rows of `rows` numbers, `stride` apart.
+struct turned_matrix {
+    uint8_t *to;
+    int64_t columns, rows, stride;
+};
+
+// Writes a tile's columns as rows of the transpose, from column `first` and row `base` on: 16 bytes at a time if all
+// rows of the transpose begin and end at a multiple of that.
 template <int COLUMNS>
-static __device__ __forceinline__ void write_turned(uint8_t *transposed, const uint32_t *tile, int64_t first,
-                                                    int64_t base, int64_t columns, int64_t rows) {
-    if (rows % 16 == 0) {
+static __device__ __forceinline__ void write_turned(const struct turned_matrix &turned, const uint32_t *tile,
+                                                    int64_t first, int64_t base) {
+    int64_t columns = turned.columns, rows = turned.rows, stride = turned.stride;
+    if (rows % 16 == 0 && stride % 16 == 0) {
         int word = threadIdx.x % 8 * 4;
         for (int column = threadIdx.x / 8; column < TILE; column += QUANTIZE_THREADS / 8)
             if (first + column < columns && base + 4 * word < rows)
-                *(uint4 *)(transposed + (first + column) * rows + base + 4 * word) =
+                *(uint4 *)(turned.to + (first + column) * stride + base + 4 * word) =
                     *(const uint4 *)(tile + tile_place<COLUMNS>(column, word));
         return;
     }
     int lane = threadIdx.x & 31;
     for (int column = threadIdx.x >> 5; column < TILE; column += QUANTIZE_THREADS / 32)
         if (first + column < columns && base + 4 * lane < rows)
-            *(uint32_t *)(transposed + (first + column) * rows + base + 4 * lane) =
+            *(uint32_t *)(turned.to + (first + column) * stride + base + 4 * lane) =
                 tile[tile_place<COLUMNS>(column, lane)];
 }
 
@@ -108,7 +115,7 @@ static __device__ __forceinline__ void write_parts(const struct turned_part *to,
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
         if (to[part].transposed)
-            write_turned<8>(to[part].transposed, tile[part], first, base, columns, rows);
+            write_turned<8>(turned_matrix{to[part].transposed, columns, rows, rows}, tile[part], first, base);
     __syncthreads();
 }
 
