@@ -2,9 +2,9 @@
 // Times the operations of one layer of experts, forward and backward, on any device: time, arithmetic or bytes per
 // second, and the share of everything but the matmuls.
 // Usage: bench_experts [DEVICE DTYPE TOKENS HIDDEN WIDTH EXPERTS CHOSEN REPEATS]; the default is cpu fp32 1024 256 512
-// 16 2 3. Experts are SwiGLU units of WIDTH; DTYPE is fp32, bf16, fp16, or fp8 between bf16 tensors. SPREAD=one sends
-// all rows to the first experts; FIRST=1 stores gradients of weights, as the first micro-batch of a step does, and does
-// not add to them; THREADS=N is for the CPU.
+// 16 2 3. Experts are SwiGLU units of WIDTH; DTYPE is fp32, bf16, fp16, or between bf16 tensors fp8 (one range for each
+// operand) or blockwise (fp8 by blocks of 128). SPREAD=one sends all rows to the first experts; FIRST=1 stores
+// gradients of weights, as the first micro-batch of a step does, and does not add to them; THREADS=N is for the CPU.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/rng.h"
@@ -17,13 +17,14 @@
 struct experts_bench {
     struct device *device;
     enum dtype dtype;
-    bool is_fp8;
+    bool is_fp8, is_blockwise;
     int64_t N, C, F, E, K, repeats;
+    int64_t R;  // places
     struct arena arena;
     struct tensor noise;  // (NOISE) fp32
     double seconds, matmul_seconds;
 };
-enum { NOISE = 1 << 20 };
+enum { NOISE = 1 << 20, BLOCK = 128 };
 
 static struct tensor filled(struct experts_bench *b, struct tensor t) {
     struct tensor flat = tensor_flat(t);
@@ -79,7 +80,7 @@ static struct sorted_rows time_routing(struct experts_bench *b) {
         .weights = floats(b, N, K),
         .dweights = floats(b, N, K),
         .offsets = arena_1d(&b->arena, DTYPE_I32, E + 1),
-        .sources = arena_1d(&b->arena, DTYPE_I32, N * K),
+        .sources = arena_1d(&b->arena, DTYPE_I32, b->R),
         .places = arena_2d(&b->arena, DTYPE_I32, N, K),
     };
     if (getenv("SPREAD"))
@@ -93,6 +94,7 @@ static struct sorted_rows time_routing(struct experts_bench *b) {
     struct op_balance_forward balance = {.sums = sums, .counts = counts, .logits = s.logits, .chosen = K};
     TIME(b, "balance forward", 0, bytes, op_balance_forward(b->device, &balance));
     struct op_sort_slots sort = {.offsets = s.offsets, .sources = s.sources, .places = s.places, .experts = s.experts};
+    sort.aligned = b->is_blockwise ? BLOCK : 0;
     TIME(b, "sort", 0, 12 * slots, op_sort_slots(b->device, &sort));
     struct op_route_backward backward = {
         .dlogits = s.dlogits, .dweights = s.dweights, .logits = s.logits, .experts = s.experts, .rule = rule};
@@ -106,8 +108,35 @@ static float weight_beta(void) {
     return getenv("FIRST") ? 0 : 1;
 }
 
-// A matrix of bf16 in fp8, in both orders; adds the time of quantizing to that of everything but the matmuls.
-static struct operand quantized(struct experts_bench *b, const char *name, struct tensor x, enum dtype dtype) {
+static struct tensor scales_of(struct experts_bench *b, enum scaling scaling, int64_t parts, const int64_t size[2]) {
+    struct scales_shape shape = scales_shape(scaling, size[0], size[1]);
+    return arena_2d(&b->arena, shape.dtype, parts * shape.rows, shape.columns);
+}
+
+// By blocks; weights are `parts` matrices, one below the other.
+static struct operand quantized_blocks(struct experts_bench *b, const char *name, struct tensor x, enum dtype dtype,
+                                       int64_t parts) {
+    int64_t rows = x.shape[0], columns = x.shape[1];
+    struct operand y = {.value = arena_2d(&b->arena, dtype, rows, columns),
+                        .transposed = arena_2d(&b->arena, dtype, columns, rows),
+                        .scaling = parts > 0 ? SCALING_BLOCK128 : SCALING_VECTOR128};
+    int64_t matrices = parts > 0 ? parts : 1, height = rows / matrices;
+    y.range = scales_of(b, y.scaling, matrices, (const int64_t[2]){height, columns});
+    y.transposed_range = scales_of(b, y.scaling, matrices, (const int64_t[2]){columns, height});
+    struct op_quantize_blocks op = {.y = y, .x = x, .parts = parts};
+    if (name)
+        TIME(b, name, 0, 4.0 * (double)tensor_count(x), op_quantize_blocks(b->device, &op));
+    else
+        op_quantize_blocks(b->device, &op);
+    return y;
+}
+
+// A matrix of bf16 in fp8, in both orders; adds the time of quantizing to that of everything but the matmuls. The
+// weights of experts are `parts` matrices; of rows it is 0.
+static struct operand quantized(struct experts_bench *b, const char *name, struct tensor x, enum dtype dtype,
+                                int64_t parts) {
+    if (b->is_blockwise)
+        return quantized_blocks(b, name, x, dtype, parts);
     struct operand y = {.value = arena_2d(&b->arena, dtype, x.shape[0], x.shape[1]),
                         .transposed = arena_2d(&b->arena, dtype, x.shape[1], x.shape[0]),
                         .range = arena_1d(&b->arena, DTYPE_F32, RANGE_LENGTH)};
@@ -120,33 +149,39 @@ static struct operand quantized(struct experts_bench *b, const char *name, struc
     return y;
 }
 
+// The ranges of both operands, in the order in which they are multiplied.
+static void set_ranges(struct op_grouped_matmul *op, const struct operand *a, const struct operand *b) {
+    op->a_range = operand_range(a, op->kind == GROUPED_WEIGHT);
+    op->b_range = operand_range(b, op->kind != GROUPED_FORWARD);
+    op->a_scaling = a->scaling;
+    op->b_scaling = b->scaling;
+}
+
 static void time_matmuls8(struct experts_bench *b, const char *name, struct tensor offsets, int64_t outputs,
                           int64_t inputs) {
     size_t mark = arena_mark(&b->arena);
-    int64_t R = b->N * b->K;
-    double flops = 2.0 * (double)R * (double)outputs * (double)inputs;
+    int64_t R = b->R;
+    double flops = 2.0 * (double)(b->N * b->K) * (double)outputs * (double)inputs;
     struct tensor x = rows_of(b, R, inputs), dy = rows_of(b, R, outputs), w = rows_of(b, b->E * outputs, inputs);
     struct tensor dw = filled(b, arena_3d(&b->arena, DTYPE_F32, b->E, outputs, inputs));
     char text[64];
     (void)snprintf(text, sizeof text, "%s quantize weights", name);
-    struct operand x8 = quantized(b, NULL, x, DTYPE_E4M3), dy8 = quantized(b, NULL, dy, DTYPE_E5M2);
-    struct operand w8 = quantized(b, text, w, DTYPE_E4M3);
+    struct operand x8 = quantized(b, NULL, x, DTYPE_E4M3, 0);
+    struct operand dy8 = quantized(b, NULL, dy, b->is_blockwise ? DTYPE_E4M3 : DTYPE_E5M2, 0);
+    struct operand w8 = quantized(b, text, w, DTYPE_E4M3, b->E);
     struct op_grouped_matmul op = {.kind = GROUPED_FORWARD, .d = dy, .a = x8.value, .offsets = offsets};
     op.b = tensor_3d(w8.value.data, DTYPE_E4M3, b->E, outputs, inputs);
-    op.a_range = x8.range;
-    op.b_range = w8.range;
+    set_ranges(&op, &x8, &w8);
     (void)snprintf(text, sizeof text, "%s forward", name);
     TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
     op = (struct op_grouped_matmul){.kind = GROUPED_INPUT, .d = x, .a = dy8.value, .offsets = offsets};
     op.b = w8.transposed;
-    op.a_range = dy8.range;
-    op.b_range = w8.range;
+    set_ranges(&op, &dy8, &w8);
     (void)snprintf(text, sizeof text, "%s inputs", name);
     TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
     op = (struct op_grouped_matmul){.kind = GROUPED_WEIGHT, .d = dw, .a = dy8.transposed, .offsets = offsets};
     op.b = x8.transposed;
-    op.a_range = dy8.range;
-    op.b_range = x8.range;
+    set_ranges(&op, &dy8, &x8);
     op.beta = weight_beta();
     (void)snprintf(text, sizeof text, "%s weights", name);
     TIME(b, text, flops, 0, op_grouped_matmul(b->device, &op));
@@ -156,18 +191,20 @@ static void time_matmuls8(struct experts_bench *b, const char *name, struct tens
 // What is fused with quantizing in fp8: rows to their places, twice, and between the matmuls.
 static void time_rows8(struct experts_bench *b, const struct sorted_rows *s) {
     size_t mark = arena_mark(&b->arena);
-    int64_t R = b->N * b->K;
+    int64_t R = b->R;
     struct tensor rows = rows_of(b, b->N, b->C), x = rows_of(b, R, 2 * b->F), dy = rows_of(b, R, b->F);
     double row = (double)b->C, unit = (double)(R * b->F);
-    struct operand places = quantized(b, NULL, rows_of(b, R, b->C), DTYPE_E4M3), y = quantized(b, NULL, dy, DTYPE_E4M3);
-    struct operand dx = quantized(b, NULL, x, DTYPE_E5M2);
+    struct operand places = quantized(b, NULL, rows_of(b, R, b->C), DTYPE_E4M3, 0);
+    struct operand y = quantized(b, NULL, dy, DTYPE_E4M3, 0), only_value = y, only_transposed = y;
+    struct operand dx = quantized(b, NULL, x, b->is_blockwise ? DTYPE_E4M3 : DTYPE_E5M2, 0);
+    only_value.transposed = only_transposed.value = (struct tensor){0};
     struct op_quantize_slots gather = {.y = places, .x = rows, .sources = s->sources, .per_row = b->K};
     struct op_sum_slots sum = {.out = rows, .y = rows_of(b, R, b->C), .places = s->places};
     for (int i = 0; i < 2; i++) {
         TIME(b, "gather to fp8", 0, 4 * (double)R * row, op_quantize_slots(b->device, &gather));
         TIME(b, "sum", 0, 2 * (double)(R + b->N) * row, op_sum_slots(b->device, &sum));
     }
-    struct op_quantize_expert_forward forward = {.y = {.value = y.value, .range = y.range},
+    struct op_quantize_expert_forward forward = {.y = only_value,
                                                  .x = x,
                                                  .weights = s->weights,
                                                  .offsets = s->offsets,
@@ -176,7 +213,7 @@ static void time_rows8(struct experts_bench *b, const struct sorted_rows *s) {
                                                  .is_gated = true};
     TIME(b, "activation forward", 0, 5 * unit, op_quantize_expert_forward(b->device, &forward));
     struct op_quantize_expert_backward backward = {.dx = dx,
-                                                   .y = {.transposed = y.transposed, .range = y.range},
+                                                   .y = only_transposed,
                                                    .dweights = s->dweights,
                                                    .dy = dy,
                                                    .x = x,
@@ -266,14 +303,14 @@ static void make_noise(struct experts_bench *b) {
 }
 
 static enum dtype dtype_of(const char *name) {
-    return strcmp(name, "bf16") == 0 || strcmp(name, "fp8") == 0 ? DTYPE_BF16
-           : strcmp(name, "fp16") == 0                           ? DTYPE_F16
-                                                                 : DTYPE_F32;
+    if (strcmp(name, "bf16") == 0 || strcmp(name, "fp8") == 0 || strcmp(name, "blockwise") == 0)
+        return DTYPE_BF16;
+    return strcmp(name, "fp16") == 0 ? DTYPE_F16 : DTYPE_F32;
 }
 
 // What the largest group of tensors above takes, and some more for their alignment.
 static size_t needed_bytes(const struct experts_bench *b) {
-    size_t R = (size_t)(b->N * b->K), C = (size_t)b->C, F = (size_t)b->F, E = (size_t)b->E, N = (size_t)b->N;
+    size_t R = (size_t)b->R, C = (size_t)b->C, F = (size_t)b->F, E = (size_t)b->E, N = (size_t)b->N;
     return 4 * (3 * R * (C + 2 * F) + N * C + 4 * F * C * E + 2 * N * E + 8 * R) + ((size_t)64 << 20);
 }
 
@@ -289,13 +326,15 @@ int main(int argc, char **argv) {
         }
     }
     struct experts_bench b = {.dtype = dtype_of(dtype),
-                              .is_fp8 = strcmp(dtype, "fp8") == 0,
+                              .is_blockwise = strcmp(dtype, "blockwise") == 0,
                               .N = numbers[0],
                               .C = numbers[1],
                               .F = numbers[2],
                               .E = numbers[3],
                               .K = numbers[4],
                               .repeats = numbers[5]};
+    b.is_fp8 = b.is_blockwise || strcmp(dtype, "fp8") == 0;
+    b.R = slots_room(&(struct op_sort_slots){.aligned = b.is_blockwise ? BLOCK : 0}, b.N * b.K, b.E);
     void *memory = NULL;
     size_t bytes = needed_bytes(&b);
     int threads = getenv("THREADS") ? (int)strtol(getenv("THREADS"), NULL, 10) : 2;

@@ -366,6 +366,7 @@ static inline void case_grouped_blocks(struct lab *lab) {
     static const struct grouped_case cases[] = {
         {1, 128, 128, {1}},      {1, 16, 32, {0}},           {3, 48, 16, {0, 2, 1}},
         {4, 128, 64, {0, 0, 3}}, {5, 144, 80, {0, 1, 0, 1}}, {2, 272, 160, {1, 1}},
+        {1, 32, 528, {1}},       {2, 16, 272, {6, 5}},       {1, 656, 16, {2}},
     };
     for (size_t i = 0; i < 4 * (sizeof cases / sizeof cases[0]); i++) {
         enum scaling scaling = expert_scalings[i % 2];

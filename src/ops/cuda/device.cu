@@ -58,7 +58,8 @@ static bool cuda_supports_scaling(const struct device *device, enum scaling scal
 
 static bool cuda_multiplies_groups8(const struct device *device, enum scaling scaling) {
 #ifdef BEVATRON_HOPPER
-    return scaling == SCALING_TENSOR && ((const struct cuda_device *)device)->capability == 90;
+    bool is_known = scaling == SCALING_TENSOR || scaling == SCALING_VECTOR128;
+    return is_known && ((const struct cuda_device *)device)->capability == 90;
 #else
     (void)device, (void)scaling;
     return false;

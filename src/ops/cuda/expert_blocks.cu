@@ -10,8 +10,8 @@
 
 // A matrix that is stored: the gradient or one of its halves, or a result.
 struct block_part {
-    uint8_t *y, *transposed;                    // at the first column; NULL for none
-    float *factors, *transposed_factors;        // of the first block of columns; of the first column
+    uint8_t *y, *transposed;                      // at the first column; NULL for none
+    float *factors, *transposed_factors;          // of the first block of columns; of the first column
     int64_t stride, factors_width, turned_width;  // between rows of y; between blocks of a row; of a column
     int64_t columns;
     bool is_e5m2;
@@ -87,8 +87,7 @@ static __device__ __forceinline__ void make_factors(struct line_most *most, cons
         int64_t place = is_row ? tile.first / TILE * to.factors_width + base + line
                                : base / TILE * to.turned_width + tile.first + line;
         uint32_t *entry = is_row ? &most[i / (2 * TILE)].of_row[line] : &most[i / (2 * TILE)].of_column[line];
-        *entry = __float_as_uint(
-            write_factor<SCALING_VECTOR128>(factors, place, *entry, largest_float8(to.is_e5m2)));
+        *entry = __float_as_uint(write_factor<SCALING_VECTOR128>(factors, place, *entry, largest_float8(to.is_e5m2)));
     }
 }
 
@@ -113,9 +112,9 @@ static __device__ __forceinline__ void store_blocks(uint32_t (*memory)[TILE * WO
             turned[part][r][0] = pack_float8(scaled, 1.0f, is_e5m2);
             turned[part][r][1] = pack_float8(scaled + 4, 1.0f, is_e5m2);
             if (to[part].y)
-                store_words(to[part].y + (row + r) * to[part].stride + column,
-                            make_uint2(pack_float8(value[part], scale, is_e5m2),
-                                       pack_float8(value[part] + 4, scale, is_e5m2)));
+                store_words(
+                    to[part].y + (row + r) * to[part].stride + column,
+                    make_uint2(pack_float8(value[part], scale, is_e5m2), pack_float8(value[part] + 4, scale, is_e5m2)));
         }
     }
 #pragma unroll
@@ -187,9 +186,8 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
             for (int pass = 0; pass < PASSES; pass++) {
                 int64_t row = base + 4 * (down + ROW_THREADS * pass);
                 if (column < tile.columns && row < rows)
-                    store_blocks<PARTS>(turned, most, to, row, column, [&](float value[MOST_PARTS][8], int r) {
-                        compute(value, row, pass, r);
-                    });
+                    store_blocks<PARTS>(turned, most, to, row, column,
+                                        [&](float value[MOST_PARTS][8], int r) { compute(value, row, pass, r); });
             }
             __syncthreads();
 #pragma unroll

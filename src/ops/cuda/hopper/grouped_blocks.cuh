@@ -15,10 +15,10 @@
 #include "ops/cuda/hopper/grouped_float8.cuh"
 
 enum {
-    ROW_STEP = 8,                                   // between the two rows of a thread
-    COLUMN_GROUP = 8,                               // columns of which a thread has two
-    HALF_GROUPS = HALF_COLUMNS / COLUMN_GROUP,      // in half a tile
-    COLUMN_TURNS = 4,                               // in which their factors are read
+    ROW_STEP = 8,                               // between the two rows of a thread
+    COLUMN_GROUP = 8,                           // columns of which a thread has two
+    HALF_GROUPS = HALF_COLUMNS / COLUMN_GROUP,  // in half a tile
+    COLUMN_TURNS = 4,                           // in which their factors are read
     TURN_GROUPS = HALF_GROUPS / COLUMN_TURNS,
     FACTOR_LINE = LINE_BYTES / (int)sizeof(float),  // factors in a line of cache
     FACTORS_AHEAD = 2,                              // stages by which factors of columns come to the second level
@@ -116,10 +116,9 @@ static __device__ __forceinline__ void add_columns(float *sums, const float (&pa
 // quarter of half a tile's groups is read while the tensor cores work, every fourth one, which brings all lines of
 // cache. The registers have no room for more.
 template <bool A_IS_E5M2, bool IS_WHOLE>
-static __device__ __forceinline__ void multiply_gradient_tile(float (&sums)[128], stages<GROUPED_STAGES> &stages,
-                                                          stage_turn<GROUPED_STAGES> &turn,
-                                                          const struct hopper_tile &tile,
-                                                          const struct float8_args &args, int group) {
+static __device__ __forceinline__ void
+multiply_gradient_tile(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage_turn<GROUPED_STAGES> &turn,
+                       const struct hopper_tile &tile, const struct float8_args &args, int group) {
     int64_t row = thread_row(tile), block = tile.first / STEP8;
     int left = (int)(tile.inner / STEP8), last = (int)(min((int64_t)COLUMNS, args.grouped.inputs - tile.column) - 1);
     // The outputs are a multiple of 16: both rows of a thread are there, or none.
@@ -156,10 +155,9 @@ static __device__ __forceinline__ void multiply_gradient_tile(float (&sums)[128]
 }
 
 template <bool A_IS_E5M2>
-static __device__ __forceinline__ void multiply_gradients(float (&sums)[128], stages<GROUPED_STAGES> &stages,
-                                                          stage_turn<GROUPED_STAGES> &turn,
-                                                          const struct hopper_tile &tile,
-                                                          const struct float8_args &args, int group) {
+static __device__ __forceinline__ void
+multiply_gradients(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage_turn<GROUPED_STAGES> &turn,
+                   const struct hopper_tile &tile, const struct float8_args &args, int group) {
     if (tile.column + COLUMNS <= args.grouped.inputs)
         multiply_gradient_tile<A_IS_E5M2, true>(sums, stages, turn, tile, args, group);
     else
