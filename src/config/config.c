@@ -103,6 +103,10 @@ int64_t config_global_batch_size(const struct config *config, int64_t consumed_s
     return size < config->global_batch_size ? size : config->global_batch_size;
 }
 
+int64_t config_eval_batch_size(const struct config *config) {
+    return config->eval_global_batch_size > 0 ? config->eval_global_batch_size : config->global_batch_size;
+}
+
 int config_take(struct config *config, const char *flag, const char *text) {
     struct flag_table table = config_flag_table(0);
     return flag_set(&table, config, flag, text, FLAG_FROM_FILE);

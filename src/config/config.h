@@ -147,8 +147,10 @@ struct config {
     char *step_batch_size_schedule;
     int64_t train_iters;    // derived from train_samples if those are given
     int64_t train_samples;  // 0: the run is counted in iterations
+    int64_t train_tokens;   // the run ends after so many, if not before; 0: no such end
     int64_t exit_interval;
-    double exit_duration_in_mins;  // 0: no limit
+    double exit_duration_in_mins;           // 0: no limit
+    char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that are waited for; see ending.h
     bool exit_signal_handler;
     bool skip_train;
     bool calculate_per_token_loss;
@@ -167,6 +169,7 @@ struct config {
     double lr_warmup_fraction;
     int64_t lr_warmup_iters;
     int64_t lr_warmup_samples;
+    int64_t lr_decay_tokens, lr_warmup_tokens;  // 0: as the fields above say
     double lr_warmup_init;
     char *lr_wsd_decay_style;  // "exponential" | "linear" | "cosine" | "minus_sqrt"
     int64_t lr_wsd_decay_iters;
@@ -178,9 +181,7 @@ struct config {
     double end_weight_decay;
     char *weight_decay_incr_style;  // "constant" | "linear" | "cosine"
     double clip_grad;               // 0 for no clipping
-    double adam_beta1;
-    double adam_beta2;
-    double adam_eps;
+    double adam_beta1, adam_beta2, adam_eps;
     char *exp_avg_dtype;     // "fp32" | "bf16" | "fp8"; of Adam's moments
     char *exp_avg_sq_dtype;  // the same
     bool optimizer_cpu_offload;
@@ -188,8 +189,7 @@ struct config {
     double ema_decay;  // 0: no moving average of the weights
     bool eval_with_ema;
     double sgd_momentum;
-    double lion_beta1;
-    double lion_beta2;
+    double lion_beta1, lion_beta2;
     double muon_momentum;
     bool muon_nesterov;
     char *muon_scale_mode;        // "spectral" | "unit_rms_norm" | "shape_scaling"
@@ -236,15 +236,16 @@ struct config {
     struct string_list iterations_to_skip;  // numbers and ranges, see config_skip
 
     // Data and tokenizer.
-    struct string_list data_path;
-    struct string_list train_data_path;
-    struct string_list valid_data_path;
-    struct string_list test_data_path;
+    struct string_list data_path, train_data_path, valid_data_path, test_data_path;
     char *data_args_path;  // a file with the words of data_path
     char *per_split_data_args_path;
     char *split;  // "969, 30, 1" if data_path is given without it for training
     char *data_cache_path;
     bool mock_data;
+    bool fim_data;  // fill in the middle, see data/sample/fim.h
+    double fim_rate, fim_spm_rate, fim_fragment_rate;
+    char *fim_split_sample, *fim_no_prefix;  // NULL for none
+    char *fim_prefix_token, *fim_middle_token, *fim_suffix_token, *fim_pad_token, *fim_eod_token;
     char *dataloader_type;  // "single"
     bool reset_position_ids;
     bool reset_attention_mask;
@@ -276,8 +277,9 @@ struct config {
     // Evaluation.
     int64_t eval_iters;
     int64_t eval_interval;
-    struct string_list retriever_report_topk_accuracies;  // ICT: numbers, see config_top
-    int64_t sample_interval;                              // 0: no samples
+    int64_t eval_global_batch_size, eval_micro_batch_size;  // 0: as training
+    struct string_list retriever_report_topk_accuracies;    // ICT: numbers, see config_top
+    int64_t sample_interval;                                // 0: no samples
     struct string_list sample_prompt;
     int64_t sample_tokens;
     double sample_temperature;  // 0: greedy
@@ -297,10 +299,7 @@ struct config {
     char *checkpoint_cache_path;  // where checkpoints from S3 are kept; NULL for the user's cache
     char *endpoint_url;           // of S3; NULL for what the environment says
     bool finetune;
-    bool no_save_optim;
-    bool no_save_rng;
-    bool no_load_optim;
-    bool no_load_rng;
+    bool no_save_optim, no_save_rng, no_load_optim, no_load_rng;
     bool exit_on_missing_checkpoint;
     bool allow_changed_data;
     char *check_data;  // "pieces" | "full"
@@ -369,9 +368,11 @@ struct config {
     char *pipeline_model_parallel_layout;          // the layers of every chunk, see pipeline_layout.h; NULL: as above
     int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: by the numbers of layers
     char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
-    bool use_distributed_optimizer;
-    bool overlap_grad_reduce;
-    bool overlap_param_gather;
+    bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    bool deepspeed;
+    char *deepspeed_config;     // its file, see deepspeed.h
+    int64_t zero_stage;         // ZeRO's, 0 for none; the file's counts more
+    char *pp_partition_method;  // NULL | "type:transformer" | "type:transformer|embedding"
     int64_t ddp_bucket_size, ddp_num_buckets;
     char *distributed_backend;  // NULL | "nccl" | "mpi" | "gloo"
     double distributed_timeout_minutes;
@@ -442,8 +443,8 @@ void config_free(struct config *config);
 void config_copy(struct config *copy, const struct config *config);
 
 // Sets every flag that the user did not give to the value that config->preset (if not NULL) and the family named by
-// --model give it. From then on `model` is gpt, bert or t5. config_parse calls this; commands with a flag_command of
-// their own call it after flags_parse.
+// --model give it, then what the file of --deepspeed says. From then on `model` is gpt, bert or t5. config_parse calls
+// this; commands with a flag_command of their own call it after flags_parse.
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
@@ -566,6 +567,7 @@ int64_t config_least_ranks(const struct config *config);
 // train_samples make.
 bool config_batch_varies(const struct config *config);
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
+int64_t config_eval_batch_size(const struct config *config);  // samples of one iteration of an evaluation
 
 // The reference page of all flags, docs/flags.md.
 void config_markdown(struct buffer *out);

@@ -182,8 +182,11 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
     buffer_append_string(out, "` | ");
     if (flag->required)
         buffer_append_string(out, "required");
-    else if (flag->initial && flag->type != FLAG_BOOL_OFF)
-        buffer_printf(out, "`%s`", flag->initial);
+    else if (flag->initial && flag->type != FLAG_BOOL_OFF) {
+        buffer_append_byte(out, '`');
+        append_cell(flag->initial, out);
+        buffer_append_byte(out, '`');
+    }
     buffer_append_string(out, " | ");
     append_values(flag, &values);
     append_cell(buffer_string(&values), out);

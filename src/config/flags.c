@@ -9,7 +9,9 @@
 #include "config/flag_rows.h"
 #include "config/flags_attention.h"
 #include "config/flags_blocks.h"
+#include "config/flags_deepspeed.h"
 #include "config/flags_experts.h"
+#include "config/flags_fim.h"
 #include "config/flags_ict.h"
 #include "config/flags_optimizers.h"
 #include "config/flags_recompute.h"
@@ -53,7 +55,7 @@ static const struct flag rows[] = {
     CHOICE("--normalization", normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm"),
     BLOCK_ROWS,
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute",
-           ONE_OF("learned_absolute", "rope", "relative", "none"), "how positions enter the model"),
+           ONE_OF("learned_absolute", "rope", "relative", "none"), "how positions enter the model", REFUSED_POSITIONS),
     SWITCH("--no-position-embedding", no_position_embedding,
            "no learned positions; old form of --position-embedding-type none, also accepted beside rope", ADVANCED),
     INT("--position-offset", position_offset, "0", 0, 1 << 20,
@@ -113,11 +115,13 @@ static const struct flag rows[] = {
          "batch sizes, each from so many tokens on, e.g. \"0:16 2.4B:320\"; instead of --global-batch-size"),
     INT("--train-iters", train_iters, NULL, 1, FLAG_ENDLESS, "iterations (updates) to train"),
     INT("--train-samples", train_samples, NULL, 1, FLAG_ENDLESS, "samples to train, instead of --train-iters"),
+    TOKEN_LENGTH_ROW,
     INT("--exit-interval", exit_interval, NULL, 1, FLAG_ENDLESS,
         "save and stop when the iteration is a multiple of this"),
     REAL("--exit-duration-in-mins", exit_duration_in_mins, NULL, 0, 1e9, "save and stop after this many minutes",
          .bounds = FLAG_ABOVE_MINIMUM),
     SWITCH("--exit-signal-handler", exit_signal_handler, "save and stop on SIGTERM"),
+    STOP_FILE_ROWS,
     SWITCH("--skip-train", skip_train, "evaluate only; do not train", ADVANCED),
     SWITCH("--calculate-per-token-loss", calculate_per_token_loss,
            "GPT, T5: weigh all tokens of the global batch alike; by default each micro-batch is a mean of its own",
@@ -148,9 +152,11 @@ static const struct flag rows[] = {
          .bounds = FLAG_BELOW_MAXIMUM),
     INT("--lr-warmup-iters", lr_warmup_iters, "0", 0, FLAG_ENDLESS, "warmup iterations"),
     INT("--lr-warmup-samples", lr_warmup_samples, "0", 0, FLAG_ENDLESS, "warmup samples"),
+    TOKEN_SCHEDULE_ROWS,
     REAL("--lr-warmup-init", lr_warmup_init, "0", 0, 1e6, "learning rate at the start of warmup", ADVANCED),
     CHOICE("--lr-wsd-decay-style", lr_wsd_decay_style, "exponential",
-           ONE_OF("exponential", "linear", "cosine", "minus_sqrt"), "shape of WSD's final decay", ADVANCED),
+           ONE_OF("exponential", "linear", "cosine", "minus_sqrt", "1-sqrt"),
+           "shape of WSD's final decay; 1-sqrt is another name of minus_sqrt", ADVANCED),
     INT("--lr-wsd-decay-iters", lr_wsd_decay_iters, NULL, 1, FLAG_ENDLESS, "iterations of WSD's final decay", ADVANCED),
     INT("--lr-wsd-decay-samples", lr_wsd_decay_samples, NULL, 1, FLAG_ENDLESS, "samples of WSD's final decay",
         ADVANCED),
@@ -240,6 +246,7 @@ static const struct flag rows[] = {
          "folder that caches tokenized text and the sample order; default: beside the data, for text in a folder that "
          "cannot be written ~/.cache/bevatron"),
     SWITCH("--mock-data", mock_data, "train on generated samples instead of a dataset"),
+    FIM_ROWS,
     LIST("--train-data-path", train_data_path, "PATH…", "dataset, text or blend for training only", ADVANCED),
     LIST("--valid-data-path", valid_data_path, "PATH…", "dataset, text or blend for validation only", ADVANCED),
     LIST("--test-data-path", test_data_path, "PATH…", "dataset, text or blend for test only", ADVANCED),
@@ -305,6 +312,10 @@ static const struct flag rows[] = {
     GROUP("Evaluation"),
     INT("--eval-interval", eval_interval, "1000", 1, FLAG_ENDLESS, "iterations between evaluations"),
     INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS, "batches per evaluation; 0 for none"),
+    INT("--eval-global-batch-size", eval_global_batch_size, NULL, 1, 1 << 30,
+        "samples per batch of an evaluation; default: --global-batch-size", ADVANCED),
+    INT("--eval-micro-batch-size", eval_micro_batch_size, NULL, 1, 1 << 24,
+        "accepted where it changes no numbers: evaluations use --micro-batch-size", ADVANCED),
     LIST("--retriever-report-topk-accuracies", retriever_report_topk_accuracies, "K…",
          "ICT: also report the percentage of queries whose block is among the K best", ADVANCED),
     INT("--sample-interval", sample_interval, "0", 0, FLAG_ENDLESS,
@@ -496,6 +507,7 @@ static const struct flag rows[] = {
            "pipeline schedule; default: 1f1b, or interleaved with several chunks per rank", ADVANCED),
     SWITCH("--use-distributed-optimizer", use_distributed_optimizer,
            "shard the optimizer state over data-parallel ranks"),
+    DEEPSPEED_ROWS,
     SWITCH("--overlap-grad-reduce", overlap_grad_reduce, "overlap gradient reduction with the backward pass", ADVANCED),
     SWITCH("--overlap-param-gather", overlap_param_gather, "overlap the parameter all-gather with the forward pass",
            ADVANCED),
@@ -540,29 +552,10 @@ static const struct flag rows[] = {
     SWITCH("--allow-injected-faults", allow_injected_faults, "allow --inject and --inject-count", ADVANCED),
 };
 
-static const struct flag_names names[] = {
-    {flags_always_so, "is how bevatron always works; the flag is not needed", false},
-    {flags_only_speed, "tunes the speed or memory of Megatron's own code and changes no numbers; ignored", false},
-    {flags_no_meaning, "has no meaning in bevatron; ignored", false},
-    {flags_finer, "reduces a precision that bevatron keeps; ignored", false},
-    {flags_sharding,
-     "shards the parameters, which bevatron does not do; use --use-distributed-optimizer, --tensor-model-parallel-size "
-     "or --pipeline-model-parallel-size",
-     true},
-    {flags_other_models, "describes a model that bevatron cannot train; without the flag it would be another model",
-     true},
-    {flags_torchrun,
-     "is a torchrun flag; use --nproc N on one machine, mpirun or srun on several (torchrun --no-python also works, on "
-     "GPUs)",
-     true},
-    {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
-     true},
-};
-
 static const struct flag_table config_table = {FLAG_TABLE(rows),
                                                .aliases = flags_aliases,
-                                               .names = names,
-                                               .names_count = sizeof names / sizeof names[0],
+                                               .names = flags_groups,
+                                               .names_count = FLAGS_GROUP_COUNT,
                                                .synonyms = flags_synonyms,
                                                .derived = "world_size data_parallel_size params_dtype schedule",
                                                .beside = "--nproc --dry-run --plot "};

@@ -207,15 +207,12 @@ const char flags_refused[] =
     "--torch-fsdp2-no-reshard-after-forward "
     "--fake-process-group "
     // Validation.
-    "--start-eval-at-iter= --eval-global-batch-size= --eval-micro-batch-size= --full-validation "
+    "--start-eval-at-iter= --full-validation "
     "--multiple-validation-sets --validation-set-names= "
     // Data and dataloader.
     "--phase-transition-iterations= "
     "--per-dataset-sequences-path= --sample-rate=1.0 --dataloader-inter-document-masking "
-    "--object-storage-cache-path= --mid-level-dataset-surplus=0.005 --fim-data --fim-rate=0.5 "
-    "--fim-spm-rate=0.5 --fim-split-sample= --fim-fragment-rate= --fim-no-prefix= "
-    "--fim-prefix-token=<fim_prefix> --fim-middle-token=<fim_middle> --fim-suffix-token=<fim_suffix> "
-    "--fim-pad-token=<fim_pad> --fim-eod-token=<|endoftext|> "
+    "--object-storage-cache-path= --mid-level-dataset-surplus=0.005 "
     // Tokenizer.
     "--tokenizer-metadata= --tokenizer-special-tokens= "
     "--tokenizer-sentencepiece-legacy --no-tokenizer-sentencepiece-ignore-extra-whitespaces "

@@ -2,6 +2,16 @@
 #ifndef CONFIG_FLAGS_ROTARY_H
 #define CONFIG_FLAGS_ROTARY_H
 
+// Of --position-embedding-type: names of other programs.
+#define REFUSED_POSITIONS                                                                                              \
+    .refusals = (const struct flag_refusal[]) {                                                                        \
+        {"alibi", "ALiBi is not implemented, and without it this is another model; rope is the usual choice today"},   \
+            {"rotary", "give rope, which pairs channels half a head apart, and --rotary-interleaved for neighbours"},  \
+            {"mrope", "positions of images are not implemented; for text alone rope is the same"}, {                   \
+            NULL, NULL                                                                                                 \
+        }                                                                                                              \
+    }
+
 #define ROTARY_ROWS                                                                                                    \
     REAL("--rotary-base", rotary_base, "10000", 1, 1e18, "base of the rotary frequencies", ADVANCED),                  \
         REAL("--rotary-percent", rotary_percent, "1.0", 0, 1, "fraction of a head's channels that rope rotates",       \

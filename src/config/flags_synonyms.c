@@ -5,7 +5,6 @@
 #include "config/flags.h"
 
 #define DATASET "the PREFIX of a dataset that `bevatron preprocess` has written from the text"
-#define SAMPLES_OF_TOKENS "tokens / --seq-length; a run counted in samples gives --train-samples"
 
 const struct flag_synonym flags_synonyms[] = {
     // Learning rate and schedule.
@@ -18,8 +17,8 @@ const struct flag_synonym flags_synonyms[] = {
      "--lr-warmup-iters", NULL},
     {"--warmup-ratio --warmup-fraction --lr-warmup-ratio --warmup-proportion --warmup-pct", "--lr-warmup-fraction",
      "the fraction of --lr-decay-iters, by default of --train-iters"},
-    {"--warmup-tokens --lr-warmup-tokens", "--lr-warmup-samples", SAMPLES_OF_TOKENS},
-    {"--lr-decay-tokens --decay-tokens", "--lr-decay-samples", SAMPLES_OF_TOKENS},
+    {"--warmup-tokens", "--lr-warmup-tokens", NULL},
+    {"--decay-tokens", "--lr-decay-tokens", NULL},
     {"--lr-scheduler-type --lr-scheduler-name --lr-schedule --lr-decay --decay-lr --scheduler --schedule",
      "--lr-decay-style", "constant, linear, cosine, WSD or another shape"},
     {"--lr-decay-steps --decay-steps --decay-iters --lr-decay-updates", "--lr-decay-iters", NULL},
@@ -29,8 +28,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--max-steps --num-steps --train-steps --num-train-steps --max-train-steps --training-steps --total-steps --steps "
      "--max-iters --max-iterations --iterations --num-iterations --num-updates --max-updates",
      "--train-iters", NULL},
-    {"--train-tokens --num-tokens --total-tokens --max-train-tokens --token-budget", "--train-samples",
-     "tokens / --seq-length"},
+    {"--num-tokens --total-tokens --max-train-tokens --token-budget", "--train-samples", "tokens / --seq-length"},
     {"--max-tokens", "--train-samples",
      "tokens of the run / --seq-length; fairseq's --max-tokens, of a batch, is --micro-batch-size × --seq-length"},
     // Batches.
@@ -40,10 +38,10 @@ const struct flag_synonym flags_synonyms[] = {
     {"--train-batch-size --total-batch-size --effective-batch-size --global-bsz --gbs", "--global-batch-size",
      "samples, not tokens, of one update over all ranks"},
     {"--gradient-accumulation-steps --grad-accumulation-steps --gradient-accumulation --grad-accum-steps --grad-accum "
-     "--accumulation-steps --accum-steps --accumulate-grad-batches --update-freq",
+     "--accumulation-steps --accum-steps --accumulate-grad-batches --update-freq --gas",
      "--global-batch-size", "--micro-batch-size × data-parallel ranks × the accumulation steps"},
-    {"--per-device-eval-batch-size --eval-batch-size --val-batch-size", "--micro-batch-size",
-     "evaluations use the same batch size"},
+    {"--per-device-eval-batch-size --eval-batch-size --val-batch-size", "--eval-global-batch-size",
+     "samples of all ranks; by default those of training"},
     // Model.
     {"--block-size --context-length --context-size --context-window --ctx-len --ctx-size --n-ctx --n-positions "
      "--max-seq-len --max-seq-length --max-sequence-length --model-max-length --max-length --sequence-length --seq-len "
@@ -54,7 +52,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--decoder-layers --num-decoder-layers", "--num-layers", "for GPT; for T5's decoder use --decoder-num-layers"},
     {"--n-head --n-heads --num-heads --attention-heads --heads --decoder-attention-heads --encoder-attention-heads",
      "--num-attention-heads", NULL},
-    {"--num-kv-heads --num-key-value-heads --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
+    {"--num-kv-heads --n-head-kv --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
      "--multi-query-group-num",
      "--group-query-attention and --num-query-groups", "a switch, and the number of key/value heads"},
     {"--n-embd --n-embed --d-model --dim --model-dim --hidden-dim --embed-dim --embedding-dim --embedding-size "
@@ -66,12 +64,23 @@ const struct flag_synonym flags_synonyms[] = {
     {"--head-dim --head-size --d-head --d-kv", "--kv-channels", NULL},
     {"--rope-theta --rope-base --rope-freq-base --rotary-emb-base --theta", "--rotary-base", NULL},
     {"--rotary-pct --partial-rotary-factor", "--rotary-percent", "from 0 to 1"},
+    {"--rotary-position-embeddings-theta", "--rotary-base", NULL},
+    {"--rotary-scale-factor", "--rotary-seq-len-interpolation-factor", "the factor that positions are divided by"},
+    {"--use-llama2-rotary-position-embeddings", "--position-embedding-type rope",
+     "and --rotary-interleaved for pairs of neighbours"},
+    {"--use-alibi-mask", NULL, "leave it out: ALiBi is not implemented, so the model would be another"},
     {"--rotary-dim", "--rotary-percent", "rotated channels / --kv-channels"},
     {"--rope --use-rope --rotary --use-rotary", "--position-embedding-type rope", NULL},
     {"--dropout --dropout-rate --dropout-p --resid-pdrop --embd-pdrop --resid-dropout --residual-dropout",
      "--hidden-dropout and --attention-dropout", "each defaults to 0.1; other programs often use 0"},
     {"--attn-dropout --attn-pdrop --attention-probs-dropout-prob", "--attention-dropout", NULL},
     {"--hidden-dropout-prob", "--hidden-dropout", NULL},
+    {"--qk-nope-head-dim", "--qk-head-dim", NULL},
+    {"--qk-rope-head-dim", "--qk-pos-emb-head-dim", NULL},
+    {"--shared-moe-ffn-hidden-size --enable-shared-expert", "--moe-shared-expert-intermediate-size",
+     "their width; 0 for none"},
+    {"--router-aux-loss-coef", "--moe-aux-loss-coeff", NULL},
+    {"--geglu", "--gated-linear-unit and --activation gelu", "or gelu_tanh"},
     {"--bias --use-bias --add-bias", "--disable-bias-linear", "by default linear layers have biases"},
     {"--tie-word-embeddings --tie-embeddings --tie-weights --weight-tying --share-embeddings "
      "--share-decoder-input-output-embed",
@@ -98,7 +107,11 @@ const struct flag_synonym flags_synonyms[] = {
     {"--wd --l2 --weight-decay-rate", "--weight-decay", NULL},
     {"--optim --optimizer-name --optimizer-type", "--optimizer", "adam, whose weight decay is decoupled as AdamW's"},
     {"--momentum", "--sgd-momentum", NULL},
-    {"--reset-optimizer --reset-lr-scheduler", "--no-load-optim", "or --finetune, which starts at iteration 0"},
+    {"--cpu-optimizer --use-cpu-adam", "--optimizer-cpu-offload", NULL},
+    {"--use-bnb-optimizer", "--exp-avg-dtype fp8 and --exp-avg-sq-dtype fp8", "moments in 8 bits"},
+    {"--reset-progress --reset-iteration", "--finetune", "which loads weights and starts at iteration 0"},
+    {"--reset-optimizer --reset-lr-scheduler --no-load-lr-state", "--no-load-optim",
+     "or --finetune, which starts at iteration 0"},
     // Precision and speed.
     {"--dtype --torch-dtype --param-dtype --precision --mixed-precision --amp --use-amp", "--bf16 or --fp16",
      "switches; without them everything is fp32"},
@@ -106,7 +119,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--float16 --half --use-fp16 --half-precision", "--fp16", NULL},
     {"--allow-tf32 --use-tf32", "--tf32", NULL},
     {"--fp8 --use-fp8 --enable-fp8", "--fp8-format hybrid", "with --bf16, on a GPU"},
-    {"--gradient-checkpointing --grad-checkpointing --activation-checkpointing --deepspeed-activation-checkpointing "
+    {"--gradient-checkpointing --grad-checkpointing --activation-checkpointing "
      "--activation-checkpoint",
      "--recompute-granularity", "full recomputes whole layers, selective only attention"},
     {"--compile --torch-compile --use-compile --flash --flash-attention --use-flash-attention "
@@ -125,12 +138,11 @@ const struct flag_synonym flags_synonyms[] = {
     {"--validation-split --val-split --valid-split --train-split --test-split --validation-split-percentage "
      "--val-split-fraction --test-size",
      "--split", "shares of training, validation and test, e.g. 949,50,1"},
-    {"--tokenizer --tokenizer-name --tokenizer-name-or-path --tokenizer-path --tokenizer-file --tokenizer-dir "
-     "--patch-tokenizer-type",
+    {"--tokenizer --tokenizer-name --tokenizer-path --tokenizer-file --tokenizer-dir",
      "--tokenizer-type and --tokenizer-model", "e.g. HuggingFaceTokenizer and a tokenizer.json"},
     {"--vocab --vocab-path --vocabulary", "--vocab-file", NULL},
     {"--merges --merges-file --bpe-file", "--merge-file", NULL},
-    {"--pad-vocab-size-to --padded-vocab", "--padded-vocab-size", NULL},
+    {"--padded-vocab", "--padded-vocab-size", NULL},
     {"--pad-to-multiple-of --pad-vocab-to-multiple-of --pad-vocab-size-to-multiple-of",
      "--make-vocab-size-divisible-by", NULL},
     {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
@@ -138,6 +150,9 @@ const struct flag_synonym flags_synonyms[] = {
     {"--json-keys --json-key --text-key --text-column --text-column-name --text-field", NULL,
      "text is read from the member \"text\"; for another one run `bevatron preprocess`, which has this flag, and train "
      "on its dataset"},
+    {"--data-path2", "--data-path", "weights and prefixes, e.g. 0.7 a_text_document 0.3 b_text_document"},
+    {"--data-file-list", "--data-args-path", "a file with weights and prefixes"},
+    {"--repeated-dataloader", NULL, "leave it out: datasets are repeated as often as the run needs them"},
     {"--enable-gpt-oss", "--preset gpt-oss-20b", "or its flags for YaRN with another size (`bevatron help presets`)"},
     {"--random-seed --data-seed --rng-seed --manual-seed", "--seed", NULL},
     // Evaluation.
@@ -147,8 +162,10 @@ const struct flag_synonym flags_synonyms[] = {
     {"--eval-batches --eval-max-steps --max-eval-batches --limit-val-batches --val-iters --val-max-steps",
      "--eval-iters", "batches per evaluation; --eval-interval is the number of iterations between them"},
     {"--do-eval --eval-strategy --evaluation-strategy", "--eval-interval", "and --eval-iters 0 for no evaluation"},
+    {"--skip-train-iteration-range", "--iterations-to-skip",
+     "the iterations that are skipped count, unlike in Megatron-DeepSpeed"},
     {"--do-train", NULL, "leave it out: train trains, and --skip-train only evaluates"},
-    {"--eval-only --only-eval", "--skip-train", NULL},
+    {"--eval-only --only-eval --no-train", "--skip-train", NULL},
     // Checkpoints.
     {"--output-dir --out-dir --output --output-path --out --save-dir --save-path --checkpoint-dir --checkpoint-path "
      "--ckpt-dir --results-dir --run-dir --default-root-dir",
@@ -171,24 +188,26 @@ const struct flag_synonym flags_synonyms[] = {
      "TensorBoard files; --wandb-project writes an offline run for `wandb sync`; nothing is sent to a service"},
     {"--wandb --use-wandb --wandb-log", "--wandb-project",
      "an offline run that `wandb sync` uploads; it needs --wandb-exp-name, too"},
-    {"--wandb-run-name --wandb-name --run-name", "--wandb-exp-name", "with --wandb-project"},
+    {"--wandb-run-name --run-name", "--wandb-exp-name", "with --wandb-project"},
+    {"--wandb-group-name", NULL, "leave it out: runs are not grouped"},
     {"--wandb-dir", "--wandb-save-dir", NULL},
     {"--wandb-team --wandb-org --wandb-organization", "--wandb-entity", NULL},
     // Ranks and devices.
     {"--tp --tp-size --tensor-parallel --tensor-parallel-size --tensor-parallel-degree", "--tensor-model-parallel-size",
      NULL},
-    {"--pp --pp-size --pipeline-parallel --pipeline-parallel-size --pipeline-parallel-degree",
+    {"--pp --pp-size --pipeline-parallel --pipe-parallel-size --pipeline-parallel-size --pipeline-parallel-degree",
      "--pipeline-model-parallel-size", NULL},
-    {"--cp --cp-size --context-parallel --context-parallel-degree", "--context-parallel-size", NULL},
+    {"--cp --cp-size --context-parallel --context-parallel-degree --ds-sequence-parallel-size",
+     "--context-parallel-size", NULL},
     {"--dp --dp-size --data-parallel-size --data-parallel-degree", NULL,
      "leave it out: the data-parallel size follows from the number of ranks"},
     {"--num-gpus --gpus --n-gpus --n-gpu --ngpus --devices --num-devices --num-processes --world-size", "--nproc",
      "ranks on this machine, one per GPU; on several machines use mpirun or srun"},
     {"--num-nodes --nodes", NULL,
      "leave it out: mpirun, srun or `bevatron launch` start the ranks of several machines"},
-    {"--deepspeed --deepspeed-config --use-deepspeed --ds-config --zero --zero-stage --zero-optimization --fsdp",
-     "--use-distributed-optimizer", "ZeRO stage 1; tensor and pipeline parallelism split the parameters"},
-    {"--use-mpi --distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognized"},
+    {"--use-deepspeed --ds-config --zero --zero-optimization --fsdp", "--use-distributed-optimizer",
+     "ZeRO stage 1; tensor and pipeline parallelism split the parameters"},
+    {"--distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognized"},
     {"--cpu --use-cpu --no-cuda", "--device cpu", NULL},
     {"--gpu --cuda --use-gpu --use-cuda --accelerator", "--device cuda", NULL},
     {0},

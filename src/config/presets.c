@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "config/config.h"
+#include "config/deepspeed.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,8 @@ int config_apply_preset(struct config *config) {
         return unknown_preset(config->preset);
     if (preset)
         TRY(apply_sizes(config, preset));
-    return apply_family(config);
+    TRY(apply_family(config));
+    return config_apply_deepspeed(config);
 }
 
 void config_list_presets(struct buffer *out) {

@@ -66,9 +66,23 @@ static bool is_split(const char *text) {
     return numbers >= 1 && numbers <= 3 && sum > 0;
 }
 
+static void validate_fim(const struct config *config, struct complaints *complaints) {
+    if (!config->fim_data)
+        return;
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--fim-data is for GPT, but this is a --model %s; leave it out", config->model);
+    if (config->mock_data && flag_is_given(&config->given, "--mock-data"))
+        complain(complaints, "--fim-data needs texts, but --mock-data has none; give --data-path");
+    if (config->fim_split_sample && !flag_is_given(&config->given, "--fim-fragment-rate"))
+        complain(complaints, "--fim-split-sample needs --fim-fragment-rate, the share of fragments to permute");
+    if (!config->fim_split_sample && flag_is_given(&config->given, "--fim-fragment-rate"))
+        complain(complaints, "--fim-fragment-rate has no effect without --fim-split-sample; give both");
+}
+
 static void validate_data(struct config *config, enum config_use use, struct complaints *complaints) {
     const struct string_list *own[] = {&config->train_data_path, &config->valid_data_path, &config->test_data_path};
     bool has_own = config->per_split_data_args_path != NULL;
+    validate_fim(config, complaints);
     bool has_common = config->data_path.count > 0 || config->data_args_path;
     for (int i = 0; i < 3; i++)
         has_own = has_own || own[i]->count > 0;
@@ -127,6 +141,10 @@ static void validate_trained_tokenizer(struct config *config, enum config_use us
 }
 
 static void validate_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
+    if (config->tokenizer_type && strcmp(config->tokenizer_type, "PretrainedFromHF") == 0) {
+        free(config->tokenizer_type);
+        config->tokenizer_type = memory_string("HuggingFaceTokenizer");
+    }
     // As pretrain_bert.py and pretrain_t5.py have it, and pretrain_gpt.py.
     bool is_gpt = strcmp(config->model, "gpt") == 0;
     bool is_assumed = !config->tokenizer_type && (config->vocab_file || config->merge_file);
@@ -233,6 +251,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_model(config, &complaints);
     validate_features(config, &complaints);
     validate_precision(config, &complaints);
+    validate_deepspeed(config, &complaints);
     validate_batches(config, use, &complaints);
     validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);

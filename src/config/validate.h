@@ -16,6 +16,8 @@ int64_t nearest_multiple(int64_t wanted, int64_t unit);
 void validate_family(const struct config *config, struct complaints *complaints);
 // What the model is; completes its sizes.
 void validate_model(struct config *config, struct complaints *complaints);
+// In deepspeed.c: what --zero-stage and --pp-partition-method mean here.
+void validate_deepspeed(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
 // In batch_steps.c: reads --step-batch-size-schedule, and how many iterations --train-samples make with it.

@@ -227,7 +227,13 @@ static void validate_chunks(const struct config *config, struct complaints *comp
 static void validate_micro_batches(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, unit = config->micro_batch_size * config->data_parallel_size;
     int64_t given = config->microbatch_group_size_per_virtual_pipeline_stage, group = given > 0 ? given : stages;
-    int64_t sizes[] = {config->global_batch_size, config->rampup_start, config->rampup_increment};
+    const struct {
+        const char *name;
+        int64_t size;
+    } sizes[] = {{"--global-batch-size", config->global_batch_size},
+                 {"the START of --rampup-batch-size", config->rampup_start},
+                 {"the INCREMENT of --rampup-batch-size", config->rampup_increment},
+                 {"--eval-global-batch-size", config->eval_global_batch_size}};
     if (group < stages) {
         complain(complaints,
                  "--microbatch-group-size-per-virtual-pipeline-stage %" PRId64 " is below the %" PRId64
@@ -235,17 +241,15 @@ static void validate_micro_batches(const struct config *config, struct complaint
                  group, stages, stages);
         return;
     }
-    for (int i = 0; i < 3; i++) {
-        int64_t count = sizes[i] / unit, rest = count % group;
-        if (sizes[i] == 0 || rest == 0 || (i == 0 && !config_batch_varies(config) && rest >= stages))
+    for (int i = 0; i < 4; i++) {
+        int64_t size = sizes[i].size, count = size / unit, rest = count % group;
+        bool may_rest = i == 3 || (i == 0 && !config_batch_varies(config));
+        if (size == 0 || rest == 0 || (may_rest && rest >= stages))
             continue;
         complain(complaints,
                  "%s of %" PRId64 " samples makes %" PRId64 " micro-batches, which the interleaved schedule cannot "
                  "send through %" PRId64 " stages in groups of %" PRId64 "; make it %" PRId64,
-                 i == 0   ? "--global-batch-size"
-                 : i == 1 ? "the START of --rampup-batch-size"
-                          : "the INCREMENT of --rampup-batch-size",
-                 sizes[i], count, stages, group, (count / group + 1) * group * unit);
+                 sizes[i].name, size, count, stages, group, (count / group + 1) * group * unit);
     }
     for (int64_t i = 0; i < config->batch_step_count; i++) {
         int64_t size = config->batch_steps[i].size, count = size / unit;

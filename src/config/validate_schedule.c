@@ -2,6 +2,7 @@
 // schedules in samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in
 // both.
 #include "config/validate.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "config/factors.h"
 #include <inttypes.h>
@@ -61,6 +62,29 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
     config->rampup_samples = samples;
 }
 
+// Evaluations run in micro-batches of training's size. Their mean is over all tokens, so that another size changes
+// nothing, except where a loss or what experts drop depends on the micro-batch.
+static void validate_eval_batches(const struct config *config, struct complaints *complaints) {
+    int64_t dp = config->data_parallel_size, size = config->micro_batch_size, wanted = config_eval_batch_size(config);
+    int64_t eval_size = config->eval_micro_batch_size > 0 ? config->eval_micro_batch_size : size;
+    // Complaints about the sizes of training come first.
+    if (config->eval_global_batch_size == 0 && config->eval_micro_batch_size == 0)
+        return;
+    bool is_mean_of_each = config_form(config) == CONFIG_BERT || config_form(config) == CONFIG_ICT;
+    bool drops = config->num_experts > 0 && config->moe_expert_capacity_factor > 0;
+    if (eval_size != size && (is_mean_of_each || drops))
+        complain(complaints,
+                 "--eval-micro-batch-size %" PRId64 " would change the loss (%s); leave it out: it is %" PRId64
+                 " as in training",
+                 eval_size, drops ? "experts have a capacity" : "it is a mean of each micro-batch", size);
+    if (wanted % (size * dp) != 0 || wanted % (eval_size * dp) != 0)
+        complain(complaints,
+                 "--eval-global-batch-size %" PRId64 " is not a multiple of micro-batch size × data-parallel ranks = "
+                 "%" PRId64 " × %" PRId64 "; make it %" PRId64,
+                 wanted, wanted % (size * dp) != 0 ? size : eval_size, dp,
+                 nearest_multiple(wanted, (wanted % (size * dp) != 0 ? size : eval_size) * dp));
+}
+
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints) {
     int64_t parts = config_model_ranks(config);
     config->data_parallel_size = 1;
@@ -106,6 +130,7 @@ void validate_batches(struct config *config, enum config_use use, struct complai
                  nearest_multiple(config->global_batch_size, unit));
     else if (use == CONFIG_TRAIN)
         validate_rampup(config, unit, complaints);
+    validate_eval_batches(config, complaints);
 }
 
 // Iterations that train_samples make, partial last batch dropped. During the ramp-up many iterations have the same
@@ -159,6 +184,21 @@ static void refuse_unit(int64_t value, const char *flag, const char *length, con
         complain(complaints, "%s does not go with %s; give %s", flag, length, instead);
 }
 
+// Every sample has seq_length tokens, so a schedule in tokens is one in samples, to the nearest sample.
+static void derive_token_steps(struct config *config, struct complaints *complaints) {
+    int64_t T = config->seq_length;
+    if (config->lr_decay_tokens == 0 && config->lr_warmup_tokens == 0)
+        return;
+    if (config->lr_decay_tokens == 0)
+        complain(complaints, "--lr-warmup-tokens needs --lr-decay-tokens, the length of which it is part");
+    if (T == 0)
+        return;
+    if (config->lr_decay_tokens > 0)
+        config->lr_decay_steps = config->lr_decay_tokens / T + (config->lr_decay_tokens % T * 2 >= T);
+    if (config->lr_warmup_tokens > 0)
+        config->lr_warmup_steps = (double)config->lr_warmup_tokens / (double)T;
+}
+
 static void derive_steps(struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
     int64_t size = config->global_batch_size;
@@ -185,8 +225,11 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
         config->lr_wsd_decay_steps = product(config->lr_wsd_decay_iters, size, "--lr-wsd-decay-iters", complaints);
         config->wd_incr_steps = product(config->train_iters, size, "--train-iters", complaints);
     }
-    if (config->lr_warmup_fraction > 0 && (config->lr_warmup_iters > 0 || config->lr_warmup_samples > 0))
-        complain(complaints, "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples; give one");
+    derive_token_steps(config, complaints);
+    if (config->lr_warmup_fraction > 0 &&
+        (config->lr_warmup_iters > 0 || config->lr_warmup_samples > 0 || config->lr_warmup_tokens > 0))
+        complain(complaints, "--lr-warmup-fraction excludes --lr-warmup-iters, --lr-warmup-samples and "
+                             "--lr-warmup-tokens; give one");
     else if (config->lr_warmup_fraction > 0)
         config->lr_warmup_steps = config->lr_warmup_fraction * (double)config->lr_decay_steps;
 }
@@ -223,6 +266,13 @@ static const char *decay_flag(const struct config *config) {
 
 static void complain_of_warmup(const struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
+    if (config->lr_decay_tokens > 0) {
+        complain(complaints,
+                 "the warmup of %.0f samples is not shorter than --lr-decay-tokens, %" PRId64 " samples; "
+                 "shorten it or raise --lr-decay-tokens",
+                 config->lr_warmup_steps, config->lr_decay_steps);
+        return;
+    }
     complain(complaints,
              "--lr-warmup-%s %" PRId64 " must be below %s %" PRId64
              ", which it is part of; shorten it or raise --lr-decay-%s",
@@ -232,6 +282,10 @@ static void complain_of_warmup(const struct config *config, struct complaints *c
 }
 
 static void validate_lr(struct config *config, struct complaints *complaints) {
+    if (strcmp(config->lr_wsd_decay_style, "1-sqrt") == 0) {
+        free(config->lr_wsd_decay_style);
+        config->lr_wsd_decay_style = memory_string("minus_sqrt");
+    }
     bool by_samples = config->train_samples > 0;
     if (config->lr == 0) {
         if (!config->skip_train)

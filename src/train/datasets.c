@@ -156,7 +156,8 @@ static int count_samples(const struct datasets_options *from, int64_t counts[SPL
                                   .train_samples = config->train_samples,
                                   .global_batch_size = config->global_batch_size,
                                   .eval_interval = config->eval_interval,
-                                  .eval_iters = config->eval_iters};
+                                  .eval_iters = config->eval_iters,
+                                  .eval_global_batch_size = config_eval_batch_size(config)};
     TRY(split_sample_counts(&demand, counts));
     int64_t train = config->train_samples > 0 ? config->train_samples - from->consumed_train_samples
                                               : (config->train_iters - from->iteration) * config->global_batch_size;
@@ -165,7 +166,7 @@ static int count_samples(const struct datasets_options *from, int64_t counts[SPL
         evaluations += config->train_iters / config->eval_interval - from->iteration / config->eval_interval;
     const int64_t needed[SPLIT_COUNT] = {
         from->consumed_train_samples + (train > 0 ? train : 0),
-        from->consumed_valid_samples + evaluations * config->eval_iters * config->global_batch_size, 0};
+        from->consumed_valid_samples + evaluations * config->eval_iters * config_eval_batch_size(config), 0};
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (counts[split] > 0 && counts[split] < needed[split])
             counts[split] = needed[split];
@@ -217,13 +218,38 @@ static struct corpus_options corpus_options(struct datasets *datasets, const str
                                    .is_epoch = sample_count < 0};
 }
 
+// --fim-data: the samples of a split, with texts permuted.
+static int open_fim(struct datasets *datasets, const struct datasets_options *from, enum split which) {
+    const struct config *config = from->config;
+    if (!from->tokenizer)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--fim-data encodes texts again; give --tokenizer-type and the tokenizer's files");
+    TRY(fim_open(&datasets->fims[which], &(struct fim_options){.source = datasets->sources[which],
+                                                               .tokenizer = from->tokenizer,
+                                                               .seed = (uint64_t)config->seed,
+                                                               .split = which,
+                                                               .rate = config->fim_rate,
+                                                               .spm_rate = config->fim_spm_rate,
+                                                               .split_token = config->fim_split_sample,
+                                                               .fragment_rate = config->fim_fragment_rate,
+                                                               .no_prefix = config->fim_no_prefix,
+                                                               .prefix_token = config->fim_prefix_token,
+                                                               .middle_token = config->fim_middle_token,
+                                                               .suffix_token = config->fim_suffix_token,
+                                                               .pad_token = config->fim_pad_token,
+                                                               .eod_token = config->fim_eod_token}));
+    datasets->sources[which] = fim_source(datasets->fims[which]);
+    return 0;
+}
+
 static int open_corpus(struct datasets *datasets, const struct datasets_options *from, enum split which,
                        int64_t sample_count) {
     const struct corpus_options options = corpus_options(datasets, from, which, sample_count);
     TRY(corpus_open(&datasets->corpora[which], &options));
-    if (datasets->corpora[which])
-        datasets->sources[which] = corpus_source(datasets->corpora[which]);
-    return 0;
+    if (!datasets->corpora[which])
+        return 0;
+    datasets->sources[which] = corpus_source(datasets->corpora[which]);
+    return from->config->fim_data ? open_fim(datasets, from, which) : 0;
 }
 
 static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
@@ -283,8 +309,10 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
 }
 
 void datasets_close(struct datasets *datasets) {
-    for (int which = 0; which < SPLIT_COUNT; which++)
+    for (int which = 0; which < SPLIT_COUNT; which++) {
+        fim_close(datasets->fims[which]);
         corpus_close(datasets->corpora[which]);
+    }
     sample_vocabulary_free(&datasets->vocabulary);
     free(datasets->begins_word);
     *datasets = (struct datasets){0};

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 #include "data/loader.h"
+#include "data/sample/fim.h"
 #include "data/sample/gpt.h"
 #include "data/tokenizer/tokenizer.h"
 #include "parallel/mesh.h"
@@ -19,6 +20,7 @@ struct datasets {
     struct corpus *corpora[SPLIT_COUNT];  // NULL if the split is empty
     struct sample_vocabulary vocabulary;  // for models other than GPT
     unsigned char *begins_word;           // RoBERTa with --mask-whole-words
+    struct fim *fims[SPLIT_COUNT];        // NULL without --fim-data
     struct mock_data mock;
     struct sample_source sources[SPLIT_COUNT];  // count is 0 if there is none
     int32_t eod;

@@ -1,11 +1,15 @@
 // How a run ends. See ending.h.
 #include "train/ending.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/interrupt.h"
+#include "base/log.h"
 #include "report/console.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 void ending_print(const struct ending *ending, const char *event) {
     struct buffer text = {0};
@@ -27,11 +31,51 @@ static double minutes_of(const struct ending *ending) {
     return (clock_seconds() - ending->started) / 60;
 }
 
+// Whether --trigger-path has a file of this name.
+static bool has_trigger(const struct ending *ending, const char *name) {
+    const char *folder = ending->config->trigger_path;
+    if (!folder)
+        return false;
+    char *path = file_join(folder, name);
+    bool is_there = file_exists(path);
+    free(path);
+    return is_there;
+}
+
+// One rank looks, so that a thousand do not ask the file system at every iteration.
+static bool is_told_to_stop(const struct ending *ending) {
+    const char *path = ending->config->kill_switch_path;
+    return ending->mesh->rank == 0 && ((path && file_exists(path)) || has_trigger(ending, "exit"));
+}
+
 int64_t ending_reason(const struct ending *ending) {
     double limit = ending->config->exit_duration_in_mins;
-    int64_t reasons[2] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit};
-    comm_max_i64(ending->mesh->all, reasons, 2, "reasons to stop");
-    return reasons[0] ? reasons[0] : -reasons[1];
+    int64_t reasons[3] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, is_told_to_stop(ending)};
+    comm_max_i64(ending->mesh->all, reasons, 3, "reasons to stop");
+    if (reasons[0])
+        return reasons[0];
+    return reasons[2] ? ENDING_BY_FILE : reasons[1] ? ENDING_BY_TIME : 0;
+}
+
+bool ending_wants_save(struct ending *ending) {
+    int64_t is_asked = ending->mesh->rank == 0 && has_trigger(ending, "save");
+    if (ending->config->trigger_path)
+        comm_max_i64(ending->mesh->all, &is_asked, 1, "a file that asks for a checkpoint");
+    ending->is_save_asked = is_asked;
+    return is_asked;
+}
+
+void ending_save_done(struct ending *ending) {
+    if (!ending->is_save_asked)
+        return;
+    ending->is_save_asked = false;
+    if (ending->mesh->rank != 0)
+        return;
+    char *path = file_join(ending->config->trigger_path, "save");
+    if (unlink(path) < 0)
+        log_warn("cannot remove %s, which asks for a checkpoint; remove it, or there is one after every iteration",
+                 path);
+    free(path);
 }
 
 enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t reason) {
@@ -39,10 +83,14 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
     char event[96], *text = ending->text;
     const size_t size = sizeof ending->text;
     double minutes = minutes_of(ending);
-    if (reason > 0) {
+    if (reason == ENDING_BY_FILE) {
+        const char *flag = config->kill_switch_path ? "--kill-switch-path" : "--trigger-path";
+        snprintf(event, sizeof event, "exiting program, as the file of %s asks", flag);
+        snprintf(text, size, "stopped by a file (%s)", flag);
+    } else if (reason > 0) {
         snprintf(event, sizeof event, "exiting program after receiving %s.", interrupt_name((int)reason));
         snprintf(text, size, "stopped by %s", interrupt_name((int)reason));
-    } else if (reason < 0) {
+    } else if (reason == ENDING_BY_TIME) {
         snprintf(event, sizeof event, "exiting program after %.1f minutes", minutes);
         snprintf(text, size, "stopped after %.1f minutes (--exit-duration-in-mins)", minutes);
     } else if (config->exit_interval > 0 && iteration % config->exit_interval == 0) {
@@ -57,6 +105,9 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
 }
 
 enum exit_code ending_code(const struct ending *ending) {
+    // It is not to be started again.
+    if (ending->reason == ENDING_BY_FILE)
+        return EXIT_CODE_OK;
     if (ending->config->save)
         return EXIT_CODE_STOPPED;
     return ending->reason > 0 ? (enum exit_code)(128 + ending->reason) : EXIT_CODE_OK;

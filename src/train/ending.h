@@ -1,4 +1,5 @@
-// The ways in which a run ends before its last iteration: a signal, the time limit, --exit-interval.
+// The ways in which a run ends before its last iteration: a signal, the time limit, a file that appears
+// (--kill-switch-path, DIR/exit of --trigger-path), --exit-interval.
 #ifndef TRAIN_ENDING_H
 #define TRAIN_ENDING_H
 
@@ -8,19 +9,25 @@
 #include "report/report.h"
 
 enum ending_kind { GO_ON, END_STOPPED, END_INTERVAL };
+// Reasons that are not signals.
+enum { ENDING_BY_TIME = -1, ENDING_BY_FILE = 1 << 20 };
 
 struct ending {
     const struct config *config;
     const struct mesh *mesh;
     struct report *report;  // NULL except on the reporting rank
     double started;         // when the run did
-    int64_t reason;         // the signal that ended it, -1 for the time limit
+    int64_t reason;         // the signal that ended it, or ENDING_BY_…
+    bool is_save_asked;     // by a file of --trigger-path
     char text[96];          // how it ended, for those who watch it; "" if it has done all iterations
 };
 
-// Whether a signal or the time limit asks the run to stop: returns the signal, -1 for the time limit, 0 to continue.
+// Whether a signal, a file or the time limit asks the run to stop: returns the signal or ENDING_BY_…, 0 to continue.
 // All ranks must decide alike, so they share their reasons first.
 int64_t ending_reason(const struct ending *ending);
+// Whether DIR/save of --trigger-path asks for a checkpoint; removes that file afterwards. All ranks call.
+bool ending_wants_save(struct ending *ending);
+void ending_save_done(struct ending *ending);
 // Whether the run continues, given such a reason and --exit-interval; says so if it does not.
 enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t reason);
 // Of a run that was stopped. EXIT_CODE_STOPPED means "run me again", which only makes sense if a checkpoint was saved.

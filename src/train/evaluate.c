@@ -35,7 +35,7 @@ struct sample_source token_text_source(struct token_text *text) {
 
 static int sum_losses(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
     const struct config *config = batches->config;
-    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    int64_t per_step = config_eval_batch_size(config) / (config->micro_batch_size * config->data_parallel_size);
     struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
     int status = 0;
     for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {

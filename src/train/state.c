@@ -190,7 +190,9 @@ static void end_saving(struct saving *saving, struct step *step) {
 
 bool state_is_done(const struct config *config, const struct progress_state *at) {
     return at->iteration >= config->train_iters ||
-           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
+           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples) ||
+           (config->train_tokens > 0 &&
+            at->consumed_train_samples >= (config->train_tokens - 1) / config->seq_length + 1);
 }
 
 // With Megatron's default --min-lr the rate is 0 after the decay, and the weights stay as they are.

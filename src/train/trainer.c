@@ -217,10 +217,10 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     if (!trainer->loaders[split] || config->eval_iters == 0)
         return 0;
     if (is_final)
-        log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
+        log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config_eval_batch_size(config));
     // Counted in full even if it is cut short, so that evaluations after a resume see the samples they would have seen.
     if (split == SPLIT_VALID)
-        trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
+        trainer->at.consumed_valid_samples += config->eval_iters * config_eval_batch_size(config);
     ending_answer(&trainer->ending, "ending the evaluation at iteration ", trainer->at.iteration);
     double started = clock_seconds();
     struct step_losses sum = {0};
@@ -424,8 +424,9 @@ static int follow_intervals(struct trainer *trainer) {
         ending_answer(&trainer->ending, "finishing the samples of iteration ", at);
         sampler_run(trainer->sampler, at, trainer->report);
     }
-    if (is_multiple(at, config->save_interval))
+    if (is_multiple(at, config->save_interval) || trainer->ending.is_save_asked)
         TRY(save(trainer, saver_save));
+    ending_save_done(&trainer->ending);
     if (memory_checkpoint_is_due(&trainer->memory, at))
         memory_checkpoint_save(&trainer->memory, &trainer->at);
     return 0;
@@ -447,8 +448,7 @@ static int report_the_rest(struct trainer *trainer) {
 
 static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     const struct config *config = trainer->config;
-    // A signal that came too late to cut the start short; there is nothing new to save. The time limit waits for a
-    // step.
+    // One that came too late to cut the start short; there is nothing new to save. The time limit waits for a step.
     int64_t early = ending_reason(&trainer->ending);
     *ending = early > 0 ? ending_find(&trainer->ending, trainer->at.iteration, early) : GO_ON;
     if (early > 0 && !trainer->memory.is_resumed)
@@ -465,7 +465,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
         if (!is_skipped && queue_iteration(trainer) < 0)
             return report_the_rest(trainer);
         bool saves_again = saver_retry_is_due(&trainer->saver);
-        bool knows_all = is_skipped || needs_results(trainer) || saves_again;
+        bool knows_all = ending_wants_save(&trainer->ending) || is_skipped || needs_results(trainer) || saves_again;
         TRY(finish_iterations(trainer, knows_all ? 0 : step_lookahead(trainer->step)));
         if (trainer->recovery.is_due) {
             TRY(go_back(trainer));

@@ -41,7 +41,7 @@ TEST(dump) {
         memcpy(before, name, sizeof name);
         p = strchr(p, '\n') + 1;
     }
-    EXPECT_STRING(before, "yarn_beta_slow");
+    EXPECT_STRING(before, "zero_stage");
     buffer_free(&text);
     // Folded: given flags, even with their default value, and what was derived from them.
     EXPECT_OK(parse("--num-layers 2 --lr 1 --log-interval 100 --train-iters 3"));

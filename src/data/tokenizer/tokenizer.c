@@ -1,6 +1,7 @@
 // The table of tokenizer kinds and their common parts: lookup by name, ownership, range checks.
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/file_kind.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -43,6 +44,9 @@ static int unknown_type(const char *type) {
     struct buffer names = {0};
     list_types(&names);
     const char *why = "is not a tokenizer type";
+    if (strcmp(type, "HFTokenizer") == 0)
+        why = "is not supported, because it does not count added tokens; give HuggingFaceTokenizer, which counts all, "
+              "and --padded-vocab-size if the embedding has another size";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
             why = "is not supported by this version";
@@ -102,6 +106,9 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
+    // Of Megatron-DeepSpeed, with the same ids and the same size.
+    if (strcmp(type, "PretrainedFromHF") == 0)
+        type = tokenizer_kind_hf.name;
     const struct tokenizer_kind *kind = NULL;
     for (size_t i = 0; i < KIND_COUNT; i++)
         if (strcmp(type, kinds[i]->name) == 0)
@@ -122,6 +129,20 @@ int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options 
     }
     *tokenizer = opened;
     return 0;
+}
+
+int tokenizer_list_special(const struct tokenizer *tokenizer, bool *is_special) {
+    struct hf_parts parts = {.unknown = -1, .bos = -1, .pad = -1};
+    memset(is_special, 0, (size_t)tokenizer->vocab_size * sizeof *is_special);
+    if (!tokenizer->kind->describe)
+        return error_set_code(EXIT_CODE_USAGE, "%s does not know its special tokens; use HuggingFaceTokenizer",
+                              tokenizer->kind->name);
+    int status = tokenizer->kind->describe(tokenizer, &parts);
+    for (size_t i = 0; status == 0 && i < parts.token_count; i++)
+        if (parts.tokens[i].id >= 0 && parts.tokens[i].id < tokenizer->vocab_size)
+            is_special[parts.tokens[i].id] = true;
+    hf_parts_free(&parts);
+    return status;
 }
 
 void tokenizer_free(struct tokenizer *tokenizer) {

@@ -49,6 +49,10 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
 // token or this kind of tokenizer does not name its tokens.
 const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_t *length);
 
+// Says of every id below vocab_size whether it is a special token, which is not part of a text. An error if this kind
+// of tokenizer does not know.
+int tokenizer_list_special(const struct tokenizer *tokenizer, bool *is_special /* (vocab_size) */);
+
 struct tokenizer_encoder;
 
 // The tokenizer must outlive its encoders. The memory of an encoder is bounded: up to 20 MiB for its caches, plus what

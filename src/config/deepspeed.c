@@ -1,0 +1,244 @@
+// DeepSpeed's configuration file. See deepspeed.h. Names and defaults are those of DeepSpeed's documentation.
+#include "config/deepspeed.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "config/validate.h"
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { MOST_FILE_BYTES = 1 << 20 };
+
+// Read below.
+static const char *const read_members[] = {"train_batch_size",
+                                           "train_micro_batch_size_per_gpu",
+                                           "gradient_accumulation_steps",
+                                           "gradient_clipping",
+                                           "zero_optimization",
+                                           "fp16",
+                                           "bf16",
+                                           "bfloat16"};
+// Logs, profiles, the way of messages and files.
+static const char *const idle_members[] = {"steps_per_print",
+                                           "wall_clock_breakdown",
+                                           "dump_state",
+                                           "memory_breakdown",
+                                           "tensorboard",
+                                           "wandb",
+                                           "csv_monitor",
+                                           "comet",
+                                           "comms_logger",
+                                           "flops_profiler",
+                                           "timers",
+                                           "nebula",
+                                           "monitor_config",
+                                           "prescale_gradients",
+                                           "gradient_predivide_factor",
+                                           "zero_allow_untested_optimizer",
+                                           "zero_force_ds_cpu_optimizer",
+                                           "communication_data_type",
+                                           "seq_parallel_communication_data_type",
+                                           "data_types",
+                                           "disable_allgather",
+                                           "sparse_gradients",
+                                           "aio",
+                                           "checkpoint",
+                                           "load_universal_checkpoint",
+                                           "activation_checkpointing",
+                                           "pipeline",
+                                           "use_data_before_expert_parallelism",
+                                           "graph_harvesting",
+                                           "use_node_local_storage"};
+// Refused unless their member "enabled" is false or, for those whose default that is, missing.
+static const char *const switched_members[] = {
+    "curriculum_learning", "data_efficiency", "progressive_layer_drop", "amp",
+    "elasticity",          "eigenvalue",      "hybrid_engine",          "autotuning"};
+
+static bool is_listed(const char *name, const char *const *names, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+#define LISTED(name, names) is_listed(name, names, sizeof names / sizeof names[0])
+
+struct deepspeed_reading {
+    struct config *config;
+    const char *name;  // of the file
+    struct complaints *complaints;
+};
+
+static bool is_on(const struct json *section) {
+    const struct json *enabled = json_member(section, "enabled");
+    return enabled && enabled->type == JSON_TRUE;
+}
+
+// A number of a section that may be missing; `initial` then. NaN, after a complaint, if it is not a number.
+static double number_of(const struct deepspeed_reading *reading, const struct json *section, const char *key,
+                        double initial) {
+    const struct json *member = json_member(section, key);
+    if (!member || member->type == JSON_NULL)
+        return initial;
+    if (member->type == JSON_NUMBER)
+        return member->number;
+    complain(reading->complaints, "%s: %s is not a number; write e.g. \"%s\": %g", reading->name, key, key, initial);
+    return NAN;
+}
+
+// Sets the flag to what the file says, which DeepSpeed obeys.
+static void obey(const struct deepspeed_reading *reading, const char *flag, double *field, double value,
+                 const char *key) {
+    if (isnan(value))
+        return;
+    if (flag_is_given(&reading->config->given, flag) && *field != value)
+        log_info("note: %s: %s %g counts instead of %s %g, as in DeepSpeed", reading->name, key, value, flag, *field);
+    char text[40];
+    double before = *field;
+    (void)snprintf(text, sizeof text, "%.17g", value);
+    // No loss scale is no value of its flag.
+    if (value == 0 && strcmp(flag, "--loss-scale") == 0)
+        *field = 0;
+    else if (config_take(reading->config, flag, text) < 0) {
+        complain(reading->complaints, "%s: %s %g: %s", reading->name, key, value, error_message());
+        error_clear();
+        *field = before;
+    }
+}
+
+static void obey_count(const struct deepspeed_reading *reading, const char *flag, int64_t *field, double value,
+                       const char *key) {
+    double number = (double)*field;
+    if (isnan(value))
+        return;
+    if (value != floor(value) || fabs(value) > 0x1p53) {
+        complain(reading->complaints, "%s: %s %g is not a whole number", reading->name, key, value);
+        return;
+    }
+    if (flag_is_given(&reading->config->given, flag) && number != value)
+        log_info("note: %s: %s %g counts instead of %s %g, as in DeepSpeed", reading->name, key, value, flag, number);
+    if (config_take_number(reading->config, flag, (int64_t)value) < 0) {
+        complain(reading->complaints, "%s: %s %g: %s", reading->name, key, value, error_message());
+        error_clear();
+    }
+}
+
+// A size that Megatron and DeepSpeed must agree on.
+static void agree(const struct deepspeed_reading *reading, const struct json *file, const char *flag, int64_t field,
+                  const char *key) {
+    double value = number_of(reading, file, key, (double)field);
+    if (isnan(value) || (double)field == value)
+        return;
+    if (flag_is_given(&reading->config->given, flag))
+        complain(reading->complaints, "%s: %s is %g, but %s is %" PRId64 "; make them equal", reading->name, key, value,
+                 flag, field);
+    else if (value != floor(value) || config_take_number(reading->config, flag, (int64_t)value) < 0) {
+        complain(reading->complaints, "%s: %s %g is not a size of a batch; give a whole number above 0", reading->name,
+                 key, value);
+        error_clear();
+    }
+}
+
+static void read_precision(const struct deepspeed_reading *reading, const struct json *file) {
+    const struct json *fp16 = json_member(file, "fp16"), *bf16 = json_member(file, "bf16");
+    struct config *config = reading->config;
+    if (!bf16)
+        bf16 = json_member(file, "bfloat16");
+    if (is_on(fp16) != config->fp16 || is_on(bf16) != config->bf16)
+        complain(reading->complaints, "%s has fp16 %s and bf16 %s, but the flags say %s; make them equal",
+                 reading->name, is_on(fp16) ? "enabled" : "disabled", is_on(bf16) ? "enabled" : "disabled",
+                 config->fp16   ? "--fp16"
+                 : config->bf16 ? "--bf16"
+                                : "neither --fp16 nor --bf16");
+    if (!is_on(fp16))
+        return;
+    obey(reading, "--loss-scale", &config->loss_scale, number_of(reading, fp16, "loss_scale", 0), "loss_scale");
+    double power = number_of(reading, fp16, "initial_scale_power", 16);
+    obey(reading, "--initial-loss-scale", &config->initial_loss_scale, power > 90 ? NAN : exp2(power),
+         "2^initial_scale_power");
+    if (power > 90)
+        complain(reading->complaints, "%s: initial_scale_power %g is above 90; lower it", reading->name, power);
+    obey(reading, "--min-loss-scale", &config->min_loss_scale, number_of(reading, fp16, "min_loss_scale", 1),
+         "min_loss_scale");
+    obey_count(reading, "--loss-scale-window", &config->loss_scale_window,
+               number_of(reading, fp16, "loss_scale_window", 1000), "loss_scale_window");
+    obey_count(reading, "--hysteresis", &config->hysteresis, number_of(reading, fp16, "hysteresis", 2), "hysteresis");
+}
+
+static void read_zero(const struct deepspeed_reading *reading, const struct json *zero) {
+    double stage = number_of(reading, zero, "stage", 0);
+    const struct json *offload = json_member(zero, "offload_optimizer");
+    const struct json *device = json_member(offload, "device");
+    if (!isnan(stage) && (stage != floor(stage) || stage < 0 || stage > 3))
+        complain(reading->complaints, "%s: zero_optimization.stage is %g; give 0, 1 or 2", reading->name, stage);
+    else if (!isnan(stage))
+        reading->config->zero_stage = (int64_t)stage;
+    if (device && device->type == JSON_STRING && strcmp(device->string, "none") != 0)
+        log_info("note: %s: offload_optimizer has no effect; give --optimizer-cpu-offload for the same", reading->name);
+}
+
+static void check_member(const struct deepspeed_reading *reading, const char *key, const struct json *value) {
+    if (LISTED(key, read_members) || LISTED(key, idle_members))
+        return;
+    if (LISTED(key, switched_members)) {
+        if (is_on(value))
+            complain(reading->complaints, "%s: %s is enabled, which bevatron does not implement; disable it",
+                     reading->name, key);
+        return;
+    }
+    bool is_known = strcmp(key, "optimizer") == 0 || strcmp(key, "scheduler") == 0;
+    complain(reading->complaints, "%s: %s %s", reading->name, key,
+             is_known ? "is not read; remove it and give its numbers as flags (--lr, --adam-beta1, --lr-decay-style, …)"
+                      : "is not known here and could change the run; remove it");
+}
+
+int deepspeed_apply(struct config *config, const struct json *file, const char *name) {
+    struct complaints complaints = {0};
+    const struct deepspeed_reading reading = {config, name, &complaints};
+    if (file->type != JSON_OBJECT)
+        return error_set_code(EXIT_CODE_USAGE, "%s is not a JSON object; --deepspeed_config takes DeepSpeed's file",
+                              name);
+    for (size_t i = 0; i < file->count; i++)
+        check_member(&reading, file->keys[i].string, &file->items[i]);
+    agree(&reading, file, "--micro-batch-size", config->micro_batch_size, "train_micro_batch_size_per_gpu");
+    agree(&reading, file, "--global-batch-size", config->global_batch_size, "train_batch_size");
+    if (json_member(file, "gradient_accumulation_steps") && !json_member(file, "train_batch_size"))
+        complain(&complaints, "%s has gradient_accumulation_steps without train_batch_size; give the latter", name);
+    read_precision(&reading, file);
+    // DeepSpeed does not clip unless its file says so.
+    obey(&reading, "--clip-grad", &config->clip_grad, number_of(&reading, file, "gradient_clipping", 0),
+         "gradient_clipping");
+    read_zero(&reading, json_member(file, "zero_optimization"));
+    return complaints_report(&complaints);
+}
+
+void validate_deepspeed(struct config *config, struct complaints *complaints) {
+    const char *method = config->pp_partition_method;
+    if (config->deepspeed && !config->deepspeed_config)
+        complain(complaints, "--deepspeed needs its file; give --deepspeed_config FILE, or leave it out");
+    if (!config->deepspeed && config->deepspeed_config)
+        log_info("note: --deepspeed-config has no effect without --deepspeed");
+    if (config->zero_stage == 3)
+        complain(complaints, "ZeRO's stage 3 shards the parameters, which bevatron does not do; use stage 1 with "
+                             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
+    else if (config->zero_stage > 0)
+        config->use_distributed_optimizer = true;
+    bool counts_ends = method && strcmp(method, "type:transformer|embedding") == 0;
+    if (method && !counts_ends && strcmp(method, "type:transformer") != 0)
+        complain(complaints,
+                 "--pp-partition-method %s is not implemented; give type:transformer or type:transformer|embedding, or "
+                 "--pipeline-model-parallel-layout for another split",
+                 method);
+    if (counts_ends)
+        config->account_for_embedding_in_pipeline_split = config->account_for_loss_in_pipeline_split = true;
+}
+
+int config_apply_deepspeed(struct config *config) {
+    struct json *file = NULL;
+    if (!config->deepspeed || !config->deepspeed_config)
+        return 0;
+    TRY(json_parse_file(&file, config->deepspeed_config, MOST_FILE_BYTES));
+    int status = deepspeed_apply(config, file, config->deepspeed_config);
+    json_free(file);
+    return status;
+}

@@ -1,0 +1,35 @@
+// Fill-in-the-middle samples (Bavarian et al., 2022), as Megatron-LM's GPTFIMDataset makes them of samples of running
+// text. The texts between end-of-document tokens are permuted one by one, each with probability `rate`: the text is cut
+// at two random characters, and its three parts are encoded again, each by itself, behind a token that names it:
+//
+//     PSM    prefix-token PREFIX suffix-token SUFFIX middle-token MIDDLE
+//     SPM    prefix-token suffix-token SUFFIX middle-token PREFIX MIDDLE      (with probability spm_rate)
+//
+// A sample that has become too long is cut, one that is too short is padded. Megatron draws from one generator in the
+// order in which a process reads samples; here every sample has draws of its own, which depend on the seed, the split
+// and its number only, so that ranks, workers and resuming do not change them.
+#ifndef DATA_SAMPLE_FIM_H
+#define DATA_SAMPLE_FIM_H
+
+#include "data/sample/source.h"
+#include "data/tokenizer/tokenizer.h"
+
+// Tokens are named as the vocabulary writes them. The strings are not needed after fim_open.
+struct fim_options {
+    struct sample_source source;        // of running text; must outlive it
+    const struct tokenizer *tokenizer;  // the same
+    uint64_t seed;
+    int split;  // 0…2
+    double rate, spm_rate;
+    const char *split_token;  // NULL: texts are not split into fragments
+    double fragment_rate;
+    const char *no_prefix;  // what begins with this text is left as it is; may be NULL
+    const char *prefix_token, *middle_token, *suffix_token, *pad_token, *eod_token;
+};
+
+struct fim;
+int fim_open(struct fim **fim, const struct fim_options *options);
+void fim_close(struct fim *fim);  // NULL is fine
+struct sample_source fim_source(struct fim *fim);
+
+#endif

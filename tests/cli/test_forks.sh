@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Command lines of Megatron's forks: a script of Megatron-DeepSpeed with its configuration file trains the same bits as
+# Megatron's flags; runs that end by tokens or by files; batch sizes of evaluations; samples with the middle at the end.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+needs_parts MPI
+
+run=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16
+    --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --min-lr 1e-5
+    --lr-decay-style cosine --log-interval 1 --eval-interval 100 --eval-iters 0 --threads 1 --save-interval 100)
+same_weights() {  # A B WHAT
+    expect_same "$work/$1/model.safetensors" "$work/$2/model.safetensors" "$3"
+}
+
+# DeepSpeed clips and scales as its file says, not as the flags do.
+cat >"$work/ds.json" <<'END'
+{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 10, "gradient_clipping": 0.01,
+ "zero_optimization": {"stage": 1, "allgather_bucket_size": 5e8}, "wall_clock_breakdown": false,
+ "fp16": {"enabled": true, "loss_scale": 0, "loss_scale_window": 2, "hysteresis": 1, "min_loss_scale": 1,
+          "initial_scale_power": 6}}
+END
+deepspeed=(--deepspeed --deepspeed_config "$work/ds.json" --zero-stage=1 --deepspeed-activation-checkpointing
+    --checkpoint-activations --no-pipeline-parallel --clip-grad 1.0 --loss-scale 12 --use-mpi
+    --abort-on-unmet-fused-kernel-constraints --log-optimizer-states-to-tensorboard)
+expect 0 "gradient_clipping 0.01 counts instead of --clip-grad 1, as in DeepSpeed" "$BEVATRON" train "${run[@]}" --fp16 \
+    --train-samples 24 --train-tokens 160 --lr-decay-tokens 320 --lr-warmup-tokens 64 "${deepspeed[@]}" --save "$work/ds"
+grep -q "loss_scale 0 counts instead of --loss-scale 12" "$work/out" && pass || fail "the file's loss scale is not noted"
+# 160 tokens are 10 samples: the third batch of 4 is the last.
+grep -q "iteration        3/       6 " "$work/out" && pass || fail "--train-tokens ends elsewhere"
+grep -q "iteration        4/" "$work/out" && fail "--train-tokens does not end the run" || pass
+expect 0 "exiting program at iteration 3" "$BEVATRON" train "${run[@]}" --fp16 --train-samples 24 --lr-decay-samples 20 \
+    --lr-warmup-samples 4 --clip-grad 0.01 --initial-loss-scale 64 --loss-scale-window 2 --hysteresis 1 \
+    --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --exit-interval 3 --save "$work/mega"
+same_weights ds/iter_0000003 mega/iter_0000003 "Megatron-DeepSpeed's script and Megatron's"
+expect 2 "fp16 enabled and bf16 disabled, but the flags say --bf16" "$BEVATRON" train "${run[@]}" --bf16 --train-iters 1 "${deepspeed[@]}"
+expect 1 "cannot open $work/none.json" "$BEVATRON" train "${run[@]}" --train-iters 1 --deepspeed --deepspeed_config "$work/none.json"
+expect 0 "deepspeed_config" "$BEVATRON" train --dry-run "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}"
+expect 0 "" "$BEVATRON" plan "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}" --machine p4d.24xlarge --nproc 2
+
+# A file ends a run after a checkpoint, and keeps it from starting again.
+touch "$work/stop"
+expect 0 "exiting program, as the file of --kill-switch-path asks" "$BEVATRON" train "${run[@]}" --train-iters 5 \
+    --kill-switch-path "$work/stop" --save "$work/killed"
+grep -q "iteration        1/" "$work/out" && fail "a run starts in spite of its kill switch" || pass
+rm "$work/stop"
+mkdir "$work/triggers"
+log=$work/long
+in_background "$log" "$BEVATRON" train "${run[@]}" --train-iters 100000000 --trigger-path "$work/triggers" \
+    --kill-switch-path "$work/stop" --save "$work/long-run" && running=$!
+await_text "iteration        2/" "$log"
+touch "$work/triggers/save"
+within 120 test ! -e "$work/triggers/save" && pass || fail "a file that asks for a checkpoint is ignored"
+ls "$work/long-run"/iter_*/model.safetensors >/dev/null 2>&1 && pass || fail "no checkpoint though a file asked for one"
+touch "$work/triggers/exit"
+wait "$running"
+[ $? = 0 ] && pass || fail "a run that a file has ended does not exit with 0"
+grep -q "exiting program, as the file of" "$log" && pass || fail "a file does not end the run"
+
+# Evaluations of their own size: the same samples in other batches.
+losses() {
+    grep -o "lm loss value: [^ ]*" "$work/out" | cut -d' ' -f4
+}
+same_losses() {  # A B COUNT WHAT: up to rounding
+    paste "$1" "$2" | awk -v count="$3" '{ d = ($1 - $2) / $1; if (d * d > 1e-12) exit 1 } END { exit NR != count }' &&
+        pass || fail "$4: $(paste "$1" "$2")"
+}
+expect 0 "validation loss" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 --eval-global-batch-size 8
+losses >"$work/eight"
+expect 0 "validation loss" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 6
+losses >"$work/four"
+same_losses "$work/eight" "$work/four" 4 "losses of evaluations with other batches"
+expect 0 "Evaluating on 24 samples" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 \
+    --eval-global-batch-size 8 --eval-micro-batch-size 4 --nproc 2
+expect 2 "is not a multiple of micro-batch size × data-parallel ranks = 2 × 2" "$BEVATRON" train "${run[@]}" \
+    --train-iters 4 --eval-global-batch-size 6 --nproc 2
+
+# Fill in the middle: one rank and two, stopped and resumed, the same weights; another rate, others.
+for i in $(seq 60); do
+    printf '{"text": "def f%d(x): return x + %d if größe else naïve(数, %d)"}\n' "$i" "$i" "$((i * 7))"
+done >"$work/code.jsonl"
+tokenizer=(--tokenizer-type PretrainedFromHF --tokenizer-name-or-path tests/golden/fim/tokenizer.json)
+expect 0 "" "$BEVATRON" preprocess --input "$work/code.jsonl" --output-prefix "$work/code" --append-eod \
+    --tokenizer-type HuggingFaceTokenizer --tokenizer-model tests/golden/fim/tokenizer.json
+fim=("$BEVATRON" train "${run[@]:3}" --data-path "$work/code_text_document" "${tokenizer[@]}" --split 1 --hidden-dropout 0
+    --attention-dropout 0 --train-iters 4 --fim-data --fim-rate 0.7 --fim-spm-rate 0.4)
+train_losses() {
+    grep -o "lm loss: [^ ]*" "$work/out" | cut -d' ' -f3
+}
+expect 0 "iteration        4/" "${fim[@]}" --save "$work/fim1"
+train_losses >"$work/fim1.losses"
+expect 0 "iteration        4/" "${fim[@]}" --nproc 2
+train_losses >"$work/fim2.losses"
+same_losses "$work/fim1.losses" "$work/fim2.losses" 4 "two ranks with --fim-data"
+expect 0 "exiting program at iteration 2" "${fim[@]}" --save "$work/fim3" --exit-interval 2
+expect 0 "iteration        4/" "${fim[@]}" --save "$work/fim3" --load "$work/fim3"
+same_weights fim1/iter_0000004 fim3/iter_0000004 "fill in the middle, stopped and resumed"
+expect 0 "--fim-rate is 0.7 there and 0.2 here" "${fim[@]}" --load "$work/fim3" --train-iters 5 --fim-rate 0.2 \
+    --override-opt_param-scheduler
+expect 0 "iteration        4/" "${fim[@]}" --fim-rate 0 --save "$work/plain"
+cmp -s "$work/plain/iter_0000004/model.safetensors" "$work/fim1/iter_0000004/model.safetensors" && fail "--fim-data has no effect" || pass
+expect 2 "--fim-suffix-token <s> is not a token of this tokenizer" "${fim[@]}" --fim-suffix-token "<s>"
+expect 2 "--fim-data needs texts, but --mock-data has none" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-data
+expect 2 "--fim-split-sample needs --fim-fragment-rate" "${fim[@]}" --fim-split-sample "<file_sep>"
+expect 0 "iteration        4/" "${fim[@]}" --fim-split-sample "<file_sep>" --fim-fragment-rate 0.5 --fim-no-prefix "def f1"
+
+# Refused by name, with what to do.
+expect 2 "ALiBi is not implemented" "$BEVATRON" train "${run[@]}" --train-iters 1 --position-embedding-type alibi
+expect 2 "--norm-target-loss is for finetuning" "$BEVATRON" train "${run[@]}" --train-iters 1 --norm-target-loss
+expect 2 "--embed-layernorm describes a model or a loss that bevatron does not have" "$BEVATRON" train "${run[@]}" --train-iters 1 --embed-layernorm
+finish

@@ -1,0 +1,142 @@
+// DeepSpeed's configuration file beside Megatron's flags: what it sets, what it must agree on, what is refused; and the
+// other flags of Megatron-DeepSpeed.
+#include "config/deepspeed.h"
+
+#include "base/log.h"
+#include "parse_line.h"
+#include "test.h"
+
+static const char model[] = "--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --mock-data "
+                            "--vocab-size 64 --lr 1e-3 --micro-batch-size 2 ";
+static struct config config;
+
+static int parse(const char *flags) {
+    char *line = memory_printf("%s%s", model, flags);
+    int status = parse_line(&config, line);
+    free(line);
+    return status;
+}
+
+static int apply(const char *text) {
+    struct json *file;
+    EXPECT_OK(json_parse(&file, text, strlen(text), "ds.json"));
+    int status = deepspeed_apply(&config, file, "ds.json");
+    json_free(file);
+    return status;
+}
+
+// The file of Megatron-DeepSpeed's example of a GPT of 350 million parameters, and BLOOM's.
+TEST(published_files) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--train-iters 9 --fp16 --global-batch-size 4 --clip-grad 1.0 --loss-scale 12"));
+    EXPECT_OK(apply("{\"train_batch_size\": 4, \"train_micro_batch_size_per_gpu\": 2, \"steps_per_print\": 10, "
+                    "\"zero_optimization\": {\"stage\": 1}, \"gradient_clipping\": 0.7, \"prescale_gradients\": true, "
+                    "\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"loss_scale_window\": 500, \"hysteresis\": 3, "
+                    "\"min_loss_scale\": 2, \"initial_scale_power\": 11}, \"bf16\": {\"enabled\": false}, "
+                    "\"curriculum_learning\": {\"enabled\": false}, \"wall_clock_breakdown\": false}"));
+    EXPECT(config.clip_grad == 0.7 && config.loss_scale == 0 && config.initial_loss_scale == 2048);
+    EXPECT(config.min_loss_scale == 2 && config.loss_scale_window == 500 && config.hysteresis == 3);
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(config.zero_stage == 1 && config.use_distributed_optimizer);
+    // Sizes that only the file has; no clipping unless it says so.
+    EXPECT_OK(parse("--train-iters 9 --bf16"));
+    EXPECT_OK(apply("{\"train_batch_size\": 8, \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 0}}"));
+    EXPECT(config.global_batch_size == 8 && config.clip_grad == 0 && config.loss_scale_window == 1000);
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(!config.use_distributed_optimizer);
+    config_free(&config);
+}
+
+TEST(what_is_refused) {
+    static const char *const cases[][2] = {
+        {"{\"train_batch_size\": 8}", "ds.json: train_batch_size is 8, but --global-batch-size is 4; make them equal"},
+        {"{\"train_micro_batch_size_per_gpu\": 1}", "is 1, but --micro-batch-size is 2"},
+        {"{\"fp16\": {\"enabled\": true}}", "has fp16 enabled and bf16 disabled, but the flags say neither"},
+        {"{\"optimizer\": {}}", "ds.json: optimizer is not read; remove it and give its numbers as flags"},
+        {"{\"scheduler\": {}}", "ds.json: scheduler is not read"},
+        {"{\"curriculum_learning\": {\"enabled\": true}}", "curriculum_learning is enabled, which bevatron does not"},
+        {"{\"compression_training\": {}}", "compression_training is not known here and could change the run"},
+        {"{\"gradient_clipping\": \"auto\"}", "ds.json: gradient_clipping is not a number"},
+        {"{\"gradient_clipping\": -1}", "ds.json: gradient_clipping -1: --clip-grad takes"},
+        {"{\"gradient_accumulation_steps\": 2}", "without train_batch_size; give the latter"},
+        {"{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage is 4; give 0, 1 or 2"},
+        {"[1]", "ds.json is not a JSON object"},
+    };
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT_OK(parse("--train-iters 9 --global-batch-size 4"));
+        EXPECT_ERROR(apply(cases[i][0]), cases[i][1]);
+    }
+    EXPECT_OK(parse("--train-iters 9 --fp16"));
+    EXPECT_ERROR(apply("{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 1e9}}"), "is above 90; lower it");
+    EXPECT_OK(parse("--train-iters 9 --fp16"));
+    EXPECT_ERROR(apply("{\"fp16\": {\"enabled\": true, \"hysteresis\": 0.5}}"), "hysteresis 0.5 is not a whole number");
+    EXPECT_OK(parse("--train-iters 9 --zero-stage 3"));
+    EXPECT_ERROR(config_validate(&config, 1), "stage 3 shards the parameters");
+    EXPECT_OK(parse("--train-iters 9 --deepspeed"));
+    EXPECT_ERROR(config_validate(&config, 1), "--deepspeed needs its file; give --deepspeed_config FILE");
+    EXPECT_ERROR(parse("--train-iters 9 --deepspeed --deepspeed_config /no/such/file.json"), "/no/such/file.json");
+    config_free(&config);
+}
+
+TEST(schedules_in_tokens) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--train-samples 1000 --lr-decay-tokens 12_800 --lr-warmup-tokens 1600 --train-tokens 3200"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(config.lr_decay_steps == 800 && config.lr_warmup_steps == 100 && config.train_iters == 500);
+    // 16 tokens a sample: to the nearest sample, the warmup exactly.
+    EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 1000 --lr-warmup-tokens 24"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(config.lr_decay_steps == 63 && config.lr_warmup_steps == 1.5);
+    EXPECT_OK(parse("--train-iters 9 --lr-warmup-tokens 24"));
+    EXPECT_ERROR(config_validate(&config, 1), "--lr-warmup-tokens needs --lr-decay-tokens");
+    EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 160 --lr-warmup-tokens 160"));
+    EXPECT_ERROR(config_validate(&config, 1), "the warmup of 10 samples is not shorter than --lr-decay-tokens");
+    EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 160 --lr-warmup-tokens 16 --lr-warmup-fraction 0.1"));
+    EXPECT_ERROR(config_validate(&config, 1), "--lr-warmup-fraction excludes");
+    config_free(&config);
+}
+
+TEST(other_names) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--train-iters 9 --num-key-value-heads 2 --pad-vocab-size-to 96 --lr-decay-style WSD "
+                    "--lr-wsd-decay-iters 3 --lr-wsd-decay-style 1-sqrt --use-mpi --no-pipeline-parallel"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(config.group_query_attention && config.num_query_groups == 2 && config.padded_vocab_size == 96);
+    EXPECT(strcmp(config.lr_wsd_decay_style, "minus_sqrt") == 0);
+    EXPECT_OK(parse("--train-iters 9 --pp-partition-method type:transformer|embedding --num-layers 6 "
+                    "--pipeline-model-parallel-size 4"));
+    EXPECT_OK(config_validate(&config, 4));
+    EXPECT_INT(config_stage_layers(&config, 0), 1);
+    EXPECT_INT(config_stage_layers(&config, 1), 2);
+    EXPECT_OK(parse("--train-iters 9 --pp-partition-method uniform"));
+    EXPECT_ERROR(config_validate(&config, 1), "--pp-partition-method uniform is not implemented; give");
+    EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type alibi"), "ALiBi");
+    EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type rotary"), "rope");
+    EXPECT_ERROR(parse("--train-iters 9 --max-padding-length 3"), "--max-padding-length is for finetuning");
+    EXPECT_ERROR(parse("--train-iters 9 --extra-vocab-size 3"), "--extra-vocab-size is not needed: give");
+    EXPECT_ERROR(parse("--train-iters 9 --universal-checkpoint"), "reads a checkpoint of DeepSpeed");
+    config_free(&config);
+}
+
+TEST(sizes_of_evaluations) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--train-iters 9 --global-batch-size 4"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_INT(config_eval_batch_size(&config), 4);
+    EXPECT_OK(parse("--train-iters 9 --global-batch-size 4 --eval-global-batch-size 12 --eval-micro-batch-size 3"));
+    EXPECT_OK(config_validate(&config, 2));
+    EXPECT_INT(config_eval_batch_size(&config), 12);
+    EXPECT_OK(parse("--train-iters 9 --global-batch-size 4 --eval-global-batch-size 6"));
+    EXPECT_ERROR(config_validate(&config, 2),
+                 "--eval-global-batch-size 6 is not a multiple of micro-batch size × data-parallel ranks = 2 × 2; make "
+                 "it 8");
+    EXPECT_OK(parse("--train-iters 9 --eval-micro-batch-size 4"));
+    EXPECT_ERROR(config_validate(&config, 1), "= 4 × 1; make it 4");
+    EXPECT_OK(parse("--train-iters 9 --model bert --eval-global-batch-size 4 --eval-micro-batch-size 1"));
+    EXPECT_ERROR(config_validate(&config, 1), "--eval-micro-batch-size 1 would change the loss (it is a mean of each");
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(published_files), TEST_CASE(what_is_refused), TEST_CASE(schedules_in_tokens),
+          TEST_CASE(other_names), TEST_CASE(sizes_of_evaluations))

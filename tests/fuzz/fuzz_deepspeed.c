@@ -1,0 +1,24 @@
+// layer: config
+// DeepSpeed's configuration file from hostile bytes: what is accepted leaves numbers that flags could have given.
+#include "fuzz.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/deepspeed.h"
+#include <math.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static char *words[] = {"train", "--fp16", "--micro-batch-size=2"};
+    struct config config = {0};
+    struct json *file = NULL;
+    log_set_level(LOG_ERROR);
+    CHECK(config_parse(&config, size % 2 ? 3 : 1, words) == 0);
+    if (json_parse(&file, (const char *)data, size, "ds.json") == 0 && deepspeed_apply(&config, file, "ds.json") == 0) {
+        CHECK(config.clip_grad >= 0 && isfinite(config.clip_grad) && config.zero_stage >= 0 && config.zero_stage <= 3);
+        CHECK(config.global_batch_size >= 0 && config.micro_batch_size >= 0 && config.hysteresis >= 1);
+        CHECK(config.loss_scale >= 0 && config.initial_loss_scale >= 1 && config.loss_scale_window >= 1);
+    }
+    json_free(file);
+    config_free(&config);
+    return 0;
+}
