@@ -1,5 +1,6 @@
 // Where the time of a step on a CPU goes: operations are complete when their call returns, so a clock around each is
-// enough. The pool counts for how long its threads work; the rest of the time they wait for each other.
+// enough. The pool counts for how long its threads work; the rest of the time they wait for each other. An operation
+// that gives the pool nothing (a small matmul, zeros) works on the calling thread alone.
 #include "ops/cpu/cpu.h"
 #include "ops/profile.h"
 #include "base/clock.h"
@@ -28,7 +29,7 @@ static int call_end(struct device *device, const struct timed_call *call, const 
     double busy = pool_busy_seconds(((struct cpu_device *)device)->pool) - call->busy;
     int row = profile_row(call->profile, operation, op);
     call->profile->rows[row].seconds += seconds;
-    call->profile->rows[row].busy_seconds += busy;
+    call->profile->rows[row].busy_seconds += busy > 0 ? busy : seconds;
     return row;
 }
 
