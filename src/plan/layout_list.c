@@ -9,7 +9,8 @@
 
 enum { LEAST_TOKENS = 2048, MOST_TOKENS = 65536, MOST_CHUNKS = 32, MOST_MICRO_BATCH = 64 };
 
-// Whether fp8 is allowed depends on the model and on what a rank multiplies. Answers are kept: each takes a validation.
+// Whether fp8 is allowed depends on the model and on the sizes of a rank's matmuls, which follow from these four; no
+// rule of fp8 asks for stages, experts per rank, recompute or the optimizer. Answers are kept: each takes a validation.
 enum { MOST_ANSWERS = 128 };
 struct fp8_answer {
     int tensor, context;

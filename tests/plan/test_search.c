@@ -188,6 +188,63 @@ TEST(precisions_that_train_refuses_are_not_listed) {
     }
 }
 
+struct listed_layouts {
+    struct plan_layout *items;
+    int count, room;
+};
+
+static void keep_layout(void *context, const struct plan_layout *layout) {
+    struct listed_layouts *listed = context;
+    if (listed->count == listed->room) {
+        listed->room = 2 * listed->room + 64;
+        listed->items = memory_realloc(listed->items, sizeof *listed->items * (size_t)listed->room);
+    }
+    listed->items[listed->count++] = *layout;
+}
+
+static bool is_taken(const struct layout_space *space, const struct plan_layout *layout) {
+    struct config made;
+    bool is_valid = layout_configure(space, layout, &made) == 0 &&
+                    plan_check_precision(&made, space->machine, space->hardware) == 0;
+    error_clear();
+    config_free(&made);
+    return is_valid;
+}
+
+// Answers about fp8 are kept by the sizes of a rank's matmuls. Nothing else that layouts choose matters: each one that
+// is listed in bf16 is listed in fp8 beside it just if a validation of its own says so.
+TEST(fp8_depends_on_nothing_but_sizes) {
+    static const char *const models[] = {
+        // 24 of the FFN on each of 4 ranks, 2,056 tokens of a context on each of 2, cannot be in fp8.
+        "--num-layers 4 --hidden-size 256 --num-attention-heads 4 --ffn-hidden-size 96 --seq-length 4112 "
+        "--max-position-embeddings 4112 --vocab-size 512 --global-batch-size 8",
+        "--num-layers 2 --hidden-size 128 --num-attention-heads 4 --ffn-hidden-size 64 --seq-length 24 --swiglu "
+        "--max-position-embeddings 24 --vocab-size 512 --global-batch-size 8 --num-experts 4 --moe-ffn-hidden-size 96 "
+        "--recompute-modules mlp_act"};
+    for (int i = 0; i < 2; i++) {
+        struct layout_search search;
+        struct listed_layouts listed = {0};
+        struct search_options options = options_of(models[i], i == 0 ? 8 : 4, "p5.48xlarge");
+        EXPECT_OK(search_open(&search, &options));
+        layout_list(&search.spaces[0], keep_layout, &listed);
+        int both = 0, alone = 0;
+        for (int k = 0; k < listed.count; k++) {
+            struct plan_layout eight = listed.items[k];
+            if (eight.precision != LAYOUT_BF16 || !is_taken(&search.spaces[0], &eight))
+                continue;
+            eight.precision = LAYOUT_FP8;
+            bool is_listed = k + 1 < listed.count && layout_is_same(&listed.items[k + 1], &eight);
+            EXPECT(is_listed == is_taken(&search.spaces[0], &eight));
+            both += is_listed;
+            alone += !is_listed;
+        }
+        EXPECT(both > 100 && alone > 100);
+        search_close(&search);
+        config_free(&config);
+        free(listed.items);
+    }
+}
+
 // With --cp-comm-type a2a+p2p, a context is shared by as many ranks as its sizes say, or by one; and by one only if
 // there are too few heads for the tensor-parallel ranks and the neighbours.
 TEST(contexts_have_the_sizes_that_are_given) {
@@ -369,7 +426,7 @@ TEST(reports) {
 }
 
 TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(nothing_is_missed),
-          TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(contexts_have_the_sizes_that_are_given),
-          TEST_CASE(heads_are_exchanged_where_that_is_faster), TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules),
-          TEST_CASE(ranks_share_heads_of_keys), TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can),
-          TEST_CASE(reports))
+          TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(fp8_depends_on_nothing_but_sizes),
+          TEST_CASE(contexts_have_the_sizes_that_are_given), TEST_CASE(heads_are_exchanged_where_that_is_faster),
+          TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
+          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
