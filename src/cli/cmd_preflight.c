@@ -85,9 +85,8 @@ void preflight_say_error(struct preflight *flight, const char *check) {
 static void listen_to_nccl(struct preflight *flight) {
     if (flight->session->place.size == 1)
         return;
-    const char *folder = getenv("TMPDIR");
-    flight->nccl_log = memory_printf("%s/bevatron-nccl-%d-%d", folder && *folder ? folder : "/tmp", (int)getpid(),
-                                     flight->session->place.rank);
+    flight->nccl_log =
+        memory_printf("%s/bevatron-nccl-%d-%d", session_temporary_folder(), (int)getpid(), flight->session->place.rank);
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("NCCL_DEBUG_SUBSYS", "INIT,NET", 1);
     setenv("NCCL_DEBUG_FILE", flight->nccl_log, 1);

@@ -15,6 +15,7 @@
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
+#include "cli/session.h"
 #include "cli/stall.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
@@ -389,12 +390,12 @@ static int supervise(const struct local_options *options, struct launch_command 
     char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
-    const char *folder = getenv("TMPDIR");
+    const char *folder = session_temporary_folder();
     struct supervised run = {.words = words,
                              .stall_seconds = 60 * options->progress_timeout_minutes,
                              .save = config->save,
                              .fallback = config->save_fallback,
-                             .lifeline = lifeline_create(folder && *folder ? folder : "/tmp"),
+                             .lifeline = lifeline_create(folder),
                              .metrics_path = config->metrics_file,
                              .on_event = on_event_open(&(struct on_event_options){.command = config->on_event,
                                                                                   .run = watching_name(config),
@@ -402,7 +403,7 @@ static int supervise(const struct local_options *options, struct launch_command 
     struct restarts restarts = {.most = options->max_restarts, .window_seconds = 60 * options->restart_window_minutes};
     int status = run.lifeline ? setenv(RANKS_LIFELINE, lifeline_path(run.lifeline), 1)
                               : error_set("cannot create a file in %s: %s; set TMPDIR to a folder that can be written",
-                                          folder && *folder ? folder : "/tmp", strerror(errno));
+                                          folder, strerror(errno));
     if (status == 0)
         status = keep_memory(&run, config, options->nproc);
     if (status == 0)

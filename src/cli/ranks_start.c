@@ -18,6 +18,7 @@
 #include "cli/features.h"
 #include "cli/ranks.h"
 #include "cli/ranks_watch.h"
+#include "cli/session.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -168,8 +169,7 @@ static void await_ranks(pid_t mpirun, int nproc, int number) {
 // A file that ranks make read-only once they have found each other; NULL if there can be none. A launcher that is
 // killed leaves it, and the next one removes it.
 static char *make_mark(void) {
-    const char *folder = environment("TMPDIR");
-    char *stem = memory_printf("%s/bevatron-ranks", folder && *folder ? folder : "/tmp");
+    char *stem = memory_printf("%s/bevatron-ranks", session_temporary_folder());
     file_sweep(stem);
     char *path = file_temporary_name(stem);
     free(stem);

@@ -48,7 +48,7 @@ static void widen_queues(void) {
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 
-static const char *temporary_folder(void) {
+const char *session_temporary_folder(void) {
     const char *folder = environment("TMPDIR");
     return folder && *folder ? folder : "/tmp";
 }
@@ -62,14 +62,14 @@ static bool is_first_here(void) {
 
 static void note_machine(struct session *session) {
     free(session->mpi_note);
-    session->mpi_note = mpi_leftovers_note(temporary_folder(), environment("OMPI_MCA_orte_jobfam_session_dir"),
+    session->mpi_note = mpi_leftovers_note(session_temporary_folder(), environment("OMPI_MCA_orte_jobfam_session_dir"),
                                            environment("PMIX_NAMESPACE"));
 }
 
 static int start_mpi(struct session *session) {
     bool is_first = is_first_here();
     if (is_first) {
-        mpi_leftovers_sweep(temporary_folder());
+        mpi_leftovers_sweep(session_temporary_folder());
         note_machine(session);
     }
     TRY(world_start(session->backend, &session->place));
@@ -277,7 +277,7 @@ int session_meet_early(struct session *session, const struct config *config) {
                                                 .carrier = config->distributed_backend,
                                                 .deadline_seconds = config->distributed_timeout_minutes * 60,
                                                 .record_folder = config->save && *config->save ? config->save : NULL,
-                                                .temporary_folder = temporary_folder()},
+                                                .temporary_folder = session_temporary_folder()},
                         session->device);
     if (phase)
         phase_end(phase);

@@ -55,6 +55,8 @@ int session_open(struct session *session, const struct config *config);
 // error, which is the same on all ranks, and an error that the ranks have agreed on.
 int session_failed(const struct session *session);
 void session_close(struct session *session);
+// $TMPDIR, or /tmp.
+const char *session_temporary_folder(void);
 // The path of something in the user's own cache, $XDG_CACHE_HOME/bevatron or ~/.cache/bevatron. NULL if neither is
 // known. Freed by the caller.
 char *session_user_cache(const char *name);

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/yaml_line.h"
 #include "cluster/yaml_tree.h"
 
 #include <ctype.h>
@@ -28,27 +29,6 @@ static int refuse(const struct yaml_reader *reader, const char *what) {
     return error_set_code(EXIT_CODE_USAGE, "%s:%lld: %s", reader->path, (long long)reader->number, what);
 }
 
-// Cuts a comment off: # at the start or after a space, outside quotes. A quote opens only where a value may begin.
-static void cut_comment(char *line) {
-    char quote = 0, before = ' ';
-    size_t end = 0;
-    for (size_t i = 0; line[i]; i++) {
-        char c = line[i];
-        if (quote == '"' && c == '\\' && line[i + 1])
-            end = ++i + 1;
-        else if (quote && c == quote)
-            quote = 0;
-        else if (!quote && (c == '"' || c == '\'') && strchr(" [,{", before))
-            quote = c;
-        else if (!quote && c == '#' && before == ' ')
-            break;
-        if (c != ' ' && c != '\r')
-            end = i + 1;
-        before = line[i];
-    }
-    line[end] = 0;
-}
-
 static int split_lines(struct yaml_reader *reader, char *text) {
     size_t capacity = 0;
     for (char *line = text; line;) {
@@ -62,7 +42,7 @@ static int split_lines(struct yaml_reader *reader, char *text) {
         for (const char *c = line; *c; c++)
             if (iscntrl((unsigned char)*c) && *c != '\t' && !(*c == '\r' && !c[1]))
                 return refuse(reader, "a control character; this is not YAML");
-        cut_comment(line + indent);
+        yaml_line_trim(line + indent, " [,{");
         const char *words = line + indent;
         bool is_mark = indent == 0 && strcmp(words, "---") == 0;
         if (is_mark && reader->count > 0)

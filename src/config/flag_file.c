@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/yaml_line.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,35 +268,10 @@ static int read_entry(struct file_reader *reader, const char *p) {
     return *p ? read_value(reader, p) : 0;
 }
 
-// Cuts a comment and spaces off the end of a line. # opens a comment at the start or after a space, outside quotes; a
-// quote counts only where a value begins, so that don't is a word.
-static void trim_line(char *line) {
-    char quote = 0, before = ' ';
-    size_t end = 0;
-    for (size_t i = 0; line[i]; i++) {
-        char c = line[i];
-        if (quote == '"' && c == '\\' && line[i + 1])
-            end = ++i + 1;
-        else if (quote && c == quote)
-            quote = 0;
-        else if (!quote && (c == '"' || c == '\'') && strchr(" [,", before))
-            quote = c;
-        else if (!quote && c == '#' && before == ' ')
-            break;
-        if (c != ' ')
-            end = i + 1;
-        before = c;
-    }
-    line[end] = '\0';
-}
-
 static int read_line(struct file_reader *reader, char *line) {
-    size_t length = strlen(line);
-    if (length && line[length - 1] == '\r')
-        line[length - 1] = '\0';
     if (strchr(line, '\t'))
         return refuse(reader, "a tab; use spaces");
-    trim_line(line);
+    yaml_line_trim(line, " [,");
     const char *p = skip_blanks(line);
     if (!*p || (strcmp(line, "---") == 0 && reader->seen_count == 0))
         return 0;
