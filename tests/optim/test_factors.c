@@ -1,17 +1,13 @@
 // Parameters with learning rates and weight decays of their own, in stretches of all kinds: beside PyTorch's groups of
 // parameters (golden/param_groups.txt), whole and in pieces of two ranks, and in 16 bits.
-#include "optim/updates.h"
-
+#include "lab.h"
 #include "base/memory.h"
-#include "ops/device.h"
-#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY_BYTES = 1 << 20, UPDATES = 10, MOST_PARAMS = 8, MOST_ELEMENTS = 128, MOST_KINDS = 8 };
-static _Alignas(256) unsigned char memory[MEMORY_BYTES], scratch_memory[MEMORY_BYTES];
+enum { UPDATES = 10, MOST_PARAMS = 8, MOST_ELEMENTS = 128, MOST_KINDS = 8 };
 static const struct pace PACE = {.lr = 1e-2, .weight_decay = 0.1, .decoupled_lr = 1e-2};
 
 struct golden_param {
@@ -19,17 +15,6 @@ struct golden_param {
     int rows, columns;
     double lr, decay;
     double expected[MOST_ELEMENTS];
-};
-
-struct factors_lab {
-    struct device *device;
-    struct world *world;
-    struct mesh mesh;
-    struct arena arena, scratch;
-    struct config config;
-    struct param_list params;
-    struct updates updates;
-    struct update update;
 };
 
 // Reads the parameters of one optimizer.
@@ -63,11 +48,9 @@ static void set_text(char **slot, const char *text) {
 }
 
 static void configure(struct config *config, const char *optimizer) {
-    config_defaults(config);
     set_text(&config->optimizer, optimizer);
     set_text(&config->muon_coefficient_type, "simple");
     set_text(&config->muon_scale_mode, "shape_scaling");
-    config->clip_grad = 0;
     config->muon_momentum = 0.95;
     config->muon_nesterov = true;
 }
@@ -88,16 +71,9 @@ static int number_of(const char *name) {
     return -1;
 }
 
-static void open_lab(struct factors_lab *lab, const struct lab_options *options, const struct golden_param *golden,
+static void open_lab(struct optim_lab *lab, const struct lab_options *options, const struct golden_param *golden,
                      int count) {
-    const struct optimizer_rule *rule = optimizer_find(options->optimizer);
-    *lab = (struct factors_lab){0};
-    arena_init(&lab->arena, "factors", memory, sizeof memory);
-    arena_init(&lab->scratch, "scratch", scratch_memory, sizeof scratch_memory);
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 1}));
-    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&lab->mesh, 0, 1, NULL));
-    EXPECT_OK(mesh_connect(&lab->mesh, lab->world));
+    optim_lab_open(lab);
     configure(&lab->config, options->optimizer);
     for (int i = 0; i < count; i++) {
         struct shard shard = golden[i].columns > 0 ? shard_whole(2, golden[i].rows, golden[i].columns)
@@ -105,49 +81,22 @@ static void open_lab(struct factors_lab *lab, const struct lab_options *options,
         struct param *param = param_add(&lab->params, golden[i].name, shard, INIT_ZERO, 0);
         param_set_factors(&lab->params, param, (struct param_factors){golden[i].lr, golden[i].decay});
     }
-    struct pieces pieces;
-    pieces_divide(
-        &lab->params,
-        &(struct division){
-            .parts = options->parts, .part = options->part, .bucket = 64, .keeps_whole = rule->takes_matrices},
-        &pieces);
-    lab->update = (struct update){.device = lab->device,
-                                  .mesh = &lab->mesh,
-                                  .params = &lab->params,
-                                  .values = arena_1d(&lab->arena, options->dtype, lab->params.total),
-                                  .grads = arena_1d(&lab->arena, DTYPE_F32, lab->params.total),
-                                  .scratch = &lab->scratch};
-    param_list_bind(&lab->params, lab->update.values, lab->update.grads);
-    updates_build(&lab->updates, &lab->arena,
-                  &(struct optimizer_options){.rule = rule,
-                                              .config = &lab->config,
-                                              .lr_multiplier = 1,
-                                              .pieces = pieces,
-                                              .dtype = options->dtype,
-                                              .params = &lab->params},
-                  1);
-    updates_reset(&lab->updates, lab->device);
-    device_zero(lab->device, lab->update.values);
-    device_zero(lab->device, lab->update.grads);
-    bool is_mixed = updates_have_masters(&lab->updates);
+    optim_lab_build(lab, &(struct optim_lab_options){.rule = optimizer_find(options->optimizer),
+                                                     .dtype = options->dtype,
+                                                     .parts = options->parts,
+                                                     .part = options->part,
+                                                     .has_factors = true});
     for (int i = 0; i < count; i++) {
         const struct param *param = lab->params.items[i];
-        float *weights = is_mixed ? param->grad.data : param->value.data;
+        float *weights = optim_lab_weights(lab, i);
         for (int64_t n = 0; n < tensor_count(param->value); n++)
             weights[n] = (float)sin((double)n + 100 * number_of(param->name));
     }
-    if (is_mixed)
+    if (updates_have_masters(&lab->updates))
         updates_take_weights(&lab->updates, &lab->update);
 }
 
-static void close_lab(struct factors_lab *lab) {
-    param_list_free(&lab->params);
-    config_free(&lab->config);
-    world_close(lab->world);
-    device_close(lab->device);
-}
-
-static void make_updates(struct factors_lab *lab) {
+static void make_updates(struct optim_lab *lab) {
     float rates[UPDATES_MOST_RATES * RATE_LENGTH * MOST_KINDS];
     EXPECT(lab->params.factors_count < MOST_KINDS);
     for (int t = 1; t <= UPDATES; t++) {
@@ -168,7 +117,7 @@ static void make_updates(struct factors_lab *lab) {
 }
 
 // The length of differences in elements that were updated, over the way that they went.
-static double error_of(struct factors_lab *lab, const struct golden_param *golden) {
+static double error_of(struct optim_lab *lab, const struct golden_param *golden) {
     double differences = 0, travels = 0;
     struct tensor masters[PARAM_MOST_GROUPS];
     bool is_mixed = updates_have_masters(&lab->updates);
@@ -208,7 +157,7 @@ TEST(groups_of_torch) {
         EXPECT_INT(count, rows[k].params);
         // Whole in fp32 and bf16, then what each of two ranks holds.
         for (int i = 0; i < 4; i++) {
-            struct factors_lab lab;
+            struct optim_lab lab;
             open_lab(&lab,
                      &(struct lab_options){.optimizer = rows[k].optimizer,
                                            .dtype = i == 1 ? DTYPE_BF16 : DTYPE_F32,
@@ -218,7 +167,7 @@ TEST(groups_of_torch) {
             make_updates(&lab);
             double error = error_of(&lab, golden);
             EXPECT(error < rows[k].bound);
-            close_lab(&lab);
+            optim_lab_close(&lab);
         }
     }
 }

@@ -1,29 +1,13 @@
 // Muon, AdaMuon and NorMuon beside a loop in double, for every mode, with masters in fp32 and in halves; and beside
 // torch.optim.Muon and NumPy, whose matrices in golden/muon.txt and muon_sets.txt have gone through 20 updates.
-#include "optim/updates.h"
-
+#include "lab.h"
 #include "base/memory.h"
-#include "ops/device.h"
-#include "test.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY_BYTES = 1 << 20, UPDATES = 20 };
-static _Alignas(256) unsigned char memory[MEMORY_BYTES], scratch_memory[MEMORY_BYTES];
-
-struct muon_lab {
-    struct device *device;
-    struct world *world;
-    struct mesh mesh;
-    struct arena arena, scratch;
-    struct config config;
-    struct param_list params;
-    struct updates updates;
-    struct update update;
-    struct pace pace;
-};
+enum { UPDATES = 20 };
 
 static double weight_of(int64_t n) {
     return (double)(float)sin((double)n);
@@ -43,51 +27,24 @@ static double gradient_of(int64_t n, int t) {
     return (double)(float)(sum * (1 + noise));
 }
 
-static void open_lab(struct muon_lab *lab, const struct config *config, struct shard shard, enum dtype dtype) {
-    *lab = (struct muon_lab){.config = *config, .pace = {.lr = 0.02, .weight_decay = 0.1}};
-    arena_init(&lab->arena, "muon", memory, sizeof memory);
-    arena_init(&lab->scratch, "scratch", scratch_memory, sizeof scratch_memory);
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 1}));
-    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&lab->mesh, 0, 1, NULL));
-    EXPECT_OK(mesh_connect(&lab->mesh, lab->world));
+static void open_lab(struct optim_lab *lab, const struct config *config, struct shard shard, enum dtype dtype) {
+    optim_lab_open(lab);
+    config_free(&lab->config);
+    config_copy(&lab->config, config);
     lab->config.clip_grad = 0;
+    lab->pace = (struct pace){.lr = 0.02, .weight_decay = 0.1};
     (void)param_add(&lab->params, "matrix", shard, INIT_ZERO, 0);
-    struct pieces pieces;
-    pieces_divide(&lab->params, &(struct division){.parts = 1, .bucket = 64, .keeps_whole = true}, &pieces);
-    lab->update = (struct update){.device = lab->device,
-                                  .mesh = &lab->mesh,
-                                  .params = &lab->params,
-                                  .values = arena_1d(&lab->arena, dtype, lab->params.total),
-                                  .grads = arena_1d(&lab->arena, DTYPE_F32, lab->params.total),
-                                  .scratch = &lab->scratch};
-    param_list_bind(&lab->params, lab->update.values, lab->update.grads);
-    updates_build(&lab->updates, &lab->arena,
-                  &(struct optimizer_options){.rule = optimizer_find(config->optimizer),
-                                              .config = &lab->config,
-                                              .lr_multiplier = 1,
-                                              .pieces = pieces,
-                                              .dtype = dtype},
-                  1);
-    updates_reset(&lab->updates, lab->device);
-    device_zero(lab->device, lab->update.values);
-    device_zero(lab->device, lab->update.grads);
-    bool is_mixed = updates_have_masters(&lab->updates);
-    float *weights = is_mixed ? lab->params.items[0]->grad.data : lab->params.items[0]->value.data;
+    optim_lab_build(lab,
+                    &(struct optim_lab_options){.rule = optimizer_find(config->optimizer), .dtype = dtype, .parts = 1});
+    float *weights = optim_lab_weights(lab, 0);
     for (int64_t n = 0; n < shard_global_count(&shard); n++)
         weights[n] = (float)weight_of(n);
-    if (is_mixed)
+    if (updates_have_masters(&lab->updates))
         updates_take_weights(&lab->updates, &lab->update);
 }
 
-static void close_lab(struct muon_lab *lab) {
-    param_list_free(&lab->params);
-    world_close(lab->world);
-    device_close(lab->device);
-}
-
 // The weights after all updates, in fp32; lives until the lab is closed.
-static const float *run_updates(struct muon_lab *lab) {
+static const float *run_updates(struct optim_lab *lab) {
     float *grad = lab->params.items[0]->grad.data, rates[UPDATES_MOST_RATES * RATE_LENGTH];
     for (int t = 1; t <= update_count; t++) {
         for (int64_t n = 0; n < tensor_count(lab->params.items[0]->grad); n++)
@@ -227,14 +184,14 @@ static void expect_near(const struct config *config, struct shard shard, const s
     for (int i = 0; i < count; i++)
         naive_updates(&parts[i], w);
     for (int mixed = 0; mixed < 2; mixed++) {
-        struct muon_lab lab;
+        struct optim_lab lab;
         open_lab(&lab, config, shard, mixed ? DTYPE_BF16 : DTYPE_F32);
         const float *found = run_updates(&lab);
         double worst = 0;
         for (int64_t n = 0; n < elements; n++)
             worst = fmax(worst, fabs((double)found[n] - w[n]));
         EXPECT(worst < bound);
-        close_lab(&lab);
+        optim_lab_close(&lab);
     }
     free(w);
 }
@@ -264,7 +221,7 @@ TEST(twenty_updates_with_every_set_beside_numpy) {
     while (fscanf(file, " case %31s %d %d %d", type, &steps, &rows, &columns) == 4) {
         struct config config = make_config("spectral", type, steps, true);
         config.muon_extra_scale_factor = 0.2;
-        struct muon_lab lab;
+        struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, rows, columns), DTYPE_F32);
         const float *found = run_updates(&lab);
         double worst = 0;
@@ -276,7 +233,7 @@ TEST(twenty_updates_with_every_set_beside_numpy) {
         // The first step of cans makes 2 of a singular value of 1, where the second is so steep that rounding grows.
         bool is_steep = strcmp(type, "cans") == 0 && (rows == 1 || columns == 1);
         EXPECT(worst < (is_steep ? 1e-3 : 2e-5));
-        close_lab(&lab);
+        optim_lab_close(&lab);
         config_free(&config);
         cases++;
     }
@@ -373,12 +330,12 @@ TEST(last_bits_of_gradients) {
                     naive_updates(&naive, w[i]);
             }
             has_other_bits = false;
-            struct muon_lab lab;
+            struct optim_lab lab;
             open_lab(&lab, &config, shard_whole(2, M, N), DTYPE_F32);
             const float *found = run_updates(&lab);
             for (int64_t n = 0; n < M * N; n++)
                 w[2][n] = (double)found[n];
-            close_lab(&lab);
+            optim_lab_close(&lab);
             theirs = fmax(theirs, distance_of(w[0], w[1], M * N));
             ours = fmax(ours, distance_of(w[0], w[2], M * N));
         }
@@ -426,7 +383,7 @@ TEST(coefficients_make_matrices_orthogonal) {
                 {"cubic5", 5, 0.25, 0.03f}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct config config = make_config("unit_rms_norm", rows[i].type, rows[i].steps, false);
-        struct muon_lab lab;
+        struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, 2, 2), DTYPE_F32);
         lab.pace = (struct pace){.lr = 1};
         float *weights = lab.params.items[0]->value.data, *grad = lab.params.items[0]->grad.data;
@@ -439,7 +396,7 @@ TEST(coefficients_make_matrices_orthogonal) {
         updates_apply(&lab.updates, &lab.update, 0, lab.params.total);
         EXPECT(fabs((double)weights[0] + 1) < rows[i].bound && fabs((double)weights[3] + 1) < rows[i].bound);
         EXPECT(weights[1] == 0 && weights[2] == 0);
-        close_lab(&lab);
+        optim_lab_close(&lab);
         config_free(&config);
     }
 }
@@ -447,7 +404,7 @@ TEST(coefficients_make_matrices_orthogonal) {
 // An update that is skipped changes neither weights nor momentum.
 TEST(skipped_updates_change_nothing) {
     struct config config = make_config("spectral", "quintic", 5, false);
-    struct muon_lab lab;
+    struct optim_lab lab;
     open_lab(&lab, &config, shard_whole(2, 9, 13), DTYPE_F32);
     float *grad = lab.params.items[0]->grad.data, *weights = lab.params.items[0]->value.data;
     const float *m = lab.updates.optimizers[0].states[0].tensor.data;
@@ -459,7 +416,7 @@ TEST(skipped_updates_change_nothing) {
     updates_apply(&lab.updates, &lab.update, 0, lab.params.total);
     for (int64_t n = 0; n < 9 * 13; n++)
         EXPECT(m[n] == 0 && weights[n] == (float)weight_of(n));
-    close_lab(&lab);
+    optim_lab_close(&lab);
     config_free(&config);
 }
 
@@ -469,7 +426,7 @@ TEST(rows_are_clipped_after_updates) {
     static float scores[] = {9, 9, 9, 4, 16, 1};
     struct tensor largest = tensor_1d(scores, DTYPE_F32, 6);
     for (int mixed = 0; mixed < 2; mixed++) {
-        struct muon_lab lab;
+        struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, 9, 13), mixed ? DTYPE_BF16 : DTYPE_F32);
         lab.pace = (struct pace){0};
         struct param *param = lab.params.items[0];
@@ -492,7 +449,7 @@ TEST(rows_are_clipped_after_updates) {
             double expected = weight_of(n) * pow(15.0 / 16, power * UPDATES);
             EXPECT(fabs((double)found[n] - expected) < 1e-5 * fabs(expected) + 1e-9);
         }
-        close_lab(&lab);
+        optim_lab_close(&lab);
     }
     config_free(&config);
 }
@@ -509,7 +466,7 @@ TEST(twenty_updates_beside_torch) {
         config.muon_fp32_matmul_prec = memory_string("medium");
         config.muon_momentum = 0.95;
         config.muon_extra_scale_factor = strcmp(mode, "spectral") == 0 ? 0.2 : 1;
-        struct muon_lab lab;
+        struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, rows, columns), DTYPE_F32);
         const float *found = run_updates(&lab);
         double differences = 0, travels = 0;
@@ -520,7 +477,7 @@ TEST(twenty_updates_beside_torch) {
             travels += pow(weight_of(n) - expected, 2);
         }
         EXPECT(sqrt(differences / travels) < 0.03);
-        close_lab(&lab);
+        optim_lab_close(&lab);
         config_free(&config);
         cases++;
     }

@@ -1,62 +1,21 @@
 // Optimizers behind their table: Adam, SGD and Lion against loops in double, and a test rule that needs whole matrices
 // and has a state with another name, alone and distributed.
-#include "optim/updates.h"
-
-#include "ops/device.h"
-#include "test.h"
+#include "lab.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY_BYTES = 1 << 20 };
-static _Alignas(256) unsigned char memory[MEMORY_BYTES];
-
-// Two matrices, one of which is the vocabulary's, and a vector, with their updates on one rank.
-struct optimizer_lab {
-    struct device *device;
-    struct world *world;
-    struct mesh mesh;
-    struct arena arena;
-    struct config config;
-    struct param_list params;
-    struct pieces pieces;
-    struct updates updates;
-    struct update update;
-};
-
 static const struct pace PACE = {.lr = 1e-2, .weight_decay = 0.1, .decoupled_lr = 3e-3};
 
-static void open_lab(struct optimizer_lab *lab, const struct optimizer_rule *rule, int parts, int part) {
-    *lab = (struct optimizer_lab){0};
-    arena_init(&lab->arena, "optimizer", memory, sizeof memory);
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 1}));
-    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&lab->mesh, 0, 1, NULL));
-    EXPECT_OK(mesh_connect(&lab->mesh, lab->world));
-    config_defaults(&lab->config);
+// Two matrices, one of which is the vocabulary's, and a vector.
+static void open_lab(struct optim_lab *lab, const struct optimizer_rule *rule, int parts, int part) {
+    optim_lab_open(lab);
     lab->config.decoupled_lr = PACE.decoupled_lr;
-    lab->config.clip_grad = 0;
     (void)param_add(&lab->params, "matrix", shard_whole(2, 9, 11), INIT_ZERO, 0);
     (void)param_add(&lab->params, "vector", shard_whole(1, 13, 1), INIT_ZERO, 0);
     param_add(&lab->params, "words", shard_whole(2, 17, 9), INIT_ZERO, 0)->is_vocabulary = true;
-    pieces_divide(&lab->params,
-                  &(struct division){.parts = parts, .part = part, .bucket = 64, .keeps_whole = rule->takes_matrices},
-                  &lab->pieces);
-    lab->update = (struct update){.device = lab->device,
-                                  .mesh = &lab->mesh,
-                                  .params = &lab->params,
-                                  .values = arena_1d(&lab->arena, DTYPE_F32, lab->params.total),
-                                  .grads = arena_1d(&lab->arena, DTYPE_F32, lab->params.total)};
-    param_list_bind(&lab->params, lab->update.values, lab->update.grads);
-    updates_build(
-        &lab->updates, &lab->arena,
-        &(struct optimizer_options){
-            .rule = rule, .config = &lab->config, .lr_multiplier = 1, .pieces = lab->pieces, .dtype = DTYPE_F32},
-        1);
-    updates_reset(&lab->updates, lab->device);
-    device_zero(lab->device, lab->update.values);
-    device_zero(lab->device, lab->update.grads);
+    optim_lab_build(lab, &(struct optim_lab_options){.rule = rule, .dtype = DTYPE_F32, .parts = parts, .part = part});
     for (int i = 0; i < lab->params.count; i++) {
         float *value = lab->params.items[i]->value.data, *grad = lab->params.items[i]->grad.data;
         for (int64_t n = 0; n < tensor_count(lab->params.items[i]->value); n++) {
@@ -66,14 +25,7 @@ static void open_lab(struct optimizer_lab *lab, const struct optimizer_rule *rul
     }
 }
 
-static void close_lab(struct optimizer_lab *lab) {
-    param_list_free(&lab->params);
-    config_free(&lab->config);
-    world_close(lab->world);
-    device_close(lab->device);
-}
-
-static void make_update(struct optimizer_lab *lab) {
+static void make_update(struct optim_lab *lab) {
     float rates[UPDATES_MOST_RATES * RATE_LENGTH];
     updates_make_rates(&lab->updates, &PACE, 1, rates);
     device_copy_in(lab->device, lab->updates.rates, rates);
@@ -95,7 +47,7 @@ static double adam_twice(const struct config *config, double value, double grad,
 }
 
 // Both learning rates, and weight decay where it applies.
-static void expect_two_updates(struct optimizer_lab *lab,
+static void expect_two_updates(struct optim_lab *lab,
                                double (*expect)(const struct config *, double, double, double, double)) {
     make_update(lab);
     make_update(lab);
@@ -111,7 +63,7 @@ static void expect_two_updates(struct optimizer_lab *lab,
 }
 
 TEST(adam_is_a_row_of_the_table) {
-    struct optimizer_lab lab;
+    struct optim_lab lab;
     const struct optimizer_rule *rule = optimizer_find("adam");
     open_lab(&lab, rule, 1, 0);
     EXPECT_INT(lab.updates.optimizers[0].state_count, 2);
@@ -119,7 +71,7 @@ TEST(adam_is_a_row_of_the_table) {
     EXPECT_STRING(lab.updates.optimizers[0].states[1].name, "exp_avg_sq");
     expect_two_updates(&lab, adam_twice);
     EXPECT_INT(lab.updates.made, 2);
-    close_lab(&lab);
+    optim_lab_close(&lab);
 }
 
 // PyTorch's SGD: the buffer starts as the gradient with weight decay, and then becomes momentum * itself + that.
@@ -134,18 +86,18 @@ static double sgd_twice(const struct config *config, double value, double grad, 
 }
 
 TEST(sgd_is_another) {
-    struct optimizer_lab lab;
+    struct optim_lab lab;
     open_lab(&lab, optimizer_find("sgd"), 1, 0);
     EXPECT_INT(lab.updates.optimizers[0].state_count, 1);
     EXPECT_STRING(lab.updates.optimizers[0].states[0].name, "momentum_buffer");
     expect_two_updates(&lab, sgd_twice);
-    close_lab(&lab);
+    optim_lab_close(&lab);
 }
 
 // Lion of its paper, 20 updates with gradients that change their signs.
 TEST(lion_is_a_third) {
     enum { COUNT = 20 };
-    struct optimizer_lab lab;
+    struct optim_lab lab;
     open_lab(&lab, optimizer_find("lion"), 1, 0);
     EXPECT_INT(lab.updates.optimizers[0].state_count, 1);
     EXPECT_STRING(lab.updates.optimizers[0].states[0].name, "exp_avg");
@@ -168,7 +120,7 @@ TEST(lion_is_a_third) {
             EXPECT(fabs((double)((const float *)param->value.data)[n] - value) < 1e-5);
         }
     }
-    close_lab(&lab);
+    optim_lab_close(&lab);
 }
 
 // ---- a rule of another kind: value -= lr * (the sum of all gradients so far) / rows ----
@@ -205,7 +157,7 @@ TEST(a_rule_may_take_whole_matrices) {
     for (int parts = 1; parts <= MOST_PARTS; parts++) {
         int updated[3] = {0};
         for (int part = 0; part < parts; part++) {
-            struct optimizer_lab lab;
+            struct optim_lab lab;
             open_lab(&lab, &drift, parts, part);
             EXPECT_INT(lab.updates.optimizers[0].state_count, 1);
             EXPECT_STRING(lab.updates.optimizers[0].states[0].name, "sum");
@@ -224,7 +176,7 @@ TEST(a_rule_may_take_whole_matrices) {
                     EXPECT(fabs((double)value[n] - expected) < 1e-6);
                 }
             }
-            close_lab(&lab);
+            optim_lab_close(&lab);
         }
         for (int i = 0; i < 3; i++)
             EXPECT_INT(updated[i], 1);
