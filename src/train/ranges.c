@@ -26,6 +26,10 @@ int ranges_load(const struct run_state *run, const char *path, int64_t steps, bo
                                          .is_partial = true};
     // A rank that cannot read must not continue without ranges: it would measure where others of its stage do not.
     int fits = steps > 0 ? checkpoint_fits(&load) : 0;
+    // All stages of a pipeline measure if one must, as a rank that has all layers does.
+    int64_t lacks[1] = {fits <= 0};
+    comm_max_i64(step_mesh(run->step)->all, lacks, 1, "fp8 scales of the checkpoint");
+    fits = fits > 0 && lacks[0] ? 0 : fits;
     int status = fits > 0 ? checkpoint_load_tensors(&load) : fits;
     if (fits == 0 && strcmp(run->config->fp8_recipe, "delayed") == 0)
         log_info("note: %s, so the first step measures them, as in a new run",

@@ -11,7 +11,8 @@
 // Fills a list of step_range_count tensors. The names are to be freed.
 void ranges_list(const struct step *step, struct checkpoint_tensor *list);
 // Loads them, given how many steps those of the checkpoint have seen. If it lacks those of a layer, or has histories of
-// another length, none are loaded: the first step measures, as that of every run does, and a note says so.
+// another length, none are loaded: the first step measures, as that of every run does, and a note says so. All ranks
+// call, and do the same, whichever stage of a pipeline holds the layer.
 int ranges_load(const struct run_state *run, const char *path, int64_t steps, bool *are_loaded);
 
 #endif

@@ -87,4 +87,19 @@ for zero in "" "--use-distributed-optimizer --ddp-bucket-size 3000"; do
         --bf16 --clip-grad 0 --load "$work/coded" --save "$work/updated$zero" --exit-interval 9 $zero
 done
 cmp "$work"/updated*/iter_0000009/optimizer.safetensors && pass || fail "moments in 8 bits of a divided optimizer differ"
+
+# Layers in fp8 that were in bf16 before have no scales in the checkpoint. Then all layers measure theirs in the first
+# step, also those of stages whose scales are there: its loss is that of one rank.
+eight=(--mock-data --vocab-size 97 --num-layers 4 --hidden-size 32 --num-attention-heads 2 --seq-length 16
+    --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --lr-decay-style constant --log-interval 1 --eval-iters 0
+    --device cpu --threads 1 --train-iters 12 --bf16 --fp8-format hybrid)
+expect 0 "exiting program at iteration 3" "$BEVATRON" train "${eight[@]}" --first-last-layers-bf16 \
+    --num-layers-at-end-in-bf16 0 --save "$work/eight" --exit-interval 3
+firsts=()
+for stages in 1 2; do
+    expect 0 "the checkpoint's fp8 scales are of other layers" bash tests/parallel/mpirun.sh $stages "$BEVATRON" train \
+        "${eight[@]}" --load "$work/eight" --exit-interval 4 --pipeline-model-parallel-size $stages
+    firsts+=("$(losses "$work/out")")
+done
+[ -n "${firsts[0]}" ] && [ "${firsts[0]}" = "${firsts[1]}" ] && pass || fail "fp8 resumed with other layers in bf16: ${firsts[*]}"
 finish
