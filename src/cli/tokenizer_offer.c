@@ -1,6 +1,7 @@
 // See tokenizer_offer.h.
 #include "cli/tokenizer_offer.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "train/state.h"
 #include "train/text_data.h"
@@ -44,7 +45,10 @@ int tokenizer_offer(const struct config *config, bool may_ask) {
     struct string_list texts = {0};
     config_copy(&trial, config);
     bool is_wanted = false;
+    // The run itself says what it takes from files.
+    log_hush(true);
     int status = config_apply_preset(&trial);
+    log_hush(false);
     if (status == 0 && !has_tokenizer(&trial) && !trial.use_checkpoint_args) {
         status = text_data_find(&texts, &trial);
         // Ranks on other machines may not have the data that rank 0 reads.

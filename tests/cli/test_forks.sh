@@ -37,6 +37,9 @@ expect 1 "cannot open $work/none.json" "$BEVATRON" train "${run[@]}" --train-ite
 expect 0 "deepspeed_config" "$BEVATRON" train --dry-run "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}"
 expect 0 "" "$BEVATRON" plan "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}" --machine p4d.24xlarge --nproc 2
 
+expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}" --nproc 2
+[ "$(grep -c "counts instead of --clip-grad" "$work/out")" = 1 ] && pass || fail "a note is not said once"
+
 # A file ends a run after a checkpoint, and keeps it from starting again.
 touch "$work/stop"
 expect 0 "exiting program, as the file of --kill-switch-path asks" "$BEVATRON" train "${run[@]}" --train-iters 5 \
