@@ -68,6 +68,8 @@ static void validate_places(const struct config *config, struct complaints *comp
     double rows = tokens * (double)config_expert_slices(config) / (double)config->tensor_model_parallel_size;
     if (ranks > 1)
         places = fmax(places, ranks * rows * fmin((double)config->moe_router_topk, E / ranks));
+    if (config->fp8_format)  // by blocks, those of an expert begin at a multiple of at most 128
+        places += 127 * E;
     if (E > 0 && places > INT32_MAX)
         complain(
             complaints,
