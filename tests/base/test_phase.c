@@ -38,9 +38,12 @@ static void be_short(void) {
 
 static void be_long(void) {
     expect_line();
+    double start = clock_seconds();
     struct phase *outer = phase_begin("converting"), *inner = phase_begin_amount("verifying", "bytes", 4e9);
     phase_advance(inner, 1000000000);
     phase_advance(inner, 2000000000);
+    if (clock_seconds() - start > 1)
+        _exit(TOO_LATE);
     await_line();
     phase_end(inner);
     phase_end(outer);
@@ -48,10 +51,13 @@ static void be_long(void) {
 
 static void be_noted(void) {
     expect_line();
+    double start = clock_seconds();
     struct phase *phase = phase_begin_amount("computing", "batches", 8);
     phase_note("timing algorithms");
     phase_note(NULL);
     phase_note("timing algorithms");
+    if (clock_seconds() - start > 1)
+        _exit(TOO_LATE);
     await_line();
     phase_note(NULL);
     phase_end(phase);
@@ -117,19 +123,23 @@ TEST(phases_of_other_threads_are_counted_whole) {
     EXPECT(told && !strstr(told + 1, "the start took "));
 }
 
+// Again if a busy machine held it up before it could say what it does.
+static void capture_in_time(struct capture *capture, void (*function)(void)) {
+    do
+        capture_run(capture, function);
+    while (capture->status == TOO_LATE);
+    EXPECT_INT(capture->status, 0);
+}
+
 TEST(a_short_one_is_silent) {
     static struct capture capture;
-    do
-        capture_run(&capture, be_short);
-    while (capture.status == TOO_LATE);  // a busy machine made it long
-    EXPECT_INT(capture.status, 0);
+    capture_in_time(&capture, be_short);
     EXPECT_STRING(capture.text, "");
 }
 
 TEST(a_long_one_speaks) {
     static struct capture capture;
-    capture_run(&capture, be_long);
-    EXPECT_INT(capture.status, 0);
+    capture_in_time(&capture, be_long);
     EXPECT(strstr(capture.text, "verifying: 75 % of 4.00G bytes, 0:") == capture.text);
     EXPECT(strstr(capture.text, " so far\nverifying took 0:"));
     EXPECT(!strstr(capture.text, "converting: "));
@@ -137,8 +147,7 @@ TEST(a_long_one_speaks) {
 
 TEST(what_is_done_within_it) {
     static struct capture capture;
-    capture_run(&capture, be_noted);
-    EXPECT_INT(capture.status, 0);
+    capture_in_time(&capture, be_noted);
     EXPECT(strstr(capture.text, "computing: 0 % of 8 batches, timing algorithms (2), 0:") == capture.text);
 }
 
