@@ -88,11 +88,16 @@ static void add_busy(struct pool *pool, double start) {
 // Works until the present run has no tickets left, then reports what was done and wakes the caller if it was the last.
 static void work(struct pool *pool, int thread) {
     struct pool_job job;
-    bool counts = atomic_load_explicit(&pool->counts_busy, memory_order_relaxed);
-    double start = counts ? clock_seconds() : 0;
+    bool counts = false;
+    double start = 0;
     int64_t finished = 0;
     int64_t tickets = 0;
     while (claim(pool, &job)) {
+        // Not earlier: a helper that is late for one run may work in the next, which counts or does not.
+        if (finished == 0) {
+            counts = atomic_load_explicit(&pool->counts_busy, memory_order_relaxed);
+            start = counts ? clock_seconds() : 0;
+        }
         for (int64_t index = job.first; index < job.last; index++)
             job.task(job.context, index, thread);
         tickets = atomic_load_explicit(&pool->tickets, memory_order_relaxed);

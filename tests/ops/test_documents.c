@@ -156,10 +156,14 @@ TEST(sixteen_documents_take_a_fraction_of_the_time_of_one) {
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct attention_run run = open_run(device, 2 * TOKENS);
     int64_t firsts[2 * TOKENS + 1], whole = 2 * TOKENS, part = whole / 16;
-    EXPECT_INT(cut(&run, &whole, 1, firsts), 1);
-    double one = least_seconds(&run);
-    EXPECT_INT(cut(&run, &part, 1, firsts), 16);
-    double sixteen = least_seconds(&run);
+    double one = INFINITY, sixteen = INFINITY;
+    // Other load makes a run longer, never shorter: if it affected one of the two only, there are more runs.
+    for (int tries = 0; tries < 10 && !(one > 5 * sixteen); tries++) {
+        EXPECT_INT(cut(&run, &whole, 1, firsts), 1);
+        one = fmin(one, least_seconds(&run));
+        EXPECT_INT(cut(&run, &part, 1, firsts), 16);
+        sixteen = fmin(sixteen, least_seconds(&run));
+    }
     printf("    one document %.1f ms, sixteen %.1f ms: %.1f times\n", 1e3 * one, 1e3 * sixteen, one / sixteen);
     EXPECT(one > 5 * sixteen);
     struct attention_run alone = open_run(device, part);
