@@ -22,7 +22,7 @@ typedef void pool_task(void *context, int64_t index, int thread);
 
 struct pool {
     int threads;
-    bool may_spin;
+    _Atomic bool may_spin;
     pthread_t *helpers;  // threads - 1 of them
     _Alignas(64) _Atomic uint64_t ticket;
     _Alignas(64) _Atomic int64_t done;  // tickets of the present run that are finished
@@ -123,9 +123,13 @@ static bool is_finished(struct pool *pool, int64_t tickets) {
     return atomic_load(&pool->done) == tickets;
 }
 
+static bool may_spin(const struct pool *pool) {
+    return atomic_load_explicit(&pool->may_spin, memory_order_relaxed);
+}
+
 static void wait_for_work(struct pool *pool, uint32_t last_run) {
-    double deadline = pool->may_spin ? clock_seconds() + spin_seconds : 0;
-    while (pool->may_spin && clock_seconds() < deadline) {
+    double deadline = may_spin(pool) ? clock_seconds() + spin_seconds : 0;
+    while (deadline > 0 && clock_seconds() < deadline) {
         for (int i = 0; i < 32; i++) {
             if (has_work(pool, last_run))
                 return;
@@ -141,8 +145,8 @@ static void wait_for_work(struct pool *pool, uint32_t last_run) {
 }
 
 static void wait_until_finished(struct pool *pool, int64_t tickets) {
-    double deadline = pool->may_spin ? clock_seconds() + spin_seconds : 0;
-    while (pool->may_spin && clock_seconds() < deadline) {
+    double deadline = may_spin(pool) ? clock_seconds() + spin_seconds : 0;
+    while (deadline > 0 && clock_seconds() < deadline) {
         for (int i = 0; i < 32; i++) {
             if (is_finished(pool, tickets))
                 return;
@@ -223,6 +227,10 @@ void pool_free(struct pool *pool) {
 
 int pool_threads(const struct pool *pool) {
     return pool->threads;
+}
+
+void pool_sleep_at_once(struct pool *pool) {
+    atomic_store_explicit(&pool->may_spin, false, memory_order_relaxed);
 }
 
 void pool_count_busy(struct pool *pool, bool is_on) {

@@ -17,6 +17,10 @@ int pool_threads(const struct pool *pool);
 // done. Not reentrant: a task must not call pool_run on the same pool.
 void pool_run(struct pool *pool, int64_t count, void (*task)(void *context, int64_t index, int thread), void *context);
 
+// From now on, threads that wait sleep at once: other processes need the processors, more than a pool can know, which
+// spins if it has no more threads than this process has processors.
+void pool_sleep_at_once(struct pool *pool);
+
 // For how long the threads have worked since counting began, in all runs together: the rest of threads * time they
 // waited. 0 if it never began. Not during a run.
 void pool_count_busy(struct pool *pool, bool is_on);

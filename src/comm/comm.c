@@ -184,6 +184,8 @@ int world_open(struct world **world, const struct world_options *given, struct d
     hang_choose_folder(*world, &options);
     (*world)->link = options.link;
     (*world)->manner.is_crowded = hosts_are_crowded(*world);
+    if ((*world)->manner.is_crowded && device && device->ops->share_processors)
+        device->ops->share_processors(device);
     int status = connect_all(*world);
     if (status == 0)
         status = pulse_open(&(*world)->pulse, *world);

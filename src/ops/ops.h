@@ -506,6 +506,9 @@ struct ops {
     void *(*native_stream)(struct device *device, enum stream stream);
     // 128 bits that no other device in the world has; NULL if ranks may share a device freely.
     void (*identity)(struct device *device, int64_t words[2]);
+    // The ranks of this machine have more threads than processors: threads of the device that wait must not spin. NULL
+    // if none compute.
+    void (*share_processors)(struct device *device);
 
     // See device_join; NULL if nothing is timed.
     void (*join)(struct device *device, const struct device_peers *peers);

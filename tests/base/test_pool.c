@@ -89,6 +89,22 @@ TEST(sleeping_and_waking) {
         EXPECT_INT(cells[i], 30);
 }
 
+// Threads that no longer spin find the same work.
+TEST(sleeping_at_once) {
+    enum { RUNS = 2000, CELLS = 17 };
+    struct pool *pool;
+    int64_t cells[CELLS] = {0};
+    EXPECT_OK(pool_create(&pool, 2));
+    for (int run = 0; run < RUNS; run++) {
+        if (run == RUNS / 4)
+            pool_sleep_at_once(pool);
+        pool_run(pool, CELLS, count_up, cells);
+    }
+    pool_free(pool);
+    for (int i = 0; i < CELLS; i++)
+        EXPECT_INT(cells[i], RUNS);
+}
+
 TEST(create_and_free) {
     struct pool *pool;
     for (int i = 0; i < 50; i++) {
@@ -272,5 +288,5 @@ TEST(busy_time) {
 }
 
 TEST_MAIN(TEST_CASE(busy_time), TEST_CASE(memory_of_groups), TEST_CASE(every_index_once),
-          TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking), TEST_CASE(create_and_free),
-          TEST_CASE(messages_travel), TEST_CASE(processors), TEST_CASE(quotas))
+          TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking), TEST_CASE(sleeping_at_once),
+          TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors), TEST_CASE(quotas))

@@ -124,6 +124,10 @@ static void cpu_zero(struct device *device, void *memory, size_t bytes, enum str
 }
 
 // clang-format off
+static void cpu_share_processors(struct device *device) {
+    pool_sleep_at_once(((struct cpu_device *)device)->pool);
+}
+
 static const struct ops cpu_ops = {
     .name = "cpu",
     .is_host_memory = true,
@@ -131,6 +135,7 @@ static const struct ops cpu_ops = {
     .supports = cpu_supports,
     .is_fast = cpu_is_fast,
     .describe = cpu_describe,
+    .share_processors = cpu_share_processors,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .own_bytes = &half_own_bytes,
