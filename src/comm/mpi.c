@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "comm/mpi_count.h"
 #include "comm/mpi_library.h"
 #include "comm/mpi_sums.h"
 #include "comm/pump.h"
@@ -14,7 +15,6 @@
 #include "tensor/half.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,14 +288,8 @@ static void *mpi_all_reduce(struct group *group, const struct tensor *x, enum re
     return request;
 }
 
-static void check_one_piece(int64_t count, const char *what) {
-    if (count > INT_MAX)
-        die("%s of %lld elements in one message is more than MPI 3 can count; use smaller buckets", what,
-            (long long)count);
-}
-
 static void *mpi_all_gather(struct group *group, const struct tensor *whole, const struct tensor *part) {
-    check_one_piece(tensor_count(*part), "all_gather");
+    mpi_check_count(group, tensor_count(*part), "all_gather");
     struct mpi_request *request = request_new(group);
     bool is_slice = (char *)part->data == (char *)whole->data + tensor_bytes(*part) * (size_t)group->rank;
     bool in_place = is_slice && group->world->device->ops->is_host_memory;
@@ -320,13 +314,14 @@ static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, 
     return request;
 }
 
-// Elements for each rank, and where they begin.
-static void set_counts(int *counts, int *offsets, const int64_t *rows, const struct tensor *x, int size) {
+// Elements for each rank, and after them where they begin.
+static void set_counts(const struct group *group, int *counts, const int64_t *rows, const struct tensor *x) {
     int64_t width = 1, offset = 0;
+    int *offsets = counts + group->size;
     for (int d = 1; d < x->rank; d++)
         width *= x->shape[d];
-    check_one_piece(x->shape[0] * width, "all_to_all");
-    for (int i = 0; i < size; i++) {
+    mpi_check_count(group, x->shape[0] * width, "all_to_all");
+    for (int i = 0; i < group->size; i++) {
         counts[i] = (int)(rows[i] * width);
         offsets[i] = (int)offset;
         offset += counts[i];
@@ -337,8 +332,8 @@ static void *mpi_all_to_all(struct group *group, const struct comm_exchange *exc
     struct mpi_request *request = request_new(group);
     int size = group->size, *sent = request->counts = memory_alloc(sizeof *sent * 4 * (size_t)size);
     int *received = sent + 2 * size;
-    set_counts(sent, sent + size, exchange->sent, &exchange->from, size);
-    set_counts(received, received + size, exchange->received, &exchange->to, size);
+    set_counts(group, sent, exchange->sent, &exchange->from);
+    set_counts(group, received, exchange->received, &exchange->to);
     const void *from = readable(group, request, &exchange->from);
     void *to = writable(group, request, &exchange->to);
     MPI_Datatype type = type_of(exchange->to.dtype);

@@ -61,7 +61,7 @@ static bool allows_exchange(const struct config *model, int64_t tensor, int64_t 
            (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
 }
 
-// The same for a size that no flag fixes; biases by distance are not exchanged.
+// The same for a size that no flag fixes; an encoder and decoder, or biases by distance, do not exchange heads.
 static bool allows_heads(const struct layout_space *space, const struct plan_layout *layout) {
     const struct config *model = space->model;
     const char *positions = model->position_embedding_type;
@@ -69,7 +69,7 @@ static bool allows_heads(const struct layout_space *space, const struct plan_lay
     return layout->head_ranks == 1 ||
            (!space->is_fixed[CHOICE_HEADS] && divides(layout->head_ranks, layout->context) &&
             divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)) &&
-            !(positions && strcmp(positions, "relative") == 0));
+            config_form(model) != CONFIG_T5 && !(positions && strcmp(positions, "relative") == 0));
 }
 
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {

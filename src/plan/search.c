@@ -146,25 +146,31 @@ static double fullest_bytes(const struct plan *plan) {
     return (double)plan->stage[plan->fullest].memory.total;
 }
 
+// -1 if the layout is not valid; of one that is too large, only what its memory takes is planned.
+static int plan_layout_of(const struct layout_search *search, const struct search_item *item, struct plan *plan) {
+    struct config config;
+    int status = layout_configure(&search->spaces[item->machine], &item->layout, &config);
+    if (status == 0)
+        status = plan_make(plan, &(struct plan_options){.config = &config,
+                                                        .ranks = search->options.gpus,
+                                                        .machine = search_machine(search, item),
+                                                        .hardware = search->options.hardware[item->machine],
+                                                        .census = &search->estimators[item->machine].census,
+                                                        .room = search_room(search, item->machine)});
+    config_free(&config);
+    return status;
+}
+
 static void plan_item(void *context, int index, void *result) {
     const struct planning *planning = context;
     const struct layout_search *search = planning->search;
     const struct search_item *item = &search->items[planning->items[index]];
-    const struct machine *machine = search_machine(search, item);
     struct plan_result *planned = result;
-    struct config config;
     planned->outcome = SEARCH_INVALID;
-    if (layout_configure(&search->spaces[item->machine], &item->layout, &config) == 0 &&
-        plan_make(&planned->plan, &(struct plan_options){.config = &config,
-                                                         .ranks = search->options.gpus,
-                                                         .machine = machine,
-                                                         .hardware = search->options.hardware[item->machine],
-                                                         .census = &search->estimators[item->machine].census,
-                                                         .room = search_room(search, item->machine)}) == 0)
+    if (plan_layout_of(search, item, &planned->plan) == 0)
         planned->outcome =
             fullest_bytes(&planned->plan) <= search_room(search, item->machine) ? SEARCH_PLANNED : SEARCH_TOO_LARGE;
     error_clear();
-    config_free(&config);
 }
 
 static void watch_plans(void *context, int done) {
@@ -392,6 +398,14 @@ static int refuse_size(const struct layout_search *search) {
     return -1;
 }
 
+// All layouts that were listed are refused, as train would do: the message is that of the first.
+static int refuse_invalid(const struct layout_search *search) {
+    struct plan plan;
+    if (plan_layout_of(search, &search->items[0], &plan) == 0)
+        return refuse_size(search);
+    return error_context("none of %d layouts is valid; of the first", search->count);
+}
+
 static void count_layout(void *context, const struct plan_layout *layout) {
     (void)layout;
     ++*(int *)context;
@@ -438,7 +452,7 @@ static int refuse_nothing(const struct layout_search *search) {
                                   ? (model->global_batch_size + gpus / 2) / gpus * gpus
                                   : gpus,
                               nearest_gpus(search));
-    return refuse_size(search);
+    return search->least_bytes == 0 ? refuse_invalid(search) : refuse_size(search);
 }
 
 int search_open(struct layout_search *search, const struct search_options *options) {

@@ -318,6 +318,22 @@ TEST(heads_are_exchanged_where_that_is_faster) {
     }
 }
 
+// Encoders and decoders gather keys and values: train refuses anything else.
+TEST(t5_exchanges_no_heads) {
+    struct layout_search search;
+    struct search_options options =
+        options_of("--model t5 --num-layers 4 --hidden-size 1024 --num-attention-heads 16 --vocab-size 32128 "
+                   "--seq-length 16384 --max-position-embeddings 16384 --decoder-seq-length 16384 --bf16 "
+                   "--micro-batch-size 1 --global-batch-size 8 --position-embedding-type rope "
+                   "--tensor-model-parallel-size 1 --context-parallel-size 8",
+                   8, "p5.48xlarge");
+    EXPECT_OK(search_open(&search, &options));
+    EXPECT(search_count(&search, SEARCH_PLANNED) > 0);
+    EXPECT_INT(search_count(&search, SEARCH_INVALID), 0);
+    search_close(&search);
+    config_free(&config);
+}
+
 TEST(flags_that_are_given_stay) {
     struct layout_search search;
     struct search_options options = options_of(MODEL BATCH "--fp16 --tensor-model-parallel-size 2 --micro-batch-size 2 "
@@ -400,6 +416,13 @@ TEST(what_cannot_be_is_refused_with_the_nearest_that_can) {
     EXPECT_ERROR(search_open(&search, &options), "no layout fits: the smallest needs");
     search_close(&search);
     config_free(&config);
+    options = options_of("--num-layers 1 --hidden-size 4096 --num-attention-heads 32 --vocab-size 1024 --bf16 "
+                         "--seq-length 524288 --max-position-embeddings 524288 --micro-batch-size 1 "
+                         "--global-batch-size 1 --position-embedding-type rope",
+                         1, "p6-b200.48xlarge");
+    EXPECT_ERROR(search_open(&search, &options), "none of 3 layouts is valid; of the first: a micro-batch of 1 ×");
+    search_close(&search);
+    config_free(&config);
 }
 
 TEST(reports) {
@@ -428,5 +451,6 @@ TEST(reports) {
 TEST_MAIN(TEST_CASE(the_best_is_found), TEST_CASE(experts_are_counted), TEST_CASE(nothing_is_missed),
           TEST_CASE(precisions_that_train_refuses_are_not_listed), TEST_CASE(fp8_depends_on_nothing_but_sizes),
           TEST_CASE(contexts_have_the_sizes_that_are_given), TEST_CASE(heads_are_exchanged_where_that_is_faster),
-          TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules), TEST_CASE(ranks_share_heads_of_keys),
-          TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can), TEST_CASE(reports))
+          TEST_CASE(t5_exchanges_no_heads), TEST_CASE(flags_that_are_given_stay), TEST_CASE(rules),
+          TEST_CASE(ranks_share_heads_of_keys), TEST_CASE(what_cannot_be_is_refused_with_the_nearest_that_can),
+          TEST_CASE(reports))
