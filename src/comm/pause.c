@@ -23,10 +23,11 @@ static void yield_processor(struct pause_manner *manner, double now) {
     manner->busy_until = later + manner->busy_seconds;
 }
 
-// A look that finds nothing new takes 1 to 4 µs. One that moves data takes longer, and the others soon need the next
-// look of this rank: a sum over MPI takes hundreds of them. Until that stops, the wait counts as one that just began.
-// Eight replicas on two cores took 143 ms for a step that only yielded, 240 with sleeps after 1 ms of the whole wait,
-// and 149 with these; beside another program 271 and 213 ms (2026-11-18, a Xeon).
+// Where ranks outnumber processors, a look that finds nothing new takes 1 to 4 µs. One that moves data takes longer,
+// and the others soon need the next look of this rank: a sum over MPI takes hundreds of them. Until that stops, the
+// wait counts as one that just began. Elsewhere a look asks MPI up to 64 times, so its length says nothing. Eight
+// replicas on two cores took 143 ms for a step that only yielded, 240 with sleeps after 1 ms of the whole wait, and 149
+// with these; beside another program 271 and 213 ms (2026-11-18, a Xeon).
 static const double MOVING_LOOK = 8e-6;
 
 // When waits begin to sleep, and how long they do: a share of the wait so far. The kernel adds about 50 µs.
@@ -41,7 +42,7 @@ void pause_after_look(struct pause *pause, struct pause_manner *manner, double m
     if (pause->looks++ < (manner->is_crowded ? 0 : EAGER_LOOKS))
         return;
     double now = clock_seconds();
-    bool has_moved = pause->resumed > 0 && now - pause->resumed > MOVING_LOOK;
+    bool has_moved = manner->is_crowded && pause->resumed > 0 && now - pause->resumed > MOVING_LOOK;
     if (pause->began == 0 || has_moved)
         pause->began = now;
     const struct pause_pace *pace = now < manner->busy_until ? &busy : manner->is_crowded ? &crowded : &roomy;

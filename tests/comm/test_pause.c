@@ -80,6 +80,21 @@ TEST(waits_that_move_data_yield) {
     EXPECT(sleeps_so_far() - before < LOOKS / 2);
 }
 
+// Without a crowd a look asks MPI many times: that it takes long says nothing, and long waits sleep.
+TEST(long_looks_of_few_ranks_sleep) {
+    struct pause_manner manner = {.is_crowded = false};
+    struct pause pause = {.looks = 10};
+    long before = sleeps_so_far();
+    for (int i = 0; i < LOOKS; i++) {
+        double now = clock_seconds();
+        pause.began = now - 1;
+        pause.resumed = now - 20e-6;
+        pause_after_look(&pause, &manner, HUGE_VAL);
+        EXPECT(pause.began < now);
+    }
+    EXPECT(sleeps_so_far() - before >= MOST_LOOKS);
+}
+
 // A message that is there but not due yet, on an emulated link.
 TEST(sleeps_do_not_outlast_a_known_end) {
     EXPECT(sleeps_in_wait(1, (struct pause_manner){.is_crowded = true}, -1e-6) < LOOKS / 2);
@@ -137,5 +152,5 @@ TEST(masks_are_told_apart) {
 
 TEST_MAIN(TEST_CASE(short_waits_yield), TEST_CASE(waits_sleep_where_another_program_has_the_processor),
           TEST_CASE(long_waits_sleep_sooner_if_ranks_outnumber_processors), TEST_CASE(waits_that_move_data_yield),
-          TEST_CASE(sleeps_do_not_outlast_a_known_end), TEST_CASE(ranks_outnumber_the_processors_that_they_share),
-          TEST_CASE(masks_are_told_apart))
+          TEST_CASE(long_looks_of_few_ranks_sleep), TEST_CASE(sleeps_do_not_outlast_a_known_end),
+          TEST_CASE(ranks_outnumber_the_processors_that_they_share), TEST_CASE(masks_are_told_apart))
