@@ -69,9 +69,25 @@ struct deepspeed_reading {
     struct complaints *complaints;
 };
 
-static bool is_on(const struct json *section) {
-    const struct json *enabled = json_member(section, "enabled");
-    return enabled && enabled->type == JSON_TRUE;
+// Whether a member of a section is true; false, after a complaint, if it is not a boolean.
+static bool is_true(const struct deepspeed_reading *reading, const struct json *section, const char *name,
+                    const char *key) {
+    const struct json *member = json_member(section, key);
+    if (member && member->type != JSON_TRUE && member->type != JSON_FALSE)
+        complain(reading->complaints, "%s: %s.%s is neither true nor false; write one of them", reading->name, name,
+                 key);
+    return member && member->type == JSON_TRUE;
+}
+
+// A member of the file that is an object, or NULL.
+static const struct json *section_of(const struct deepspeed_reading *reading, const struct json *file,
+                                     const char *name) {
+    const struct json *section = json_member(file, name);
+    if (section && section->type != JSON_OBJECT)
+        complain(reading->complaints, "%s: %s is not an object; write e.g. \"%s\": {\"%s\": %s}", reading->name, name,
+                 name, strcmp(name, "zero_optimization") == 0 ? "stage" : "enabled",
+                 strcmp(name, "zero_optimization") == 0 ? "1" : "false");
+    return section;
 }
 
 // A number of a section that may be missing; `initial` then. NaN, after a complaint, if it is not a number.
@@ -82,7 +98,7 @@ static double number_of(const struct deepspeed_reading *reading, const struct js
         return initial;
     if (member->type == JSON_NUMBER)
         return member->number;
-    complain(reading->complaints, "%s: %s is not a number; write e.g. \"%s\": %g", reading->name, key, key, initial);
+    complain(reading->complaints, "%s: %s is not a number; write one", reading->name, key);
     return NAN;
 }
 
@@ -132,26 +148,53 @@ static void agree(const struct deepspeed_reading *reading, const struct json *fi
     if (flag_is_given(&reading->config->given, flag))
         complain(reading->complaints, "%s: %s is %g, but %s is %" PRId64 "; make them equal", reading->name, key, value,
                  flag, field);
-    else if (value != floor(value) || config_take_number(reading->config, flag, (int64_t)value) < 0) {
+    else if (value != floor(value) || fabs(value) > 0x1p53 ||
+             config_take_number(reading->config, flag, (int64_t)value) < 0) {
         complain(reading->complaints, "%s: %s %g is not a size of a batch; give a whole number above 0", reading->name,
                  key, value);
         error_clear();
     }
 }
 
+// The number of data-parallel ranks is not known yet, but the global batch must have whole micro-batches for them.
+static void read_accumulation(const struct deepspeed_reading *reading, const struct json *file) {
+    const struct config *config = reading->config;
+    double steps = number_of(reading, file, "gradient_accumulation_steps", NAN);
+    double unit = steps * (double)(config->micro_batch_size > 0 ? config->micro_batch_size : 1);
+    if (isnan(steps))
+        return;
+    if (steps != floor(steps) || steps < 1)
+        complain(reading->complaints, "%s: gradient_accumulation_steps %g is not a whole number above 0; correct it",
+                 reading->name, steps);
+    else if (config->global_batch_size == 0)
+        complain(reading->complaints,
+                 "%s has gradient_accumulation_steps without train_batch_size; give the latter, micro-batch size × "
+                 "data-parallel ranks × %g",
+                 reading->name, steps);
+    else if (fmod((double)config->global_batch_size, unit) != 0)
+        complain(reading->complaints,
+                 "%s: gradient_accumulation_steps %g × micro-batch size does not divide the global batch size %" PRId64
+                 "; remove gradient_accumulation_steps or make it fit",
+                 reading->name, steps, config->global_batch_size);
+}
+
 static void read_precision(const struct deepspeed_reading *reading, const struct json *file) {
-    const struct json *fp16 = json_member(file, "fp16"), *bf16 = json_member(file, "bf16");
+    const struct json *fp16 = section_of(reading, file, "fp16"), *bf16 = section_of(reading, file, "bf16");
     struct config *config = reading->config;
     if (!bf16)
-        bf16 = json_member(file, "bfloat16");
-    if (is_on(fp16) != config->fp16 || is_on(bf16) != config->bf16)
+        bf16 = section_of(reading, file, "bfloat16");
+    bool is_fp16 = is_true(reading, fp16, "fp16", "enabled"), is_bf16 = is_true(reading, bf16, "bf16", "enabled");
+    if (is_fp16 != config->fp16 || is_bf16 != config->bf16)
         complain(reading->complaints, "%s has fp16 %s and bf16 %s, but the flags say %s; make them equal",
-                 reading->name, is_on(fp16) ? "enabled" : "disabled", is_on(bf16) ? "enabled" : "disabled",
+                 reading->name, is_fp16 ? "enabled" : "disabled", is_bf16 ? "enabled" : "disabled",
                  config->fp16   ? "--fp16"
                  : config->bf16 ? "--bf16"
                                 : "neither --fp16 nor --bf16");
-    if (!is_on(fp16))
+    if (!is_fp16)
         return;
+    if (is_true(reading, fp16, "fp16", "consecutive_hysteresis"))
+        complain(reading->complaints, "%s: fp16.consecutive_hysteresis is not implemented; set it to false",
+                 reading->name);
     obey(reading, "--loss-scale", &config->loss_scale, number_of(reading, fp16, "loss_scale", 0), "loss_scale");
     double power = number_of(reading, fp16, "initial_scale_power", 16);
     obey(reading, "--initial-loss-scale", &config->initial_loss_scale, power > 90 ? NAN : exp2(power),
@@ -171,8 +214,13 @@ static void read_zero(const struct deepspeed_reading *reading, const struct json
     const struct json *device = json_member(offload, "device");
     if (!isnan(stage) && (stage != floor(stage) || stage < 0 || stage > 3))
         complain(reading->complaints, "%s: zero_optimization.stage is %g; give 0, 1 or 2", reading->name, stage);
-    else if (!isnan(stage))
-        reading->config->zero_stage = (int64_t)stage;
+    else if (!isnan(stage)) {
+        struct config *config = reading->config;
+        if (flag_is_given(&config->given, "--zero-stage") && config->zero_stage != (int64_t)stage)
+            log_info("note: %s: zero_optimization.stage %g counts instead of --zero-stage %" PRId64 ", as in DeepSpeed",
+                     reading->name, stage, config->zero_stage);
+        config->zero_stage = (int64_t)stage;
+    }
     if (device && device->type == JSON_STRING && strcmp(device->string, "none") != 0)
         log_info("note: %s: offload_optimizer has no effect; give --optimizer-cpu-offload for the same", reading->name);
 }
@@ -181,7 +229,7 @@ static void check_member(const struct deepspeed_reading *reading, const char *ke
     if (LISTED(key, read_members) || LISTED(key, idle_members))
         return;
     if (LISTED(key, switched_members)) {
-        if (is_on(value))
+        if (is_true(reading, value, key, "enabled"))
             complain(reading->complaints, "%s: %s is enabled, which bevatron does not implement; disable it",
                      reading->name, key);
         return;
@@ -198,17 +246,21 @@ int deepspeed_apply(struct config *config, const struct json *file, const char *
     if (file->type != JSON_OBJECT)
         return error_set_code(EXIT_CODE_USAGE, "%s is not a JSON object; --deepspeed_config takes DeepSpeed's file",
                               name);
-    for (size_t i = 0; i < file->count; i++)
-        check_member(&reading, file->keys[i].string, &file->items[i]);
+    for (size_t i = 0; i < file->count; i++) {
+        const char *key = file->keys[i].string;
+        if (json_member(file, key) == &file->items[i])
+            check_member(&reading, key, &file->items[i]);
+        else
+            complain(&complaints, "%s has %s twice; remove one", name, key);
+    }
     agree(&reading, file, "--micro-batch-size", config->micro_batch_size, "train_micro_batch_size_per_gpu");
     agree(&reading, file, "--global-batch-size", config->global_batch_size, "train_batch_size");
-    if (json_member(file, "gradient_accumulation_steps") && !json_member(file, "train_batch_size"))
-        complain(&complaints, "%s has gradient_accumulation_steps without train_batch_size; give the latter", name);
+    read_accumulation(&reading, file);
     read_precision(&reading, file);
     // DeepSpeed does not clip unless its file says so.
     obey(&reading, "--clip-grad", &config->clip_grad, number_of(&reading, file, "gradient_clipping", 0),
          "gradient_clipping");
-    read_zero(&reading, json_member(file, "zero_optimization"));
+    read_zero(&reading, section_of(&reading, file, "zero_optimization"));
     return complaints_report(&complaints);
 }
 
@@ -218,6 +270,8 @@ void validate_deepspeed(struct config *config, struct complaints *complaints) {
         complain(complaints, "--deepspeed needs its file; give --deepspeed_config FILE, or leave it out");
     if (!config->deepspeed && config->deepspeed_config)
         log_info("note: --deepspeed-config has no effect without --deepspeed");
+    if (config->trigger_path && !config->save)
+        log_info("note: the file save of --trigger-path has no effect without --save");
     if (config->zero_stage == 3)
         complain(complaints, "ZeRO's stage 3 shards the parameters, which bevatron does not do; use stage 1 with "
                              "--tensor-model-parallel-size or --pipeline-model-parallel-size");
@@ -229,7 +283,7 @@ void validate_deepspeed(struct config *config, struct complaints *complaints) {
                  "--pp-partition-method %s is not implemented; give type:transformer or type:transformer|embedding, or "
                  "--pipeline-model-parallel-layout for another split",
                  method);
-    if (counts_ends)
+    if (counts_ends && config->pipeline_model_parallel_size > 1)
         config->account_for_embedding_in_pipeline_split = config->account_for_loss_in_pipeline_split = true;
 }
 

@@ -248,10 +248,10 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     config->has_wide_experts = use == CONFIG_PLAN && config->num_experts > 0 && config->fp8_format;
     use = use == CONFIG_PLAN ? CONFIG_TRAIN : use;
     validate_family(config, &complaints);
+    validate_deepspeed(config, &complaints);
     validate_model(config, &complaints);
     validate_features(config, &complaints);
     validate_precision(config, &complaints);
-    validate_deepspeed(config, &complaints);
     validate_batches(config, use, &complaints);
     validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);

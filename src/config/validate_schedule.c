@@ -190,11 +190,14 @@ static void derive_token_steps(struct config *config, struct complaints *complai
     if (config->lr_decay_tokens == 0 && config->lr_warmup_tokens == 0)
         return;
     if (config->lr_decay_tokens == 0)
-        complain(complaints, "--lr-warmup-tokens needs --lr-decay-tokens, the length of which it is part");
+        complain(complaints, "--lr-warmup-tokens needs --lr-decay-tokens, the length of which it is part; give it");
     if (T == 0)
         return;
     if (config->lr_decay_tokens > 0)
         config->lr_decay_steps = config->lr_decay_tokens / T + (config->lr_decay_tokens % T * 2 >= T);
+    if (config->lr_decay_tokens > 0 && config->lr_decay_steps == 0)
+        complain(complaints, "--lr-decay-tokens %" PRId64 " is less than a sample of %" PRId64 " tokens; raise it",
+                 config->lr_decay_tokens, T);
     if (config->lr_warmup_tokens > 0)
         config->lr_warmup_steps = (double)config->lr_warmup_tokens / (double)T;
 }

@@ -25,7 +25,8 @@ enum { MOST_CPU_TOKENS = 4096, FEWER_CPU_TOKENS = 2048, MOST_GPU_TOKENS = 65536,
 enum { EPOCHS = 4, LEAST_UPDATES = 50, TOKENS_PER_PARAMETER = 20 };
 static const double small_model = 20e6;
 
-static const char *const flags_of_warmup[] = {"--lr-warmup-fraction", "--lr-warmup-iters", "--lr-warmup-samples"};
+static const char *const flags_of_warmup[] = {"--lr-warmup-fraction", "--lr-warmup-iters", "--lr-warmup-samples",
+                                              "--lr-warmup-tokens"};
 
 static int set(struct config *config, const char *flag, const char *value) {
     struct flag_table table = config_flag_table(0);

@@ -6,9 +6,11 @@
 #include "base/log.h"
 #include "report/console.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void ending_print(const struct ending *ending, const char *event) {
@@ -42,24 +44,33 @@ static bool has_trigger(const struct ending *ending, const char *name) {
     return is_there;
 }
 
-// One rank looks, so that a thousand do not ask the file system at every iteration.
-static bool is_told_to_stop(const struct ending *ending) {
+// 0, or the reason. One rank looks, so that a thousand do not ask the file system at every iteration.
+static int64_t file_that_stops(const struct ending *ending) {
     const char *path = ending->config->kill_switch_path;
-    return ending->mesh->rank == 0 && ((path && file_exists(path)) || has_trigger(ending, "exit"));
+    if (ending->mesh->rank != 0)
+        return 0;
+    if (path && file_exists(path))
+        return ENDING_BY_KILL_SWITCH;
+    return has_trigger(ending, "exit") ? ENDING_BY_TRIGGER : 0;
 }
 
 int64_t ending_reason(const struct ending *ending) {
     double limit = ending->config->exit_duration_in_mins;
-    int64_t reasons[3] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, is_told_to_stop(ending)};
+    int64_t reasons[3] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, file_that_stops(ending)};
     comm_max_i64(ending->mesh->all, reasons, 3, "reasons to stop");
     if (reasons[0])
         return reasons[0];
-    return reasons[2] ? ENDING_BY_FILE : reasons[1] ? ENDING_BY_TIME : 0;
+    return reasons[2] ? reasons[2] : reasons[1] ? ENDING_BY_TIME : 0;
 }
 
 bool ending_wants_save(struct ending *ending) {
-    int64_t is_asked = ending->mesh->rank == 0 && has_trigger(ending, "save");
-    if (ending->config->trigger_path)
+    int64_t is_asked = 0;
+    if (ending->mesh->rank == 0 && ending->config->save) {
+        bool is_there = has_trigger(ending, "save");
+        ending->is_save_stuck = ending->is_save_stuck && is_there;
+        is_asked = is_there && !ending->is_save_stuck;
+    }
+    if (ending->config->save && ending->config->trigger_path)
         comm_max_i64(ending->mesh->all, &is_asked, 1, "a file that asks for a checkpoint");
     ending->is_save_asked = is_asked;
     return is_asked;
@@ -72,9 +83,11 @@ void ending_save_done(struct ending *ending) {
     if (ending->mesh->rank != 0)
         return;
     char *path = file_join(ending->config->trigger_path, "save");
-    if (unlink(path) < 0)
-        log_warn("cannot remove %s, which asks for a checkpoint; remove it, or there is one after every iteration",
-                 path);
+    // One checkpoint after every iteration would be of no use.
+    ending->is_save_stuck = unlink(path) < 0;
+    if (ending->is_save_stuck)
+        log_warn("cannot remove %s, which asked for a checkpoint (%s); it counts no more until you remove it", path,
+                 strerror(errno));
     free(path);
 }
 
@@ -83,8 +96,8 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
     char event[96], *text = ending->text;
     const size_t size = sizeof ending->text;
     double minutes = minutes_of(ending);
-    if (reason == ENDING_BY_FILE) {
-        const char *flag = config->kill_switch_path ? "--kill-switch-path" : "--trigger-path";
+    if (reason >= ENDING_BY_TRIGGER) {
+        const char *flag = reason == ENDING_BY_KILL_SWITCH ? "--kill-switch-path" : "--trigger-path";
         snprintf(event, sizeof event, "exiting program, as the file of %s asks", flag);
         snprintf(text, size, "stopped by a file (%s)", flag);
     } else if (reason > 0) {
@@ -106,7 +119,7 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
 
 enum exit_code ending_code(const struct ending *ending) {
     // It is not to be started again.
-    if (ending->reason == ENDING_BY_FILE)
+    if (ending->reason >= ENDING_BY_TRIGGER)
         return EXIT_CODE_OK;
     if (ending->config->save)
         return EXIT_CODE_STOPPED;

@@ -10,7 +10,7 @@
 
 enum ending_kind { GO_ON, END_STOPPED, END_INTERVAL };
 // Reasons that are not signals.
-enum { ENDING_BY_TIME = -1, ENDING_BY_FILE = 1 << 20 };
+enum { ENDING_BY_TIME = -1, ENDING_BY_TRIGGER = 1 << 20, ENDING_BY_KILL_SWITCH };
 
 struct ending {
     const struct config *config;
@@ -19,14 +19,16 @@ struct ending {
     double started;         // when the run did
     int64_t reason;         // the signal that ended it, or ENDING_BY_…
     bool is_save_asked;     // by a file of --trigger-path
+    bool is_save_stuck;     // that file could not be removed
     char text[96];          // how it ended, for those who watch it; "" if it has done all iterations
 };
 
 // Whether a signal, a file or the time limit asks the run to stop: returns the signal or ENDING_BY_…, 0 to continue.
 // All ranks must decide alike, so they share their reasons first.
 int64_t ending_reason(const struct ending *ending);
-// Whether DIR/save of --trigger-path asks for a checkpoint; removes that file afterwards. All ranks call.
+// Whether DIR/save of --trigger-path asks for a checkpoint, which needs --save. All ranks call.
 bool ending_wants_save(struct ending *ending);
+// Removes that file, once the checkpoint is there.
 void ending_save_done(struct ending *ending);
 // Whether the run continues, given such a reason and --exit-interval; says so if it does not.
 enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t reason);

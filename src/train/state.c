@@ -188,11 +188,15 @@ static void end_saving(struct saving *saving, struct step *step) {
     buffer_free(&saving->json);
 }
 
+// Samples that --train-tokens needs, the last of them in part.
+static int64_t samples_of_tokens(const struct config *config) {
+    return (config->train_tokens - 1) / config->seq_length + 1;
+}
+
 bool state_is_done(const struct config *config, const struct progress_state *at) {
     return at->iteration >= config->train_iters ||
            (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples) ||
-           (config->train_tokens > 0 &&
-            at->consumed_train_samples >= (config->train_tokens - 1) / config->seq_length + 1);
+           (config->train_tokens > 0 && at->consumed_train_samples >= samples_of_tokens(config));
 }
 
 // With Megatron's default --min-lr the rate is 0 after the decay, and the weights stay as they are.
@@ -200,9 +204,11 @@ static void warn_of_idle_samples(const struct config *config, const struct progr
     int64_t end = config->train_samples > 0
                       ? config->train_samples
                       : at->schedule_samples + (config->train_iters - at->iteration) * config->global_batch_size;
+    if (config->train_tokens > 0 && samples_of_tokens(config) < end)
+        end = samples_of_tokens(config);
     if (config->lr_decay_steps >= end || schedule_lr(config, end) > 0 || schedule_decoupled_lr(config, end) > 0)
         return;
-    log_warn_once("the learning rate is 0 from sample %" PRId64 " on (--lr-decay-iters or --lr-decay-samples, "
+    log_warn_once("the learning rate is 0 from sample %" PRId64 " on (--lr-decay-iters, -samples or -tokens, "
                   "--min-lr), and the run has %" PRId64
                   " samples: what follows trains nothing; give --min-lr or a longer "
                   "decay%s",
@@ -215,8 +221,9 @@ void state_describe_rest(const struct config *config, const struct progress_stat
         warn_of_idle_samples(config, at);
     else if (at->iteration > 0)
         log_info("note: the checkpoint has all %" PRId64 " iterations of the run, so nothing is left to train; raise "
-                 "--train-iters or --train-samples to continue",
-                 at->iteration);
+                 "--train-iters%s to continue",
+                 at->iteration,
+                 config->train_tokens > 0 ? ", --train-samples or --train-tokens" : " or --train-samples");
 }
 
 int state_check_save(const struct run_state *run) {

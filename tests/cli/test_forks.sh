@@ -32,6 +32,12 @@ expect 0 "exiting program at iteration 3" "$BEVATRON" train "${run[@]}" --fp16 -
     --lr-warmup-samples 4 --clip-grad 0.01 --initial-loss-scale 64 --loss-scale-window 2 --hysteresis 1 \
     --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --exit-interval 3 --save "$work/mega"
 same_weights ds/iter_0000003 mega/iter_0000003 "Megatron-DeepSpeed's script and Megatron's"
+# The run ends with its decay, though there are more samples.
+expect 0 "iteration        3/       6" "$BEVATRON" train "${run[@]}" --train-samples 24 --train-tokens 160 --lr-decay-tokens 160 --min-lr 0
+grep -q "the learning rate is 0" "$work/out" && fail "a warning of a rate of 0 that the run does not reach" || pass
+# A learning rate that is chosen takes a warmup in tokens as it is.
+expect 0 "iteration        1/" "$BEVATRON" train "${run[@]:0:17}" --threads 1 --eval-iters 0 --log-interval 1 --train-iters 1 \
+    --lr-decay-tokens 320 --lr-warmup-tokens 32
 expect 2 "fp16 enabled and bf16 disabled, but the flags say --bf16" "$BEVATRON" train "${run[@]}" --bf16 --train-iters 1 "${deepspeed[@]}"
 expect 1 "cannot open $work/none.json" "$BEVATRON" train "${run[@]}" --train-iters 1 --deepspeed --deepspeed_config "$work/none.json"
 expect 0 "deepspeed_config" "$BEVATRON" train --dry-run "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}"
@@ -49,15 +55,27 @@ rm "$work/stop"
 mkdir "$work/triggers"
 log=$work/long
 in_background "$log" "$BEVATRON" train "${run[@]}" --train-iters 100000000 --trigger-path "$work/triggers" \
-    --kill-switch-path "$work/stop" --save "$work/long-run" && running=$!
+    --kill-switch-path "$work/stop" --save "$work/long-run" --save-interval 100000000 && running=$!
 await_text "iteration        2/" "$log"
 touch "$work/triggers/save"
-within 120 test ! -e "$work/triggers/save" && pass || fail "a file that asks for a checkpoint is ignored"
+within 900 test ! -e "$work/triggers/save" && pass || fail "a file that asks for a checkpoint is ignored"
 ls "$work/long-run"/iter_*/model.safetensors >/dev/null 2>&1 && pass || fail "no checkpoint though a file asked for one"
+# One that cannot be removed asks once.
+saved() { [ "$(grep -c "successfully saved checkpoint" "$log")" = "$1" ]; }
+within 900 saved 1 || fail "the checkpoint is not announced"
+mkdir "$work/triggers/save"
+await_text "it counts no more until you remove it" "$log"
+seen=$(losses "$log" | wc -l)
+is_beyond() { [ "$(losses "$log" | wc -l)" -gt $((seen + 20)) ]; }
+within 900 is_beyond && saved 2 && pass || fail "a folder instead of a file asks again and again"
 touch "$work/triggers/exit"
-wait "$running"
-[ $? = 0 ] && pass || fail "a run that a file has ended does not exit with 0"
-grep -q "exiting program, as the file of" "$log" && pass || fail "a file does not end the run"
+end_of "$running"
+[ "$code" = 0 ] && pass || fail "a run that a file has ended does not exit with 0"
+grep -q "exiting program, as the file of --trigger-path asks" "$log" && pass || fail "a file does not end the run"
+# Without --save there is no checkpoint, and the file stays.
+rm "$work/triggers/exit"
+expect 0 "the file save of --trigger-path has no effect without --save" "$BEVATRON" train "${run[@]}" --train-iters 3 \
+    --trigger-path "$work/triggers"
 
 # Evaluations of their own size: the same samples in other batches.
 losses() {

@@ -44,6 +44,13 @@ TEST(published_files) {
     EXPECT(config.global_batch_size == 8 && config.clip_grad == 0 && config.loss_scale_window == 1000);
     EXPECT_OK(config_validate(&config, 1));
     EXPECT(!config.use_distributed_optimizer);
+    EXPECT_OK(parse("--train-iters 9 --zero-stage 2 --overlap-param-gather --overlap-grad-reduce"));
+    EXPECT_OK(config_validate(&config, 2));
+    // Four micro-batches of two: one data-parallel rank. The stage is the file's, 0 if it has none.
+    EXPECT_OK(parse("--train-iters 9 --global-batch-size 8 --zero-stage 1"));
+    EXPECT_OK(apply("{\"gradient_accumulation_steps\": 4, \"fp16\": {\"enabled\": false}}"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT(config.zero_stage == 0 && !config.use_distributed_optimizer);
     config_free(&config);
 }
 
@@ -58,7 +65,14 @@ TEST(what_is_refused) {
         {"{\"compression_training\": {}}", "compression_training is not known here and could change the run"},
         {"{\"gradient_clipping\": \"auto\"}", "ds.json: gradient_clipping is not a number"},
         {"{\"gradient_clipping\": -1}", "ds.json: gradient_clipping -1: --clip-grad takes"},
-        {"{\"gradient_accumulation_steps\": 2}", "without train_batch_size; give the latter"},
+        {"{\"gradient_accumulation_steps\": 3}", "3 × micro-batch size does not divide the global batch size 4"},
+        {"{\"gradient_accumulation_steps\": 0.5}", "0.5 is not a whole number above 0"},
+        {"{\"gradient_accumulation_steps\": \"auto\"}", "gradient_accumulation_steps is not a number; write one"},
+        {"{\"fp16\": {\"enabled\": \"auto\"}}", "ds.json: fp16.enabled is neither true nor false; write one of them"},
+        {"{\"elasticity\": {\"enabled\": 1}}", "ds.json: elasticity.enabled is neither true nor false"},
+        {"{\"bf16\": true}", "ds.json: bf16 is not an object; write e.g. \"bf16\": {\"enabled\": false}"},
+        {"{\"zero_optimization\": true}", "is not an object; write e.g. \"zero_optimization\": {\"stage\": 1}"},
+        {"{\"gradient_clipping\": 1, \"gradient_clipping\": 2}", "ds.json has gradient_clipping twice; remove one"},
         {"{\"zero_optimization\": {\"stage\": 4}}", "zero_optimization.stage is 4; give 0, 1 or 2"},
         {"[1]", "ds.json is not a JSON object"},
     };
@@ -71,6 +85,13 @@ TEST(what_is_refused) {
     EXPECT_ERROR(apply("{\"fp16\": {\"enabled\": true, \"initial_scale_power\": 1e9}}"), "is above 90; lower it");
     EXPECT_OK(parse("--train-iters 9 --fp16"));
     EXPECT_ERROR(apply("{\"fp16\": {\"enabled\": true, \"hysteresis\": 0.5}}"), "hysteresis 0.5 is not a whole number");
+    EXPECT_OK(parse("--train-iters 9 --fp16"));
+    EXPECT_ERROR(apply("{\"fp16\": {\"enabled\": true, \"consecutive_hysteresis\": true}}"),
+                 "fp16.consecutive_hysteresis is not implemented; set it to false");
+    EXPECT_OK(parse("--train-iters 9"));
+    EXPECT_ERROR(apply("{\"gradient_accumulation_steps\": 2}"), "give the latter, micro-batch size × data-parallel");
+    EXPECT_OK(parse("--train-iters 9"));
+    EXPECT_ERROR(apply("{\"train_batch_size\": 1e300}"), "train_batch_size 1e+300 is not a size of a batch");
     EXPECT_OK(parse("--train-iters 9 --zero-stage 3"));
     EXPECT_ERROR(config_validate(&config, 1), "stage 3 shards the parameters");
     EXPECT_OK(parse("--train-iters 9 --deepspeed"));
@@ -90,6 +111,8 @@ TEST(schedules_in_tokens) {
     EXPECT(config.lr_decay_steps == 63 && config.lr_warmup_steps == 1.5);
     EXPECT_OK(parse("--train-iters 9 --lr-warmup-tokens 24"));
     EXPECT_ERROR(config_validate(&config, 1), "--lr-warmup-tokens needs --lr-decay-tokens");
+    EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 7"));
+    EXPECT_ERROR(config_validate(&config, 1), "--lr-decay-tokens 7 is less than a sample of 16 tokens; raise it");
     EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 160 --lr-warmup-tokens 160"));
     EXPECT_ERROR(config_validate(&config, 1), "the warmup of 10 samples is not shorter than --lr-decay-tokens");
     EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 160 --lr-warmup-tokens 16 --lr-warmup-fraction 0.1"));
@@ -109,6 +132,8 @@ TEST(other_names) {
     EXPECT_OK(config_validate(&config, 4));
     EXPECT_INT(config_stage_layers(&config, 0), 1);
     EXPECT_INT(config_stage_layers(&config, 1), 2);
+    EXPECT_OK(parse("--train-iters 9 --pp-partition-method type:transformer|embedding"));
+    EXPECT_OK(config_validate(&config, 1));
     EXPECT_OK(parse("--train-iters 9 --pp-partition-method uniform"));
     EXPECT_ERROR(config_validate(&config, 1), "--pp-partition-method uniform is not implemented; give");
     EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type alibi"), "ALiBi");
