@@ -183,12 +183,12 @@ static int read_results(const char *name, struct results *results) {
 
 static void report_skipped(const struct results *results) {
     if (results->exchanges > 0)
-        log_warn("skipped %" PRId64 " results of sendrecv: plans take the speed of links from collectives",
-                 results->exchanges);
+        log_warn("skipped %" PRId64 " result%s of sendrecv: plans take the speed of links from collectives",
+                 results->exchanges, results->exchanges == 1 ? "" : "s");
     if (results->single > 0)
-        log_warn("skipped %" PRId64 " results of collectives of one rank, which sends nothing; run bench collectives "
+        log_warn("skipped %" PRId64 " result%s of collectives of one rank, which sends nothing; run bench collectives "
                  "on two or more",
-                 results->single);
+                 results->single, results->single == 1 ? "" : "s");
 }
 
 int plan_calibrate(struct hardware_file *file, const struct string_list *names) {

@@ -85,7 +85,7 @@ printf '%s\n' '{"operation": "sendrecv", "ranks": 2, "hosts": 1, "bytes": 1024, 
     '{"operation": "all_reduce", "ranks": 1, "hosts": 1, "bytes": 1024, "us": 20}' >"$work/skipped.json"
 expect 0 "skipped 2 results of sendrecv: plans take the speed of links from collectives" "$BEVATRON" plan --machine c6i.32xlarge \
     --calibrate "$work/matmul.json" "$work/skipped.json"
-grep -q "skipped 1 results of collectives of one rank" "$work/out" && pass || fail "a rank alone: $(cat "$work/out")"
+grep -q "skipped 1 result of collectives of one rank" "$work/out" && pass || fail "a rank alone: $(cat "$work/out")"
 expect 2 "or bench step that set a speed" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/skipped.json"
 echo '{"dtype": "tf32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' >"$work/tf32.json"
 expect 0 "matmuls in tf32 are left out" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/tf32.json"

@@ -123,11 +123,11 @@ static void cpu_zero(struct device *device, void *memory, size_t bytes, enum str
     cpu_run(device, cpu_pieces(job.bytes, ZERO_CHUNK_BYTES), zero_task, &job);
 }
 
-// clang-format off
 static void cpu_share_processors(struct device *device) {
     pool_sleep_at_once(((struct cpu_device *)device)->pool);
 }
 
+// clang-format off
 static const struct ops cpu_ops = {
     .name = "cpu",
     .is_host_memory = true,
