@@ -63,9 +63,11 @@ static void validate_heads(const struct config *config, struct complaints *compl
 
 static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {
     int64_t parts = config->tensor_model_parallel_size;
-    const struct named_size sizes[] = {{"--hidden-size", config->hidden_size},
-                                       {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts},
-                                       {"this rank's part of an expert's width", expert_width(config)}};
+    bool has_dense = config_expert_layers(config) < config->num_layers;
+    const struct named_size sizes[] = {
+        {"--hidden-size", config->hidden_size},
+        {"this rank's part of --ffn-hidden-size", has_dense ? config->ffn_hidden_size / parts : 0},
+        {"this rank's part of an expert's width", expert_width(config)}};
     require_multiples(sizes, sizeof sizes / sizeof sizes[0], complaints, flag, step);
     validate_heads(config, complaints, flag, step);
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};

@@ -522,6 +522,12 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --swiglu --activation-func-clamp-value 7 --num-experts 4 "
                           "--disable-bias-linear --moe-shared-expert-intermediate-size 32"),
                  dense);
+    // A width that no layer has does not matter.
+    EXPECT_OK(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100 --num-experts 4 --moe-ffn-hidden-size 32"));
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100 --num-experts 4 --moe-ffn-hidden-size 32 "
+                          "--moe-layer-freq [0,1]"),
+                 "--ffn-hidden-size is 100");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100 --num-experts 4"), "expert's width is 100");
     EXPECT_OK(validate("--bf16 --fp8-format hybrid --fp8-fast-input-gradients"));
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-recipe mxfp8 --fp8-fast-input-gradients"), "leave it out");
     EXPECT_ERROR(validate("--bf16 --fp8-fast-input-gradients"), "belongs to --fp8-format hybrid");
