@@ -116,7 +116,7 @@ static int set_double(const struct flag *flag, double *value, const char *text) 
     if (!(flag->is_size ? number_read_count(text, &number) : number_read_double(text, &number)))
         return refuse_number(flag, text, NULL);
     if (!in_range(flag, number))
-        return refuse_number(flag, text, number < flag->minimum ? &flag->minimum : &flag->maximum);
+        return refuse_number(flag, text, (float)number <= (float)flag->minimum ? &flag->minimum : &flag->maximum);
     *value = number;
     return 0;
 }

@@ -217,6 +217,11 @@ TEST(malformed) {
         EXPECT_ERROR(parse(bad[i][0]), bad[i][1]);
         EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     }
+    // A bound that is excluded is near, but cannot be named; the other one is far.
+    EXPECT_ERROR(parse("--rate 0"), "--rate takes a number, more than 0");
+    EXPECT(!strstr(error_message(), "nearest"));
+    EXPECT_ERROR(parse("--rate 1e-60"), "--rate takes a number, more than 0");
+    EXPECT(!strstr(error_message(), "nearest"));
     char *lonely[] = {"try", "--num-layers", "1", "--text"};
     flags_free(&command, &options);
     EXPECT_ERROR(flags_parse(&command, &options, 4, lonely), "--text needs a value");

@@ -1,5 +1,6 @@
 // layer: config
-// DeepSpeed's configuration file from hostile bytes: what is accepted leaves numbers that flags could have given.
+// DeepSpeed's configuration file from hostile bytes: what is accepted leaves numbers that flags could have given, and
+// changes nothing when it is applied again.
 #include "fuzz.h"
 
 #include "base/error.h"
@@ -17,6 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CHECK(config.clip_grad >= 0 && isfinite(config.clip_grad) && config.zero_stage >= 0 && config.zero_stage <= 3);
         CHECK(config.global_batch_size >= 0 && config.micro_batch_size >= 0 && config.hysteresis >= 1);
         CHECK(config.loss_scale >= 0 && config.initial_loss_scale >= 1 && config.loss_scale_window >= 1);
+        double clip_grad = config.clip_grad, scale = config.initial_loss_scale;
+        int64_t size_of_batch = config.global_batch_size, stage = config.zero_stage;
+        CHECK(deepspeed_apply(&config, file, "ds.json") == 0);
+        CHECK(config.clip_grad == clip_grad && config.initial_loss_scale == scale);
+        CHECK(config.global_batch_size == size_of_batch && config.zero_stage == stage);
     }
     json_free(file);
     config_free(&config);
