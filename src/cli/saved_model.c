@@ -2,12 +2,32 @@
 #include "cli/saved_model.h"
 #include "cli/remote_load.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "data/tokenizer/from_config.h"
 #include "train/datasets.h"
 #include "train/identity.h"
 #include "train/state.h"
 
 #include <stdlib.h>
 #include <unistd.h>
+
+// Which token ends documents is a choice of its own: the tokenizers are compared as if it were the checkpoint's.
+static void warn_of_tokenizer(const struct saved_model *model, const struct config *config) {
+    struct json *then = NULL;
+    struct tokenizer *alike = NULL;
+    struct tokenizer_options options = tokenizer_options_of(config);
+    if (state_read_config(&then, model->path) == 0 && then) {
+        const struct json *eod = json_member(then, "eod_token");
+        options.eod_token = eod && eod->type == JSON_STRING ? eod->string : NULL;
+        // A tokenizer without that token is another one.
+        if (tokenizer_open(&alike, &options) < 0)
+            alike = NULL;
+    }
+    error_clear();
+    identity_warn_of_tokenizer(alike ? alike : model->tokenizer, model->path);
+    tokenizer_free(alike);
+    json_free(then);
+}
 
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use) {
     *model = (struct saved_model){.hold = -1};
@@ -23,7 +43,7 @@ int saved_model_find(struct saved_model *model, struct config *config, struct se
     TRY(config_validate_for(config, session->place.size, use));
     TRY(datasets_open_tokenizer(&model->tokenizer, config));
     if (has_tokenizer && model->tokenizer && session->place.rank == 0)
-        identity_warn_of_tokenizer(model->tokenizer, model->path);
+        warn_of_tokenizer(model, config);
     return 0;
 }
 

@@ -335,9 +335,10 @@ static int take_field(struct config *config, const struct json *object, const ch
 
 // Whether the user gives another tokenizer than the object's.
 static bool has_other_tokenizer(const struct config *config, const struct json *object) {
+    const char *type = config->tokenizer_type;
     const struct {
         const char *field, *value;
-    } rows[] = {{"tokenizer_type", config->tokenizer_type},
+    } rows[] = {{"tokenizer_type", type && strcmp(type, "PretrainedFromHF") == 0 ? "HuggingFaceTokenizer" : type},
                 {"tokenizer_model", config->tokenizer_model},
                 {"vocab_file", config->vocab_file},
                 {"merge_file", config->merge_file}};

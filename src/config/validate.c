@@ -67,8 +67,13 @@ static bool is_split(const char *text) {
 }
 
 static void validate_fim(const struct config *config, struct complaints *complaints) {
-    if (!config->fim_data)
+    // BigCode's fork has no --fim-data: there a rate is enough.
+    if (!config->fim_data) {
+        if (flag_is_given(&config->given, "--fim-rate") && config->fim_rate > 0)
+            log_warn_once("--fim-rate has no effect without --fim-data, as in Megatron-LM; give --fim-data to permute "
+                          "texts");
         return;
+    }
     if (config_form(config) != CONFIG_GPT)
         complain(complaints, "--fim-data is for GPT, but this is a --model %s; leave it out", config->model);
     if (config->mock_data && flag_is_given(&config->given, "--mock-data"))

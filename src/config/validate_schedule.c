@@ -77,12 +77,15 @@ static void validate_eval_batches(const struct config *config, struct complaints
                  "--eval-micro-batch-size %" PRId64 " would change the loss (%s); leave it out: it is %" PRId64
                  " as in training",
                  eval_size, drops ? "experts have a capacity" : "it is a mean of each micro-batch", size);
-    if (wanted % (size * dp) != 0 || wanted % (eval_size * dp) != 0)
+    bool is_training_size = wanted % (size * dp) != 0;
+    int64_t unit = (is_training_size ? size : eval_size) * dp;
+    if (wanted % unit != 0)
         complain(complaints,
-                 "--eval-global-batch-size %" PRId64 " is not a multiple of micro-batch size × data-parallel ranks = "
-                 "%" PRId64 " × %" PRId64 "; make it %" PRId64,
-                 wanted, wanted % (size * dp) != 0 ? size : eval_size, dp,
-                 nearest_multiple(wanted, (wanted % (size * dp) != 0 ? size : eval_size) * dp));
+                 "an evaluation's batch of %" PRId64 " samples (%s) is not a multiple of %s × data-parallel ranks = "
+                 "%" PRId64 " × %" PRId64 "; give --eval-global-batch-size %" PRId64,
+                 wanted, config->eval_global_batch_size > 0 ? "--eval-global-batch-size" : "--global-batch-size",
+                 is_training_size ? "--micro-batch-size" : "--eval-micro-batch-size", unit / dp, dp,
+                 nearest_multiple(wanted, unit));
 }
 
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints) {

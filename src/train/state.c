@@ -204,8 +204,9 @@ static void warn_of_idle_samples(const struct config *config, const struct progr
     int64_t end = config->train_samples > 0
                       ? config->train_samples
                       : at->schedule_samples + (config->train_iters - at->iteration) * config->global_batch_size;
-    if (config->train_tokens > 0 && samples_of_tokens(config) < end)
-        end = samples_of_tokens(config);
+    // Rounded down: a decay of as many tokens, rounded to the nearest sample, is not shorter.
+    if (config->train_tokens > 0 && config->train_tokens / config->seq_length < end)
+        end = config->train_tokens / config->seq_length;
     if (config->lr_decay_steps >= end || schedule_lr(config, end) > 0 || schedule_decoupled_lr(config, end) > 0)
         return;
     log_warn_once("the learning rate is 0 from sample %" PRId64 " on (--lr-decay-iters, -samples or -tokens, "

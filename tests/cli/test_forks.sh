@@ -33,7 +33,7 @@ expect 0 "exiting program at iteration 3" "$BEVATRON" train "${run[@]}" --fp16 -
     --use-distributed-optimizer --recompute-granularity full --recompute-method uniform --exit-interval 3 --save "$work/mega"
 same_weights ds/iter_0000003 mega/iter_0000003 "Megatron-DeepSpeed's script and Megatron's"
 # The run ends with its decay, though there are more samples.
-expect 0 "iteration        3/       6" "$BEVATRON" train "${run[@]}" --train-samples 24 --train-tokens 160 --lr-decay-tokens 160 --min-lr 0
+expect 0 "iteration        3/       6" "$BEVATRON" train "${run[@]}" --train-samples 24 --train-tokens 162 --lr-decay-tokens 162 --min-lr 0
 grep -q "the learning rate is 0" "$work/out" && fail "a warning of a rate of 0 that the run does not reach" || pass
 # A learning rate that is chosen takes a warmup in tokens as it is.
 expect 0 "iteration        1/" "$BEVATRON" train "${run[@]:0:17}" --threads 1 --eval-iters 0 --log-interval 1 --train-iters 1 \
@@ -92,7 +92,7 @@ losses >"$work/four"
 same_losses "$work/eight" "$work/four" 4 "losses of evaluations with other batches"
 expect 0 "Evaluating on 24 samples" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 \
     --eval-global-batch-size 8 --eval-micro-batch-size 4 --nproc 2
-expect 2 "is not a multiple of micro-batch size × data-parallel ranks = 2 × 2" "$BEVATRON" train "${run[@]}" \
+expect 2 "is not a multiple of --micro-batch-size × data-parallel ranks = 2 × 2" "$BEVATRON" train "${run[@]}" \
     --train-iters 4 --eval-global-batch-size 6 --nproc 2
 
 # Fill in the middle: one rank and two, stopped and resumed, the same weights; another rate, others.
@@ -123,6 +123,22 @@ expect 2 "--fim-suffix-token <s> is not a token of this tokenizer" "${fim[@]}" -
 expect 2 "--fim-data needs texts, but --mock-data has none" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-data
 expect 2 "--fim-split-sample needs --fim-fragment-rate" "${fim[@]}" --fim-split-sample "<file_sep>"
 expect 0 "iteration        4/" "${fim[@]}" --fim-split-sample "<file_sep>" --fim-fragment-rate 0.5 --fim-no-prefix "def f1"
+
+# BigCode's scripts have no --fim-data.
+expect 0 "--fim-rate has no effect without --fim-data" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-rate 0.5
+
+# A tokenizer that was moved, or is used with another end of documents, is the checkpoint's; one with another token is not.
+mkdir "$work/moved"
+cp tests/golden/fim/tokenizer.json "$work/moved"
+sed 's/"<file_sep>"/"<file_end>"/' tests/golden/fim/tokenizer.json >"$work/moved/other.json"
+expect 0 "iteration        1/" "${fim[@]}" --eod-token "<other>" --train-iters 1 --save "$work/ended"
+ended=("$BEVATRON" evaluate --load "$work/ended" --data-path "$work/code_text_document")
+for more in "$work/moved" "$work/moved --eod-token <|endoftext|>" "$work/moved --tokenizer-type PretrainedFromHF"; do
+    # shellcheck disable=SC2086
+    expect 0 "loss " "${ended[@]}" --tokenizer-model $more
+    grep -q "the tokenizer is not" "$work/out" && fail "a warning with --tokenizer-model $more" || pass
+done
+expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}" --tokenizer-model "$work/moved/other.json"
 
 # Refused by name, with what to do.
 expect 2 "ALiBi is not implemented" "$BEVATRON" train "${run[@]}" --train-iters 1 --position-embedding-type alibi

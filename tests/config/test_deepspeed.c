@@ -154,10 +154,12 @@ TEST(sizes_of_evaluations) {
     EXPECT_INT(config_eval_batch_size(&config), 12);
     EXPECT_OK(parse("--train-iters 9 --global-batch-size 4 --eval-global-batch-size 6"));
     EXPECT_ERROR(config_validate(&config, 2),
-                 "--eval-global-batch-size 6 is not a multiple of micro-batch size × data-parallel ranks = 2 × 2; make "
-                 "it 8");
+                 "6 samples (--eval-global-batch-size) is not a multiple of --micro-batch-size × data-parallel ranks "
+                 "= 2 × 2; give --eval-global-batch-size 8");
     EXPECT_OK(parse("--train-iters 9 --eval-micro-batch-size 4"));
-    EXPECT_ERROR(config_validate(&config, 1), "= 4 × 1; make it 4");
+    EXPECT_ERROR(config_validate(&config, 1),
+                 "2 samples (--global-batch-size) is not a multiple of --eval-micro-batch-size × data-parallel ranks "
+                 "= 4 × 1; give --eval-global-batch-size 4");
     EXPECT_OK(parse("--train-iters 9 --model bert --eval-global-batch-size 4 --eval-micro-batch-size 1"));
     EXPECT_ERROR(config_validate(&config, 1), "--eval-micro-batch-size 1 would change the loss (it is a mean of each");
     config_free(&config);
