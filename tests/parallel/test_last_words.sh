@@ -23,7 +23,7 @@ ends_named() {
 place="at iteration 3, forward, rank 1 on $(hostname)"
 ends_named 139 "was ended by signal 11" segv:rank=1:step=3:phase=forward --save "$work/run"
 grep -qF "this process was ended by signal 11 (SIGSEGV) $place" "$work/out" && pass || fail "the place is not named"
-tail -n 1 "$work/out" | grep -q "^error: bevatron: .* was ended by signal 11" && pass || fail "the last line is another one"
+last_line "$work/out" | grep -q "^error: bevatron: .* was ended by signal 11" && pass || fail "the last line is another one"
 grep -q "\"event\":\"failed\",\"text\":\"rank 1 was ended by signal 11 (SIGSEGV) $place\"" "$work/run/metrics.jsonl" && pass ||
     fail "the metrics do not name the place: $(tail -n 2 "$work/run/metrics.jsonl")"
 # A rank that is killed says nothing itself.

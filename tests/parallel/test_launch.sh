@@ -22,10 +22,10 @@ expect 2 "--nproc takes a whole number" "${train[@]}" --nproc many
 expect 2 "--nproc 1025 is not a number of ranks from 1 to 1024" "${train[@]}" --nproc 1025
 # The last line is ours, not a banner of mpirun; if mpirun starts no ranks, it prints the reason itself.
 expect 1 "does not exist" "${train[@]:0:2}" --data-path "$work/none" "${train[@]:3}" --nproc 2
-tail -n 1 "$work/out" | grep -q "error: bevatron: rank 0: cannot open dataset $work/none" && pass ||
+last_line "$work/out" | grep -q "error: bevatron: rank 0: cannot open dataset $work/none" && pass ||
     fail "the last line is not our error"
 expect 2 "cannot be shared" "${train[@]}" --tensor-model-parallel-size 3 --nproc 2
-tail -n 1 "$work/out" | grep -q "ranks cannot be divided by tensor" && pass || fail "the last line is not our error"
+last_line "$work/out" | grep -q "ranks cannot be divided by tensor" && pass || fail "the last line is not our error"
 mkdir "$work/bin" "$work/tmp"
 printf '#!/bin/sh\necho "mpirun $1" >>"%s"\n[ "$1" = --quiet ] || echo "no slots left" >&2\nexit 3\n' "$work/calls" \
     >"$work/bin/mpirun"
