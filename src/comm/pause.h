@@ -8,7 +8,7 @@
 //  - Otherwise only very long waits sleep, to save power, and briefly.
 //
 // A sleep is bounded by a share of the wait so far, so the end is noticed late by at most that share. If ranks
-// outnumber processors, a look that moved data begins the wait anew: a collective takes many such looks.
+// outnumber processors, the wait starts over after a look that moved data: a collective takes many such looks.
 #ifndef COMM_PAUSE_H
 #define COMM_PAUSE_H
 

@@ -112,7 +112,7 @@ static void obey(const struct deepspeed_reading *reading, const char *flag, doub
     char text[40];
     double before = *field;
     (void)snprintf(text, sizeof text, "%.17g", value);
-    // No loss scale is no value of its flag.
+    // In the file 0 means a dynamic scale; the flag does not take it.
     if (value == 0 && strcmp(flag, "--loss-scale") == 0)
         *field = 0;
     else if (config_take(reading->config, flag, text) < 0) {

@@ -45,8 +45,8 @@ expect() {
     fi
 }
 
-# last_line FILE: its last line that is not a warning of mpirun's own library: when ranks end, that may take leave of a
-# pipe that is closed already.
+# last_line FILE: its last line, without the warnings that mpirun's event library prints if a pipe closes before the
+# library stops watching it.
 last_line() { grep -av "^\[warn\] Epoll" "$1" | tail -n 1; }
 
 # expect_same A B WHAT: two files must be equal, byte for byte.
