@@ -279,8 +279,12 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     double scalar = hf_query_scalar(config), scale = config->softmax_scale;
     if (family->query_scalar && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
         return "--softmax-scale";
-    if (family->has_whole_without_rope && hf_whole_layers_every(config) != config_no_rope_freq(config))
+    bool has_rope_everywhere = family->has_rope_without_windows && config->sliding_window == 0;
+    int64_t skipped = has_rope_everywhere ? 0 : hf_whole_layers_every(config);
+    if (family->has_whole_without_rope && skipped != config_no_rope_freq(config))
         return "--no-rope-freq";
+    if (family->has_square_output && config->kv_channels * config->num_attention_heads != config->hidden_size)
+        return "--kv-channels";
     const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);
     if (!own && family->routed)
         own = hf_routed_obstacle(family->routed, config);

@@ -320,7 +320,8 @@ static int read_windows(const struct hf_family *family, const struct json *root,
     char *layers = hf_windows_read(family, root, config);
     int result = !layers ? -1 : *layers ? set_flag(config, "--window-attn-skip-freq", layers) : 0;
     free(layers);
-    if (result < 0 || !family->has_whole_without_rope)
+    if (result < 0 || !family->has_whole_without_rope ||
+        (family->has_rope_without_windows && config->sliding_window == 0))
         return result;
     int64_t every = hf_whole_layers_every(config);
     if (every < 0)

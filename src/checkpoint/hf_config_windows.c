@@ -40,12 +40,17 @@ static int read_switched(enum hf_windows kind, const struct json *root, bool *la
     return 0;
 }
 
-static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
+static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count,
+                       bool has_width) {
     const struct json *types = member(root, "layer_types"), *pattern = member(root, "sliding_window_pattern");
     if (types)
         return read_types(types, layers, count);
     if (family->window_switch)
         return read_switched(family->window_switch, root, layers, count);
+    if (strcmp(family->window_freq, "all") == 0) {
+        memset(layers, has_width, (size_t)count * sizeof *layers);
+        return 0;
+    }
     if (!pattern)
         return config_parse_window_freq(family->window_freq, layers, count);
     if (pattern->type != JSON_NUMBER || config_parse_window_freq(pattern->string, layers, count) < 0)
@@ -73,7 +78,7 @@ char *hf_windows_read(const struct hf_family *family, const struct json *root, c
     int64_t count = config->num_layers, windows = 0;
     bool *layers = memory_alloc((size_t)count + 1);
     char *name = NULL;
-    int status = read_layers(family, root, layers, count);
+    int status = read_layers(family, root, layers, count, config->sliding_window > 0);
     for (int64_t i = 0; status == 0 && i < count; i++)
         windows += layers[i];
     if (status == 0 && windows > 0 && config->sliding_window == 0)

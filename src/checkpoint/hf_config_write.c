@@ -262,10 +262,12 @@ static bool has_member(const struct members *members, const char *key) {
 }
 
 // sliding_window_pattern is only read where layer_types is not known.
-static void set_layer_types(struct members *members, const struct config *config) {
+static void set_layer_types(struct members *members, const struct hf_config_write *write) {
+    const struct config *config = write->config;
     const char *freq = config->window_attn_skip_freq;
     set_member(members, "layer_types", hf_windows_types(config));
-    if (has_member(members, "sliding_window_pattern"))
+    const struct json *pattern = write->base ? json_member(write->base, "sliding_window_pattern") : NULL;
+    if (pattern && pattern->type != JSON_STRING)  // a text names kinds of layers, which layer_types says
         set_member(members, "sliding_window_pattern", memory_string(freq && !strchr(freq, '[') ? freq : "null"));
 }
 
@@ -358,7 +360,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (family->query_scalar)
         set_member(members, "query_pre_attn_scalar", memory_printf("%.0f", hf_query_scalar(config)));
     if (family->window_freq)
-        set_layer_types(members, config);
+        set_layer_types(members, write);
     if (family->window_switch)
         set_window_switch(members, config);
     if (family->has_nested_rope)

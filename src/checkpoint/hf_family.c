@@ -10,7 +10,7 @@
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
                                          hf_families_parallel(), hf_families_experts(), hf_families_latent(),
-                                         hf_families_glm(),      hf_families_encoders()};
+                                         hf_families_glm(),      hf_families_likes(),   hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -26,6 +26,7 @@ static int count_conditions(const struct hf_family *family, const struct json *r
         const struct json *value = root ? json_member(root, family->conditions[count].flag) : NULL;
         const char *text = !value                       ? ""
                            : value->type == JSON_TRUE   ? "true"
+                           : value->type == JSON_FALSE  ? "false"
                            : value->type == JSON_NUMBER ? value->string
                                                         : "";
         if (strcmp(text, family->conditions[count].value) != 0)

@@ -108,9 +108,12 @@ struct hf_family {
     bool has_no_groups;               // every head has a key and a value of its own
     bool has_multi_query;             // multi_query says whether all heads share one key and value
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
-    const char *window_freq;          // every so many layers one has no window if config.json does not say; NULL: all
+    const char *window_freq;          // every so many layers one has no window if config.json does not say, or "all"
+                                      // have one; NULL: all alike
     enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions
+    bool has_rope_without_windows;    // but all do if there is no width of windows
+    bool has_square_output;           // heads are together as wide as the residual stream
     bool has_nested_rope;             // rope_parameters are written too, those of layers with a window apart
     const char *local_base;           // rope_local_base_freq if config.json does not say; NULL: one base for all layers
     const char *query_scalar;         // query_pre_attn_scalar, scale^-2, if config.json does not say; NULL: none

@@ -1,13 +1,7 @@
 // Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, gpt-oss and Granite. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
-#define LAYERS                                                                                                         \
-    SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
-        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
-                    LLAMA "self_attn.v_proj"),                                                                         \
-        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
-        SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
-        SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
+#define LAYERS LLAMA_ATTENTION
 #define EXPERTS(router, expert, gate, up, down)                                                                        \
     SAME(OURS "mlp.router", router),                                                                                   \
         {OURS "mlp.experts.linear_fc1.weight", HF_NUMBERED, {expert gate ".weight", expert up ".weight"}}, {           \
@@ -42,9 +36,6 @@ static const struct hf_flag mixtral_flags[] = {{"--model", "gpt"},
 
 // ---- Qwen's ----
 
-#define HEAD_NORMS                                                                                                     \
-    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),                                                 \
-        SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm")
 #define NAMED_EXPERTS EXPERTS(LLAMA "mlp.gate", LLAMA "mlp.experts.*.", "gate_proj", "up_proj", "down_proj")
 #define DENSE_LAYERS                                                                                                   \
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \

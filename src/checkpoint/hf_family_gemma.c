@@ -1,5 +1,5 @@
-// Decoders with norms before and behind each sublayer, and layers with windows beside layers without: Gemma 2 and the
-// text models of Gemma 3. See hf_family.h.
+// Decoders with layers with windows beside layers without: Gemma 2 and the text models of Gemma 3, which have norms
+// before and behind each sublayer, and VaultGemma, which has those before. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 static const struct hf_row rows[] = {
@@ -8,12 +8,10 @@ static const struct hf_row rows[] = {
     JOINED(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
            LLAMA "self_attn.v_proj"),
     SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
-    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
-    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
+    HEAD_NORMS,
     SAME(OURS "post_attention_layernorm", LLAMA "post_attention_layernorm"),
     SAME(OURS "pre_mlp_layernorm", LLAMA "pre_feedforward_layernorm"),
-    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
-    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    GATED_MLP,
     SAME(OURS "post_mlp_layernorm", LLAMA "post_feedforward_layernorm"),
     SAME("decoder.final_layernorm", "model.norm"),
     SAME("output_layer", "lm_head"),
@@ -38,25 +36,27 @@ static const struct hf_key gemma3_keys[] = {
 };
 
 #define GEMMA_FLAGS                                                                                                    \
-    {"--model", "gpt"}, {"--normalization", "RMSNorm"}, {"--norm-placement", "both"}, {"--activation", "gelu_tanh"},   \
+    {"--model", "gpt"}, {"--normalization", "RMSNorm"}, {"--activation", "gelu_tanh"},                                 \
         {"--gated-linear-unit", "true"}, {"--disable-bias-linear", "true"}, {"--position-embedding-type", "rope"}, {   \
         "--hidden-dropout", "0"                                                                                        \
     }
-static const struct hf_flag gemma2_flags[] = {GEMMA_FLAGS};
-static const struct hf_flag gemma3_flags[] = {GEMMA_FLAGS, {"--qk-layernorm", "true"}};
+static const struct hf_flag gemma2_flags[] = {GEMMA_FLAGS, {"--norm-placement", "both"}};
+static const struct hf_flag gemma3_flags[] = {GEMMA_FLAGS, {"--norm-placement", "both"}, {"--qk-layernorm", "true"}};
+static const struct hf_flag vaultgemma_flags[] = {GEMMA_FLAGS};
 
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-#define GEMMA(type, class, name)                                                                                       \
+#define GEMMA(type, class, key_list, flag_list)                                                                        \
     ROTARY(type, class), .tie = "true", .groups = "4", .scales_embedding = true, .has_centered_gains = true,           \
                          .query_scalar = "256", .rows = rows, .row_count = COUNT(rows), .ignored = ignored,            \
-                         .written = no_ids, .written_count = COUNT(no_ids), .keys = name##_keys,                       \
-                         .key_count = COUNT(name##_keys), .flags = name##_flags, .flag_count = COUNT(name##_flags)
+                         .written = no_ids, .written_count = COUNT(no_ids), .keys = key_list,                          \
+                         .key_count = COUNT(key_list), .flags = flag_list, .flag_count = COUNT(flag_list)
 static const struct hf_family families[] = {
-    {GEMMA("gemma2", "Gemma2ForCausalLM", gemma2), .window_freq = "2"},
-    {GEMMA("gemma3_text", "Gemma3ForCausalLM", gemma3), .window_freq = "6", .rotary_base = "1000000",
+    {GEMMA("gemma2", "Gemma2ForCausalLM", gemma2_keys, gemma2_flags), .window_freq = "2"},
+    {GEMMA("gemma3_text", "Gemma3ForCausalLM", gemma3_keys, gemma3_flags), .window_freq = "6", .rotary_base = "1000000",
      .local_base = "10000"},
+    {GEMMA("vaultgemma", "VaultGemmaForCausalLM", gemma2_keys, vaultgemma_flags), .window_freq = "2"},
 };
 
 struct hf_families hf_families_gemma(void) {

@@ -11,22 +11,7 @@
 #define FUSED_BIAS                                                                                                     \
     SAME_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.qkv_proj"),                                           \
         SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.gate_up_proj")
-static const struct hf_row llama_rows[] = {
-    SAME("embedding.word_embeddings", "model.embed_tokens"),
-    SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
-    JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
-                LLAMA "self_attn.v_proj"),
-    SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
-    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
-    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
-    SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),
-    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
-    {OURS "mlp.linear_fc1.bias", HF_JOIN, {LLAMA "mlp.gate_proj.bias", LLAMA "mlp.up_proj.bias"}},
-    SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
-    SAME("decoder.final_layernorm", "model.norm"),
-    SAME("output_layer", "lm_head"),
-    FUSED_BIAS,
-};
+static const struct hf_row llama_rows[] = {LLAMA_ATTENTION, HEAD_NORMS, GATED_MLP, FUSED_BIAS};
 static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
@@ -96,14 +81,6 @@ static const struct hf_flag phi3_flags[] = {{"--model", "gpt"},
 
 // ---- Starcoder2 ----
 
-#define NORMED_LAYERS                                                                                                  \
-    SAME("embedding.word_embeddings", "model.embed_tokens"),                                                           \
-        SAME_BIAS(OURS "input_layernorm", LLAMA "input_layernorm"),                                                    \
-        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
-                    LLAMA "self_attn.v_proj"),                                                                         \
-        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
-        SAME_BIAS(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                         \
-        SAME_BIAS("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
 static const struct hf_row starcoder2_rows[] = {
     NORMED_LAYERS,
     SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.c_fc"),
@@ -148,17 +125,11 @@ static const struct hf_flag stablelm_flags[] = {
 
 // ---- Nemotron ----
 
-static const struct hf_row nemotron_rows[] = {
-    NORMED_LAYERS,
-    SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.up_proj"),
-    SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
-};
+static const struct hf_row nemotron_rows[] = {NORMED_LAYERS, PLAIN_MLP};
 static const struct hf_key nemotron_keys[] = {
     ROTARY_KEYS("0.0134"),
     NUMBER("norm_eps", "--norm-epsilon", .fallback = "1e-05"),
-    MAP("hidden_act", "--activation",
-        "relu2=squared_relu relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu",
-        .fallback = "relu2"),
+    PLAIN_ACTIVATION,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
     SWITCH("mlp_bias", "--add-mlp-bias", .fallback = "false"),
 };

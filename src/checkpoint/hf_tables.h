@@ -69,6 +69,7 @@ struct hf_families {
 };
 struct hf_families hf_families_learned(void);   // decoders with learned positions
 struct hf_families hf_families_rotary(void);    // decoders with rotary positions
+struct hf_families hf_families_likes(void);     // decoders that differ from Llama's in a detail
 struct hf_families hf_families_gemma(void);     // decoders with norms before and behind sublayers
 struct hf_families hf_families_parallel(void);  // decoders whose attention and MLP read the same input
 struct hf_families hf_families_experts(void);   // decoders with mixtures of experts

@@ -7,17 +7,51 @@
 #include "checkpoint/hf_tables.h"
 
 #define LLAMA "model.layers.*."
-#define WIDTH_KEYS(std)                                                                                                \
+#define DROPPED_KEYS(std, dropout)                                                                                     \
     NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
         NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
         NUMBER("max_position_embeddings", "--max-position-embeddings"),                                                \
-        NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
+        NUMBER("attention_dropout", "--attention-dropout", .fallback = dropout),                                       \
         NUMBER("initializer_range", "--init-method-std", .fallback = std)
+#define WIDTH_KEYS(std) DROPPED_KEYS(std, "0")
 #define SIZE_KEYS(std) WIDTH_KEYS(std), NUMBER("intermediate_size", "--ffn-hidden-size")
 #define ROTARY_KEYS(std) SIZE_KEYS(std), NUMBER("head_dim", "--kv-channels", .fallback = "-")
 #define SILU MAP("hidden_act", NULL, "silu= swish=", .fallback = "silu")
-#define RMS_KEYS NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), SILU
+#define RMS(epsilon) NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = epsilon)
+#define RMS_KEYS RMS("1e-06"), SILU
 #define LLAMA_KEYS ROTARY_KEYS("0.02"), RMS_KEYS
+
+// Llama's layers in separate matrices: what stands around the MLP, and a gated MLP.
+#define LLAMA_ATTENTION                                                                                                \
+    SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
+        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
+                    LLAMA "self_attn.v_proj"),                                                                         \
+        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
+        SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
+        SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
+#define GATED_MLP                                                                                                      \
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
+        {OURS "mlp.linear_fc1.bias", HF_JOIN, {LLAMA "mlp.gate_proj.bias", LLAMA "mlp.up_proj.bias"}},                 \
+        SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj")
+#define HEAD_NORMS                                                                                                     \
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),                                                 \
+        SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm")
+// An MLP that is not gated, and names of its activations: those of Nemotron.
+#define PLAIN_MLP                                                                                                      \
+    SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.up_proj"), SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj")
+#define PLAIN_ACTIVATION                                                                                               \
+    MAP("hidden_act", "--activation",                                                                                  \
+        "relu2=squared_relu relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu",                \
+        .fallback = "relu2")
+// Norms with biases around attention.
+#define NORMED_LAYERS                                                                                                  \
+    SAME("embedding.word_embeddings", "model.embed_tokens"),                                                           \
+        SAME_BIAS(OURS "input_layernorm", LLAMA "input_layernorm"),                                                    \
+        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
+                    LLAMA "self_attn.v_proj"),                                                                         \
+        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
+        SAME_BIAS(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                         \
+        SAME_BIAS("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
 
 #define ROTARY(type, class)                                                                                            \
     .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \

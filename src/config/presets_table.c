@@ -91,6 +91,9 @@
     "--attn-logit-softcapping 50 --final-logit-softcapping 30 --sliding-window 4096 --window-attn-skip-freq 2 "
 #define GEMMA3 GEMMA2 "--qk-layernorm true --rotary-base 1000000 --rotary-base-local 10000 --window-attn-skip-freq 6 "
 #define LONG_GEMMA3 GEMMA3 "--sliding-window 1024 --rotary-seq-len-interpolation-factor 8 --seq-length 4096 "
+#define EXAONE4                                                                                                        \
+    TIED_LLAMA "--norm-placement output --qk-layernorm true --rotary-base 1000000 --num-query-groups 8 "               \
+               "--group-query-attention true --rope-scaling-factor 16 "
 #define BERT "--model bert --norm-placement post --norm-epsilon 1e-12 --activation gelu --num-token-types 2 "
 #define ROBERTA                                                                                                        \
     "--model bert --norm-placement post --activation gelu --num-token-types 1 --position-offset 2 "                    \
@@ -128,6 +131,7 @@
 #define GLM4_PAPER "GLM Team 2024"
 #define GLM45_PAPER "GLM-4.5 Team 2025"
 #define FALCON_PAPER "Almazrouei et al. 2023"
+#define EXAONE4_PAPER "LG AI Research 2025"
 #define RELEASED "released configuration"
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
@@ -382,6 +386,24 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 21504 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.077151674981045955 "
      "--embedding-multiplier 73.321211119293441",
      "27.0B", GEMMA3_PAPER},
+    {"seed-oss-36b", 64, 5120, 80, 524288, 128, LLAMA,
+     "--ffn-hidden-size 27648 --kv-channels 128 --group-query-attention true --num-query-groups 8 --add-qkv-bias true "
+     "--rotary-base 10000000 --norm-epsilon 1e-6 --seq-length 4096",
+     "36.2B", RELEASED},
+    {"ernie4.5-0.3b", 18, 1024, 16, 131072, 128, TIED_LLAMA,
+     "--ffn-hidden-size 3072 --kv-channels 128 --group-query-attention true --num-query-groups 2 "
+     "--rotary-interleaved true --rotary-base 500000 --seq-length 4096",
+     "0.36B", RELEASED},
+    {"helium1-2b", 24, 2560, 20, 4096, 128, LLAMA,
+     "--ffn-hidden-size 7040 --rotary-interleaved true --rotary-base 100000 --norm-epsilon 1e-8", "2.2B", RELEASED},
+    {"ministral-8b", 36, 4096, 32, 131072, 128, LLAMA,
+     "--ffn-hidden-size 12288 --group-query-attention true --num-query-groups 8 --rotary-base 100000000 "
+     "--sliding-window 32768 --window-attn-skip-freq [0,1,1,1]*9 --seq-length 4096",
+     "8.0B", RELEASED},
+    {"exaone4-1.2b", 30, 2048, 32, 65536, 128, EXAONE4, SCALED "--ffn-hidden-size 4096", "1.28B", EXAONE4_PAPER},
+    {"exaone4-32b", 64, 5120, 40, 131072, 128, EXAONE4,
+     SCALED UNTIED "--ffn-hidden-size 27392 --sliding-window 4096 --window-attn-skip-freq 4 --no-rope-freq 4", "32.0B",
+     EXAONE4_PAPER},
     {"bert-base", 12, 768, 12, 512, 1, BERT, "", "110M", BERT_PAPER},
     {"bert-large", 24, 1024, 16, 512, 1, BERT, "", "340M", BERT_PAPER},
     {"megatron-bert-345m", 24, 1024, 16, 512, 128, "--model bert ", "", "345M", "Shoeybi et al. 2019"},

@@ -135,6 +135,32 @@ TEST(refused_variants) {
     temporary_remove(&spoiled.folder);
 }
 
+TEST(refused_likes) {
+    static const struct variant rows[] = {
+        {"seed_oss", "\"attention_bias\": true", "\"attention_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
+        {"seed_oss_plain", "\"attention_out_bias\": false", "\"attention_out_bias\": true",
+         "\"attention_out_bias\": \"true\" is not supported, only false"},
+        {"seed_oss", "\"attention_out_bias\": false", "\"attention_out_bias\": true",
+         "tensors are missing: model.layers.0.self_attn.o_proj.bias"},
+        {"iquestcoder", "\"mlp_bias\"", "\"clip_qkv\": 8.0, \"mlp_bias\"", "\"clip_qkv\": \"8.0\" is not supported"},
+        {"iquestcoder", "\"mlp_bias\"", "\"use_sliding_window\": true, \"mlp_bias\"",
+         "\"use_sliding_window\": \"true\" is not supported, only false"},
+        {"arcee", "\"relu2\"", "\"mish\"", "\"hidden_act\": \"mish\" is not supported, only relu2"},
+        {"ernie4_5", "\"use_bias\": true", "\"use_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
+        {"ernie4_5", "\"silu\"", "\"gelu\"", "\"hidden_act\": \"gelu\" is not supported, only silu"},
+        {"helium", "\"head_dim\": 8", "\"head_dim\": 6", "another shape than the configuration says"},
+        {"ministral", "\"sliding_window\": 4", "\"sliding_window\": null", "but no \"sliding_window\""},
+        {"ministral", "\"full_attention\"", "\"chunked_attention\"", "has \"chunked_attention\" for layer 0"},
+        {"jais2", "\"mlp_bias\": true", "\"mlp_bias\": false", "model.layers.0.mlp.down_proj.bias"},
+        {"exaone4", "\"sliding_attention\",\n    \"full_attention\",", "\"full_attention\", \"sliding_attention\",",
+         "are not every N-th layer"},
+        {"exaone4_whole", "\"full_attention\"", "\"sliding_attention\"", "but no \"sliding_window\""},
+        {"vaultgemma", "\"attention_bias\": false", "\"attention_bias\": true",
+         "\"attention_bias\": \"true\" is not supported"},
+    };
+    expect_refused(rows, sizeof rows / sizeof rows[0]);
+}
+
 TEST(refused_experts) {
     static const struct variant rows[] = {
         {"mixtral", "\"num_local_experts\": 4", "\"num_local_experts\": 5",
@@ -224,6 +250,7 @@ TEST(dropouts) {
                 {"starcoder2", "\"residual_dropout\": 0.0", "\"residual_dropout\": 0.25"},
                 {"stablelm", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
                 {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
+                {"seed_oss", "\"residual_dropout\": 0.1", "\"residual_dropout\": 0.25"},
                 {"gpt_bigcode", "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 0.25"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct spoiled spoiled = copy_model(rows[i].model);
@@ -318,6 +345,22 @@ TEST(other_families) {
         {"glm4_moe", "deepseek_v3", "deepseek_v3 has no --multi-latent-attention false"},
         {"deepseek_v3", "glm4_moe", "glm4_moe has no --multi-latent-attention true"},
         {"qwen2_windows", "llama", "llama has no"},
+        {"seed_oss", "qwen2", NULL},
+        {"seed_oss_plain", "llama", NULL},
+        {"qwen2", "seed_oss", NULL},
+        {"llama_fused", "iquestcoder", NULL},
+        {"iquestcoder", "helium", "helium has no --rotary-interleaved false"},
+        {"ernie4_5", "helium", "helium has no"},
+        {"arcee", "nemotron", "nemotron has no"},
+        {"jais2", "arcee", "arcee has no --normalization LayerNorm"},
+        {"jais2", "nemotron", NULL},
+        {"mistral", "ministral", NULL},
+        {"ministral", "mistral", "mistral has no --window-attn-skip-freq"},
+        {"exaone4_whole", "olmo2", "olmo2 has no --qk-layernorm-all-heads false"},
+        {"exaone4", "exaone4", NULL},
+        {"olmo2", "exaone4", "exaone4 has no --qk-layernorm-all-heads true"},
+        {"gemma2", "vaultgemma", "vaultgemma has no --norm-placement both"},
+        {"vaultgemma", "gemma2", "gemma2 has no --norm-placement pre"},
         {"llama_fused", "mixtral", "mixtral has no MLPs without experts"},
         {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
         {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
@@ -490,7 +533,7 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_experts),
-          TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows), TEST_CASE(other_words),
-          TEST_CASE(other_families), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers), TEST_CASE(inexpressible_experts),
-          TEST_CASE(centered_gains))
+TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
+          TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows),
+          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers),
+          TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))

@@ -116,6 +116,33 @@ MODELS = {
     "glm4_moe": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(
         **SIZE, num_key_value_heads=1, head_dim=12, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, use_qk_norm=True,
         attention_bias=True, routed_scaling_factor=2.5, n_group=2, topk_group=1, num_mtp_layers=0, rope_parameters=rope(0.5, 512.0))),
+    "seed_oss": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
+    "seed_oss_plain": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=3, head_dim=8, attention_bias=False, mlp_bias=True,
+        tie_word_embeddings=True, rope_parameters=rope(theta=500.0))),
+    "iquestcoder": lambda: hf.LlamaForCausalLM(hf.IQuestCoderConfig(
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=500.0))),
+    "arcee": lambda: hf.ArceeForCausalLM(hf.ArceeConfig(
+        **SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(theta=512.0, rope_type="yarn", factor=20.0, original_max_position_embeddings=16))),
+    "ernie4_5": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=10, use_bias=True, rope_parameters=rope(theta=500.0))),
+    "helium": lambda: hf.HeliumForCausalLM(hf.HeliumConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=8, attention_bias=True, rope_parameters=rope(theta=500.0))),
+    "ministral": lambda: hf.MinistralForCausalLM(hf.MinistralConfig(
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=10, sliding_window=4, layer_types=["full_attention", "sliding_attention"],
+        rope_parameters=rope(theta=500.0))),
+    "jais2": lambda: hf.Jais2ForCausalLM(hf.Jais2Config(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(theta=500.0))),
+    "exaone4": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
+        **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, sliding_window=4, sliding_window_pattern=2,
+        rope_parameters=rope(theta=512.0, rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                             original_max_position_embeddings=16))),
+    "exaone4_whole": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
+        **SIZE, **IDS, num_key_value_heads=3, sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2,
+        tie_word_embeddings=True, rope_parameters=rope(theta=512.0))),
+    "vaultgemma": lambda: hf.VaultGemmaForCausalLM(hf.VaultGemmaConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=9, sliding_window=4,
+        attn_logit_softcapping=2.0, final_logit_softcapping=3.0, rope_parameters=rope(theta=500.0))),
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),

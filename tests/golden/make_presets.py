@@ -4,7 +4,9 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (GlmConfig, GlmForCausalLM, Glm4Config, Glm4ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
+from transformers import (Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HeliumConfig, HeliumForCausalLM,
+                          MinistralConfig, MinistralForCausalLM, SeedOssConfig, SeedOssForCausalLM,
+                          GlmConfig, GlmForCausalLM, Glm4Config, Glm4ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
                           MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM, MegatronBertConfig, MegatronBertForPreTraining, OPTConfig, OPTForCausalLM,
                           RobertaConfig, RobertaForMaskedLM, T5Config, T5ForConditionalGeneration,
@@ -178,6 +180,14 @@ for name, layers, hidden, heads, groups, ffn, channels, vocab in (
     add("gemma3-" + name, Gemma3ForCausalLM, Gemma3TextConfig(
         num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_key_value_heads=groups, intermediate_size=ffn,
         head_dim=channels, vocab_size=vocab))
+add("seed-oss-36b", SeedOssForCausalLM, SeedOssConfig(hidden_size=5120))
+add("ernie4.5-0.3b", Ernie4_5ForCausalLM, Ernie4_5Config())
+add("helium1-2b", HeliumForCausalLM, HeliumConfig())
+add("ministral-8b", MinistralForCausalLM, MinistralConfig(vocab_size=131072, num_hidden_layers=36, intermediate_size=12288, head_dim=128))
+add("exaone4-1.2b", Exaone4ForCausalLM, Exaone4Config(num_hidden_layers=30, hidden_size=2048, num_key_value_heads=8, intermediate_size=4096,
+                                                      tie_word_embeddings=True))
+add("exaone4-32b", Exaone4ForCausalLM, Exaone4Config(num_hidden_layers=64, hidden_size=5120, num_attention_heads=40, num_key_value_heads=8,
+                                                     intermediate_size=27392))
 for name, layers, hidden, heads in (("base", 12, 768, 12), ("large", 24, 1024, 16)):
     add("bert-" + name, BertForPreTraining, BertConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                        intermediate_size=4 * hidden))

@@ -415,6 +415,64 @@ def glm4_moe(r):
         routed_scaling_factor=r.choice([1.0, 2.5]), use_qk_norm=r.random() < 0.5, attention_bias=r.random() < 0.6, num_mtp_layers=0)))
 
 
+def seed_oss(r):
+    has_biases = r.random() < 0.7
+    return hf.SeedOssForCausalLM(hf.SeedOssConfig(
+        **decoder(r), attention_bias=has_biases, attention_out_bias=has_biases and r.random() < 0.5, mlp_bias=r.random() < 0.4,
+        attention_dropout=0, residual_dropout=0, bos_token_id=0, eos_token_id=0, pad_token_id=None))
+
+
+def arcee(r):
+    return hf.ArceeForCausalLM(hf.ArceeConfig(
+        **decoder(r), attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4, hidden_act=r.choice(["relu2", "gelu", "silu"]),
+        bos_token_id=0, eos_token_id=0))
+
+
+def iquestcoder(r):
+    return hf.LlamaForCausalLM(hf.IQuestCoderConfig(**decoder(r), attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4))
+
+
+def ernie4_5(r):
+    return hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(**decoder(r), use_bias=r.random() < 0.5, bos_token_id=0, eos_token_id=0,
+                                                    pad_token_id=None))
+
+
+def helium(r):
+    sizes = whole(r)
+    return hf.HeliumForCausalLM(hf.HeliumConfig(
+        **sizes, head_dim=sizes["hidden_size"] // sizes["num_attention_heads"], attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4,
+        rope_parameters=rope(r, sizes["max_position_embeddings"])))
+
+
+def ministral(r):
+    sizes = decoder(r)
+    types = r.choice([{}, {"layer_types": [r.choice(["sliding_attention", "full_attention"]) for _ in range(sizes["num_hidden_layers"])]}])
+    return hf.MinistralForCausalLM(hf.MinistralConfig(**sizes, **types, sliding_window=r.choice([1, 3, 8, 500] + ([] if types else [None]))))
+
+
+def jais2(r):
+    return hf.Jais2ForCausalLM(hf.Jais2Config(
+        **decoder(r), attention_bias=r.random() < 0.6, mlp_bias=r.random() < 0.6, hidden_act=r.choice(["relu2", "gelu"]),
+        bos_token_id=0, eos_token_id=0))
+
+
+def exaone4(r):
+    sizes = decoder(r)
+    layers, every = sizes["num_hidden_layers"], r.choice([2, 3, 4])
+    kinds = r.choice([{"sliding_window": None, "sliding_window_pattern": None, "layer_types": ["full_attention"] * layers},
+                      {"sliding_window": 3}, {"sliding_window": 500, "sliding_window_pattern": every},
+                      {"sliding_window": 2, "layer_types": ["full_attention"] * layers},
+                      {"sliding_window": 2, "sliding_window_pattern": "LG", "layer_types": ["sliding_attention"] * layers}])
+    return hf.Exaone4ForCausalLM(hf.Exaone4Config(**sizes, **kinds, bos_token_id=0, eos_token_id=0))
+
+
+def vaultgemma(r):
+    sizes = gemma_sizes(r)
+    return hf.VaultGemmaForCausalLM(hf.VaultGemmaConfig(
+        **sizes, layer_types=layer_types(r, sizes), attn_logit_softcapping=r.choice([None, 5.0, 50.0]),
+        final_logit_softcapping=r.choice([None, 2.0, 30.0])))
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -468,7 +526,8 @@ def t5(r):
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
-                                    granitemoeshared, deepseek_v2, deepseek_v3, glm, glm4, glm4_moe, bert,
+                                    granitemoeshared, deepseek_v2, deepseek_v3, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
+                                    ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
@@ -793,7 +852,7 @@ def check(name, seed, folder):
         for parameter_name, p in model.named_parameters():
             # Wide layers must not saturate attention: there fp32 of any program is far from fp64.
             deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
-            is_gain = (p.dim() == 1 or "norm" in parameter_name) and "weight" in parameter_name and not name.startswith("gemma")  # whose gains are kept as gain - 1
+            is_gain = (p.dim() == 1 or "norm" in parameter_name) and "weight" in parameter_name and not name.endswith(("gemma", "gemma2", "gemma3_text"))  # whose gains are kept as gain - 1
             p.copy_(torch.randn(p.shape) * deviation + (1 if is_gain else 0))
     model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
     source = f"{folder}/theirs"
