@@ -3,8 +3,8 @@
 #   bench/llmc.sh build FOLDER                                  FOLDER is llm.c's source
 #   bench/llmc.sh time FOLDER NAME LAYERS HIDDEN HEADS SEQUENCE BATCH…
 # The largest batch that fits counts, so give the larger ones first. One line of JSON for each way of fusing GELU into the
-# products; speed is the mean over all but the first steps. From the environment:
-#   CUDNN_FRONTEND=FOLDER/../cudnn-frontend/include   headers that llm.c needs    GPU_ARCHS=…   what for to compile
+# matmuls; speed is the mean over all but the first steps. From the environment:
+#   CUDNN_FRONTEND=FOLDER/../cudnn-frontend/include   headers that llm.c needs    GPU_ARCHS=…   architectures to compile
 #   LLMC_STEPS=20  LLMC_GELU="1 0 2"  LLMC_SECONDS=90   steps, ways of fusing, how long one run may take
 #   LLMC_LOGS=FOLDER                                  keeps what it prints
 set -u
