@@ -38,7 +38,7 @@ static int give_shape(struct config *config, const struct budget_size *size) {
     return give_number(config, "--num-query-groups", shape.groups);
 }
 
-// As many iterations as the budget leaves a model of so many parameters.
+// As many iterations as the budget leaves a model with this number of parameters.
 static int give_length(const struct plan_budget_choice *choice, double parameters) {
     struct flag_table table = config_flag_table(0);
     struct config *config = choice->config;

@@ -103,7 +103,7 @@ static void plan_run(const struct planner *planner, const struct config *config,
             (struct planned){.seconds = plan.seconds, .tokens = plan.tokens, .compute = plan_slowest(&plan)->compute};
         snprintf(planned->machine, sizeof planned->machine, "%s", machine->name);
     }
-    // Not all machines and layouts can be planned; the run goes on without.
+    // Not all machines and layouts can be planned; the run continues without a plan.
     error_clear();
     config_free(&copy);
 }

@@ -1,5 +1,5 @@
-// What a resumed run does otherwise than the one that wrote its checkpoint. Such changes are allowed, and often
-// intended, but an unnoticed one trains on samples twice, or on other ones than the log says.
+// Settings in which a resumed run differs from the one that wrote its checkpoint. Such changes are allowed, and often
+// intended, but an unnoticed one trains on samples twice, or on others than the log says.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -31,7 +31,7 @@ struct file_reader {
     struct seen_key *seen;
     size_t seen_count;
     int64_t unknown;  // keys that are not flags, of other programs neither
-    bool is_over;     // there are so many of them that the rest is not read
+    bool is_over;     // too many of them: the rest is not read
 };
 
 // A file whose first keys are all unknown, a vocabulary for instance, is not a configuration.

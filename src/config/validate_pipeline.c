@@ -1,5 +1,5 @@
-// The flags of a pipeline: whether the layers can be cut as asked, and whether the schedule can be run with so many
-// micro-batches. Refusals say which numbers would work.
+// The flags of a pipeline: whether the layers can be cut as asked, and whether the schedule can be run with that number
+// of micro-batches. Refusals say which numbers would work.
 #include "config/pipeline_layout.h"
 #include "config/validate.h"
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-// Files of datasets in the making: opened, written anywhere, synced, copied. Who writes where is decided elsewhere
+// Files of unfinished datasets: opened, written anywhere, synced, copied. Who writes where is decided elsewhere
 // (preprocess_run.c); here bytes only reach the place they were given, whole or with an error that names the file.
 #include "data/preprocess_store.h"
 #include "base/error.h"

@@ -272,8 +272,8 @@ static bool has_shared(const struct experts *experts) {
 struct expert_flow {
     struct tensor own, rows;  // (n, C), (N, C): this rank's, and those that it brings to experts
     struct tensor sum;        // (N, C)
-    // (n, C): what shared experts give, summed over all tensor-parallel ranks. None if these have the same rows; then
-    // it is a part of `sum`.
+    // (n, C): the output of shared experts, summed over all tensor-parallel ranks. None if these have the same rows:
+    // then it is a part of `sum`.
     struct tensor part;
 };
 
@@ -310,7 +310,7 @@ static void forward_shared(const struct experts *experts, const struct pass *pas
     pass_sum(pass, flow->part, out, "output of shared experts");
 }
 
-// The sum of y (R, C) of all slots, and what shared experts give, computed while y is on its way back.
+// The sum of y (R, C) of all slots, and the output of shared experts, computed while y is on its way back.
 static void forward_sum(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
                         const struct expert_flow *flow, struct tensor y) {
     struct op_sum_slots op = sum_of(experts, pass, saved, y);

@@ -72,7 +72,7 @@ static struct tensor take_scales(struct scales_shape shape, int64_t parts, struc
     return arena_2d(arena, shape.dtype, parts * shape.rows, shape.columns);
 }
 
-// x consists of so many matrices, see op_quantize_blocks.
+// x is `parts` matrices of equal size on top of each other, see op_quantize_blocks.
 static struct operand take_parts(enum scaling scaling, enum dtype dtype, struct tensor x, int64_t parts, int orders,
                                  struct arena *arena) {
     struct operand taken = {.scaling = scaling};

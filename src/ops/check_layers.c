@@ -209,7 +209,7 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     device->ops->norm_forward(device, op);
 }
 
-// The output made once more.
+// The output that the backward pass stores again.
 static void check_norm_again(const char *name, const struct op_norm_backward *op, struct tensor matrix) {
     check_rule(name, op->y.data || !op->bias.data, "the bias belongs to y");
     if (!op->y.data)

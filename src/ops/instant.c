@@ -1,4 +1,4 @@
-// Events without anything to remember: all work before one is done when it is recorded.
+// Events of devices whose work is done when a call returns: there is nothing to wait for.
 #include "ops/instant.h"
 #include "base/memory.h"
 #include <stdlib.h>

@@ -13,7 +13,7 @@ static int64_t short_side(int64_t M, int64_t N) {
     return M < N ? M : N;
 }
 
-// Whether two steps are made at once: if the matrix is so much longer than wide that products of its Gram matrix cost
+// Whether two steps are made at once: if the matrix is so much longer than wide that matmuls of its Gram matrix cost
 // less than its own. Only with the rounding of bf16, which bounds how exact either way is, and with steps of moderate
 // slope: a steep first one enlarges the rounding of the Gram matrix.
 static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {

@@ -1,5 +1,5 @@
-// Optimizers, one for each group of parameters. A rule of updates is a row of the table in optimizer.c: how far an
-// update goes, how a run of parameters is updated, and which numbers it keeps for every parameter (a list of named
+// Optimizers, one for each group of parameters. A rule of updates is a row of the table in optimizer.c: the rates of
+// an update, how a run of parameters is updated, and which numbers it keeps for every parameter (a list of named
 // states, which optimizer_build takes and checkpoints store). Clipping (clip.h) and the loss scale (scaler.h) stand
 // beside it; updates.h puts them together.
 //
@@ -70,7 +70,7 @@ struct optimizer_rule {
     enum dtype (*dtype)(const struct config *config, int state);
     bool takes_matrices;  // a run is this rank's slice of one parameter; needs keeps_whole
     bool leaves_rest;     // embeddings and vectors, to --muon-scalar-optimizer
-    // Sets how far update number t goes, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
+    // Sets the rates of update number t, counted from 1: the rule's own numbers, from RATE_OWN on, which `apply` reads.
     void (*begin)(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]);
     // Updates a run, or with takes_matrices several; the latter calls optimizer_bring and optimizer_return itself.
     void (*apply)(const struct config *config, const struct optimizer_run *run);

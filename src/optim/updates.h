@@ -1,9 +1,9 @@
 // The updates of a run: an optimizer for each group of parameters, and beside them clipping and the loss scale.
 //
 // The gradient norm, clipping, the loss scale and the update stay on the device: a step never reads it. So the host
-// does not know at once whether an update was made or skipped (because of a norm that is not finite). It tells the
-// device how far the next update goes for every possible number of skipped ones, and learns later how many there were,
-// see updates_learn.
+// does not know at once whether an update was made or skipped (because of a norm that is not finite). It sends
+// the device the rates of the next update for every possible number of skipped ones, and learns later how many there
+// were, see updates_learn.
 #ifndef OPTIM_UPDATES_H
 #define OPTIM_UPDATES_H
 

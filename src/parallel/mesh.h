@@ -54,8 +54,8 @@ struct mesh {
     struct group *stage;              // along MESH_STAGE
     struct group *links[LINK_COUNT];  // only for pipelines of two or more stages
     struct group *all;
-    // More tensor-parallel ranks than heads of keys and values: so many neighbours among them share one, and their
-    // group. 1 and NULL if there are enough heads.
+    // How many neighbouring tensor-parallel ranks share a head of keys and values, because there are more ranks than
+    // such heads, and their group. 1 and NULL if there are enough heads.
     int kv_ranks;
     struct group *kv_group;
     // Layers in which this many neighbouring context-parallel ranks exchange heads and groups of them gather keys: the

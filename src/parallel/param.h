@@ -85,7 +85,7 @@ struct param_list {
     int count, capacity;
     struct param_group groups[PARAM_MOST_GROUPS];
     int group_count;
-    struct param_factors *factors;  // those of parameters that have not the usual ones
+    struct param_factors *factors;  // of parameters that do not have the usual ones
     int factors_count;
     int64_t total;      // all elements, including gaps
     const char *scope;  // put before the names of what is declared from now on; NULL for nothing; not copied

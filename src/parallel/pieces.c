@@ -32,7 +32,7 @@ static int64_t length_with(struct param_list *list, int i, int parts, int64_t un
     return group->end - group->first;
 }
 
-// A unit of at least so many elements that leaves the fewest gaps: as long as the first parameters together, e.g. as
+// A unit of at least `least` elements that leaves the fewest gaps: as long as the first parameters together, e.g. as
 // those of a layer. There are at least three buckets, so that their reduction can be hidden.
 static int64_t tight_unit(struct param_list *list, int i, int parts, int64_t least) {
     enum { MOST_TRIED = 64, LEAST_BUCKETS = 3, PERCENT = 99 };  // longer units must save a percent

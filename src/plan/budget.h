@@ -24,8 +24,8 @@ struct budget_size {
 // The best size, times a factor: the smaller or larger model of the same compute.
 struct budget_size budget_size(double flops, double factor);
 
-// Layers, width and heads for about so many parameters, as published models have them: heads of 128 (64 below a width
-// of 1024), a width of 64 to 128 per layer that grows with the model, numbers that ranks can share.
+// Layers, width and heads for about a number of parameters, as published models have them: heads of 128 (64 below a
+// width of 1024), a width of 64 to 128 per layer that grows with the model, numbers that ranks can share.
 struct budget_shape {
     int64_t layers, hidden, heads, groups, ffn;
 };

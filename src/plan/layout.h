@@ -82,7 +82,7 @@ struct layout_flag {
 enum { LAYOUT_MOST_FLAGS = 24 };
 int layout_flags(const struct layout_space *space, const struct plan_layout *layout, struct layout_flag *flags);
 void layout_append_flags(const struct layout_space *space, const struct plan_layout *layout, struct buffer *out);
-// A copy of the base with these flags, to be freed in every case; -1 if it is not valid for so many ranks.
+// A copy of the base with these flags, to be freed in every case; -1 if it is not valid for this number of ranks.
 int layout_configure(const struct layout_space *space, const struct plan_layout *layout, struct config *config);
 
 // The --cp-comm-type of a layout whose heads no flag fixes.

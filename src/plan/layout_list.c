@@ -206,7 +206,7 @@ static void list_recompute(const struct layout_listing *listing, struct plan_lay
         layout.recompute = whole[i];
         list_precisions(listing, layout);
     }
-    // A quarter, half and three quarters of the layers, where there are so many.
+    // A quarter, half and three quarters of the layers, where these differ.
     int64_t layers = config_layers(listing->space->model) / layout.pipeline / layout.chunks, before = 0;
     layout.recompute = LAYOUT_BLOCK;
     for (int quarter = 1; quarter <= 3; quarter++) {

@@ -114,7 +114,7 @@ static void compare_periods(const struct steady_run *short_run, double *least, d
                 }
 }
 
-// Adds periods of so many seconds to a run.
+// Adds periods of `seconds` each to a run.
 static void extend_run(const struct steady_run *short_run, double times, double seconds, struct schedule_run *run) {
     run->seconds += times * seconds;
     run->bubble = 0;

@@ -66,7 +66,7 @@ static double count_tokens(const struct config *config, const struct meter_readi
     return (double)(reading->batch_size * meter_tokens_per_sample(config));
 }
 
-// In TFLOP/s of one device, for a step that took so many seconds.
+// In TFLOP/s of one device, for a step that took `seconds`.
 static double device_teraflops(const struct meter *meter, int64_t batch_size, double seconds) {
     return census_flops(&meter->census, meter->config, batch_size) / (seconds * 1e12 * meter->mesh->size);
 }

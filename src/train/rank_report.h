@@ -4,7 +4,7 @@
 //
 // The measurements cost two looks at the clock per micro-batch and a few per iteration. On a device that waits for
 // other ranks itself (GPUs over NCCL), its waits are known only for iterations with a trace: see tracing.h, which takes
-// one every so often.
+// one per log interval.
 #ifndef TRAIN_RANK_REPORT_H
 #define TRAIN_RANK_REPORT_H
 

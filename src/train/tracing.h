@@ -3,7 +3,8 @@
 //  - With --profile, those of the iterations after --profile-step-start up to --profile-step-end are written to a file
 //    per rank, and merged into one at the end. The profile begins and ends between two iterations, with none pending.
 //  - With --timing-log-level, those of all iterations are added up by rank_report.c.
-//  - On a device that waits for other ranks itself, every so many iterations one is traced, to learn how long it waits.
+//  - On a device that waits for other ranks itself, one iteration per log interval is traced, to learn how long it
+//    waits.
 //
 // In all other cases there is no trace.
 #ifndef TRAIN_TRACING_H

@@ -411,7 +411,7 @@ static int check_replicas(struct trainer *trainer) {
     return status;
 }
 
-// Does what is due after every so many iterations. All results must be known.
+// Does what is due at this iteration by one of the intervals. All results must be known.
 static int follow_intervals(struct trainer *trainer) {
     const struct config *config = trainer->config;
     int64_t at = trainer->at.iteration;

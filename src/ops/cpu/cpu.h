@@ -68,7 +68,7 @@ float cpu_element(struct tensor t, int64_t i);
 void cpu_store_element(struct tensor t, int64_t i, float value);
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
 void cpu_grouped_float8(struct device *device, const struct op_grouped_matmul *op);
-// Stores one row of values, of so many, in fp8: in both orders, or in that which is there.
+// Stores row `row` of `rows` rows of values in fp8: plain and transposed, whichever `to` has.
 void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value);
 void cpu_matmul_blocks(struct device *device, const struct op_matmul *op);
 // What op_quantize_blocks stores of x (rows, columns).

@@ -130,8 +130,8 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
     }
 
 // What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
-// the operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
-// order: the first is always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
+// the operands unconverted, and leaves the result in 16 bits if its sums are not stored in between. The first field is
+// always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
 struct matmul_fields {
     struct half_field all[5];
     size_t count;

@@ -1,4 +1,4 @@
-// Which micro-kernels there are on this processor, and tiles that are not whole.
+// The micro-kernels that this processor can run, and tiles that are not full.
 #include "ops/cpu/kernel.h"
 #include "base/error.h"
 #include "ops/device.h"

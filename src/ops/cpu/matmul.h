@@ -42,11 +42,12 @@ void matmul_small(const struct op_matmul *op);
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
 
-// Whether matmul_packed can leave a matmul in bf16: not where the inner dimension is so long that sums stay in d.
+// Whether matmul_packed can round to bf16 at once. Not if the inner dimension is longer than a block: sums then go to
+// d.
 bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kernel *kernel);
 
 // The memory matmul_packed needs for a device with this many threads, and how much of it a matmul of 32 or 16 bits
-// touches: the system has no more to give.
+// touches: the system provides only pages that are touched.
 size_t matmul_packed_bytes(int threads);
 struct own_need matmul_packed_rooms(const struct device *device, const struct op_matmul *op);
 

@@ -1,6 +1,6 @@
-// Packing of lines that lie across the memory: a step of neighbouring lines lies side by side there. fp32 is copied so;
-// of bf16 the steps of a group are brought together in registers. Several panels at once, so that memory is read in
-// long pieces.
+// Packs lines that are strided in memory, where one step of neighbouring lines is contiguous. fp32 is copied as it is;
+// in bf16 the steps of a group are interleaved in registers. Packs several panels at once, so that memory is read in
+// long runs.
 #include "ops/cpu/pack.h"
 #include "base/error.h"
 #include <string.h>

@@ -209,7 +209,7 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
     spend_apart(paper_of(device), device_rates_quantize(&paper->rates, &shape));
 }
 
-// Rows go to the order of experts, or come from it; `bytes` of them all.
+// Rows go to the order of experts, or come from it; `bytes` in all.
 static void count_permute(struct paper_device *paper, double bytes) {
     double part = paper->rates.permute > 0 ? paper->rates.permute : 1;
     paper->totals.operations++;
