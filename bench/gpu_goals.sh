@@ -14,7 +14,7 @@
 #   TORCHAO=FOLDER              an unpacked torchao, where it cannot be installed
 #   LLMC=FOLDER                 llm.c's source, for the part llmc
 #   CPU_LIMIT=120               seconds for one run of PyTorch on the CPU; a compilation that takes longer is given up
-#   HOST_LAYERS=32              layers of the part host; 12 GB of host memory each
+#   HOST_LAYERS=32              layers of the part host; 6 GB of host memory each
 #   DATA=PREFIX                 a dataset for the part learning (bench/gpu_learning.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -178,7 +178,7 @@ part_host() {
     BEVATRON_LARGE_ATTENTION=1 timeout -k 5 $((end - SECONDS)) "$program" train --mock-data --device cuda --bf16 --model llama \
         --num-layers "$layers" --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --vocab-size 32000 \
         --seq-length 524288 --max-position-embeddings 524288 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 \
-        --lr 1e-4 --log-interval 1 --eval-iters 0 --recompute-granularity full --recompute-keep-attention --cpu-offloading \
+        --lr 1e-4 --log-interval 1 --eval-iters 0 --recompute-granularity full --cpu-offloading \
         --optimizer-cpu-offload >"$log" 2>&1 </dev/null || code=$?
     kill $watcher 2>/dev/null
     wait $watcher 2>/dev/null

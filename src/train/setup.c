@@ -3,6 +3,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "config/config_context.h"
 #include "model/choices.h"
 #include "train/memory_remedy.h"
 #include "train/factors.h"
@@ -93,13 +94,26 @@ static bool is_trial(void) {
     return value && strcmp(value, "1") == 0;
 }
 
+// How many ranks exchange heads in the layers where those are the fewest.
+static int64_t fewest_head_ranks(const struct config *config) {
+    int64_t fewest = config_layer_head_ranks(config, 0);
+    for (int64_t i = 1; i < config->cp_comm_type.count; i++) {
+        int64_t ranks = config_layer_head_ranks(config, i);
+        fewest = ranks < fewest ? ranks : fewest;
+    }
+    return fewest;
+}
+
 // On an H200 the gradients of 524,288 tokens with 32 heads of 128 channels, 2^31 elements, had a norm of 1e7
 // (bench/RESULTS.md, 2026-11-18). Attention is cut into parts since, but not below the queries of one head of keys.
+// However ranks share a sequence, the keys and values of a rank's heads are those of all tokens; only an exchange of
+// heads makes them fewer.
 static int check_attention(const struct config *config, const struct step_options *options) {
-    const int64_t limit = INT64_C(1) << 31, ranks = config->context_parallel_size;
-    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads / parts;
-    int64_t key_heads = config_query_groups(config) > parts ? config_query_groups(config) / parts : 1;
-    int64_t of_head = options->largest.T / ranks * config->kv_channels, elements = options->largest.B * heads * of_head;
+    const int64_t limit = INT64_C(1) << 31, sharing = fewest_head_ranks(config);
+    int64_t parts = config->tensor_model_parallel_size, groups = config_query_groups(config);
+    int64_t heads = config->num_attention_heads / parts / sharing, more = 1;
+    int64_t key_heads = groups > parts * sharing ? groups / parts / sharing : 1;
+    int64_t of_head = options->largest.T * config->kv_channels, elements = options->largest.B * heads * of_head;
     if (elements < limit)
         return 0;
     if (is_trial() && heads / key_heads * of_head < limit) {
@@ -107,12 +121,17 @@ static int check_attention(const struct config *config, const struct step_option
                  "GPU; compare the norm of gradients with a run that splits it");
         return 0;
     }
+    while (elements / more >= limit)
+        more *= 2;
+    bool is_relative = strcmp(config->position_embedding_type, "relative") == 0;
+    bool can_exchange = config_form(config) != CONFIG_T5 && !is_relative && groups % (parts * sharing * more) == 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "a micro-batch of %" PRId64 " × %" PRId64 " tokens with %" PRId64 " heads of %" PRId64
                           " channels on a rank: gradients of attention of 2^31 elements or more were wrong on a GPU; "
-                          "give --context-parallel-size %" PRId64 ", or a smaller --micro-batch-size or --seq-length",
-                          options->largest.B, options->largest.T / ranks, heads, config->kv_channels,
-                          2 * ranks * (elements / limit));
+                          "give --%s-parallel-size %" PRId64 "%s, or a smaller --micro-batch-size or --seq-length",
+                          options->largest.B, options->largest.T, heads, config->kv_channels,
+                          can_exchange ? "context" : "tensor-model", (can_exchange ? sharing : parts) * more,
+                          can_exchange ? " --cp-comm-type a2a" : "");
 }
 
 // Matmuls of experts in fp8, on the device that `text` describes.

@@ -116,20 +116,34 @@ TEST(more_than_gpus_take) {
         const char *flags;
         const char *refusal;
         bool is_trial;
+        int ranks;
     } cases[] = {
-        {"--hidden-size 16 --num-attention-heads 2 --seq-length 1 --micro-batch-size 65535", NULL, false},
+        {"--hidden-size 16 --num-attention-heads 2 --seq-length 1 --micro-batch-size 65535", NULL, false, 1},
         {"--hidden-size 16 --num-attention-heads 2 --seq-length 1 --micro-batch-size 65536",
-         "--micro-batch-size 65536 is above 65535", false},
-        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524287 --micro-batch-size 1", NULL, false},
+         "--micro-batch-size 65536 is above 65535", false, 1},
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524287 --micro-batch-size 1", NULL, false, 1},
         {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1",
-         "give --context-parallel-size 2, or a smaller", false},
-        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1", NULL, true},
+         "give --context-parallel-size 2 --cp-comm-type a2a, or a smaller", false, 1},
+        // Ranks that gather keys and values have all of them, those that exchange heads do not.
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1 "
+         "--context-parallel-size 2",
+         "give --context-parallel-size 2 --cp-comm-type a2a, or a smaller", false, 2},
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1 "
+         "--context-parallel-size 2 --cp-comm-type a2a",
+         NULL, false, 2},
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1 "
+         "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2",
+         NULL, false, 4},
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1 "
+         "--tensor-model-parallel-size 2",
+         NULL, false, 2},
+        {"--hidden-size 4096 --num-attention-heads 32 --seq-length 524288 --micro-batch-size 1", NULL, true, 1},
         {"--hidden-size 8192 --num-attention-heads 64 --seq-length 524288 --micro-batch-size 1 "
          "--group-query-attention --num-query-groups 4",
-         NULL, true},
+         NULL, true, 1},
         {"--hidden-size 8192 --num-attention-heads 64 --seq-length 524288 --micro-batch-size 1 "
          "--group-query-attention --num-query-groups 2",
-         "give --context-parallel-size 4, or a smaller", true},
+         "give --tensor-model-parallel-size 4, or a smaller", true, 1},
     };
     enum { CASES = sizeof cases / sizeof cases[0] };
     for (int i = 0; i < 2 * CASES; i++) {
@@ -138,12 +152,13 @@ TEST(more_than_gpus_take) {
         struct world *world;
         struct step *step;
         char flags[512];
+        int ranks = cases[i % CASES].ranks;
         const char *refusal = i < CASES ? cases[i].refusal : NULL;
         snprintf(flags, sizeof flags, "--num-layers 1 --max-position-embeddings 524288 --vocab-size 96 %s",
                  cases[i % CASES].flags);
         environment_use(cases[i % CASES].is_trial ? trial : NULL);
-        rank_step_parse(&config, flags, 1);
-        EXPECT_OK(mesh_place_config(&mesh, 0, 1, &config));
+        rank_step_parse(&config, flags, ranks);
+        EXPECT_OK(mesh_place_config(&mesh, 0, ranks, &config));
         if (i >= CASES)
             EXPECT_OK(device_open(&cpu, &(struct device_options){.name = "cpu", .threads = 1}));
         EXPECT_OK(device_open_twin(&paper, cpu));
