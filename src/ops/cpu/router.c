@@ -113,7 +113,7 @@ static void open_groups(bool *is_open, const struct op_route_forward *op, const 
         worth[g] = isnan(sum) ? INFINITY : sum;
         is_open[g] = false;
     }
-    // More groups than a list holds: the best, one after the other.
+    // The best groups, one after the other.
     for (int64_t i = 0; i < op->rule.chosen_groups; i++) {
         int64_t found = -1;
         for (int64_t g = 0; g < groups; g++) {

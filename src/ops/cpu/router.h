@@ -15,7 +15,7 @@ float router_slope(enum router_score score, float x);
 
 // The largest keys so far, the largest first and of equal ones the lower first.
 struct router_list {
-    int32_t best[ROUTER_MOST_CHOSEN];
+    int32_t best[ROUTER_MOST_EXPERTS];  // a group may be judged by all that it has
     int64_t count;
 };
 // Adds numbers [range.first, range.end), higher than all before them, to a list of at most `most`.
