@@ -19,11 +19,11 @@ static int64_t round_up(int64_t count, int64_t step) {
 // has stay: experts get equally many.
 static int64_t *exchange_counts(const struct pass *pass, const struct expert_choices *choices,
                                 const struct dispatch_slots *slots) {
-    int64_t E = choices->E, R = slots->sources.shape[0];
+    int64_t E = choices->E;
     int32_t firsts[ROUTER_MOST_EXPERTS + 1];
     int64_t *table = memory_alloc(sizeof *table * (size_t)(choices->ranks * E));
     for (int64_t e = 0; e <= E; e++)
-        firsts[e] = (int32_t)(R * e / E);
+        firsts[e] = (int32_t)(slots->usual * e / E);
     device_copy_out(pass->device, firsts, slots->offsets);
     for (int64_t e = 0; e < E; e++)
         table[choices->rank * E + e] = firsts[e + 1] - firsts[e];

@@ -25,10 +25,11 @@ struct dispatch {
 };
 
 // What this rank has sorted: the first place of each of all experts (E + 1), the slots at R places, the slots' weights
-// (N, K), and how many rows a rank may send to each expert at most. A of what arrives is made a multiple of `step`: the
+// (N, K), and how many rows a rank may send to another one at most. A of what arrives is made a multiple of `step`: the
 // last rows have no slot. Its places are aligned, see op_sort_slots.
 struct dispatch_slots {
     struct tensor offsets, sources, weights;
+    int64_t usual;  // rows that this rank sends, on paper
     int64_t most, step, aligned;
 };
 // Exchanges the numbers of rows, and starts to send their weights, whose copy in scratch stays until they are there.

@@ -9,6 +9,7 @@
 // summed (expert_rows.h). If ranks share out the experts, rows go to the ranks that hold theirs and come back
 // (dispatch.h); they multiply what has arrived, and add the biases of their experts.
 #include "base/memory.h"
+#include "model/context.h"
 #include "model/dispatch.h"
 #include "model/expert_operands.h"
 #include "model/expert_rows.h"
@@ -161,6 +162,15 @@ static int64_t most_sent(const struct expert_choices *choices, int64_t N, int64_
     return capacity > 0 && own * capacity < N * each ? own * capacity : N * each;
 }
 
+// How many of `room` places have a row of this rank if all experts get as many as they may. Of a capacity that ranks
+// share, each has a part.
+static int64_t usual_places(const struct expert_choices *choices, const struct pass *pass, int64_t room,
+                            int64_t capacity) {
+    int64_t sharers = pass_whole_length(pass, pass_rows(pass)) / expert_rows_count(pass);
+    int64_t part = (choices->E * capacity + sharers - 1) / sharers;
+    return capacity > 0 && part < room ? part : room;
+}
+
 static bool is_shared_out(const struct experts *experts) {
     return experts->choices->experts.ranks > 1;
 }
@@ -193,6 +203,7 @@ static void sort(const struct experts *experts, const struct pass *pass, struct 
                       &(struct dispatch_slots){.offsets = saved->offsets,
                                                .sources = saved->sources,
                                                .weights = saved->weights,
+                                               .usual = usual_places(choices, pass, R, capacity),
                                                .step = step,
                                                .aligned = aligned,
                                                .most = op.is_padded ? choices->E / choices->ranks * capacity

@@ -40,7 +40,7 @@ muon=(--optimizer adaptive_muon --adaptive-muon-moment2-method normuon "${muon[@
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${muon[@]}" --save "$work/normuon" --save-interval 6
 same normuon 4 "${muon[@]}" --expert-model-parallel-size 2 --tensor-model-parallel-size 2
 # Which tokens are dropped is decided before they are sent, for all ranks that have tokens of a sequence.
-for drop in "--moe-expert-capacity-factor 0.7" "--moe-expert-capacity-factor 0.7 --moe-token-drop-policy position --moe-pad-expert-input-to-capacity"; do
+for drop in "--moe-expert-capacity-factor 0.7" "--moe-expert-capacity-factor 0.1 --moe-token-drop-policy position --moe-pad-expert-input-to-capacity"; do
     expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" $drop --save "$work/dropped" --save-interval 6
     same dropped 2 --expert-model-parallel-size 2 $drop
     same dropped 4 --tensor-model-parallel-size 2 --sequence-parallel --expert-tensor-parallel-size 1 --context-parallel-size 2 \
