@@ -217,11 +217,18 @@ static int set_expert_layers(struct config *config, const struct torch_value *la
     return result;
 }
 
+// Routers compute in fp32 here, which rounds fp64's numbers and changes no weight.
+static int set_router_dtype(struct config *config, const struct torch_value *dtype) {
+    if (!is_text(dtype, "fp64"))
+        return dtype ? set_same(config, "moe_router_dtype", dtype) : 0;
+    log_info("note: its routers computed in fp64 (--moe-router-dtype); here they compute in fp32");
+    return config_take(config, "--moe-router-dtype", "fp32");
+}
+
 static int set_experts(struct config *config, const struct torch_value *args) {
     static const char *const shaping[] = {"num_experts",
                                           "moe_ffn_hidden_size",
                                           "moe_router_topk",
-                                          "moe_router_dtype",
                                           "moe_router_score_function",
                                           "moe_router_pre_softmax",
                                           "moe_router_topk_scaling_factor",
@@ -256,6 +263,8 @@ static int set_experts(struct config *config, const struct torch_value *args) {
         if (value && set_same(config, shaping[i], value) < 0)
             return error_context("its argument \"%s\"", shaping[i]);
     }
+    if (set_router_dtype(config, torch_get(args, "moe_router_dtype")) < 0)
+        return error_context("its argument \"moe_router_dtype\"");
     for (size_t i = 0; i < sizeof training / sizeof training[0]; i++) {
         const struct torch_value *value = torch_get(args, training[i]);
         if (value && set_same(config, training[i], value) < 0)
