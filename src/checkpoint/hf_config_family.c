@@ -49,7 +49,6 @@ static const char *const shaping[] = {"--model",
                                       "--moe-router-group-topk",
                                       "--moe-router-group-best",
                                       "--multi-latent-attention",
-                                      "--moe-expert-capacity-factor",
                                       "--moe-shared-expert-intermediate-size",
                                       "--moe-shared-expert-gate",
                                       "--moe-router-enable-expert-bias",
@@ -226,8 +225,6 @@ static bool is_plain(const struct hf_family *family, const struct config *config
         return true;
     if (strcmp(flag, "--moe-layer-freq") == 0)
         return config_expert_layers(config) == config->num_layers;
-    if (strcmp(flag, "--moe-expert-capacity-factor") == 0)
-        return config->moe_expert_capacity_factor <= 0;
     if (strcmp(flag, "--embedding-multiplier") == 0 && family->scales_embedding)
         return fabs(config->embedding_multiplier / sqrt((double)config->hidden_size) - 1) < 1e-12;
     struct config defaults;

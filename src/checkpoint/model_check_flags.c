@@ -68,7 +68,6 @@ static void add_experts(const struct config *from, const struct config *to, stru
         FIELD("--moe-router-num-groups", moe_router_num_groups),
         FIELD("--moe-router-group-topk", moe_router_group_topk),
         MEANING("--moe-router-group-best", config_group_best),
-        MEANING("--moe-expert-capacity-factor", config_expert_capacity),
         FIELD("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size),
         FIELD("--moe-shared-expert-gate", moe_shared_expert_gate),
         FIELD("--moe-router-enable-expert-bias", moe_router_enable_expert_bias),

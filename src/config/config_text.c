@@ -107,9 +107,6 @@ static const char *const model_fields[] = {"model",
                                            "moe_router_num_groups",
                                            "moe_router_group_best",
                                            "moe_router_group_topk",
-                                           "moe_expert_capacity_factor",
-                                           "moe_pad_expert_input_to_capacity",
-                                           "moe_token_drop_policy",
                                            "moe_shared_expert_intermediate_size",
                                            "moe_shared_expert_gate",
                                            "moe_router_enable_expert_bias",
@@ -136,8 +133,9 @@ static const char *const tokenizer_fields[] = {"seq_length",
                                                "eod_token",
                                                "decoder_start_token"};
 
-// And the dropout: a model that was trained without dropout must not continue with some unnoticed.
-static const char *const dropout_fields[] = {"hidden_dropout", "attention_dropout"};
+// And what acts in training alone: a model that was trained without dropout must not continue with some unnoticed.
+static const char *const training_fields[] = {"hidden_dropout", "attention_dropout", "moe_expert_capacity_factor",
+                                              "moe_pad_expert_input_to_capacity", "moe_token_drop_policy"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -364,8 +362,8 @@ int config_from_json(struct config *config, const struct json *object) {
         if (!has_other ||
             (strcmp(tokenizer_fields[i], "eod_token") != 0 && strcmp(tokenizer_fields[i], "decoder_start_token") != 0))
             TRY(take_field(config, object, tokenizer_fields[i]));
-    for (size_t i = 0; i < COUNT(dropout_fields); i++)
-        TRY(take_field(config, object, dropout_fields[i]));
+    for (size_t i = 0; i < COUNT(training_fields); i++)
+        TRY(take_field(config, object, training_fields[i]));
     return 0;
 }
 
@@ -409,7 +407,6 @@ enum meaning {
     MEANS_EXPERT_WIDTH,
     MEANS_EXPERT_SCORES,
     MEANS_EXPERT_FACTOR,
-    MEANS_EXPERT_CAPACITY,
     MEANING_COUNT
 };
 static const struct {
@@ -446,15 +443,11 @@ static const struct {
                  {"moe_ffn_hidden_size", MEANS_EXPERT_WIDTH},
                  {"moe_router_score_function", MEANS_EXPERT_SCORES},
                  {"moe_router_pre_softmax", MEANS_EXPERT_SCORES},
-                 {"moe_router_topk_scaling_factor", MEANS_EXPERT_FACTOR},
-                 {"moe_expert_capacity_factor", MEANS_EXPERT_CAPACITY},
-                 {"moe_pad_expert_input_to_capacity", MEANS_EXPERT_CAPACITY},
-                 {"moe_token_drop_policy", MEANS_EXPERT_CAPACITY}};
+                 {"moe_router_topk_scaling_factor", MEANS_EXPERT_FACTOR}};
 
 static void compare_experts(const struct config *a, const struct config *b, bool is_same[MEANING_COUNT]) {
     bool has_none = a->num_experts == 0 && b->num_experts == 0;
     const char *score = a->moe_router_score_function;
-    double capacity = config_expert_capacity(a);
     is_same[MEANS_NOTHING] = has_none;
     is_same[MEANS_EXPERT_LAYERS] = has_none || config_same_expert_layers(a, b);
     is_same[MEANS_EXPERT_WIDTH] = has_none || config_expert_width(a) == config_expert_width(b);
@@ -462,10 +455,6 @@ static void compare_experts(const struct config *a, const struct config *b, bool
         has_none || (strcmp(score, b->moe_router_score_function) == 0 &&
                      (strcmp(score, "softmax") != 0 || a->moe_router_pre_softmax == b->moe_router_pre_softmax));
     is_same[MEANS_EXPERT_FACTOR] = has_none || config_router_factor(a) == config_router_factor(b);
-    is_same[MEANS_EXPERT_CAPACITY] =
-        has_none || (capacity == config_expert_capacity(b) &&
-                     (capacity == 0 || (a->moe_pad_expert_input_to_capacity == b->moe_pad_expert_input_to_capacity &&
-                                        strcmp(a->moe_token_drop_policy, b->moe_token_drop_policy) == 0)));
 }
 
 // An activation may also follow from the absence of biases, so those are compared if it differs.

@@ -63,7 +63,7 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
 }
 
 // Evaluations run in micro-batches of training's size. Their mean is over all tokens, so that another size changes
-// nothing, except where a loss or what experts drop depends on the micro-batch.
+// nothing, except where a loss is the mean of each micro-batch.
 static void validate_eval_batches(const struct config *config, struct complaints *complaints) {
     int64_t dp = config->data_parallel_size, size = config->micro_batch_size, wanted = config_eval_batch_size(config);
     int64_t eval_size = config->eval_micro_batch_size > 0 ? config->eval_micro_batch_size : size;
@@ -71,12 +71,12 @@ static void validate_eval_batches(const struct config *config, struct complaints
     if (config->eval_global_batch_size == 0 && config->eval_micro_batch_size == 0)
         return;
     bool is_mean_of_each = config_form(config) == CONFIG_BERT || config_form(config) == CONFIG_ICT;
-    bool drops = config->num_experts > 0 && config->moe_expert_capacity_factor > 0;
-    if (eval_size != size && (is_mean_of_each || drops))
+    if (eval_size != size && is_mean_of_each)
         complain(complaints,
-                 "--eval-micro-batch-size %" PRId64 " would change the loss (%s); leave it out: it is %" PRId64
-                 " as in training",
-                 eval_size, drops ? "experts have a capacity" : "it is a mean of each micro-batch", size);
+                 "--eval-micro-batch-size %" PRId64
+                 " would change the loss (it is a mean of each micro-batch); leave it "
+                 "out: it is %" PRId64 " as in training",
+                 eval_size, size);
     bool is_training_size = wanted % (size * dp) != 0;
     int64_t unit = (is_training_size ? size : eval_size) * dp;
     if (wanted % unit != 0)

@@ -135,6 +135,11 @@ expect 0 "load_balancing_loss: 1." "$BEVATRON" train "${mixtral[@]}" --save "$wo
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/alone" --output "$work/hf" --to huggingface
 grep -q '"model_type": "mixtral"' "$work/hf/config.json" && grep -q '"router_aux_loss_coef": 0.02' "$work/hf/config.json" &&
     grep -q '"num_local_experts": 4' "$work/hf/config.json" && pass || fail "the configuration of a mixtral"
+# A capacity is not part of the model: the family has none, and a run may go on without it.
+expect 0 "saved checkpoint" "$BEVATRON" train "${mixtral[@]}" --moe-expert-capacity-factor 0.5 --save "$work/capped" --save-interval 2
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/capped" --output "$work/uncapped" --to huggingface
+expect 0 "--moe-expert-capacity-factor is 0.5 there and 2 here" "$BEVATRON" train "${mixtral[@]}" --load "$work/capped" --train-iters 3 \
+    --override-opt_param-scheduler --moe-expert-capacity-factor 2
 expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input "$work/alone" --output "$work/x.gguf" --to gguf
 if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
     expect 0 "saved checkpoint" "$BEVATRON" train "${mixtral[@]}" --nproc 2 --tensor-model-parallel-size 2 --save "$work/shared" --save-interval 2

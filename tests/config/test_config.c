@@ -410,15 +410,13 @@ TEST(json_of_other_spellings) {
     EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS "--moe-layer-freq [0,1,0,1]"));
     EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [1]*4", EXPERTS));
     EXPECT_OK(check_flags(EXPERTS "--moe-router-topk-scaling-factor 1", EXPERTS));
-    EXPECT_OK(check_flags(EXPERTS, EXPERTS "--moe-expert-capacity-factor -1 --moe-token-drop-policy position"));
+    // A capacity acts in training alone.
+    EXPECT_OK(check_flags(EXPERTS, EXPERTS "--moe-expert-capacity-factor 1 --moe-token-drop-policy position"));
+    EXPECT_OK(check_flags(EXPERTS "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity", EXPERTS));
     EXPECT_OK(check_flags(EXPERTS "--moe-ffn-hidden-size 8", EXPERTS));
     EXPECT_ERROR(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS),
                  "moe_layer_freq is [0,1]*2 there and 1 here");
     EXPECT_ERROR(check_flags(EXPERTS "--moe-router-topk-scaling-factor 2", EXPERTS), "scaling_factor is 2 there");
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-expert-capacity-factor 1", EXPERTS), "capacity_factor is 1 there");
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-expert-capacity-factor 1 --moe-token-drop-policy position",
-                             EXPERTS "--moe-expert-capacity-factor 1"),
-                 "moe_token_drop_policy is position there");
     EXPECT_ERROR(check_flags(EXPERTS "--moe-ffn-hidden-size 16", EXPERTS), "moe_ffn_hidden_size is 16 there");
     EXPECT_ERROR(check_flags(EXPERTS "--moe-router-pre-softmax", EXPERTS), "moe_router_pre_softmax is true there");
     EXPECT_ERROR(check_flags(EXPERTS, EXPERTS "--moe-router-topk 3"), "moe_router_topk is 2 there and 3 here");
@@ -512,6 +510,15 @@ TEST(changes_of_a_run) {
                   "--seed is 1234 there and 7 here, --global-batch-size is 2 there and 4 here, "
                   "--data-path is 0.3 a 0.7 b there and 0.5 a 0.5 b here, --bf16 is false there "
                   "and true here");
+    buffer_clear(&changes);
+    EXPECT_OK(parse(RUN "--data-path 0.3 a 0.7 b --split 9,1,0 --num-experts 4 --moe-expert-capacity-factor 1.5 "
+                        "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
+                        "--moe-token-drop-policy position --moe-router-bias-update-rate 0.5"));
+    EXPECT_OK(config_validate(&config, 1));
+    config_list_changes(&config, buffer_string(&json), &changes);
+    EXPECT_STRING(buffer_string(&changes),
+                  "--moe-expert-capacity-factor is 0 there and 1.5 here, --moe-token-drop-policy is probs there and "
+                  "position here, --moe-router-bias-update-rate is 0.001 there and 0.5 here");
     // Unknown members, and text that is not a configuration, are ignored.
     buffer_clear(&changes);
     EXPECT_OK(parse("--seed 8"));

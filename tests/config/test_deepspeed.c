@@ -162,6 +162,10 @@ TEST(sizes_of_evaluations) {
                  "= 4 × 1; give --eval-global-batch-size 4");
     EXPECT_OK(parse("--train-iters 9 --model bert --eval-global-batch-size 4 --eval-micro-batch-size 1"));
     EXPECT_ERROR(config_validate(&config, 1), "--eval-micro-batch-size 1 would change the loss (it is a mean of each");
+    // Evaluations drop no token.
+    EXPECT_OK(parse("--train-iters 9 --num-experts 4 --moe-expert-capacity-factor 1 --eval-global-batch-size 4 "
+                    "--eval-micro-batch-size 1"));
+    EXPECT_OK(config_validate(&config, 1));
     config_free(&config);
 }
 

@@ -184,9 +184,9 @@ static inline void case_route(struct lab *lab) {
 }
 
 static inline void case_route_groups(struct lab *lab) {
-    static const int64_t sizes[][6] = {{17, 8, 2, 4, 2, 0},      {5, 256, 8, 8, 4, 0}, {30, 12, 6, 3, 2, 0},
-                                       {9, 6, 2, 6, 2, 0},       {8, 64, 7, 4, 3, 0},  {4, 10, 4, 1, 1, 0},
-                                       {3, 1024, 32, 64, 32, 0}, {17, 24, 6, 6, 3, 1}, {9, 20, 3, 4, 2, 2},
+    static const int64_t sizes[][6] = {{17, 8, 2, 4, 2, 0},      {5, 256, 8, 8, 4, 0},   {30, 12, 6, 3, 2, 0},
+                                       {9, 6, 2, 6, 2, 0},       {8, 64, 7, 4, 3, 0},    {4, 10, 4, 1, 1, 0},
+                                       {3, 1024, 32, 64, 32, 0}, {17, 24, 6, 6, 3, 1},   {9, 20, 3, 4, 2, 2},
                                        {6, 120, 2, 3, 1, 39},    {2, 1024, 4, 2, 1, 512}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && lab->dtype == DTYPE_F32; i++) {
         for (int score = 0; score < ROUTER_SCORE_COUNT; score++) {
