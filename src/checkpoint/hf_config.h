@@ -24,12 +24,6 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
 // it is the `preferred` one, which may be NULL, else the first.
 char *hf_find_theirs(const struct config *config, const struct hf_key *key, const char *preferred);
 
-// Of a family that has_sparse_layers: --moe-layer-freq of a config.json, to be freed, or NULL with a message; whether a
-// config.json says what the flags do; and mlp_only_layers for a decoder_sparse_step of 1, to be freed.
-char *hf_sparse_layers_read(const struct json *root, int64_t count);
-bool hf_sparse_layers_are(const struct json *base, const struct config *config);
-char *hf_sparse_layers_dense(const struct config *config);
-
 // Of a family that has a window_freq: --window-attn-skip-freq of a config.json, to be freed, empty if all layers have
 // the window, or NULL with a message; and layer_types, to be freed. Of one with a local_base: what is written there.
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config);
@@ -49,13 +43,22 @@ enum { HF_OWN_MEMBERS = 8 };
 // A whole number; a member that is absent or null has its fallback.
 int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int64_t *value);
 
+// Which layers have experts, of a family that says it in some way: --moe-layer-freq of a config.json, to be freed, or
+// NULL with a message; whether a config.json says what the flags do; whether the family can say it; and the members
+// that are written.
+char *hf_sparse_read(const struct hf_family *family, const struct json *root, int64_t count);
+bool hf_sparse_are(const struct hf_family *family, const struct json *base, const struct config *config);
+bool hf_sparse_is_possible(const struct hf_family *family, const struct config *config);
+size_t hf_sparse_members(const struct hf_family *family, const struct config *config,
+                         struct hf_member members[HF_OWN_MEMBERS]);
+// How many layers come before the first with experts; -1 if layers behind that have none.
+int64_t hf_dense_layers(const struct config *config);
+
 // Of a family that is `routed`: reads what no table says; whether a flag is among that; the first flag that the family
 // cannot express, or NULL; and the members that are written.
 int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config);
-bool hf_routed_mentions(const char *flag);
+bool hf_routed_mentions(const struct hf_routed *routed, const char *flag);
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config);
-// How many layers come before the first with experts; -1 if layers behind that have none.
-int64_t hf_dense_layers(const struct config *config);
 size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]);
 

@@ -174,7 +174,8 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
-    if ((family->routed && hf_routed_mentions(flag)) || (family->has_latents && strcmp(flag, "--kv-channels") == 0))
+    if ((family->routed && hf_routed_mentions(family->routed, flag)) ||
+        (family->has_latents && strcmp(flag, "--kv-channels") == 0))
         return true;
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
@@ -191,7 +192,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     if (strcmp(flag, "--rotary-base-local") == 0)
         return family->local_base;
     if (strcmp(flag, "--moe-layer-freq") == 0)
-        return family->has_sparse_layers;
+        return family->sparse != HF_SPARSE_ALL;
     if (strcmp(flag, "--scale-tied-output") == 0)
         return strcmp(family->model_type, "t5") == 0;
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
@@ -270,6 +271,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     }
     if (config->num_experts == 0 && is_mentioned(family, "--num-experts"))
         return "MLPs without experts";
+    if (has_flag(family, "--moe-router-score-function") && config->moe_router_topk == 1)
+        return "--moe-router-topk";
     int64_t groups = config_query_groups(config);
     if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
         return "--num-query-groups";
@@ -283,6 +286,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     if (family->has_square_output && config->kv_channels * config->num_attention_heads != config->hidden_size)
         return "--kv-channels";
     const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);
+    if (!own && family->sparse != HF_SPARSE_ALL && !hf_sparse_is_possible(family, config))
+        own = "--moe-layer-freq";
     if (!own && family->routed)
         own = hf_routed_obstacle(family->routed, config);
     if (own)

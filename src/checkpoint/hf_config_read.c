@@ -189,6 +189,7 @@ static int read_yarn(const struct json *scaling, struct config *config) {
 static int read_rotary_channels(const struct hf_family *family, const struct json *root, struct config *config) {
     double channels = real_of(root, family->rotary_channels_key);
     double head = floor((double)config->hidden_size / (double)config->num_attention_heads);
+    head = config->kv_channels > 0 ? (double)config->kv_channels : head;
     if (!(channels >= 2 && channels <= head && channels == floor(channels)))
         return error_set("its \"%s\" is not a number of channels from 2 to %g", family->rotary_channels_key, head);
     double part = channels / head;
@@ -204,7 +205,8 @@ static int read_rotary_part(const struct hf_family *family, const struct json *r
     const struct json *part = member(all, usual) ? member(all, usual) : member(root, key);
     if (part && part->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
-    if (family->rotary_channels_key)
+    bool has_channels = family->rotary_channels_key && member(root, family->rotary_channels_key);
+    if (family->rotary_channels_key && (!family->rotary_part || (!part && has_channels)))
         return read_rotary_channels(family, root, config);
     if (family->rotary_part)
         return set_number(config, "--rotary-percent", part ? part->string : family->rotary_part, 0);
@@ -226,10 +228,25 @@ static int read_local_base(const struct hf_family *family, const struct json *ro
     return set_number(config, "--rotary-base-local", base ? base->string : family->local_base, 0);
 }
 
+// rope_parameters of layers with a window and of those without one.
+static int check_nested_rope(const struct hf_family *family, const struct json *all) {
+    static const char *const kinds[] = {"sliding_attention", "full_attention"};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const struct json *part = member(member(all, kinds[i]), "partial_rotary_factor");
+        if (all && family->has_no_flat_rope && !member(all, kinds[i]))
+            return error_set("its \"rope_parameters\" have no \"%s\"", kinds[i]);
+        if (part && part->number != 1)
+            return error_set("its \"partial_rotary_factor\" of %s layers is not 1, which this family does not support",
+                             kinds[i]);
+    }
+    return 0;
+}
+
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
 static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
     if (family->local_base) {
+        TRY(check_nested_rope(family, all));
         TRY(read_local_base(family, root, member(all, "sliding_attention"), config));
         all = member(all, "full_attention");
     }
@@ -277,6 +294,15 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
         return 0;
     TRY(set_from(config, "--rope-low-freq-factor", scaling, "low_freq_factor"));
     return set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor");
+}
+
+// Routers that divide the scores of the chosen experts by their sum give a single one the weight 1, and so no gradient.
+static int check_chosen(const struct config *config) {
+    bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
+    if (config->num_experts == 0 || is_softmax || config->moe_router_topk != 1)
+        return 0;
+    return error_set("it has one expert per token, whose weight is then 1 whatever the router computes; this is not "
+                     "supported");
 }
 
 static int read_groups(const struct hf_family *family, const struct json *root, struct config *config) {
@@ -363,11 +389,12 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
     return result;
 }
 
-static int read_sparse_layers(const struct json *root, struct config *config) {
-    if (config->num_experts == 0)
-        TRY(set_flag(config, "--num-experts", "128"));
-    char *layers = hf_sparse_layers_read(root, config->num_layers);
-    int result = layers ? set_flag(config, "--moe-layer-freq", layers) : -1;
+static int read_sparse_layers(const struct hf_family *family, const struct json *root, struct config *config) {
+    if (config->num_experts == 0 && family->experts)
+        TRY(set_flag(config, "--num-experts", family->experts));
+    char *layers = hf_sparse_read(family, root, config->num_layers);
+    bool is_usual = layers && family->sparse == HF_SPARSE_FIRST && strcmp(layers, "1") == 0;
+    int result = !layers ? -1 : is_usual ? 0 : set_flag(config, "--moe-layer-freq", layers);
     free(layers);
     return result;
 }
@@ -427,7 +454,7 @@ static int check_quantization(const struct hf_family *family, const struct json 
     const struct json *method = quantization ? member(quantization, "quant_method") : NULL;
     const char *name = method ? text_of(method) : NULL;
     bool is_read = name && ((family->has_mxfp4 && strcmp(name, "mxfp4") == 0) ||
-                            (family->has_latents && strcmp(name, "fp8") == 0));
+                            (family->has_fp8_blocks && strcmp(name, "fp8") == 0));
     if (!quantization || is_read)
         return 0;
     return error_set("it has a \"quantization_config\" (%.64s); quantized weights are not supported: use the model in "
@@ -442,6 +469,9 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(read_key(&family->keys[i], root, config));
     for (size_t i = 0; i < family->flag_count; i++)
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
+    TRY(check_chosen(config));
+    if (family->sparse != HF_SPARSE_ALL)
+        TRY(read_sparse_layers(family, root, config));
     if (family->routed)
         TRY(hf_routed_read(family->routed, root, config));
     if (family->has_latents)
@@ -458,8 +488,6 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(read_query_scalar(family, root, config));
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));
-    if (family->has_sparse_layers)
-        TRY(read_sparse_layers(root, config));
     if (family->has_multi_query)
         TRY(read_multi_query(root, config));
     if (family->scales_embedding)

@@ -1,5 +1,4 @@
-// Experts as DeepSeek's and GLM's families say them: how many of the first layers have none, how wide shared experts
-// are together, and groups of experts.
+// Experts as DeepSeek's and GLM's families say them: how wide shared experts are together, and groups of experts.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -19,25 +18,17 @@ int hf_whole_of(const struct json *root, const char *key, int64_t fallback, int6
     return 0;
 }
 
-static int read_layers(const struct hf_routed *routed, const struct json *root, struct config *config) {
-    int64_t dense = 0, L = config->num_layers;
-    TRY(hf_whole_of(root, "first_k_dense_replace", routed->dense, &dense));
-    if (dense < 0 || dense >= L)
-        return error_set("its \"first_k_dense_replace\" %" PRId64 " leaves none of %" PRId64 " layers with experts",
-                         dense, L);
-    if (dense == 0)
-        return 0;
-    char *layers = memory_printf("[0]*%" PRId64 "+[1]*%" PRId64, dense, L - dense);
-    int result = config_take(config, "--moe-layer-freq", layers);
-    free(layers);
-    return result;
+static const char *shared_key(const struct hf_routed *routed) {
+    return routed->shared_key ? routed->shared_key : "n_shared_experts";
 }
 
 static int read_shared(const struct hf_routed *routed, const struct json *root, struct config *config) {
     int64_t shared = 0;
-    TRY(hf_whole_of(root, "n_shared_experts", routed->shared, &shared));
+    TRY(hf_whole_of(root, shared_key(routed), routed->shared, &shared));
+    if (shared == 0 && routed->may_lack_shared)
+        return 0;
     if (shared < 1 || shared > 1 << 10)
-        return error_set("its \"n_shared_experts\" is not a number of experts from 1 to 1024");
+        return error_set("its \"%s\" is not a number of experts from 1 to 1024", shared_key(routed));
     return config_take_number(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
 }
 
@@ -72,40 +63,28 @@ static int read_groups(const struct hf_routed *routed, const struct json *root, 
 }
 
 int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config) {
-    TRY(read_layers(routed, root, config));
     TRY(read_shared(routed, root, config));
-    return read_groups(routed, root, config);
+    return routed->has_no_groups ? 0 : read_groups(routed, root, config);
 }
 
 // ---- writing ----
 
-bool hf_routed_mentions(const char *flag) {
-    static const char *const flags[] = {"--moe-layer-freq", "--moe-shared-expert-intermediate-size",
-                                        "--moe-router-num-groups", "--moe-router-group-topk",
-                                        "--moe-router-group-best"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+bool hf_routed_mentions(const struct hf_routed *routed, const char *flag) {
+    static const char *const flags[] = {"--moe-shared-expert-intermediate-size", "--moe-router-num-groups",
+                                        "--moe-router-group-topk", "--moe-router-group-best"};
+    for (size_t i = 0; i < (routed->has_no_groups ? 1 : sizeof flags / sizeof flags[0]); i++)
         if (strcmp(flags[i], flag) == 0)
             return true;
     return false;
 }
 
-int64_t hf_dense_layers(const struct config *config) {
-    int64_t dense = 0, L = config->num_layers;
-    bool *layers = config_list_expert_layers(config);
-    while (dense < L && !layers[dense])
-        dense++;
-    free(layers);
-    return config_expert_layers(config) == L - dense ? dense : -1;
-}
-
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config) {
     int64_t width = config_expert_width(config), shared = config->moe_shared_expert_intermediate_size;
-    if (hf_dense_layers(config) < 0)
-        return "--moe-layer-freq";
-    if (shared == 0 || shared % width != 0)
+    if ((shared == 0 && !routed->may_lack_shared) || shared % width != 0)
         return "--moe-shared-expert-intermediate-size";
-    return config->moe_router_num_groups > 1 && config_group_best(config) != routed->best ? "--moe-router-group-best"
-                                                                                          : NULL;
+    return !routed->has_no_groups && config->moe_router_num_groups > 1 && config_group_best(config) != routed->best
+               ? "--moe-router-group-best"
+               : NULL;
 }
 
 size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
@@ -114,9 +93,10 @@ size_t hf_routed_members(const struct hf_routed *routed, const struct config *co
     int64_t shared = config->moe_shared_expert_intermediate_size;
     const char *method = groups <= 1 && routed->plain_method ? routed->plain_method : routed->method;
     size_t count = 0;
-    members[count++] = (struct hf_member){"first_k_dense_replace", memory_printf("%" PRId64, hf_dense_layers(config))};
     members[count++] =
-        (struct hf_member){"n_shared_experts", memory_printf("%" PRId64, shared / config_expert_width(config))};
+        (struct hf_member){shared_key(routed), memory_printf("%" PRId64, shared / config_expert_width(config))};
+    if (routed->has_no_groups)
+        return count;
     members[count++] = (struct hf_member){"n_group", memory_printf("%" PRId64, groups > 1 ? groups : 1)};
     members[count++] = (struct hf_member){"topk_group", memory_printf("%" PRId64, groups > 1 ? chosen : 1)};
     if (method)

@@ -175,10 +175,12 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     if (family->rotary_channels_key) {
         set_member(members, family->rotary_channels_key,
                    memory_printf("%lld", (long long)config_rotary_channels(config)));
-        return;
+        if (!family->rotary_part)
+            return;
     }
-    set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
-               real_text(config->rotary_base));
+    if (!family->has_no_flat_rope)
+        set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
+                   real_text(config->rotary_base));
     if (family->local_base && !family->has_nested_rope)
         set_member(members, "rope_local_base_freq", real_text(hf_local_base(config)));
     if (family->rotary_part)
@@ -189,6 +191,8 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     if (config_has_longrope(config))
         set_member(members, "original_max_position_embeddings",
                    memory_printf("%lld", (long long)config->rope_original_length));
+    if (family->has_no_flat_rope)
+        return;
     // transformers divides by 0 for a scaling that changes nothing.
     if (config_scales_rope(config)) {
         struct buffer text = {0};
@@ -282,10 +286,12 @@ static void set_window_switch(struct members *members, const struct config *conf
 }
 
 static void set_sparse_layers(struct members *members, const struct hf_config_write *write) {
-    if (is_of_family(write->base, write->family) && hf_sparse_layers_are(write->base, write->config))
-        return;
-    set_member(members, "decoder_sparse_step", memory_string("1"));
-    set_member(members, "mlp_only_layers", hf_sparse_layers_dense(write->config));
+    const struct hf_family *family = write->family;
+    bool is_kept = family->sparse != HF_SPARSE_FIRST && is_of_family(write->base, family) &&
+                   hf_sparse_are(family, write->base, write->config);
+    struct hf_member own[HF_OWN_MEMBERS];
+    if (!is_kept)
+        set_own(members, own, hf_sparse_members(family, write->config, own));
 }
 
 static void set_base(struct members *members, const struct json *base) {
@@ -349,6 +355,8 @@ static void set_members(struct members *members, const struct hf_config_write *w
         if (!family->keys[i].is_read)
             set_key(members, write, &family->keys[i]);
     struct hf_member own[HF_OWN_MEMBERS];
+    if (family->sparse != HF_SPARSE_ALL)
+        set_sparse_layers(members, write);
     if (family->routed)
         set_own(members, own, hf_routed_members(family->routed, config, own));
     if (family->has_latents)
@@ -365,8 +373,6 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_window_switch(members, config);
     if (family->has_nested_rope)
         set_nested_rope(members, config);
-    if (family->has_sparse_layers)
-        set_sparse_layers(members, write);
     if (family->has_multi_query)
         set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
     bool is_t5 = strcmp(family->model_type, "t5") == 0;

@@ -10,7 +10,8 @@
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
                                          hf_families_parallel(), hf_families_experts(), hf_families_latent(),
-                                         hf_families_glm(),      hf_families_likes(),   hf_families_encoders()};
+                                         hf_families_glm(),      hf_families_likes(),   hf_families_routed(),
+                                         hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -72,7 +73,6 @@ const char *hf_family_missing(const char *model_type) {
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", chunks},
         {"llama4_text", chunks},
-        {"kimi_k2", latent},
         {"glm4_moe_lite", latent},
         {"glm_moe_dsa", indexed},
         {"deepseek_v32", indexed},

@@ -68,10 +68,22 @@ enum hf_windows {
     HF_WINDOWS_ALL,
 };
 
-// What a family with shared experts beside routed ones, and dense layers before them, has if config.json does not say
-// otherwise: see hf_config_routed.c.
+// How config.json says which layers have experts: see hf_config_experts.c.
+enum hf_sparse {
+    HF_SPARSE_ALL,    // it does not: all have
+    HF_SPARSE_STEP,   // decoder_sparse_step and mlp_only_layers
+    HF_SPARSE_FIRST,  // those behind the first first_k_dense_replace
+    HF_SPARSE_TYPES,  // mlp_layer_types, and without it the same
+    HF_SPARSE_RANGE,  // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
+};
+
+// What a family with shared experts beside routed ones has if config.json does not say otherwise: see
+// hf_config_routed.c.
 struct hf_routed {
-    int dense, shared;         // first_k_dense_replace, n_shared_experts
+    int shared;                // n_shared_experts
+    const char *shared_key;    // its name of that member; NULL: that
+    bool may_lack_shared;      // there may be none
+    bool has_no_groups;        // experts have no groups, and the members below are not there
     int groups, chosen;        // n_group, topk_group
     int best;                  // how many of its best scores a group is judged by
     const char *method;        // topk_method; NULL: no such member
@@ -110,15 +122,21 @@ struct hf_family {
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // every so many layers one has no window if config.json does not say, or "all"
                                       // have one; NULL: all alike
+    int first_window;                 // max_window_layers, from which on layers have one, if config.json does not say
     enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions
     bool has_rope_without_windows;    // but all do if there is no width of windows
     bool has_square_output;           // heads are together as wide as the residual stream
     bool has_nested_rope;             // rope_parameters are written too, those of layers with a window apart
+    bool has_no_flat_rope;            // and rope_theta and rope_scaling are not there
     const char *local_base;           // rope_local_base_freq if config.json does not say; NULL: one base for all layers
     const char *query_scalar;         // query_pre_attn_scalar, scale^-2, if config.json does not say; NULL: none
-    bool has_sparse_layers;           // decoder_sparse_step and mlp_only_layers say which layers have experts
+    enum hf_sparse sparse;            // how it says which layers have experts
+    int dense_layers;                 // first_k_dense_replace if config.json does not say
+    const char *experts;              // how many experts if config.json does not say, by any of several names
     bool has_mxfp4;                   // its matrices may come in MXFP4
+    bool has_fp8_blocks;              // its matrices may come in fp8 with scales of blocks
+    const char *left_out;             // tensors with this in their names are left out, as in transformers; NULL: none
     bool needs_rope_scaling;          // without rotary scaling in config.json it is not clear what it has
     bool has_latents;                 // DeepSeek's, see hf_config_latent.c
     const struct hf_routed *routed;   // NULL: it says otherwise which layers have experts

@@ -61,7 +61,7 @@ static const struct hf_key glm4_moe_keys[] = {
 };
 static const struct hf_flag glm4_moe_flags[] = {
     GLM_FLAGS, {"--moe-router-score-function", "sigmoid"}, {"--moe-router-enable-expert-bias", "true"}};
-static const struct hf_routed glm4_moe_routed = {.dense = 1, .shared = 1, .groups = 1, .chosen = 1, .best = 2};
+static const struct hf_routed glm4_moe_routed = {.shared = 1, .groups = 1, .chosen = 1, .best = 2};
 
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", LLAMA "embed_tokens.weight",
                                       LLAMA "shared_head.head.weight", NULL};
@@ -74,7 +74,8 @@ static const struct hf_family families[] = {
      .row_count = COUNT(glm4_rows), .keys = glm_keys, .key_count = COUNT(glm_keys), .ignored = ignored,
      .written = no_ids, .written_count = COUNT(no_ids), .flags = glm4_flags, .flag_count = COUNT(glm4_flags)},
     {ROTARY("glm4_moe", "Glm4MoeForCausalLM"), .tie = "false", .groups = "8", .rotary_part = "0.5",
-     .routed = &glm4_moe_routed, TABLES(glm4_moe, ignored, no_ids, glm4_moe_flags)},
+     .sparse = HF_SPARSE_FIRST, .dense_layers = 1, .routed = &glm4_moe_routed,
+     TABLES(glm4_moe, ignored, no_ids, glm4_moe_flags)},
 };
 
 struct hf_families hf_families_glm(void) {

@@ -1,4 +1,4 @@
-// Decoders with latent attention and mixtures of experts: DeepSeek-V2 and V3. See hf_family.h.
+// Decoders with latent attention and mixtures of experts: DeepSeek-V2 and V3, and Kimi-K2. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 #define LAYERS                                                                                                         \
@@ -63,20 +63,21 @@ static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", LLA
 static const struct hf_flag deepseek_v2_written[] = {{"bos_token_id", "100000"}, {"eos_token_id", "100001"}};
 static const struct hf_flag deepseek_v3_written[] = {{"bos_token_id", "0"}, {"eos_token_id", "1"}};
 
-static const struct hf_routed deepseek_v2_routed = {.dense = 0,
-                                                    .shared = 2,
-                                                    .groups = 1,
-                                                    .chosen = 1,
-                                                    .best = 1,
-                                                    .method = "group_limited_greedy",
-                                                    .plain_method = "greedy"};
+static const struct hf_routed deepseek_v2_routed = {
+    .shared = 2, .groups = 1, .chosen = 1, .best = 1, .method = "group_limited_greedy", .plain_method = "greedy"};
 static const struct hf_routed deepseek_v3_routed = {
-    .dense = 3, .shared = 1, .groups = 8, .chosen = 4, .best = 2, .method = "noaux_tc"};
+    .shared = 1, .groups = 8, .chosen = 4, .best = 2, .method = "noaux_tc"};
 
 static const struct hf_family families[] = {
-    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .tie = "false", .has_latents = true, .routed = &deepseek_v2_routed,
+    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .tie = "false", .has_latents = true, .has_fp8_blocks = true,
+     .sparse = HF_SPARSE_FIRST, .routed = &deepseek_v2_routed,
      TABLES(deepseek_v2, ignored, deepseek_v2_written, deepseek_v2_flags)},
-    {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .routed = &deepseek_v3_routed,
+    {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .has_fp8_blocks = true,
+     .sparse = HF_SPARSE_FIRST, .dense_layers = 3, .routed = &deepseek_v3_routed,
+     TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},
+    // Kimi-K2's config.json names a program of its own beside it; transformers has no class of this name.
+    {ROTARY("kimi_k2", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .has_fp8_blocks = true,
+     .sparse = HF_SPARSE_FIRST, .dense_layers = 3, .routed = &deepseek_v3_routed,
      TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},
 };
 

@@ -151,6 +151,14 @@ static bool is_left(struct model_source *source, const char *name) {
     const struct hf_detail *detail = source->detail;
     if (is_ignored(detail, name) || weight_is_scale(&detail->weights, name))
         return true;
+    if (detail->family->left_out && strstr(name, detail->family->left_out)) {
+        if (source->notes.length == 0)
+            buffer_printf(&source->notes,
+                          "tensors of layers that predict further tokens (%.200s, …) are left out, as "
+                          "in transformers",
+                          name);
+        return true;
+    }
     if (!is_beyond(source, name))
         return false;
     if (source->notes.length == 0)
@@ -206,7 +214,7 @@ static int read_model(struct model_source *source, struct hf_detail *detail, con
     if (read_config(source, detail, path) < 0)
         return error_context("cannot use %s", path);
     TRY(weights_open_folder(&detail->weights, source->path));
-    if (detail->family->has_latents && weights_pair_blocks(&detail->weights) < 0)
+    if (detail->family->has_fp8_blocks && weights_pair_blocks(&detail->weights) < 0)
         return error_context("cannot use %s", source->path);
     if (hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config) < 0)
         return error_context("cannot use %s", path);

@@ -31,6 +31,7 @@
 #define GLM45                                                                                                          \
     GLM4 "--num-query-groups 8 --rotary-base 1000000 --add-qkv-bias true --moe-router-topk 8 "                         \
          "--moe-router-score-function sigmoid --moe-router-enable-expert-bias true "
+#define BIASED_ROUTER "--moe-router-score-function sigmoid --moe-router-enable-expert-bias true "
 #define GPT_OSS                                                                                                        \
     "--normalization RMSNorm --quick-geglu true --glu-linear-offset 1 --activation-func-clamp-value 7 "                \
     "--softmax-type learnable --position-embedding-type rope --rotary-base 150000 --use-rope-scaling true "            \
@@ -276,6 +277,32 @@ static const struct preset presets[] = {
      "--qk-layernorm true --ffn-hidden-size 12288 --moe-ffn-hidden-size 1536 --num-experts 160 "
      "--moe-shared-expert-intermediate-size 1536 --moe-layer-freq [0]*3+[1]*89 --moe-router-topk-scaling-factor 2.5",
      "352.8B", GLM45_PAPER},
+    {"kimi-k2", 61, 7168, 64, 131072, 128, DEEPSEEK BIASED_ROUTER,
+     "--q-lora-rank 1536 --ffn-hidden-size 18432 --moe-ffn-hidden-size 2048 --num-experts 384 --moe-router-topk 8 "
+     "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]+[1]*60 --moe-router-topk-scaling-factor 2.827 "
+     "--rotary-base 50000 --rotary-scaling-factor 32 --yarn-beta-fast 1 --mscale-all-dim 1",
+     "1026B", "Kimi Team 2025"},
+    {"dots.llm1", 62, 4096, 32, 32768, 128, LLAMA BIASED_ROUTER,
+     "--qk-layernorm true --ffn-hidden-size 10944 --moe-ffn-hidden-size 1408 --num-experts 128 --moe-router-topk 6 "
+     "--moe-shared-expert-intermediate-size 2816 --moe-layer-freq [0]+[1]*61 --moe-router-topk-scaling-factor 2.5 "
+     "--rotary-base 10000000 --seq-length 4096",
+     "142.8B", "Huo et al. 2025"},
+    {"solar-open-100b", 48, 4096, 64, 131072, 128, LLAMA BIASED_ROUTER,
+     "--kv-channels 128 --group-query-attention true --num-query-groups 8 --ffn-hidden-size 1280 --num-experts 128 "
+     "--moe-router-topk 8 --moe-shared-expert-intermediate-size 1280 --rotary-base 1000000 --seq-length 4096",
+     "102.6B", RELEASED},
+    {"minimax-m2", 62, 3072, 48, 196608, 128, LLAMA BIASED_ROUTER,
+     "--kv-channels 128 --group-query-attention true --num-query-groups 8 --qk-layernorm true "
+     "--qk-layernorm-all-heads true --rotary-percent 0.5 --rotary-base 5000000 --ffn-hidden-size 1536 "
+     "--num-experts 256 --moe-router-topk 8 --norm-epsilon 1e-6 --seq-length 4096",
+     "228.7B", RELEASED},
+    {"flex-olmo-7x7b", 32, 4096, 32, 4096, 128, OLMO2,
+     "--ffn-hidden-size 11008 --num-experts 7 --moe-router-topk 5 --moe-router-pre-softmax true", "33.3B",
+     "Shi et al. 2025"},
+    {"mellum2-12b-a2.5b", 28, 2304, 32, 131072, 128, QWEN3_MOE,
+     "--rotary-base 500000 --rotary-base-local 10000 --sliding-window 1024 --window-attn-skip-freq 4 "
+     "--ffn-hidden-size 7168 --moe-ffn-hidden-size 896 --num-experts 64",
+     "12.1B", "Kojic et al. 2026"},
     {"gpt-oss-20b", 24, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 32", "20.9B", "OpenAI 2025"},
     {"gpt-oss-120b", 36, 2880, 64, 131072, 64, GPT_OSS, "--num-experts 128", "116.8B", "OpenAI 2025"},
     {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B",

@@ -200,6 +200,19 @@ TEST(refused_experts) {
         {"glm4_moe", "\"n_shared_experts\": 1", "\"n_shared_experts\": 0", "is not a number of experts from 1 to 1024"},
         {"glm4_moe", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2", "leaves none of 2 layers"},
         {"glm4_moe", "\"n_group\": 2", "\"n_group\": 0", "are not numbers of groups"},
+        {"dots1", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false", "\"false\" is not supported, only true"},
+        {"dots1", "\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 1", "it has one expert per token"},
+        {"dots1", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2", "leaves none of 2 layers"},
+        {"solar_open", "\"rope_type\"", "\"partial_rotary_factor\": 0.5, \"rope_type\"", "is not 1, which this family"},
+        {"minimax_m2", "\"rms_norm_eps\"", "\"scoring_func\": \"softmax\", \"rms_norm_eps\"",
+         "\"softmax\" is not supported, only sigmoid"},
+        {"flex_olmo", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "\"gelu\" is not supported, only silu"},
+        {"mellum", "\"dense\"", "\"thick\"", "its \"mlp_layer_types\" has \"thick\" for layer 0"},
+        {"mellum", "\"full_attention\": {", "\"half_attention\": {",
+         "its \"rope_parameters\" have no \"full_attention\""},
+        {"mellum", "\"rope_theta\": 64.0", "\"rope_theta\": 64.0, \"partial_rotary_factor\": 0.5",
+         "its \"partial_rotary_factor\" of sliding_attention layers is not 1"},
+        {"kimi_k2", "\"n_group\": 1", "\"n_group\": 1, \"scoring_func\": \"softmax\"", "only sigmoid"},
         {"qwen2_moe", "\"qkv_bias\": true", "\"qkv_bias\": false", "tensors that this model does not have"},
         {"qwen2_moe", "\"shared_expert_intermediate_size\": 16", "\"shared_expert_intermediate_size\": 20",
          "mlp.shared_expert.gate_proj.weight is fp32 (16, 24) and not (20, 24)"},
@@ -223,7 +236,6 @@ TEST(unknown_families) {
         {"gemma3", "\"gemma3\" is not supported: it has a tower for images beside its text model"},
         {"granitemoehybrid", "\"granitemoehybrid\" is not supported: it has state space layers"},
         {"cohere2_moe", "\"cohere2_moe\" is not supported: it has experts beside attention"},
-        {"kimi_k2", "\"kimi_k2\" is not supported: it has latent attention"},
         {"qwen3_next", "\"qwen3_next\" is not supported: it has linear attention"},
         {"falcon_h1", "\"falcon_h1\" is not supported: it has state space layers"},
         {"glm4v", "\"glm4v\" is not supported: it has a tower for images beside its text model"},
@@ -301,11 +313,27 @@ TEST(other_words) {
     temporary_remove(&spoiled.folder);
 }
 
+struct other_family {
+    const char *model, *family, *message;  // NULL: it can be written
+};
+
+static void check_family(const struct other_family *row) {
+    struct temporary folder = temporary_create();
+    char *hf = file_join(folder.path, "hf");
+    struct model_source source = open_golden(row->model);
+    struct model_write write = {.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = row->family};
+    if (row->message)
+        EXPECT_ERROR(model_write_huggingface(&write), row->message);
+    else
+        EXPECT_OK(model_write_huggingface(&write));
+    model_source_close(&source);
+    free(hf);
+    temporary_remove(&folder);
+}
+
 // The family that a model is written as, and why not as another.
 TEST(other_families) {
-    static const struct {
-        const char *model, *family, *message;  // NULL: it can be written
-    } rows[] = {
+    static const struct other_family rows[] = {
         {"stablelm", "llama", "llama has no --normalization LayerNorm"},
         {"gpt_neox", "gpt2", "gpt2 has no --parallel-residual true"},
         {"gpt_neox", "stablelm", "stablelm has no --swiglu false"},
@@ -321,17 +349,6 @@ TEST(other_families) {
         {"gemma3_text", "gemma2", "gemma2 has no --qk-layernorm true"},
         {"qwen2", "gemma", "gemma has no --activation silu"},
         {"llama_fused", "granite", NULL},
-        {"mixtral", "llama", "llama has no --num-experts 4"},
-        {"mixtral", "qwen3_moe", "qwen3_moe has no --qk-layernorm false"},
-        {"qwen3_moe", "qwen3", "qwen3 has no --num-experts 4"},
-        {"qwen3_moe", "mixtral", "mixtral has no --qk-layernorm true"},
-        {"olmoe", "qwen3_moe", "qwen3_moe has no --qk-layernorm-all-heads true"},
-        {"qwen2_moe", "mixtral", "mixtral has no"},
-        {"gpt_oss", "mixtral", "mixtral has no"},
-        {"mixtral", "gpt_oss", "gpt_oss has no"},
-        {"granitemoe", "mixtral", "mixtral has no --embedding-multiplier 12"},
-        {"granitemoe", "granitemoeshared", NULL},
-        {"granitemoeshared", "granitemoe", "granitemoe has no --moe-shared-expert-intermediate-size 14"},
         {"cohere", "stablelm", "stablelm has no"},
         {"gpt_neox", "falcon", "falcon has no --rotary-percent 0.25"},
         {"cohere2", "cohere", "cohere has no"},
@@ -342,8 +359,6 @@ TEST(other_families) {
         {"olmo2", "olmo3", NULL},
         {"glm", "glm4", "glm4 has no --norm-placement pre"},
         {"glm4", "glm", "glm has no --norm-placement both"},
-        {"glm4_moe", "deepseek_v3", "deepseek_v3 has no --multi-latent-attention false"},
-        {"deepseek_v3", "glm4_moe", "glm4_moe has no --multi-latent-attention true"},
         {"qwen2_windows", "llama", "llama has no"},
         {"seed_oss", "qwen2", NULL},
         {"seed_oss_plain", "llama", NULL},
@@ -384,19 +399,37 @@ TEST(other_families) {
         {"umt5", "t5", "t5 has no --relative-attention-per-layer true"},
         {"umt5_untied", "mt5", "mt5 has no --relative-attention-per-layer true"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct temporary folder = temporary_create();
-        char *hf = file_join(folder.path, "hf");
-        struct model_source source = open_golden(rows[i].model);
-        struct model_write write = {.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = rows[i].family};
-        if (rows[i].message)
-            EXPECT_ERROR(model_write_huggingface(&write), rows[i].message);
-        else
-            EXPECT_OK(model_write_huggingface(&write));
-        model_source_close(&source);
-        free(hf);
-        temporary_remove(&folder);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check_family(&rows[i]);
+}
+
+TEST(other_families_of_experts) {
+    static const struct other_family rows[] = {
+        {"mixtral", "llama", "llama has no --num-experts 4"},
+        {"mixtral", "qwen3_moe", "qwen3_moe has no --qk-layernorm false"},
+        {"qwen3_moe", "qwen3", "qwen3 has no --num-experts 4"},
+        {"qwen3_moe", "mixtral", "mixtral has no --qk-layernorm true"},
+        {"olmoe", "qwen3_moe", "qwen3_moe has no --qk-layernorm-all-heads true"},
+        {"qwen2_moe", "mixtral", "mixtral has no"},
+        {"gpt_oss", "mixtral", "mixtral has no"},
+        {"mixtral", "gpt_oss", "gpt_oss has no"},
+        {"granitemoe", "mixtral", "mixtral has no --embedding-multiplier 12"},
+        {"granitemoe", "granitemoeshared", NULL},
+        {"granitemoeshared", "granitemoe", "granitemoe has no --moe-shared-expert-intermediate-size 14"},
+        {"glm4_moe", "deepseek_v3", "deepseek_v3 has no --multi-latent-attention false"},
+        {"deepseek_v3", "glm4_moe", "glm4_moe has no --multi-latent-attention true"},
+        {"kimi_k2", "deepseek_v3", NULL},
+        {"deepseek_v3", "kimi_k2", NULL},
+        {"dots1", "glm4_moe", "glm4_moe has no"},
+        {"solar_open", "glm4_moe", NULL},
+        {"glm4_moe", "solar_open", "solar_open has no"},
+        {"flex_olmo", "olmoe", "olmoe has no --norm-placement output"},
+        {"minimax_m2", "mixtral", "mixtral has no"},
+        {"mellum", "qwen3_moe", "qwen3_moe has no"},
+        {"qwen3_moe", "mellum", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check_family(&rows[i]);
 }
 
 // Matrices in MXFP4 are written in bf16, with the bits that transformers gives them.
@@ -534,5 +567,5 @@ TEST(centered_gains) {
 
 TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
           TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows),
-          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers),
-          TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))
+          TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(other_families_of_experts), TEST_CASE(mxfp4),
+          TEST_CASE(mxfp4_numbers), TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))

@@ -143,6 +143,35 @@ MODELS = {
     "vaultgemma": lambda: hf.VaultGemmaForCausalLM(hf.VaultGemmaConfig(
         **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, query_pre_attn_scalar=9, sliding_window=4,
         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, rope_parameters=rope(theta=500.0))),
+    "kimi_k2": lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(  # its YaRN has one bound
+        **SIZE, **IDS, num_key_value_heads=3, n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=12,
+        first_k_dense_replace=1, n_group=1, topk_group=1, q_lora_rank=7, kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=4,
+        v_head_dim=3, num_mtp_layers=0, routed_scaling_factor=2.827, rope_parameters=rope(
+            theta=512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, beta_fast=1.0, beta_slow=1.0, mscale=1.0,
+            mscale_all_dim=1.0))),
+    "dots1": lambda: hf.Dots1ForCausalLM(hf.Dots1Config(
+        **SIZE, num_key_value_heads=1, head_dim=12, n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=12,
+        norm_topk_prob=True, first_k_dense_replace=1, routed_scaling_factor=2.5, attention_bias=True, sliding_window=4, max_window_layers=1,
+        rope_parameters=rope(theta=512.0))),
+    "solar_open": lambda: hf.SolarOpenForCausalLM(hf.SolarOpenConfig(
+        **{key: value for key, value in SIZE.items() if key != "intermediate_size"}, num_key_value_heads=1, head_dim=12, n_routed_experts=6,
+        num_experts_per_tok=3, moe_intermediate_size=12, n_group=2, topk_group=1, attention_bias=True, rope_parameters=rope(theta=512.0))),
+    "minimax_m2": lambda: hf.MiniMaxM2ForCausalLM(hf.MiniMaxM2Config(
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=12, num_local_experts=5, num_experts_per_tok=3, rope_parameters=rope(0.5, 512.0))),
+    "minimax_m2_fp8": lambda: hf.MiniMaxM2ForCausalLM(hf.MiniMaxM2Config(  # as it is released, with rotary_dim
+        **dict(SIZE, intermediate_size=256, num_hidden_layers=1), **IDS, num_key_value_heads=1, head_dim=12, num_local_experts=2,
+        num_experts_per_tok=2, rotary_dim=6, rope_parameters=rope(theta=512.0))).to(torch.bfloat16),
+    "mellum_mtp": lambda: hf.MellumForCausalLM(hf.MellumConfig(
+        **dict(SIZE, num_hidden_layers=1), **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, num_experts=3, num_experts_per_tok=2,
+        moe_intermediate_size=12, sliding_window=4, num_nextn_predict_layers=1)),
+    "flex_olmo": lambda: hf.FlexOlmoForCausalLM(hf.FlexOlmoConfig(
+        **SIZE, **IDS, pad_token_id=None, num_key_value_heads=1, num_experts=4, num_experts_per_tok=3, rope_parameters=rope(theta=512.0))),
+    "mellum": lambda: hf.MellumForCausalLM(hf.MellumConfig(
+        **dict(SIZE, num_hidden_layers=3), **IDS, pad_token_id=None, num_key_value_heads=1, head_dim=6, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=12, sliding_window=4, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        mlp_layer_types=["dense", "sparse", "sparse"], rope_parameters={
+            "full_attention": rope(theta=512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16),
+            "sliding_attention": rope(theta=64.0)})),
     "gpt_oss": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, num_local_experts=4, num_experts_per_tok=2, sliding_window=4, swiglu_limit=0.5,
         rope_parameters=rope(theta=500.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, truncate=False))),
@@ -178,6 +207,10 @@ MODELS = {
 }
 
 
+# What another program's config.json says instead.
+REPLACED = {"qwen3_moe_sparse": ("num_local_experts", "num_experts"), "kimi_k2": ('"deepseek_v3"', '"kimi_k2"')}
+
+
 def pack(model, folder):
     """Replaces the matrices of experts in a folder by random blocks and scales of MXFP4, and those of the model by what
     transformers makes of these, which it returns by their names."""
@@ -205,7 +238,7 @@ def quantize(model, folder):
     and loads what transformers makes of the fp8 into the model."""
     state, fused = load_file(f"{folder}/model.safetensors"), {}
     for name in sorted(state):
-        if state[name].dim() == 2 and ".layers." in name and "mlp.gate." not in name:
+        if state[name].dim() == 2 and ".layers." in name and ".gate." not in name:
             rows, columns = state[name].shape
             scales = torch.rand(-(-rows // 128), -(-columns // 128)) * 0.01 + 0.001
             numbers = (torch.randn(rows, columns) * 12).to(torch.float8_e4m3fn)
@@ -213,12 +246,13 @@ def quantize(model, folder):
             state[f"{name}_scale_inv"] = scales
             fused[name] = Fp8Dequantize(None)._dequantize_one(numbers, scales, output_dtype=torch.bfloat16)
     plain = {name: fused.get(name, value) for name, value in state.items() if not name.endswith("_scale_inv")}
-    state |= {f"model.layers.2.{name}.weight": torch.ones(3) for name in ("enorm", "self_attn.o_proj")}
+    if isinstance(model, hf.DeepseekV3ForCausalLM):
+        state |= {f"model.layers.2.{name}.weight": torch.ones(3) for name in ("enorm", "self_attn.o_proj")}
     save_file(state, f"{folder}/model.safetensors", {"format": "pt"})
     with open(f"{folder}/config.json") as file:
         config = json.load(file)
     config["quantization_config"] = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
-    config["num_nextn_predict_layers"] = 1
+    config["num_nextn_predict_layers"] = int(isinstance(model, hf.DeepseekV3ForCausalLM))
     with tempfile.TemporaryDirectory() as other:
         model.config.save_pretrained(other)
         save_file(plain, f"{other}/model.safetensors", {"format": "pt"})
@@ -241,15 +275,18 @@ def make(name):
                 buffer.copy_(torch.randn_like(buffer) * 0.2)
     model = model.eval()
     model.save_pretrained(folder)
-    if name == "qwen3_moe_sparse":
+    if name in REPLACED:
         with open(f"{folder}/config.json") as file:
             text = file.read()
         with open(f"{folder}/config.json", "w") as file:
-            file.write(text.replace("num_local_experts", "num_experts"))
+            file.write(text.replace(*REPLACED[name]))
     if os.path.exists(f"{folder}/generation_config.json"):
         os.remove(f"{folder}/generation_config.json")
     if name.endswith("fp8"):
         quantize(model, folder)
+    if name.endswith("mtp"):  # a layer that predicts a further token, which transformers leaves out
+        state = load_file(f"{folder}/model.safetensors") | {"mtp.layers.0.input_layernorm.weight": torch.ones(24)}
+        save_file(state, f"{folder}/model.safetensors", {"format": "pt"})
     unpacked = pack(model, folder) if name.endswith("mxfp4") else {}
     data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, T))}
     out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}

@@ -4,7 +4,9 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HeliumConfig, HeliumForCausalLM,
+from transformers import (Dots1Config, Dots1ForCausalLM, FlexOlmoConfig, FlexOlmoForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config,
+                          MiniMaxM2ForCausalLM, SolarOpenConfig, SolarOpenForCausalLM,
+                          Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HeliumConfig, HeliumForCausalLM,
                           MinistralConfig, MinistralForCausalLM, SeedOssConfig, SeedOssForCausalLM,
                           GlmConfig, GlmForCausalLM, Glm4Config, Glm4ForCausalLM, Glm4MoeConfig, Glm4MoeForCausalLM, DeepseekV2Config, DeepseekV2ForCausalLM, DeepseekV3Config, DeepseekV3ForCausalLM, CohereConfig, CohereForCausalLM, Cohere2Config, Cohere2ForCausalLM, GraniteMoeConfig, GraniteMoeForCausalLM, Olmo3Config, Olmo3ForCausalLM, GptOssConfig, GptOssForCausalLM, FalconConfig, FalconForCausalLM, Olmo2Config, Olmo2ForCausalLM, GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, GemmaConfig, GemmaForCausalLM, Gemma2Config, Gemma2ForCausalLM, Gemma3TextConfig, Gemma3ForCausalLM, GraniteConfig, GraniteForCausalLM, SmolLM3Config, SmolLM3ForCausalLM,
                           BertConfig, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM,
@@ -107,6 +109,14 @@ add("glm4.5-air", Glm4MoeForCausalLM, Glm4MoeConfig(head_dim=128, attention_bias
 add("glm4.5", Glm4MoeForCausalLM, Glm4MoeConfig(
     num_hidden_layers=92, hidden_size=5120, intermediate_size=12288, moe_intermediate_size=1536, n_routed_experts=160, head_dim=128,
     first_k_dense_replace=3, use_qk_norm=True, attention_bias=True, num_mtp_layers=0))
+add("kimi-k2", DeepseekV3ForCausalLM, DeepseekV3Config(
+    num_attention_heads=64, n_routed_experts=384, first_k_dense_replace=1, vocab_size=163840, num_mtp_layers=0))
+add("dots.llm1", Dots1ForCausalLM, Dots1Config(
+    hidden_size=4096, n_routed_experts=128, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1))
+add("solar-open-100b", SolarOpenForCausalLM, SolarOpenConfig())
+add("minimax-m2", MiniMaxM2ForCausalLM, MiniMaxM2Config())
+add("flex-olmo-7x7b", FlexOlmoForCausalLM, FlexOlmoConfig())
+add("mellum2-12b-a2.5b", MellumForCausalLM, MellumConfig())
 add("gpt-oss-20b", GptOssForCausalLM, GptOssConfig(num_hidden_layers=24, num_local_experts=32))
 add("gpt-oss-120b", GptOssForCausalLM, GptOssConfig())
 add("phi3-mini", Phi3ForCausalLM, Phi3Config())

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -473,6 +474,83 @@ def vaultgemma(r):
         final_logit_softcapping=r.choice([None, 2.0, 30.0])))
 
 
+def rename(folder, model_type):
+    config = json.load(open(f"{folder}/config.json"))
+    json.dump(dict(config, model_type=model_type), open(f"{folder}/config.json", "w"))
+
+
+class KimiK2(hf.DeepseekV3ForCausalLM):
+    """The same model, under a model_type that transformers does not know."""
+
+    @classmethod
+    def from_pretrained(cls, source, **more):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+            assert json.load(open(f"{folder}/config.json"))["model_type"] == "kimi_k2"
+            rename(folder, "deepseek_v3")
+            return hf.DeepseekV3ForCausalLM.from_pretrained(folder, **more)
+
+    def save_pretrained(self, folder, **more):
+        kind, self.config.model_type = self.config.model_type, "deepseek_v3"
+        super().save_pretrained(folder, **more)
+        self.config.model_type = kind
+        rename(folder, "kimi_k2")
+
+
+KimiK2.__module__ = hf.DeepseekV3ForCausalLM.__module__  # where transformers looks what it can do
+
+
+def kimi_k2(r):
+    model = biased(KimiK2(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0}))))
+    model.config.model_type = "kimi_k2"
+    return model
+
+
+def routed(r, **more):
+    """Routers of DeepSeek-V3's: experts in groups, a bias for the choice, shared experts."""
+    groups, size = r.choice([1, 1, 2]), r.choice([2, 3, 5])
+    chosen = r.randint(1, groups)
+    return dict(decoder(r), num_hidden_layers=r.choice([2, 3]), moe_intermediate_size=r.choice([5, 16]), n_group=groups, topk_group=chosen,
+                num_experts_per_tok=min(r.choice([2, 3]), chosen * size), routed_scaling_factor=r.choice([1.0, 2.5]), bos_token_id=0,
+                eos_token_id=0, pad_token_id=None, **{key: groups * size if value is None else value for key, value in more.items()})
+
+
+def dots1(r):
+    sizes = routed(r, n_routed_experts=None, n_shared_experts=r.choice([1, 2]))
+    types = r.choice([{}, {"max_window_layers": 1}, {"layer_types": layer_types(r, sizes)}])
+    return biased(hf.Dots1ForCausalLM(hf.Dots1Config(
+        **sizes, **types, sliding_window=r.choice([2, 8] if types else [None, 3]), first_k_dense_replace=r.choice([0, 1]), norm_topk_prob=True,
+        attention_bias=r.random() < 0.4)))
+
+
+def solar_open(r):
+    sizes = routed(r, n_routed_experts=None, n_shared_experts=r.choice([1, 2]))
+    del sizes["intermediate_size"]
+    return biased(hf.SolarOpenForCausalLM(hf.SolarOpenConfig(**sizes, attention_bias=r.random() < 0.5)))
+
+
+def minimax_m2(r):
+    sizes = turned(r, decoder(r))
+    if r.random() < 0.3:  # as in the released configuration
+        sizes["rotary_dim"] = int(sizes["head_dim"] * sizes["rope_parameters"].pop("partial_rotary_factor"))
+    return biased(hf.MiniMaxM2ForCausalLM(hf.MiniMaxM2Config(**experts(r, sizes, num_local_experts=None))))
+
+
+def flex_olmo(r):
+    return hf.FlexOlmoForCausalLM(hf.FlexOlmoConfig(**experts(r, decoder(r), num_experts=None), norm_topk_prob=r.random() < 0.5,
+                                                    attention_bias=r.random() < 0.4))
+
+
+def mellum(r):
+    sizes = decoder(r)
+    whole, layers = sizes.pop("rope_parameters"), sizes["num_hidden_layers"]
+    types = {"mlp_layer_types": ["sparse"] + [r.choice(["dense", "sparse"]) for _ in range(layers - 1)]} if r.random() < 0.5 else {}
+    return hf.MellumForCausalLM(hf.MellumConfig(
+        **experts(r, sizes, num_experts=None), **types, layer_types=layer_types(r, sizes), sliding_window=r.choice([2, 3, 8, 500]),
+        moe_intermediate_size=r.choice([5, 16]), norm_topk_prob=r.random() < 0.5, attention_bias=r.random() < 0.4,
+        rope_parameters={"full_attention": whole, "sliding_attention": {"rope_type": "default", "rope_theta": r.choice([10000.0, 77.0])}}))
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -526,7 +604,7 @@ def t5(r):
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
-                                    granitemoeshared, deepseek_v2, deepseek_v3, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
+                                    granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
                                     ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
@@ -564,6 +642,8 @@ def balance_function(model):
     """transformers' auxiliary loss of a model with experts, if its family has one and tokens do not choose all experts:
     then it is constant, and only rounding has a gradient."""
     function = getattr(sys.modules[type(model).__module__], "load_balancing_loss_func", None)
+    if model.config.model_type == "minimax_m2":  # takes a softmax of its sigmoid router's logits
+        return None
     return function if function and model.config.num_experts_per_tok < expert_count(model.config) else None
 
 
@@ -598,19 +678,20 @@ def losses_of(model, form, data, rows):
 
 
 def watch_choices(model):
-    """The choices of each router that has a bias, in the order of layers, as they are made."""
+    """The choices of each router that has a bias, in the order of layers, as they are made, and the bias."""
     choices = {}
     for name, module in model.named_modules():
-        if hasattr(module, "e_score_correction_bias"):
-            module.register_forward_hook(lambda module, _, out, name=name: choices.update({name: (module, out[2])}))
+        bias = getattr(module, "e_score_correction_bias", None)
+        if bias is not None:
+            router = getattr(module, "gate", module)
+            router.register_forward_hook(lambda _, __, out, name=name, bias=bias: choices.update({name: (bias, out[2])}))
     return choices
 
 
 def move_biases(choices):
     """As Megatron moves them, in float32: experts with fewer tokens than the mean are preferred by BIAS_RATE more."""
     with torch.no_grad():
-        for router, chosen in choices.values():
-            bias = router.e_score_correction_bias
+        for bias, chosen in choices.values():
             counts = torch.bincount(chosen.reshape(-1), minlength=len(bias)).double()
             bias.copy_(bias.to(torch.float32) + torch.tensor(BIAS_RATE, dtype=torch.float32) * torch.sign(counts.mean() - counts).to(torch.float32))
 
@@ -683,7 +764,7 @@ def reference(model, form, data, B):
         steps.append((loss.item(), 0 if pair is None else pair.item(), norm, sum(b.item() for b in balance) / max(len(balance), 1)))
         optimizer.step()
         move_biases(choices)
-    return first, gradients, steps, {name: router.e_score_correction_bias.to(torch.float32) for name, (router, _) in choices.items()}
+    return first, gradients, steps, {name: bias.to(torch.float32) for name, (bias, _) in choices.items()}
 
 
 def tensors(folder):
@@ -758,12 +839,20 @@ def relative_losses(a, b):
     return max(max(abs(x[0] - y[0]) / y[0], abs(x[1] - y[1]), abs(x[3] - y[3]) / (y[3] or 1)) for x, y in zip(a, b, strict=True))
 
 
+def is_bias(name):
+    return name.endswith("e_score_correction_bias")
+
+
+# Where files have the bias that is in a module of this name, if elsewhere.
+BIAS_OWNERS = {"minimax_m2": lambda name: name.replace(".mlp", ".block_sparse_moe")}
+
+
 def check_biases(expected, family, folder, what):
     if expected:
         run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/after", "--output", f"{folder}/after_hf", "--family", family)
         found = tensors(f"{folder}/after_hf")
     for name, bias in expected.items():
-        got = found[f"{name}.e_score_correction_bias"]
+        got = found[f"{BIAS_OWNERS.get(family, lambda name: name)(name)}.e_score_correction_bias"]
         assert got.dtype == torch.float32 and torch.equal(got, bias), (what, name, got, bias)
 
 
@@ -777,7 +866,7 @@ def check_numbers(r, model, form, source, folder, what):
               "--mock-data", "--vocab-size", str(model.config.vocab_size), "--micro-batch-size", str(B), "--seq-length", str(T), "--train-iters",
               str(STEPS), "--lr", str(LR), "--adam-beta2", "0.95", "--weight-decay", "0.1", "--clip-grad", "1.0", "--hidden-dropout", "0",
               "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []),
-              *(["--moe-router-bias-update-rate", str(BIAS_RATE)] if model.config.model_type in ("deepseek_v3", "glm4_moe") else []),
+              *(["--moe-router-bias-update-rate", str(BIAS_RATE)] if any(map(is_bias, model.state_dict())) else []),
               *(["--moe-router-load-balancing-type", "aux_loss", "--moe-aux-loss-coeff", str(BALANCE)] if balance_function(model) else []))
     ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 4]
     logits, gradients, theirs, biases = reference(exact_twin(type(model), source), form, data, B)

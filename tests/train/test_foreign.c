@@ -74,6 +74,12 @@ static const char *const huggingface[] = {"gpt2",
                                           "glm",
                                           "glm4",
                                           "glm4_moe",
+                                          "kimi_k2",
+                                          "dots1",
+                                          "solar_open",
+                                          "minimax_m2",
+                                          "flex_olmo",
+                                          "mellum",
                                           "gpt_oss",
                                           "granitemoe",
                                           "granitemoeshared",
@@ -119,7 +125,9 @@ static const char *const others[] = {"megatron_v0",
                                      "megatron_experts_grouped",
                                      "fairseq_roberta_old.pt",
                                      "gpt_oss_mxfp4",
-                                     "deepseek_v3_fp8"};
+                                     "deepseek_v3_fp8",
+                                     "minimax_m2_fp8",
+                                     "mellum_mtp"};
 enum { B = 2 };
 
 struct opened_model {
