@@ -70,7 +70,7 @@ static void print_libraries(void) {
     for (int i = 0; i < count; i++) {
         struct buffer text = {0};
         library_describe(list[i], &text);
-        printf("  %-9s %s\n", list[i]->name, buffer_string(&text));
+        printf("  %-10s %s\n", list[i]->name, buffer_string(&text));
         buffer_free(&text);
     }
 }
@@ -80,20 +80,20 @@ int cmd_version(int argc, char **argv) {
     (void)argv;
     printf("bevatron %s\n", BEVATRON_VERSION);
     for (size_t i = 0; i < feature_count; i++)
-        printf("  %-9s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
+        printf("  %-10s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
     int gpus = cuda_count();
     if (gpus < 0)
-        printf("  %-9s %s\n", "GPUs", error_message());
+        printf("  %-10s %s\n", "GPUs", error_message());
     else
-        printf("  %-9s %d\n", "GPUs", gpus);
+        printf("  %-10s %d\n", "GPUs", gpus);
     error_clear();
     char kernels[128];
     cpu_list_kernels(kernels, sizeof kernels);
-    printf("  %-9s %s\n", "kernels", kernels);
+    printf("  %-10s %s\n", "kernels", kernels);
     struct utsname system;
     if (uname(&system) == 0)
-        printf("  %-9s %s %s, %s\n", "system", system.sysname, system.release, system.machine);
-    printf("  %-9s %s\n", "compiler", __VERSION__);
+        printf("  %-10s %s %s, %s\n", "system", system.sysname, system.release, system.machine);
+    printf("  %-10s %s\n", "compiler", __VERSION__);
     print_libraries();
     return EXIT_CODE_OK;
 }

@@ -119,13 +119,18 @@ const struct machine *machine_find(const char *name) {
     const struct machine *found = machine_look_up(name);
     if (found)
         return found;
+    const char *meant = probably_meant(name);
+    if (meant) {
+        error_set_code(EXIT_CODE_USAGE,
+                       "unknown machine \"%s\"; did you mean %s? `bevatron plan --machine x` lists the known machines",
+                       name, meant);
+        return NULL;
+    }
     struct buffer known = {0};
     for (int i = 0; i < MACHINES; i++)
         if (!machine_has_old_gpus(&machines[i]))
             buffer_printf(&known, "%s %s", known.length ? "," : "", machines[i].name);
-    const char *meant = probably_meant(name);
-    error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; %s%s%sknown machines:%s", name,
-                   meant ? "did you mean " : "", meant ? meant : "", meant ? "? " : "", buffer_string(&known));
+    error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; known machines:%s", name, buffer_string(&known));
     buffer_free(&known);
     return NULL;
 }

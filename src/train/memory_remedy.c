@@ -144,7 +144,7 @@ static bool fits(const struct search *search, struct proposal *proposal) {
 static void name(struct search *search, const struct proposal *proposal) {
     buffer_append_string(search->out, search->named++ > 0 ? ", or" : "it would fit");
     if (proposal->times > 1)
-        buffer_printf(search->out, " on %d ranks that have as much memory each", ranks_of(search, proposal));
+        buffer_printf(search->out, " on %d ranks with this much memory each", ranks_of(search, proposal));
     const struct proposal named = name_batch(search, *proposal);
     const char *before = proposal->times > 1 ? ", with " : " with ";
     for (int i = 0; i < SPELLINGS; i++) {

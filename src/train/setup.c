@@ -270,7 +270,7 @@ static int refuse(const struct setup *setup, const struct step_room *room) {
     return setup->mesh->all ? comm_agree(setup->mesh->all, status, "memory of the step") : status;
 }
 
-// Host memory is promised by the system and only missed when it is used, so what was taken may be more than there is.
+// The system overcommits host memory: what was taken may be more than there is, which shows only when it is used.
 // The first rank of each machine says so.
 static void warn_if_scarce(const void *context, const struct step_room *room) {
     const struct setup *setup = context;

@@ -21,7 +21,7 @@ expect 0 '"ranks": 16384' "$BEVATRON" plan --preset llama3.1-405b --num-layers 1
     --micro-batch-size 1 --global-batch-size 2048 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 \
     --sequence-parallel --use-distributed-optimizer --nproc 16384 --machine p5.48xlarge --json
 expect 0 "parameters" "$BEVATRON" plan --preset mixtral-8x7b --vocab-size 32000 --gpus 8 --bf16
-expect 2 "did you mean p5.48xlarge? known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
+expect 2 "did you mean p5.48xlarge? \`bevatron plan --machine x\` lists the known machines" "$BEVATRON" plan "${llama[@]}" --machine p9.48xlarge
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100
 expect 2 "did you mean p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --machine h100x
 expect 2 "did you mean p6e-gb200.36xlarge" "$BEVATRON" plan "${llama[@]}" --machine NVIDIA-GB200

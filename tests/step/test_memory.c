@@ -189,7 +189,7 @@ static const struct {
     {SMALL "--num-layers 4 --micro-batch-size 8", 1, 900, "--micro-batch-size 4 --global-batch-size 8"},
     {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 700, "--recompute-granularity full"},
     {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 500, "--micro-batch-size"},
-    {SMALL "--num-layers 4 --micro-batch-size 8", 1, 250, "on 4 ranks that have as much memory each, with"},
+    {SMALL "--num-layers 4 --micro-batch-size 8", 1, 250, "on 4 ranks with this much memory each, with"},
     {SMALL "--num-layers 4 --micro-batch-size 1", 1, 120, "--pipeline-model-parallel-size"},
     {SMALL "--num-layers 2 --micro-batch-size 1", 4, 850, "--use-distributed-optimizer"},
     {SMALL "--num-layers 2 --micro-batch-size 1", 4, 500, "--tensor-model-parallel-size 4"},
@@ -218,7 +218,7 @@ static const struct {
     // Heads and layers that cannot be split: more copies of the model, and no flags to add.
     {"--hidden-size 517 --num-attention-heads 47 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
      "--num-layers 1 --micro-batch-size 1 --global-batch-size 64 --use-distributed-optimizer",
-     1, 850, "it would fit on 2 ranks that have as much memory each ("},
+     1, 850, "it would fit on 2 ranks with this much memory each ("},
 };
 
 // Opens every rank with the flags of one proposal, under the same limit.
@@ -238,7 +238,7 @@ static int follow_all(struct device *device, const char *flags, int size, const 
     const char *at = strstr(message, "it would fit ");
     if (at && sscanf(at, "it would fit on %d ranks", &ranks) != 1)
         ranks = size;
-    if (at && strstr(at, "ranks that have as much memory each (")) {
+    if (at && strstr(at, "ranks with this much memory each (")) {
         follow(device, flags, ranks);
         count++;
     }
@@ -329,7 +329,7 @@ TEST(other_modes) {
         {STEP_EVALUATE, SMALL "--num-layers 4 --micro-batch-size 1", "with --tensor-model-parallel-size 2 ("},
         {STEP_GENERATE, SMALL "--num-layers 4 --micro-batch-size 1", "with --tensor-model-parallel-size 2 ("},
         {STEP_GENERATE, SMALL "--num-layers 4 --micro-batch-size 1 --model t5 --decoder-seq-length 16",
-         "on 2 ranks that have as much memory each, with --tensor-model-parallel-size 2 ("},
+         "on 2 ranks with this much memory each, with --tensor-model-parallel-size 2 ("},
     };
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         mode = modes[i].mode;
