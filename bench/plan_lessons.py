@@ -17,7 +17,7 @@ FULL = "--recompute-granularity full "
 SELECTIVE = "--recompute-granularity selective --sequence-parallel "
 
 
-# The program of that time: attention that wrote its scores, and PyTorch that launched every kernel (docs/plan.md).
+# The program of that time (docs/internals/plan.md): attention wrote its scores, and PyTorch launched every kernel.
 PYTHON = tempfile.NamedTemporaryFile("w", suffix=".yaml")
 PYTHON.write("launch-us: 30\n")
 PYTHON.flush()

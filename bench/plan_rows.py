@@ -5,7 +5,7 @@ usage: bench/plan_rows.py BEVATRON [--markdown] [--source TEXT] [ROWS.csv…]
 
 Without a file it plans the ten models of bench/RESULTS.md on one H200. With files it plans the rows of published runs:
 parameters and FLOPs where the architecture is stated, time and memory where layout and machine are stated, too. Prints
-every row, then errors by source; --markdown prints the latter as in docs/plan.md. --source takes the rows whose source
+every row, then errors by source; --markdown prints the latter as in docs/internals/plan.md. --source takes the rows whose source
 contains TEXT.
 """
 import atexit

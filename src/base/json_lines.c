@@ -135,7 +135,7 @@ static bool read_member(struct member_search *s) {
 
 static bool read_object(struct member_search *s) {
     struct json_lexer *lexer = &s->lexer;
-    if (!json_lex_start(lexer) || !json_lex_expect(lexer, '{', "no object; every line is one JSON object"))
+    if (!json_lex_start(lexer) || !json_lex_expect(lexer, '{', "not an object; every line is one JSON object"))
         return false;
     if (json_lex_peek(lexer) == '}') {
         lexer->at++;

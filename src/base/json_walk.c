@@ -107,7 +107,7 @@ bool json_walk_value(struct json_lexer *lexer, struct json_measure *measure, int
         if (lexer->has_python_numbers && walk_python_number(lexer))
             return true;
         if (first != '-' && (first < '0' || first > '9'))
-            return json_lex_fail(lexer, lexer->at, "something that is not a value");
+            return json_lex_fail(lexer, lexer->at, "expected a value");
         start = lexer->at;
         if (!json_lex_number(lexer))
             return false;

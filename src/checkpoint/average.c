@@ -60,9 +60,10 @@ static int add_last(struct average_list *list, const char *folder, int64_t last)
     if (found.count == 0)
         status = error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s has no checkpoint; name a --save folder", folder);
     else if ((uint64_t)last > found.count)
-        status = error_set("%s has %zu checkpoints, not %" PRId64 "; give --last %zu, or save more often and keep them "
-                           "(--save-interval, --keep-last)",
-                           folder, found.count, last, found.count);
+        status =
+            error_set("%s has %zu checkpoint%s, not %" PRId64 "; give --last %zu, or save more often and keep them "
+                      "(--save-interval, --keep-last)",
+                      folder, found.count, found.count == 1 ? "" : "s", last, found.count);
     for (size_t i = 0; status == 0 && i < (size_t)last; i++)
         status = add_path(list, checkpoint_path(folder, found.iterations[found.count - 1 - i]));
     folder_list_free(&found);

@@ -57,7 +57,7 @@ static const struct flag own_flags[] = {
     CHOICE("--rank-by", rank_by, "time", ONE_OF("time", "cost"), "with --search: the shortest step or the cheapest"),
     TEXT("--write", write, NULL, "FILE", "with --search: write the best layout's flags for train --config"),
     TEXT("--budget", budget, NULL, "FLOP",
-         "choose the model and its tokens for so much compute, e.g. 1e22FLOP, and search its layout"),
+         "choose the model and its tokens for this much compute, e.g. 1e22FLOP, and search its layout"),
     GROUP("The plan"),
     REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, e.g. 300B, for its days and dollars; 0 for none",
          .is_size = true),

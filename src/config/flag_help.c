@@ -90,7 +90,7 @@ void flag_row_text(const struct flag *flag, struct buffer *out) {
         buffer_printf(out, " [%s]", values.data);
     if (flag->required)
         buffer_append_string(out, " (required)");
-    else if (flag->initial && flag->type != FLAG_BOOL_OFF)
+    else if (flag->initial && *flag->initial && flag->type != FLAG_BOOL_OFF)
         buffer_printf(out, " (default %s%s)", flag->initial, flag->not_yet ? "; other values are not supported" : "");
     else if (flag->not_yet)
         buffer_append_string(out, " (not supported)");
@@ -182,7 +182,7 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
     buffer_append_string(out, "` | ");
     if (flag->required)
         buffer_append_string(out, "required");
-    else if (flag->initial && flag->type != FLAG_BOOL_OFF) {
+    else if (flag->initial && *flag->initial && flag->type != FLAG_BOOL_OFF) {
         buffer_append_byte(out, '`');
         append_cell(flag->initial, out);
         buffer_append_byte(out, '`');

@@ -309,6 +309,13 @@ static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct 
     }
 }
 
+// The length of what a help text says first. A message needs no more of it.
+static int first_clause(const char *help) {
+    size_t length = strcspn(help, ";:");
+    const char *bracket = strstr(help, " (");
+    return (int)(bracket && (size_t)(bracket - help) < length ? (size_t)(bracket - help) : length);
+}
+
 static void check_complete(struct flag_parse *parse, const struct string_list *positional) {
     const struct flag_command *command = parse->command;
     struct complaints *complaints = &parse->complaints;
@@ -318,8 +325,8 @@ static void check_complete(struct flag_parse *parse, const struct string_list *p
             (const struct flag_given *)((const char *)parse->options + table->base + table->given);
         for (size_t i = 0; i < table->count; i++)
             if (table->flags[i].required && given->source[i] == FLAG_FROM_DEFAULT)
-                complain(complaints, "%s needs %s (%s); see `bevatron %s --help`", command->name, table->flags[i].name,
-                         table->flags[i].help, command->name);
+                complain(complaints, "%s needs %s (%.*s); see `bevatron %s --help`", command->name,
+                         table->flags[i].name, first_clause(table->flags[i].help), table->flags[i].help, command->name);
     }
     if (positional && positional->count < command->positional_minimum)
         complain(complaints, "%s needs %s; see `bevatron %s --help`", command->name, command->positional_name,

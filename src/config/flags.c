@@ -112,7 +112,7 @@ static const struct flag rows[] = {
          "start with batch size START and add INCREMENT in even steps over the first SAMPLES samples", .minimum = 3,
          .maximum = 3),
     TEXT("--step-batch-size-schedule", step_batch_size_schedule, NULL, "TOKENS:SIZE…",
-         "batch sizes, each from so many tokens on, e.g. \"0:16 2.4B:320\"; instead of --global-batch-size"),
+         "batch size from each number of tokens on, e.g. \"0:16 2.4B:320\"; instead of --global-batch-size"),
     INT("--train-iters", train_iters, NULL, 1, FLAG_ENDLESS, "iterations (updates) to train"),
     INT("--train-samples", train_samples, NULL, 1, FLAG_ENDLESS, "samples to train, instead of --train-iters"),
     TOKEN_LENGTH_ROW,
@@ -199,7 +199,7 @@ static const struct flag rows[] = {
            "fp8 scales: from previous steps, measured each time, or of blocks of 128 or 32 values", ADVANCED),
     SWITCH("--fp8-output-proj", fp8_output_proj, "with --fp8-format: the output layer's matmuls in fp8 too", ADVANCED),
     SWITCH("--fp8-fast-input-gradients", fp8_fast_input_gradients,
-           "with --fp8-format: sums of the blocks' input gradients have fewer bits, as those of the forward pass",
+           "with --fp8-format: sum the blocks' input gradients with fewer bits, as the forward pass does; faster",
            ADVANCED),
     INT("--fp8-margin", fp8_margin, "0", 0, 16, "fp8 headroom above the expected maximum, in powers of two", ADVANCED),
     INT("--fp8-amax-history-len", fp8_amax_history_len, "1", 1, 65536, "steps of fp8 amax history", ADVANCED),
@@ -226,7 +226,7 @@ static const struct flag rows[] = {
     CHOICE("--spike-policy", spike_policy, "none", ONE_OF("none", "warn", "rewind-and-skip"),
            "at a loss spike: nothing, a warning, or go back to a checkpoint and skip batches"),
     REAL("--spike-threshold", spike_threshold, "10", 0, 1e6,
-         "standard deviations above the median of 128 iterations that are a spike, if 3 in a row exceed it",
+         "a spike is 3 iterations in a row this many standard deviations above the median of the last 128",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     INT("--rewind-iterations", rewind_iterations, NULL, 0, FLAG_ENDLESS,
         "go back at least this many iterations before a spike or NaN; default: 100 for a spike, 0 for a NaN", ADVANCED),
@@ -242,9 +242,10 @@ static const struct flag rows[] = {
          "dataset PATH.bin and PATH.idx, or text to tokenize first: a file (JSON Lines or plain, also compressed) or "
          "a folder; WEIGHT PATH WEIGHT PATH… for a blend"),
     TEXT("--split", split, NULL, "A,B,C", "shares of training, validation and test; default: 969,30,1"),
-    TEXT("--data-cache-path", data_cache_path, NULL, "DIR",
-         "folder that caches tokenized text and the sample order; default: beside the data, for text in a folder that "
-         "cannot be written ~/.cache/bevatron"),
+    TEXT(
+        "--data-cache-path", data_cache_path, NULL, "DIR",
+        "folder that caches tokenized text and the sample order; default: beside the data; for text, ~/.cache/bevatron "
+        "if that folder cannot be written"),
     SWITCH("--mock-data", mock_data, "train on generated samples instead of a dataset"),
     FIM_ROWS,
     LIST("--train-data-path", train_data_path, "PATH…", "dataset, text or blend for training only", ADVANCED),

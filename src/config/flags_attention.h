@@ -25,7 +25,7 @@
                "latent attention, as in DeepSeek-V2 and V3: keys and values are computed from a narrow latent, which " \
                "is all that generation keeps"),                                                                        \
         INT("--q-lora-rank", q_lora_rank, "0", 0, 1 << 20,                                                             \
-            "latent attention: width of the latent of queries; 0: queries without one", ADVANCED),                     \
+            "latent attention: width of the latent of queries; 0 for none", ADVANCED),                                 \
         INT("--kv-lora-rank", kv_lora_rank, "32", 1, 1 << 20,                                                          \
             "latent attention: width of the latent of keys and values", ADVANCED),                                     \
         INT("--qk-head-dim", qk_head_dim, "128", 1, 1 << 16,                                                           \
@@ -41,9 +41,9 @@
              "latent attention: YaRN's factor; 1 changes nothing", ADVANCED),                                          \
         INT("--original-max-position-embeddings", original_max_position_embeddings, "4096", 1, MOST_TOKENS,            \
             "latent attention: context length before YaRN", ADVANCED),                                                 \
-        REAL("--mscale", mscale, "1.0", 0, 1e6, "latent attention with YaRN: how much channels with positions grow",   \
-             ADVANCED),                                                                                                \
+        REAL("--mscale", mscale, "1.0", 0, 1e6,                                                                        \
+             "latent attention with YaRN: coefficient of the growth of channels with positions", ADVANCED),            \
         REAL("--mscale-all-dim", mscale_all_dim, "0.0", 0, 1e6,                                                        \
-             "latent attention with YaRN: how much all channels grow", ADVANCED)
+             "latent attention with YaRN: coefficient of the growth of all channels", ADVANCED)
 
 #endif

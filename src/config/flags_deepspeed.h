@@ -5,8 +5,7 @@
 #define DEEPSPEED_ROWS                                                                                                 \
     SWITCH("--deepspeed", deepspeed, "follow --deepspeed-config, as Megatron-DeepSpeed does", ADVANCED),               \
         TEXT("--deepspeed-config", deepspeed_config, NULL, "FILE",                                                     \
-             "with --deepspeed: JSON file whose clipping, loss scale and ZeRO stage count instead of flags",           \
-             ADVANCED),                                                                                                \
+             "with --deepspeed: JSON file whose clipping, loss scale and ZeRO stage override the flags", ADVANCED),    \
         INT("--zero-stage", zero_stage, "0", 0, 3,                                                                     \
             "DeepSpeed's ZeRO: 1 and 2 mean --use-distributed-optimizer, 3 is refused", ADVANCED),                     \
         TEXT("--pp-partition-method", pp_partition_method, NULL, "METHOD",                                             \
@@ -16,7 +15,7 @@
 
 #define TOKEN_LENGTH_ROW                                                                                               \
     INT("--train-tokens", train_tokens, NULL, 1, FLAG_ENDLESS,                                                         \
-        "end the run after this many tokens, if it does not end before", ADVANCED)
+        "end the run after this many tokens, if it has not ended earlier", ADVANCED)
 
 #define STOP_FILE_ROWS                                                                                                 \
     TEXT("--kill-switch-path", kill_switch_path, NULL, "FILE",                                                         \

@@ -20,7 +20,8 @@
         INT("--moe-router-group-topk", moe_router_group_topk, NULL, 1, 1024, "groups that a token chooses within",     \
             ADVANCED),                                                                                                 \
         INT("--moe-router-group-best", moe_router_group_best, "0", 0, 1024,                                            \
-            "how many of its best scores a group is judged by; 0: topk / group topk, as in Megatron; DeepSeek-V2: 1",  \
+            "number of its best scores by which a group is chosen; 0: topk / group topk, as in Megatron; "             \
+            "DeepSeek-V2: 1",                                                                                          \
             ADVANCED),                                                                                                 \
         CHOICE("--moe-router-dtype", moe_router_dtype, NULL, ONE_OF("fp32", "fp64"),                                   \
                "accepted: logits and scores of routers are always in fp32", ADVANCED),                                 \
@@ -39,19 +40,20 @@
                "balance experts by a bias that only the choice of experts sees, updated after each step; needs "       \
                "--moe-router-score-function sigmoid or sqrtsoftplus"),                                                 \
         REAL("--moe-router-bias-update-rate", moe_router_bias_update_rate, "1e-3", 0, 1e6,                             \
-             "how far that bias moves per step, towards experts with fewer tokens than the mean", ADVANCED),           \
+             "step of that bias per iteration, up for experts with fewer tokens than the mean, else down", ADVANCED),  \
         REAL("--moe-expert-capacity-factor", moe_expert_capacity_factor, NULL, -1e6, 1e6,                              \
              "in training, an expert drops tokens beyond this factor of the mean; default or below 0: none",           \
              ADVANCED),                                                                                                \
         SWITCH("--moe-pad-expert-input-to-capacity", moe_pad_expert_input_to_capacity,                                 \
-               "pad what each expert gets to its capacity", ADVANCED),                                                 \
+               "pad the input of each expert to its capacity", ADVANCED),                                              \
         CHOICE("--moe-token-drop-policy", moe_token_drop_policy, "probs", ONE_OF("probs", "position"),                 \
                "which tokens an expert keeps: those with the largest weights, or the first", ADVANCED),                \
         INT("--moe-shared-expert-intermediate-size", moe_shared_expert_intermediate_size, NULL, 1, 1 << 22,            \
             "width of all shared experts together, which every token goes to; default: none"),                         \
-        SWITCH("--moe-use-upcycling", moe_use_upcycling,                                                               \
-               "--load, or if given --pretrained-checkpoint, is a dense checkpoint: every expert begins as a copy of " \
-               "its MLP, at iteration 0"),                                                                             \
+        SWITCH(                                                                                                        \
+            "--moe-use-upcycling", moe_use_upcycling,                                                                  \
+            "start at iteration 0 from a dense checkpoint, given by --load or --pretrained-checkpoint: every expert "  \
+            "is a copy of its MLP"),                                                                                   \
         INT("--moe-upcycling-granularity", moe_upcycling_granularity, "1", 1, 1 << 20,                                 \
             "experts that a dense MLP is cut into; only 1 works", ADVANCED),                                           \
         CHOICE("--moe-token-dispatcher-type", moe_token_dispatcher_type, NULL,                                         \
@@ -59,6 +61,6 @@
         INT("--expert-tensor-parallel-size", expert_tensor_parallel_size, NULL, 1, 1 << 20,                            \
             "tensor-parallel ranks that split an expert; default: --tensor-model-parallel-size", ADVANCED),            \
         SWITCH("--moe-shared-expert-gate", moe_shared_expert_gate,                                                     \
-               "multiply what shared experts give by the sigmoid of a learned gate, as in Qwen2-MoE", ADVANCED),
+               "multiply the output of shared experts by the sigmoid of a learned gate, as in Qwen2-MoE", ADVANCED),
 
 #endif

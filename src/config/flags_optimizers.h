@@ -47,7 +47,7 @@
         REAL("--muon-momentum", muon_momentum, "0.9", 0, 1, "Muon: momentum", .bounds = FLAG_BELOW_MAXIMUM, ADVANCED), \
         SWITCH("--muon-nesterov", muon_nesterov, "Muon: Nesterov momentum", ADVANCED),                                 \
         CHOICE("--muon-scale-mode", muon_scale_mode, "spectral", ONE_OF("spectral", "unit_rms_norm", "shape_scaling"), \
-               "Muon: how far an update of an m x n matrix goes: the root of max(m, n), of m/n, or of max(1, m/n)",    \
+               "Muon: factor of the update of an m x n matrix: the root of max(m, n), of m/n, or of max(1, m/n)",      \
                ADVANCED),                                                                                              \
         REAL("--muon-extra-scale-factor", muon_extra_scale_factor, "1.0", 0, 1000,                                     \
              "Muon: factor of every update; 0.2 with spectral gives updates as large as AdamW's",                      \
@@ -76,7 +76,7 @@
                "Muon: after an update, scale down queries and keys of heads with scores above the threshold",          \
                ADVANCED),                                                                                              \
         REAL("--qk-clip-alpha", qk_clip_alpha, "0.5", 0, 1, "QK-clip: share of the queries in the scaling", ADVANCED), \
-        REAL("--qk-clip-threshold", qk_clip_threshold, "100", 0, 1e30, "QK-clip: largest score that is left alone",    \
-             .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+        REAL("--qk-clip-threshold", qk_clip_threshold, "100", 0, 1e30,                                                 \
+             "QK-clip: scale down heads with scores above this", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
 
 #endif

@@ -217,8 +217,8 @@ static void validate_ranks(const struct config *config, struct complaints *compl
         return;
     if (E % ranks != 0)
         complain(complaints,
-                 "--num-experts %" PRId64 " cannot be shared out evenly to --expert-model-parallel-size %" PRId64
-                 " ranks; nearest: --expert-model-parallel-size %" PRId64,
+                 "--num-experts %" PRId64 " is not a multiple of --expert-model-parallel-size %" PRId64
+                 "; nearest: --expert-model-parallel-size %" PRId64,
                  E, ranks, nearest_divisor(E, ranks));
     if (tensor % slices == 0 && config_expert_ranks(config, 0, &along) < 0)
         complain(complaints,

@@ -95,15 +95,15 @@ void validate_batches(struct config *config, enum config_use use, struct complai
         config->data_parallel_size = config->world_size / parts;
     else if (config->world_size > parts)
         complain(complaints,
-                 "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
+                 "%" PRId64 " ranks are not a multiple of tensor × pipeline × context parallelism = %" PRId64
                  "; start a multiple of it, %" PRId64 " or %" PRId64,
                  config->world_size, parts, config->world_size / parts * parts,
                  (config->world_size / parts + 1) * parts);
     else
         complain(complaints,
-                 "%" PRId64 " %s cannot be divided by tensor × pipeline × context parallelism = %" PRId64
+                 "%" PRId64 " %s not a multiple of tensor × pipeline × context parallelism = %" PRId64
                  "; start %" PRId64 " or a multiple of it (--nproc %" PRId64 " on one machine)",
-                 config->world_size, config->world_size == 1 ? "rank" : "ranks", parts, parts, parts);
+                 config->world_size, config->world_size == 1 ? "rank is" : "ranks are", parts, parts, parts);
     // Data-parallel ranks that share out experts all write the same text.
     struct config_expert_ranks along = {.data = 1};
     if (config_expert_ranks(config, 0, &along) < 0)

@@ -169,7 +169,7 @@ static void add_remedy(void) {
     }
     if (strstr(problem, "not UTF-8"))
         more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
-    else if (strstr(problem, ": no object;"))
+    else if (strstr(problem, ": not an object;"))
         more = "; for plain text give --input-format text; `bevatron dataset import --text FILE` makes a sequence of "
                "each line";
     bad_data("%s; correct it, or skip bad lines with --skip-bad-lines%s", problem, more);

@@ -1,4 +1,4 @@
-// The table of GPUs. See hardware.h; docs/plan.md says how well its constants predict.
+// The table of GPUs. See hardware.h; docs/internals/plan.md says where its constants come from.
 #include "plan/hardware.h"
 #include "base/error.h"
 
@@ -114,7 +114,7 @@ static struct comm_path network_of(const struct machine *machine) {
 // All-to-all between machines. ConnectX cards of 800 Gbit/s send at 44 GB/s and get 40 (DeepEP issue 590, B300, 2026),
 // though rings reach 95 (NCCL issue 2035). Over EFA, alltoall_perf reaches what the network does
 // (awslabs/awsome-distributed-ai, ep-backend-comparison), but steps of Megatron half of it: fitted to eight rows of the
-// same source with NCCL's all-to-all (docs/plan.md).
+// same source with NCCL's all-to-all (docs/internals/plan.md).
 static double exchange_of(const struct machine *machine, double network) {
     if (machine->gpu && machine->network == NETWORK_INFINIBAND)
         return 45e9;

@@ -58,9 +58,9 @@ TEST(keys_compare_as_whole_text) {
 
 TEST(refused) {
     static const char *const cases[][2] = {
-        {"", "byte 0 of 0: no object"},
-        {"[\"text\"]", "no object"},
-        {"\"text\"", "no object"},
+        {"", "byte 0 of 0: not an object"},
+        {"[\"text\"]", "not an object"},
+        {"\"text\"", "not an object"},
         {"{\"text\": \"a\"", "byte 12 of 12"},
         {"{\"text\": \"a\"} x", "byte 14"},
         {"{\"text\": \"a}", "byte 9"},

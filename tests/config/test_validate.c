@@ -215,7 +215,7 @@ TEST(contradictions) {
         EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     }
     EXPECT_ERROR(validate(BY_ITERS "--tensor-model-parallel-size 2", 3),
-                 "3 ranks cannot be divided by tensor × pipeline");
+                 "3 ranks are not a multiple of tensor × pipeline");
     log_set_level(LOG_INFO);
 }
 

@@ -109,7 +109,7 @@ TEST(formats_are_told_by_name_and_content) {
     static const struct {
         const char *name, *text;
         bool is_plain;
-    } rows[] = {{"a.jsonl", "no object", false},
+    } rows[] = {{"a.jsonl", "not an object", false},
                 {"b.json.zst", "", false},
                 {"c.txt", "Once {\"text\"", true},
                 {"d.txt", "{\"text\": 1}", false},

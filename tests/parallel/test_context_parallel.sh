@@ -62,6 +62,6 @@ refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${ba
 refuse "cut into 2 × --context-parallel-size 4 equal strips; 24 and 32 tokens can" --seq-length 30
 refuse "cut into 2 × --context-parallel-size 4 equal strips; 8 tokens can" --seq-length 6
 refuse "decoder-seq-length 12 cannot be cut" --model t5 --decoder-seq-length 12
-expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
+expect 2 "3 ranks are not a multiple of" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --context-parallel-size 2
 finish

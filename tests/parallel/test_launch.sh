@@ -25,7 +25,7 @@ expect 1 "does not exist" "${train[@]:0:2}" --data-path "$work/none" "${train[@]
 last_line "$work/out" | grep -q "error: bevatron: rank 0: cannot open dataset $work/none" && pass ||
     fail "the last line is not our error"
 expect 2 "cannot be shared" "${train[@]}" --tensor-model-parallel-size 3 --nproc 2
-last_line "$work/out" | grep -q "ranks cannot be divided by tensor" && pass || fail "the last line is not our error"
+last_line "$work/out" | grep -q "ranks are not a multiple of tensor" && pass || fail "the last line is not our error"
 mkdir "$work/bin" "$work/tmp"
 printf '#!/bin/sh\necho "mpirun $1" >>"%s"\n[ "$1" = --quiet ] || echo "no slots left" >&2\nexit 3\n' "$work/calls" \
     >"$work/bin/mpirun"

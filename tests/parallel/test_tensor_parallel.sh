@@ -69,6 +69,6 @@ refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${ba
 refuse "num-attention-heads 3" --num-attention-heads 3 --kv-channels 8
 refuse "ffn-hidden-size 33" --ffn-hidden-size 33
 refuse "cannot split the tokens of a micro-batch, 1 × 15" --sequence-parallel --seq-length 15
-expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
+expect 2 "3 ranks are not a multiple of" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --tensor-model-parallel-size 2
 finish

@@ -75,10 +75,10 @@ static void *cpu_alloc(struct device *device, size_t bytes) {
     void *memory = NULL;
     if ((double)bytes > machine_bytes || posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0) {
         (void)error_set_code(EXIT_CODE_OUT_OF_MEMORY,
-                             "cannot allocate %.1f MiB of memory, this machine has %.1f MiB; %s",
+                             "cannot allocate %.1f MiB of memory: this machine has %.1f MiB; %s",
                              (double)bytes / 1048576.0, machine_bytes / 1048576.0,
-                             (double)bytes > machine_bytes ? "a larger one is needed"
-                                                           : "end what else uses it or raise the limit (ulimit -v)");
+                             (double)bytes > machine_bytes ? "use a larger machine, or more ranks"
+                                                           : "end other programs, or raise the limit (ulimit -v)");
         return NULL;
     }
     if (bytes >= huge_page)
