@@ -102,6 +102,14 @@ static bool is_text(const struct torch_value *value, const char *text) {
            memcmp(value->text, text, value->length) == 0;
 }
 
+// The text, or a list that has it.
+static bool has_text(const struct torch_value *value, const char *text) {
+    bool found = is_text(value, text);
+    for (size_t i = 0; value && value->type == TORCH_LIST && i < value->count; i++)
+        found = found || is_text(value->items[i], text);
+    return found;
+}
+
 // The flag of an argument, to be freed. One is called otherwise in some releases.
 static char *flag_of(const char *name) {
     if (strcmp(name, "layernorm_epsilon") == 0)
@@ -112,19 +120,39 @@ static char *flag_of(const char *name) {
     return flag;
 }
 
-static int set_same(struct config *config, const char *name, const struct torch_value *value) {
-    char *flag = flag_of(name), *text = NULL;
+// To be freed; NULL for what no flag takes.
+static char *text_of(const struct torch_value *value) {
     if (value->type == TORCH_BOOL)
-        text = memory_string(value->boolean ? "true" : "false");
-    else if (value->type == TORCH_INT)
-        text = memory_printf("%" PRId64, value->integer);
-    else if (value->type == TORCH_FLOAT)
-        text = memory_printf("%.17g", value->real);
-    else if (value->type == TORCH_STRING && strlen(value->text) == value->length)
-        text = memory_string(value->text);
+        return memory_string(value->boolean ? "true" : "false");
+    if (value->type == TORCH_INT)
+        return memory_printf("%" PRId64, value->integer);
+    if (value->type == TORCH_FLOAT)
+        return memory_printf("%.17g", value->real);
+    if (value->type == TORCH_STRING && strlen(value->text) == value->length)
+        return memory_string(value->text);
+    return NULL;
+}
+
+static int set_same(struct config *config, const char *name, const struct torch_value *value) {
+    char *flag = flag_of(name), *text = text_of(value);
     int result = text ? config_take(config, flag, text) : 0;
     free(flag);
     free(text);
+    return result;
+}
+
+// The same for a list of values, for a flag that takes several.
+static int set_list(struct config *config, const char *name, const struct torch_value *list) {
+    char *flag = flag_of(name);
+    struct buffer words = {0};
+    for (size_t i = 0; i < list->count; i++) {
+        char *text = text_of(list->items[i]);
+        buffer_printf(&words, "%s%s", i > 0 ? " " : "", text ? text : "None");
+        free(text);
+    }
+    int result = list->count > 0 ? config_take(config, flag, buffer_string(&words)) : 0;
+    buffer_free(&words);
+    free(flag);
     return result;
 }
 
@@ -248,10 +276,9 @@ static int set_experts(struct config *config, const struct torch_value *args) {
                                            "moe_token_drop_policy"};
     if (!is_set(torch_get(args, "num_experts")))
         return 0;
-    const struct torch_value *balance = torch_get(args, "moe_router_load_balancing_type");
-    if (is_text(balance, "quantile_balancing"))
-        return error_set("its model was made with --moe-router-load-balancing-type %s, which is not supported",
-                         balance->text);
+    if (has_text(torch_get(args, "moe_router_load_balancing_type"), "quantile_balancing"))
+        return error_set("its model was made with --moe-router-load-balancing-type quantile_balancing, which is not "
+                         "supported");
     const struct torch_value *ranks = torch_get(args, "expert_tensor_parallel_size"),
                              *dense = torch_get(args, "tensor_model_parallel_size");
     if (is_set(ranks) && ranks->type == TORCH_INT && dense && dense->type == TORCH_INT &&
@@ -267,7 +294,8 @@ static int set_experts(struct config *config, const struct torch_value *args) {
         return error_context("its argument \"moe_router_dtype\"");
     for (size_t i = 0; i < sizeof training / sizeof training[0]; i++) {
         const struct torch_value *value = torch_get(args, training[i]);
-        if (value && set_same(config, training[i], value) < 0)
+        bool is_list = value && value->type == TORCH_LIST;
+        if (value && (is_list ? set_list : set_same)(config, training[i], value) < 0)
             error_clear();
     }
     return set_expert_layers(config, torch_get(args, "moe_layer_freq"));

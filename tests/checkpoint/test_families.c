@@ -489,6 +489,19 @@ TEST(mxfp4_numbers) {
     }
 }
 
+// Megatron-LM's checkpoints say which losses balance experts, one or a list of them.
+TEST(losses_of_megatron) {
+    struct model_source source = open_golden("megatron_experts_grouped");
+    struct config_balance balance = config_balance(&source.config);
+    EXPECT(balance.batch == 0.01 && balance.sequence == 1e-4 && balance.global == 0);
+    EXPECT_STRING(source.config.moe_router_dtype, "fp32");  // it says fp64
+    model_source_close(&source);
+    source = open_golden("megatron_experts_packed");
+    balance = config_balance(&source.config);
+    EXPECT(balance.batch == 0 && balance.sequence == 0);
+    model_source_close(&source);
+}
+
 // Models with experts that no family can express; each flag is set on a model that one can.
 TEST(inexpressible_experts) {
     static const struct {
@@ -568,4 +581,5 @@ TEST(centered_gains) {
 TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
           TEST_CASE(refused_experts), TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows),
           TEST_CASE(other_words), TEST_CASE(other_families), TEST_CASE(other_families_of_experts), TEST_CASE(mxfp4),
-          TEST_CASE(mxfp4_numbers), TEST_CASE(inexpressible_experts), TEST_CASE(centered_gains))
+          TEST_CASE(mxfp4_numbers), TEST_CASE(losses_of_megatron), TEST_CASE(inexpressible_experts),
+          TEST_CASE(centered_gains))

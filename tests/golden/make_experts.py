@@ -97,6 +97,7 @@ def rank_main(name):
         saved["model"] = {re.sub(r"local_experts\.(\d+)\.(linear_fc[12])\.weight", r"\2.weight\1", key): value
                           for key, value in saved["model"].items()}
         saved["args"].moe_router_dtype = "fp64"  # of the arithmetic, not of the weights
+        saved["args"].moe_router_load_balancing_type, saved["args"].moe_aux_loss_coeff = ["aux_loss", "seq_aux_loss"], [0.01, 1e-4]
         os.makedirs(f"{FOLDER}/{NAMES[3]}/iter_0000100/{rank}")
         torch.save(saved, f"{FOLDER}/{NAMES[3]}/iter_0000100/{rank}/model_optim_rng.pt")
 
