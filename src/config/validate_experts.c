@@ -11,6 +11,10 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
+static bool is_from_command(const struct config *config, const char *flag) {
+    return flag_source(&config->given, flag) == FLAG_FROM_COMMAND;
+}
+
 // Flags that say something about experts only.
 static void warn_without_experts(const struct config *config) {
     static const char *const flags[] = {"--moe-layer-freq",
@@ -37,7 +41,7 @@ static void warn_without_experts(const struct config *config) {
                                         "--moe-upcycling-granularity",
                                         "--expert-tensor-parallel-size"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
+        if (is_from_command(config, flags[i]))
             log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
 }
 
@@ -104,8 +108,7 @@ static void validate_router(const struct config *config, struct complaints *comp
         complain(complaints,
                  "--moe-router-enable-expert-bias needs scores that do not depend on each other, as in Megatron; give "
                  "--moe-router-score-function sigmoid or sqrtsoftplus");
-    if (!config->moe_router_enable_expert_bias &&
-        flag_source(&config->given, "--moe-router-bias-update-rate") == FLAG_FROM_COMMAND)
+    if (!config->moe_router_enable_expert_bias && is_from_command(config, "--moe-router-bias-update-rate"))
         log_warn_once("--moe-router-bias-update-rate has no effect without --moe-router-enable-expert-bias");
     if (is(config->moe_router_dtype, "fp64"))
         complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
@@ -147,6 +150,22 @@ static void validate_balance(const struct config *config, struct complaints *com
     }
 }
 
+// Losses without a coefficient, and coefficients without a loss.
+static void warn_of_balance(const struct config *config) {
+    const struct string_list *types = &config->moe_router_load_balancing_type, *coeffs = &config->moe_aux_loss_coeff;
+    bool has_types = is_from_command(config, "--moe-router-load-balancing-type");
+    bool has_coeffs = is_from_command(config, "--moe-aux-loss-coeff");
+    for (int64_t i = 0; i < types->count && i < coeffs->count; i++) {
+        bool has_loss = !is(types->items[i], "none") && !is(types->items[i], "sinkhorn");
+        if (has_types && has_loss && !has_coeffs && strtod(coeffs->items[i], NULL) == 0)
+            log_warn_once("--moe-router-load-balancing-type %s has no effect without --moe-aux-loss-coeff, e.g. 1e-2",
+                          types->items[i]);
+        if (has_coeffs && is(types->items[i], "none") && strtod(coeffs->items[i], NULL) > 0)
+            log_warn_once("--moe-aux-loss-coeff %s has no effect with --moe-router-load-balancing-type none",
+                          coeffs->items[i]);
+    }
+}
+
 // Sinkhorn's algorithm chooses by logits alone, and what it chooses has scores of its own: sigmoids if a token goes to
 // one expert, else a softmax over all of them.
 static void validate_sinkhorn(struct config *config, struct complaints *complaints) {
@@ -173,8 +192,7 @@ static void validate_sinkhorn(struct config *config, struct complaints *complain
                              "sinkhorn; leave one out");
     bool is_one = config->moe_router_topk == 1;
     const char *score = is_one ? "sigmoid" : "softmax";
-    if (flag_source(&config->given, "--moe-router-score-function") == FLAG_FROM_COMMAND &&
-        !is(config->moe_router_score_function, score))
+    if (is_from_command(config, "--moe-router-score-function") && !is(config->moe_router_score_function, score))
         complain(complaints,
                  "--moe-router-load-balancing-type sinkhorn with --moe-router-topk %" PRId64
                  " has the scores of --moe-router-score-function %s; give that, or leave it out",
@@ -189,6 +207,8 @@ static void validate_capacity(const struct config *config, struct complaints *co
     if (!has_capacity && config->moe_pad_expert_input_to_capacity)
         complain(complaints,
                  "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor; give it, e.g. 1.0");
+    if (!has_capacity && is_from_command(config, "--moe-token-drop-policy"))
+        log_warn_once("--moe-token-drop-policy has no effect without --moe-expert-capacity-factor");
 }
 
 // Ranks that split experts: some or none of the tensor-parallel ranks, which then bring their own rows.
@@ -255,7 +275,7 @@ static void validate_overlap(const struct config *config, struct complaints *com
 
 static void validate_upcycling(const struct config *config, struct complaints *complaints) {
     if (!config->moe_use_upcycling) {
-        if (flag_source(&config->given, "--moe-upcycling-granularity") == FLAG_FROM_COMMAND)
+        if (is_from_command(config, "--moe-upcycling-granularity"))
             log_warn_once("--moe-upcycling-granularity has no effect without --moe-use-upcycling");
         return;
     }
@@ -292,6 +312,7 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     validate_sinkhorn(config, complaints);
     validate_router(config, complaints);
     validate_balance(config, complaints);
+    warn_of_balance(config);
     validate_capacity(config, complaints);
     validate_slices(config, complaints);
     validate_ranks(config, complaints);

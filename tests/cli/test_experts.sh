@@ -31,6 +31,15 @@ expect 0 "" "$BEVATRON" board --logdir "$work/whole" --export "$work/report.html
 grep -q '"expert balance of layer 2"' "$work/report.html" && pass || fail "the exported page has no balance of experts"
 grep -q "validation.*load_balancing" "$work/out" && fail "evaluations have losses of routers" || pass
 
+# A loss needs a coefficient, whose default is 0 as in Megatron.
+expect 0 "seq_aux_loss has no effect without --moe-aux-loss-coeff" "$BEVATRON" train "${model[@]}" --moe-router-load-balancing-type seq_aux_loss \
+    --moe-token-drop-policy position --dry-run
+grep -q "moe-token-drop-policy has no effect without --moe-expert-capacity-factor" "$work/out" && pass || fail "a policy without a capacity"
+expect 0 "1e-2 has no effect with --moe-router-load-balancing-type none" "$BEVATRON" train "${model[@]}" --moe-router-load-balancing-type none \
+    --moe-aux-loss-coeff 1e-2 --dry-run
+expect 0 "number of parameters" "$BEVATRON" train "${model[@]}" "${losses[@]}" --dry-run
+grep -q "has no effect" "$work/out" && fail "losses with coefficients are said to have no effect" || pass
+
 # Interrupted and resumed, the bits are the same.
 expect 0 "saved checkpoint" "$BEVATRON" train "${model[@]}" "${losses[@]}" --save "$work/parts" --save-interval 3 --exit-interval 3
 expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${losses[@]}" --load "$work/parts" --save "$work/parts" --save-interval 6
