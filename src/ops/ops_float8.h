@@ -9,7 +9,8 @@
 // A matrix as matmuls take it: as it is, or quantized to fp8. Quantized, it has a range: four fp32 numbers on the
 // device, at a multiple of 16 bytes. They are the factor by which a stored number is multiplied to obtain the one it
 // stands for; the scale by which a number was multiplied when it was stored; the largest magnitude seen since the range
-// was last moved; and the largest number of the dtype. See float8.h.
+// was last moved, infinity if that was a NaN, so that the largest of several ranks does not depend on their order; and
+// the largest number of the dtype. See float8.h.
 enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
 //
 // By blocks, an operand has a factor for each block of elements instead, a power of two. The factor is the smallest

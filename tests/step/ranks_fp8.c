@@ -252,13 +252,36 @@ TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
     config_free(&run.config);
 }
 
+// Whichever rank it is on: as on one rank the scale stays, and is not that of some of the others.
+TEST(a_nan_on_one_rank_is_known_to_all) {
+    struct fp8_run run;
+    struct step *step = open_step(&run, together, "");
+    struct fp8 *fp8 = &step->chunks[0].model.fp8;
+    for (int who = 0; who < run.mesh.size; who++) {
+        float numbers[4 * 16] = {0};
+        numbers[5] = run.mesh.rank == who ? NAN : (float)(1 + run.mesh.rank);
+        op_quantize(device, &(struct op_quantize){.y = {.range = fp8_range(fp8, 0, FP8_INPUT)},
+                                                  .x = tensor_2d(numbers, DTYPE_F32, 4, 16)});
+        fp8_end_step(fp8, device, &run.mesh);
+        const float *range = fp8_range(fp8, 0, FP8_INPUT).data;
+        EXPECT(range[RANGE_SCALE] == 1 && range[RANGE_FACTOR] == 1 && range[RANGE_SEEN] == 0);
+    }
+    step_close(step);
+    config_free(&run.config);
+}
+
 int main(void) {
-    const struct test_case cases[] = {
-        TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
-        TEST_CASE(blocks),         TEST_CASE(the_output_layer_too),
-        TEST_CASE(layers_in_bf16), TEST_CASE(experts),
-        TEST_CASE(expert_blocks),  TEST_CASE(shared_keys),
-        TEST_CASE(latents),        TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges),
+                                      TEST_CASE(measured_ranges),
+                                      TEST_CASE(blocks),
+                                      TEST_CASE(the_output_layer_too),
+                                      TEST_CASE(layers_in_bf16),
+                                      TEST_CASE(experts),
+                                      TEST_CASE(expert_blocks),
+                                      TEST_CASE(shared_keys),
+                                      TEST_CASE(latents),
+                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks),
+                                      TEST_CASE(a_nan_on_one_rank_is_known_to_all)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

@@ -10,6 +10,8 @@
 #include "ops/cpu/kernel.h"
 #include "base/pool.h"
 
+#include <math.h>
+
 struct cpu_device {
     struct device base;
     struct pool *pool;
@@ -68,6 +70,10 @@ float cpu_element(struct tensor t, int64_t i);
 void cpu_store_element(struct tensor t, int64_t i, float value);
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
 void cpu_grouped_float8(struct device *device, const struct op_grouped_matmul *op);
+// What a range sees of a number.
+static inline float cpu_seen_size(float value) {
+    return isnan(value) ? INFINITY : fabsf(value);
+}
 // Stores row `row` of `rows` rows of values in fp8: plain and transposed, whichever `to` has.
 void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value);
 void cpu_matmul_blocks(struct device *device, const struct op_matmul *op);

@@ -15,11 +15,8 @@ static void store_rows(const struct operand *to, const float *value, int64_t row
     }
     float *seen = (float *)to->range.data + RANGE_SEEN;
     for (int64_t row = 0; row < rows; row++) {
-        for (int64_t c = 0; c < columns && sees; c++) {
-            float size = fabsf(value[row * columns + c]);
-            if (size > *seen || isnan(size))  // a NaN is remembered
-                *seen = size;
-        }
+        for (int64_t c = 0; c < columns && sees; c++)
+            *seen = fmaxf(*seen, cpu_seen_size(value[row * columns + c]));
         cpu_store_row8(to, row, rows, columns, value + row * columns);
     }
 }

@@ -73,9 +73,7 @@ void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t
 static void see_row(const struct op_quantize *op, int64_t columns, const float *value) {
     float *range = op->y.range.data, *dbias = op->dbias.data;
     for (int64_t c = 0; c < columns; c++) {
-        float size = fabsf(value[c]);
-        if (size > range[RANGE_SEEN] || isnan(size))  // a NaN is remembered
-            range[RANGE_SEEN] = size;
+        range[RANGE_SEEN] = fmaxf(range[RANGE_SEEN], cpu_seen_size(value[c]));
         if (dbias)
             dbias[c] += value[c];
     }

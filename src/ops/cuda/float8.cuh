@@ -32,10 +32,10 @@ static __device__ __forceinline__ uint32_t range_seen(const float *range) {
     return *(const volatile uint32_t *)(range + RANGE_SEEN);
 }
 
-// Raises what the range has seen to the warp's largest; all threads of the warp call it. An integer maximum is the same
-// in any order, and most warps know that the range had seen more `before`.
+// Raises what the range has seen to the warp's largest, infinity for a NaN; all threads of the warp call it. An integer
+// maximum is the same in any order, and most warps know that the range had seen more `before`.
 static __device__ __forceinline__ void range_see(float *range, uint32_t before, uint32_t bits) {
-    bits = __reduce_max_sync(0xFFFFFFFFu, bits);
+    bits = min(__reduce_max_sync(0xFFFFFFFFu, bits), 0x7F800000u);
     if ((threadIdx.x & 31) == 0 && bits > before)
         atomicMax((unsigned *)(range + RANGE_SEEN), bits);
 }
