@@ -25,6 +25,9 @@ int file_commit(struct file_writer *writer);
 // The two halves of file_commit, for files that belong together: finish all of them before the first is published.
 int file_finish(struct file_writer *writer);   // all bytes are on disk under the temporary name; no more can be written
 int file_publish(struct file_writer *writer);  // gives the finished file its name
+// Publishes finished files that are of use only together. If one fails, those before it are removed again, so none of
+// the names may belong to a file that is still wanted.
+int file_publish_all(struct file_writer *writers, int count);
 void file_abort(struct file_writer *writer);   // leaves nothing behind; safe on a zeroed or closed writer
 
 // A new name for what is to become `path`, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere return the same

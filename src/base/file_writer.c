@@ -213,6 +213,25 @@ int file_publish(struct file_writer *writer) {
     return result;
 }
 
+int file_publish_all(struct file_writer *writers, int count) {
+    char **paths = memory_alloc((size_t)count * sizeof *paths);
+    int done = 0, result = 0;
+    for (int i = 0; i < count; i++)
+        paths[i] = memory_string(writers[i].path);
+    // A file whose folder cannot be synced has its name nevertheless, so it counts as done.
+    while (result == 0 && done < count)
+        result = file_publish(&writers[done++]);
+    for (int i = 0; i < count; i++) {
+        if (result < 0 && i < done)
+            (void)unlink(paths[i]);
+        if (result < 0 && i >= done)
+            file_abort(&writers[i]);
+        free(paths[i]);
+    }
+    free(paths);
+    return result;
+}
+
 int file_commit(struct file_writer *writer) {
     TRY(file_finish(writer));
     return file_publish(writer);

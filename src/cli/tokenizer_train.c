@@ -2,7 +2,6 @@
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "data/tokenizer/bpe_train.h"
-#include "data/tokenizer/hf_save.h"
 #include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -123,8 +122,7 @@ static int prepare_outputs(struct outputs *outputs, const struct tokenizer_train
 }
 
 static int save_trained(const struct outputs *outputs, const struct bpe_merges *merges) {
-    TRY(bpe_save(merges, outputs->vocab_file, outputs->merge_file));
-    TRY(hf_save_bpe(outputs->vocab_file, outputs->merge_file, outputs->json_file));
+    TRY(bpe_save(merges, &(struct bpe_files){outputs->vocab_file, outputs->merge_file, outputs->json_file}));
     printf("wrote %s (%" PRId64 " tokens), %s (%" PRId64 " merges) and %s\n", outputs->vocab_file,
            merges->token_count + 1, outputs->merge_file, merges->count, outputs->json_file);
     return 0;

@@ -14,7 +14,6 @@
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"
 #include "data/tokenizer/bpe_train.h"
-#include "data/tokenizer/hf_save.h"
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -236,9 +235,7 @@ struct tokenizer_work {
 static int save_merges(const struct bpe_merges *merges, const char *folder) {
     char *vocab = file_join(folder, "vocab.json"), *merge = file_join(folder, "merges.txt"),
          *json = file_join(folder, "tokenizer.json");
-    int status = bpe_save(merges, vocab, merge);
-    if (status == 0)
-        status = hf_save_bpe(vocab, merge, json);
+    int status = bpe_save(merges, &(struct bpe_files){vocab, merge, json});
     free(vocab);
     free(merge);
     free(json);

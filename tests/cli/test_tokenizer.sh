@@ -35,6 +35,13 @@ mkdir "$work/there"
 expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/there/new/b/c"
 [ -d "$work/there" ] && [ ! -e "$work/there/new" ] && pass || fail "folders are left"
 [ ! -e "$work/x" ] && pass || fail "a failed training leaves nothing"
+# A full disk: vocab.json and merges.txt fit, tokenizer.json does not. None is left, and other files are kept.
+echo kept >"$work/there/notes"
+blocks=$(($(stat -c %s "$work/one-vocab.json") / 1024 + 2))
+[ "$(stat -c %s "$work/one-tokenizer.json")" -gt $((1024 * blocks)) ] && pass || fail "tokenizer.json is the largest"
+expect 1 "ulimit -f" bash -c "trap '' XFSZ; ulimit -f $blocks; $(printf '%q ' "$BEVATRON" tokenizer train \
+    --input tests/golden/bpe/corpus.txt --vocab-size 600 --save "$work/there")"
+[ "$(ls "$work/there")" = notes ] && pass || fail "a full disk leaves no part of a tokenizer"
 
 # Encoding and decoding: any bytes round-trip, as a whole or line by line.
 head -c 100000 /dev/urandom >"$work/random"

@@ -2,6 +2,7 @@
 // beyond 32 bits, time for long words, files that load again.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/bpe.h"
+#include "broken_disk.h"
 #include "fixture.h"
 #include "text_fixture.h"
 
@@ -14,7 +15,7 @@ static void train_files(const struct string_list *inputs, int threads, int64_t v
     string_list_add(&corpus.keys, "text");
     EXPECT_OK(bpe_count_corpus(&words, &corpus, &summary));
     EXPECT_OK(bpe_train(&merges, &words, &(struct bpe_train_options){vocab_size, 2, false}));
-    EXPECT_OK(bpe_save(&merges, scratch_path("vocab.json"), scratch_path("merges.txt")));
+    EXPECT_OK(bpe_save(&merges, &(struct bpe_files){scratch_path("vocab.json"), scratch_path("merges.txt"), NULL}));
     string_list_free(&corpus.keys);
     bpe_merges_free(&merges);
     word_table_free(&words);
@@ -250,6 +251,31 @@ TEST(bad_corpora_are_errors) {
     scratch_close();
 }
 
+// The disk fails at each sync of a file and of the folder in turn: all three files are written or none.
+TEST(a_failing_disk_leaves_no_part_of_a_tokenizer) {
+    scratch_open();
+    write_bytes(scratch_path("notes"), "kept", 4);
+    struct bpe_merge merge = {'a', 'b', 256};
+    struct bpe_merges merges = {.items = &merge, .count = 1, .token_count = 257};
+    struct bpe_files files = {scratch_path("vocab.json"), scratch_path("merges.txt"), scratch_path("tokenizer.json")};
+    for (int of_folders = 0; of_folders < 2; of_folders++)
+        for (int n = 1; n <= 3; n++) {
+            break_folders = of_folders;
+            syncs_until_failure = n;
+            EXPECT_ERROR(bpe_save(&merges, &files), "sync");
+            EXPECT_INT(scratch_entries(), 1);
+        }
+    break_folders = false;
+    EXPECT_OK(bpe_save(&merges, &files));
+    EXPECT_INT(scratch_entries(), 4);
+    // A name that cannot be taken: the files that were published before it go.
+    EXPECT(unlink(files.vocab) == 0 && unlink(files.merges) == 0 && unlink(files.json) == 0);
+    EXPECT_OK(file_make_folders(files.json));
+    EXPECT_ERROR(bpe_save(&merges, &files), "it is a folder");
+    EXPECT_INT(scratch_entries(), 2);
+    scratch_close();
+}
+
 TEST(what_is_saved_can_be_opened) {
     scratch_open();
     struct string_list inputs = {0};
@@ -269,4 +295,5 @@ TEST(what_is_saved_can_be_opened) {
 TEST_MAIN(TEST_CASE(merges_equal_hugging_face), TEST_CASE(json_lines_are_documents),
           TEST_CASE(ties_go_to_the_smaller_pair), TEST_CASE(counts_have_64_bits), TEST_CASE(rare_pairs_are_not_merged),
           TEST_CASE(merges_equal_a_naive_trainer), TEST_CASE(long_words_take_no_quadratic_time),
-          TEST_CASE(bad_corpora_are_errors), TEST_CASE(what_is_saved_can_be_opened))
+          TEST_CASE(bad_corpora_are_errors), TEST_CASE(a_failing_disk_leaves_no_part_of_a_tokenizer),
+          TEST_CASE(what_is_saved_can_be_opened))

@@ -1,7 +1,8 @@
 // Writes a trained vocabulary as GPT-2's two files, vocab.json and merges.txt, with bytes as the printable characters
-// of byte_map.h.
+// of byte_map.h, and as tokenizer.json.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
+#include "data/tokenizer/hf_save.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -72,19 +73,40 @@ static void format_merges(struct buffer *out, const struct token_strings *string
     }
 }
 
-int bpe_save(const struct bpe_merges *merges, const char *vocab_file, const char *merge_file) {
+// Puts the text of a file on the disk, under its temporary name.
+static int finish_file(struct file_writer *writer, const char *path, struct buffer *text) {
+    TRY(file_create(writer, path));
+    TRY(file_write(writer, text->data, text->length));
+    buffer_clear(text);
+    return file_finish(writer);
+}
+
+static int finish_files(struct file_writer *writers, const struct bpe_files *files, const struct bpe_merges *merges) {
     struct token_strings strings = {0};
     struct buffer text = {0};
     spell_tokens(&strings, merges);
     format_vocabulary(&text, &strings, merges->token_count);
-    int status = file_write_all(vocab_file, text.data, text.length);
+    int status = finish_file(&writers[0], files->vocab, &text);
     if (status == 0) {
-        buffer_clear(&text);
         format_merges(&text, &strings, merges);
-        status = file_write_all(merge_file, text.data, text.length);
+        status = finish_file(&writers[1], files->merges, &text);
     }
+    if (status == 0 && files->json)
+        status = hf_write_gpt2(writers[0].temporary, writers[1].temporary, &text);
+    if (status == 0 && files->json)
+        status = finish_file(&writers[2], files->json, &text);
     buffer_free(&text);
     buffer_free(&strings.text);
     free(strings.begin);
     return status;
+}
+
+int bpe_save(const struct bpe_merges *merges, const struct bpe_files *files) {
+    enum { MOST_FILES = 3 };
+    struct file_writer writers[MOST_FILES] = {0};
+    if (finish_files(writers, files, merges) == 0)
+        return file_publish_all(writers, files->json ? MOST_FILES : MOST_FILES - 1);
+    for (int i = 0; i < MOST_FILES; i++)
+        file_abort(&writers[i]);
+    return -1;
 }

@@ -52,7 +52,10 @@ struct bpe_merges {
 int bpe_train(struct bpe_merges *merges, const struct word_table *words, const struct bpe_train_options *options);
 void bpe_merges_free(struct bpe_merges *merges);
 
-// Writes vocab.json and merges.txt, each atomically.
-int bpe_save(const struct bpe_merges *merges, const char *vocab_file, const char *merge_file);
+// Writes vocab.json, merges.txt and, unless its name is NULL, tokenizer.json: all of them or none. The names must be new.
+struct bpe_files {
+    const char *vocab, *merges, *json;
+};
+int bpe_save(const struct bpe_merges *merges, const struct bpe_files *files);
 
 #endif

@@ -270,15 +270,6 @@ int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer 
     return 0;
 }
 
-int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file) {
-    struct buffer text = {0};
-    int status = hf_write_gpt2(vocab_file, merge_file, &text);
-    if (status == 0)
-        status = file_write_all(json_file, text.data, text.length);
-    buffer_free(&text);
-    return status;
-}
-
 int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles, struct buffer *out) {
     struct hf_parts parts;
     TRY(describe(tokenizer, &parts));

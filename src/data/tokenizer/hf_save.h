@@ -42,9 +42,7 @@ int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles
 struct hf_parts;
 void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out);
 
-// Reads GPT-2's vocab.json and merges.txt, which must match and be complete, and writes the same tokenizer as one text,
-// or as one file, atomically.
+// Reads GPT-2's vocab.json and merges.txt, which must match and be complete, and writes the same tokenizer as one text.
 int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer *out);
-int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file);
 
 #endif
