@@ -28,7 +28,7 @@ int file_publish(struct file_writer *writer);  // gives the finished file its na
 // Publishes finished files that are of use only together. If one fails, those before it are removed again, so none of
 // the names may belong to a file that is still wanted.
 int file_publish_all(struct file_writer *writers, int count);
-void file_abort(struct file_writer *writer);   // leaves nothing behind; safe on a zeroed or closed writer
+void file_abort(struct file_writer *writer);  // leaves nothing behind; safe on a zeroed or closed writer
 
 // A new name for what is to become `path`, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere return the same
 // name, except by an accident of 1 in 2^32; so create it with O_EXCL or mkdir.

@@ -52,7 +52,8 @@ static const struct flag own_flags[] = {
         "stride between samples of --text in tokens; a smaller one gives more context. 0 for no overlap; Megatron's "
         "default is 32"),
     TEXT("--cloze", cloze, NULL, "FILE",
-         "print the accuracy of the last token of each \"text\" in a JSON Lines file, as LAMBADA is scored"),
+         "print the accuracy of the last token of each text in a JSON Lines file (see --json-keys), as LAMBADA is "
+         "scored"),
     SWITCH("--strict-lambada", strict_lambada, "with --cloze: require the whole last word, encoded by itself"),
     SWITCH("--retrieval", retrieval,
            "ICT: embed all blocks of --data-path and print how often a query's block is among the K best of them (see "
@@ -239,6 +240,7 @@ static int run_cloze(struct evaluate_options *options, const struct session *ses
     TRY(cloze_run(&(struct cloze){.step = step,
                                   .tokenizer = tokenizer,
                                   .path = options->cloze,
+                                  .key = options->config.json_keys,
                                   .is_strict = options->strict_lambada,
                                   .max_samples = options->max_samples},
                   &result));

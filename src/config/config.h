@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "config/config_experts.h"
+#include "config/config_rope.h"
 #include "config/flag.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -241,6 +242,7 @@ struct config {
     char *per_split_data_args_path;
     char *split;  // "969, 30, 1" if data_path is given without it for training
     char *data_cache_path;
+    char *json_keys;  // the member of JSON Lines that holds the text
     bool mock_data;
     bool fim_data;  // fill in the middle, see data/sample/fim.h
     double fim_rate, fim_spm_rate, fim_fragment_rate;
@@ -496,22 +498,6 @@ const char *config_head_activation(const struct config *config);
 bool config_has_embedding_norm(const struct config *config);
 // The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.
 int64_t config_word_embedding_size(const struct config *config);
-// YaRN: the factor (1 for none), the context length before it, and the turns of the pairs at the ends of its ramp.
-struct config_yarn {
-    double factor, length, fast, slow;
-};
-struct config_yarn config_yarn(const struct config *config);
-// Whether --use-rope-scaling changes anything. The dynamic kind changes the base, which two channels do not have: their
-// one frequency is the base to the power of 0.
-bool config_scales_rope(const struct config *config);
-// LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
-// those of the long factors.
-bool config_has_longrope(const struct config *config);
-// The numbers of at least 1e-6 that commas separate in a text (NULL: none), the first `room` of them to `factors`.
-// Returns how many there are, -1 if it is not such a list.
-int64_t config_rope_factors(const char *text, double *factors, int64_t room);
-// What rotary scaling multiplies queries and keys by, those channels that are rotated; 1 if it does not.
-double config_rope_attention_factor(const struct config *config);
 // The channels of a head's values.
 int64_t config_value_channels(const struct config *config);
 // The layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
@@ -538,9 +524,6 @@ struct config_chunk config_chunk(const struct config *config, int64_t number);
 struct config_chunk config_whole(const struct config *config);  // all of it, whatever the pipeline
 // The factor of attention scores without that of rotary scaling.
 float config_softmax_scale(const struct config *config);
-// --no-rope-freq, 0 if it is beyond the last layer; and whether it leaves out a layer's rotary positions.
-int64_t config_no_rope_freq(const struct config *config);
-bool config_layer_skips_rope(const struct config *config, int64_t layer);
 // Which layers have the window (config_layers.c): how wide that of a layer is, 0 for none; whether some layers of a
 // model with a window have none; and whether all layers of two models have the same.
 int64_t config_layer_window(const struct config *config, int64_t layer);
@@ -552,8 +535,6 @@ bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t la
 // none so, or other than `count`.
 int config_parse_window_freq(const char *text, bool *layers, int64_t count);
 int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
-// The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.
-int64_t config_rotary_channels(const struct config *config);
 
 // --tokenizer-type auto: train trains a tokenizer on its text. Then vocab_size is how many tokens it gets at most.
 bool config_trains_tokenizer(const struct config *config);

@@ -19,6 +19,7 @@ static const char *const watched[] = {
     "--data-args-path",
     "--per-split-data-args-path",
     "--split",
+    "--json-keys",
     "--mock-data",
     "--fim-data",
     "--fim-rate",

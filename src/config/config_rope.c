@@ -1,4 +1,5 @@
 // What the flags of rotary positions mean together.
+#include "config/config_rope.h"
 #include "config/config.h"
 #include <math.h>
 #include <stdlib.h>

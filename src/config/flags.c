@@ -246,6 +246,7 @@ static const struct flag rows[] = {
         "--data-cache-path", data_cache_path, NULL, "DIR",
         "folder that caches tokenized text and the sample order; default: beside the data; for text, ~/.cache/bevatron "
         "if that folder cannot be written"),
+    TEXT("--json-keys", json_keys, "text", "NAME", "member of JSON Lines that holds the text"),
     SWITCH("--mock-data", mock_data, "train on generated samples instead of a dataset"),
     FIM_ROWS,
     LIST("--train-data-path", train_data_path, "PATH…", "dataset, text or blend for training only", ADVANCED),

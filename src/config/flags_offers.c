@@ -43,8 +43,9 @@
     "--distributed-backend --distributed-timeout-minutes --attention-backend "
 // What an evaluation needs besides: the text, and how samples are made of it.
 #define DATA_FLAGS                                                                                                     \
-    "--micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "     \
-    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
+    "--micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --json-keys "         \
+    "--eod-mask-loss --reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader "            \
+    "--mask-prob "                                                                                                     \
     "--short-seq-prob --sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words "               \
     "--titles-data-path --query-in-block-prob --use-one-sent-docs --retriever-report-topk-accuracies "
 // How a pipeline's stages share the layers.

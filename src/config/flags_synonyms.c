@@ -147,9 +147,7 @@ const struct flag_synonym flags_synonyms[] = {
      "--make-vocab-size-divisible-by", NULL},
     {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
      NULL, "leave it out: a thread of each rank prepares its samples"},
-    {"--json-keys --json-key --text-key --text-column --text-column-name --text-field", NULL,
-     "text is read from the member \"text\"; for another one run `bevatron preprocess`, which has this flag, and train "
-     "on its dataset"},
+    {"--json-key --text-key --text-column --text-column-name --text-field", "--json-keys", NULL},
     {"--data-path2", "--data-path", "weights and prefixes, e.g. 0.7 a_text_document 0.3 b_text_document"},
     {"--data-file-list", "--data-args-path", "a file with weights and prefixes"},
     {"--repeated-dataloader", NULL, "leave it out: datasets are repeated as often as the run needs them"},

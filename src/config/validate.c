@@ -100,6 +100,9 @@ static void validate_data(struct config *config, enum config_use use, struct com
         complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
     if (config->data_path.count > 0 && config->data_args_path)
         complain(complaints, "--data-path and --data-args-path say the same; give one");
+    if (!*config->json_keys || strchr(config->json_keys, '/'))
+        complain(complaints, "--json-keys \"%s\" cannot be part of a file name; rename the member in the text",
+                 config->json_keys);
     bool is_bert = strcmp(config->model, "bert") == 0;
     if (config->sample_break_mode && (!is_bert || !config->bert_no_binary_head))
         complain(complaints,

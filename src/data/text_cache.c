@@ -2,6 +2,7 @@
 #include "data/text_cache.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
@@ -215,6 +216,13 @@ static void describe_source(struct buffer *out, const struct text_source *source
     }
 }
 
+static void describe_key(struct buffer *out, const char *key) {
+    struct json_writer json = {.out = out};
+    buffer_append_string(out, "member ");
+    json_cstring(&json, key);
+    buffer_append_string(out, ", ");
+}
+
 // The content that was read must be the one that names the entry.
 static int check_unchanged(const struct text_source *source) {
     for (int64_t i = 0; i < source->files.count; i++)
@@ -265,7 +273,7 @@ static int build_tokenizer(void *context, const char *folder) {
     const struct tokenizer_work *work = context;
     struct bpe_corpus corpus = {
         .format = TEXT_FORMAT_AUTO, .threads = work->cache->threads, .enough_bytes = enough_bytes};
-    string_list_add(&corpus.keys, "text");
+    string_list_add(&corpus.keys, work->cache->key);
     for (int64_t i = 0; i < work->sources.count; i++)
         for (int64_t k = 0; k < work->sources.items[i].files.count; k++)
             string_list_add(&corpus.inputs, work->sources.items[i].files.items[k]);
@@ -274,8 +282,9 @@ static int build_tokenizer(void *context, const char *folder) {
     for (int64_t i = 0; status == 0 && i < work->sources.count; i++)
         status = check_unchanged(&work->sources.items[i]);
     if (status < 0 && error_exit_code() == EXIT_CODE_BAD_DATA)
-        error_context("cannot train a tokenizer (flags named here are those of `bevatron tokenizer train` and "
-                      "`preprocess`; give the dataset that the latter writes as --data-path)");
+        error_context(
+            "cannot train a tokenizer (flags named here, apart from --json-keys, are those of `bevatron tokenizer "
+            "train` and `preprocess`; give the dataset that the latter writes as --data-path)");
     string_list_free(&corpus.keys);
     string_list_free(&corpus.inputs);
     return status;
@@ -287,6 +296,8 @@ int text_cache_tokenizer(char **folder, const struct text_cache *cache, struct t
     struct tokenizer_work work = {.cache = cache, .sources = sources, .vocab_size = vocab_size};
     struct buffer description = {0};
     buffer_printf(&description, "byte-level BPE of %" PRId64 " tokens, version %d, from\n", vocab_size, FORMAT);
+    if (strcmp(cache->key, "text") != 0)
+        describe_key(&description, cache->key);
     for (int64_t i = 0; i < sources.count; i++)
         describe_source(&description, &sources.items[i]);
     char *name = cache_entry_name("tokenizer", buffer_string(&description));
@@ -342,7 +353,7 @@ static int build_dataset(void *context, const char *folder) {
                                          .replace_ill_formed = true,
                                          .tokenizer = work->dataset->identity,
                                          .journal_seconds = PREPROCESS_JOURNAL_SECONDS};
-    string_list_add(&options.keys, "text");
+    string_list_add(&options.keys, work->cache->key);
     struct preprocess_summary summary = {0};
     int status = tokenize(&options, work, &summary);
     if (status == 0)
@@ -350,9 +361,10 @@ static int build_dataset(void *context, const char *folder) {
     if (status == 0)
         say_summary(work, &summary, folder);
     else if (error_exit_code() == EXIT_CODE_BAD_DATA)
-        error_context("cannot tokenize %s (flags named here are those of `bevatron preprocess`; give the dataset that "
-                      "it writes as --data-path)",
-                      work->source->name);
+        error_context(
+            "cannot tokenize %s (flags named here, apart from --json-keys, are those of `bevatron preprocess`; "
+            "give the dataset that it writes as --data-path)",
+            work->source->name);
     string_list_free(&options.keys);
     free(summary.bad_lines);
     free(prefix);
@@ -361,27 +373,31 @@ static int build_dataset(void *context, const char *folder) {
 
 int text_cache_dataset(char **prefix, const struct text_cache *cache, const struct text_source *source,
                        const struct text_dataset *dataset) {
-    static const char *const of_documents[] = {"data_text_document.idx", "data_text_document.bin", NULL};
-    static const char *const of_sentences[] = {"data_text_sentence.idx", "data_text_sentence.bin", NULL};
     struct dataset_work work = {.cache = cache, .source = source, .dataset = dataset};
     struct buffer description = {0};
+    const char *kind = dataset->split_sentences ? "sentence" : "document";
+    char *data_name = memory_printf("data_%s_%s", cache->key, kind), *index_name = memory_printf("%s.idx", data_name),
+         *tokens_name = memory_printf("%s.bin", data_name);
+    const char *const files[] = {index_name, tokens_name, NULL};
     char *folder, *doing = memory_printf("tokenizing %s", source->name);
-    buffer_printf(&description, "%smember \"text\", version %d%s%s, from\n", cache_dataset_words, FORMAT,
-                  dataset->append_eod ? ", with ends of documents" : "",
+    buffer_append_string(&description, cache_dataset_words);
+    describe_key(&description, cache->key);
+    buffer_printf(&description, "version %d%s%s, from\n", FORMAT, dataset->append_eod ? ", with ends of documents" : "",
                   dataset->split_sentences ? ", split into sentences" : "");
     describe_source(&description, source);
     buffer_append_string(&description, dataset->identity);
     char *name = cache_entry_name(base_name(source->name), buffer_string(&description));
-    int status =
-        cache_entry_open(&folder, &(struct cache_entry){.roots = &cache->roots,
-                                                        .name = name,
-                                                        .description = buffer_string(&description),
-                                                        .files = dataset->split_sentences ? of_sentences : of_documents,
-                                                        .doing = doing,
-                                                        .build = build_dataset,
-                                                        .context = &work});
-    *prefix =
-        status == 0 ? file_join(folder, dataset->split_sentences ? "data_text_sentence" : "data_text_document") : NULL;
+    int status = cache_entry_open(&folder, &(struct cache_entry){.roots = &cache->roots,
+                                                                 .name = name,
+                                                                 .description = buffer_string(&description),
+                                                                 .files = files,
+                                                                 .doing = doing,
+                                                                 .build = build_dataset,
+                                                                 .context = &work});
+    *prefix = status == 0 ? file_join(folder, data_name) : NULL;
+    free(data_name);
+    free(index_name);
+    free(tokens_name);
     free(folder);
     free(name);
     free(doing);

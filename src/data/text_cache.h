@@ -4,7 +4,8 @@
 // text keeps its entry.
 //
 //   ROOT/NAME-DIGEST.prints.json     what the files of NAME held when they were last read
-//   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json
+//   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json; "text" is
+//                                    the member that was read
 //   ROOT/tokenizer-DIGEST/           vocab.json, merges.txt, tokenizer.json, manifest.json
 //   ROOT/….lock                      while an entry is built
 //   ROOT/…/used                      locked by processes that use the entry; when it was last used
@@ -25,6 +26,7 @@ struct text_source {
 
 struct text_cache {
     struct string_list roots;  // folders that may hold the cache, the best first
+    const char *key;           // the member of JSON Lines that holds the text
     int threads;
 };
 

@@ -87,8 +87,11 @@ static int examine(struct examination *e, const char *line, size_t length, int64
     struct json *root;
     if (json_parse(&root, line, length, "the line") < 0)
         return error_context("%s:%" PRId64, e->cloze->path, number);
-    const struct json *text = root->type == JSON_OBJECT ? json_member(root, "text") : NULL;
-    int status = text && text->type == JSON_STRING ? 0 : bad_data("there is no \"text\"");
+    const struct json *text = root->type == JSON_OBJECT ? json_member(root, e->cloze->key) : NULL;
+    int status = text && text->type == JSON_STRING
+                     ? 0
+                     : bad_data("there is no text in the member \"%s\"; name the one that holds it with --json-keys",
+                                e->cloze->key);
     e->question.given.count = e->question.asked.count = 0;
     if (status == 0)
         status = e->cloze->is_strict ? encode_strict(e->encoder, text->string, text->length, &e->question)

@@ -9,7 +9,8 @@
 struct cloze {
     struct step *step;  // STEP_GENERATE
     const struct tokenizer *tokenizer;
-    const char *path;  // JSON Lines with "text"
+    const char *path;  // JSON Lines
+    const char *key;   // their member that holds the text
     // Strict: the last word of the text, with the space before it, is encoded on its own. Otherwise the model is asked
     // for the text's last token, which may be only part of a word.
     bool is_strict;

@@ -2,6 +2,7 @@
 #include "train/text_data.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/remote/url.h"
@@ -52,6 +53,8 @@ int text_data_find(struct string_list *names, const struct config *config) {
 
 static int find_names(struct string_list *names, const struct config *config) {
     TRY(text_data_find(names, config));
+    if (names->count == 0 && flag_is_given(&config->given, "--json-keys"))
+        log_info("note: --json-keys has no effect: the data is tokenized already");
     if (names->count == 0 && config_trains_tokenizer(config))
         return error_set_code(EXIT_CODE_USAGE,
                               "--tokenizer-type auto learns from text, but the data is tokenized already; "
@@ -195,7 +198,7 @@ static int check_use(const struct config *config, const char *name) {
 static int resolve(struct text_data *data, const struct text_data_options *options) {
     struct config *config = options->config;
     const struct string_list *names = &data->names;
-    struct text_cache cache = {.threads = pool_available_processors()};
+    struct text_cache cache = {.key = config->json_keys, .threads = pool_available_processors()};
     TRY(check_use(config, names->items[0]));
     char *beside = text_source_default_root(names->items[0]);
     if (config->data_cache_path || beside)

@@ -231,8 +231,26 @@ expect 1 "$work/none is a folder without .jsonl" "${train[@]}" --data-path "$wor
 { words 1 3 | as_json; echo '{"text": 3}'; } >"$work/bad.jsonl"
 expect 215 "bad.jsonl:4: " "${train[@]}" --data-path "$work/bad.jsonl" "${given[@]}"
 echo '{"content": "a"}' >"$work/content.jsonl"
-expect 215 "no member \"text\"; name the member" "${train[@]}" --data-path "$work/content.jsonl" "${own[@]}"
-grep -q 'those of .bevatron tokenizer train. and .preprocess.' "$work/out" && pass || fail "whose flag --json-keys is"
+expect 215 "content.jsonl:1: the object has no member \"text\", only \"content\"; name the member that holds the text with --json-keys" \
+    "${train[@]}" --data-path "$work/content.jsonl" "${own[@]}"
+grep -q 'apart from --json-keys, are those of .bevatron tokenizer train. and .preprocess.' "$work/out" && pass || fail "whose flags are named"
+# Another member: the run is that of the same text under "text", and each member has its own dataset and tokenizer.
+words 1 300 | as_json | sed 's/{"text": \(.*\)}$/{"text": "other words", "content": \1}/' >"$work/two.jsonl"
+words 1 300 | as_json >"$work/one.jsonl"
+expect 0 "iteration        2/" "${train[@]}" --data-path "$work/one.jsonl" "${own[@]}"
+losses "$work/out" >"$work/under_text"
+[ -s "$work/under_text" ] && pass || fail "no losses"
+expect 0 "iteration        2/" "${train[@]}" --data-path "$work/two.jsonl" --json-keys content "${own[@]}" --save "$work/keyed"
+losses "$work/out" >"$work/under_content"
+expect_same "$work/under_content" "$work/under_text" "losses of --json-keys content"
+expect 0 "tokenized $work/two.jsonl" "${train[@]}" --data-path "$work/two.jsonl" "${own[@]}"
+losses "$work/out" | cmp -s - "$work/under_text" && fail "--json-keys is no part of the cache's key" || pass
+[ "$(find "$work/.bevatron-cache" -name 'data_*_document.bin' -path '*two.jsonl*' | wc -l)" = 2 ] && pass || fail "no dataset for each member"
+expect 0 " | samples " "$BEVATRON" evaluate --load "$work/keyed" --data-path "$work/two.jsonl" --json-keys content
+expect 0 "texts 2 |" "$BEVATRON" evaluate --load "$work/keyed" --cloze "$work/two.jsonl" --json-keys content --max-samples 2
+expect 215 "no text in the member \"title\"" "$BEVATRON" evaluate --load "$work/keyed" --cloze "$work/two.jsonl" --json-keys title
+expect 2 "cannot be part of a file name" "${train[@]}" --data-path "$work/two.jsonl" --json-keys a/b "${own[@]}"
+expect 0 "note: --json-keys has no effect" "${train[@]}" --data-path "$work/pre_text_document" --json-keys content "${given[@]}"
 expect 1 "nothing.idx does not exist" "${train[@]}" --data-path "$work/nothing" "${given[@]}"
 expect 2 "the data is tokenized already" "${train[@]}" --data-path "$work/pre_text_document" "${own[@]}"
 

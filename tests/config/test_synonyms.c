@@ -100,7 +100,7 @@ TEST(synonyms_by_meaning) {
         {"--use-deepspeed", "use --use-distributed-optimizer"},
         {"--gradient-checkpointing", "use --recompute-granularity"},
         {"--beta2 .9", "use --adam-beta2"},
-        {"--json-keys content", "for another one run `bevatron preprocess`"},
+        {"--text-column content", "--json-keys"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         EXPECT_ERROR(parse(cases[i][0]), cases[i][1]);

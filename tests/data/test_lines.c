@@ -287,6 +287,31 @@ TEST(bad_json_lines) {
     jsonl_parser_free(&parser);
 }
 
+// What is there instead of a missing member is listed, whatever its name is.
+TEST(missing_members_are_explained) {
+    static const struct {
+        const char *line, *problem;
+    } cases[] = {
+        {"{}", "no member \"text\", nor any other; name the member that holds the text with --json-keys"},
+        {"{\"content\": \"a\", \"id\": 3}", "no member \"text\", only \"content\", \"id\"; name the member"},
+        {"{\"a\": 1, \"b\": 1, \"c\": 1, \"d\": 1, \"e\": 1, \"f\": 1, \"g\": 1, \"h\": 1, \"i\": 1}",
+         "\"g\", \"h\" and 1 more; name"},
+        {"{\"\\u001b[31m\\u0000x\": 1, \"\": 2}", "only \"?[31m?x\", \"\"; name"},
+        {"{\"0123456789012345678901234567890123456789ab\": 1}", "only \"0123456789012345678901234567890123456789…\";"},
+        {"{\"012345678901234567890123456789012345678\xC3\xA4x\": 1}",
+         "only \"012345678901234567890123456789012345678…\";"},
+        {"{\"content\": NaN}", "no member \"text\"; name the member"},
+    };
+    const char *key = "text";
+    struct jsonl_parser parser;
+    jsonl_parser_init(&parser, &(struct jsonl_options){.keys = &key, .key_count = 1});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT_ERROR(jsonl_find(&parser, cases[i].line, strlen(cases[i].line)), cases[i].problem);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+    }
+    jsonl_parser_free(&parser);
+}
+
 // Files of JSON in other shapes than lines are recognized by their first line.
 TEST(other_shapes_of_json) {
     static const struct {
@@ -314,4 +339,4 @@ TEST(other_shapes_of_json) {
 TEST_MAIN(TEST_CASE(lines_are_the_same_for_every_chunk_size), TEST_CASE(long_lines_have_a_limit),
           TEST_CASE(endless_lines_end), TEST_CASE(results_come_in_order), TEST_CASE(the_first_error_in_order_counts),
           TEST_CASE(an_empty_stream_ends), TEST_CASE(patterns_are_expanded_in_byte_order), TEST_CASE(bad_json_lines),
-          TEST_CASE(other_shapes_of_json))
+          TEST_CASE(missing_members_are_explained), TEST_CASE(other_shapes_of_json))

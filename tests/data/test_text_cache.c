@@ -287,7 +287,7 @@ TEST(entries_are_whole_or_not_there) {
 // The dataset of a text equals that of preprocess, and there is one for each content.
 TEST(datasets_of_text) {
     scratch_open();
-    struct text_cache cache = {.threads = 2};
+    struct text_cache cache = {.key = "text", .threads = 2};
     struct text_source source;
     struct tokenizer *tokenizer = open_null();
     const struct text_dataset wanted = {.tokenizer = tokenizer, .identity = "Null 1000\n", .append_eod = true};

@@ -50,6 +50,40 @@ static const char *shape_of(const char *line, size_t length) {
                : NULL;
 }
 
+// Appends a name from a file, shortened, with only what can be printed.
+static void append_name(struct buffer *out, const char *name, size_t length) {
+    enum { MOST_BYTES = 40 };
+    size_t end = length < MOST_BYTES ? length : MOST_BYTES;
+    while (end < length && end > 0 && ((unsigned char)name[end] & 0xC0) == 0x80)
+        end--;
+    buffer_append_byte(out, '"');
+    for (size_t i = 0; i < end; i++)
+        buffer_append_byte(out, (unsigned char)name[i] < ' ' || name[i] == 0x7F ? '?' : name[i]);
+    buffer_append_string(out, end < length ? "…\"" : "\"");
+}
+
+// A requested member is missing: says which ones are there.
+static int refuse_missing(const char *key, const char *line, size_t length) {
+    enum { MOST_NAMES = 8 };
+    struct json *root;
+    struct buffer names = {0};
+    // Lines with NaN, or nested too deeply for a tree, are explained without the names.
+    size_t count = json_parse(&root, line, length, "the line") == 0 ? root->count : SIZE_MAX;
+    error_clear();
+    for (size_t i = 0; count != SIZE_MAX && i < count && i < MOST_NAMES; i++) {
+        buffer_append_string(&names, i > 0 ? ", " : ", only ");
+        append_name(&names, root->keys[i].string, root->keys[i].length);
+    }
+    if (count != SIZE_MAX && count > MOST_NAMES)
+        buffer_printf(&names, " and %zu more", count - MOST_NAMES);
+    if (count != SIZE_MAX)
+        json_free(root);
+    bad_data("the object has no member \"%s\"%s; name the member that holds the text with --json-keys", key,
+             count == 0 ? ", nor any other" : buffer_string(&names));
+    buffer_free(&names);
+    return -1;
+}
+
 static int find_members(struct jsonl_parser *parser, const char *line, size_t length) {
     const struct jsonl_options *options = &parser->options;
     bool is_repaired = options->replace_ill_formed && utf8_check(line, length) < length;
@@ -65,8 +99,7 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
     }
     for (int64_t i = 0; i < options->key_count; i++) {
         if (!parser->found[i].found)
-            return bad_data("the object has no member \"%s\"; name the member that holds the text with --json-keys",
-                            options->keys[i]);
+            return refuse_missing(options->keys[i], line, length);
         if (parser->found[i].lone_surrogates && options->refuse_surrogates)
             return bad_data("the member \"%s\" holds a lone surrogate (half a \\u pair), which is not text; "
                             "--invalid-utf8 replace turns it into U+FFFD",

@@ -52,7 +52,8 @@ struct bpe_merges {
 int bpe_train(struct bpe_merges *merges, const struct word_table *words, const struct bpe_train_options *options);
 void bpe_merges_free(struct bpe_merges *merges);
 
-// Writes vocab.json, merges.txt and, unless its name is NULL, tokenizer.json: all of them or none. The names must be new.
+// Writes vocab.json, merges.txt and, unless its name is NULL, tokenizer.json: all of them or none. The names must be
+// new.
 struct bpe_files {
     const char *vocab, *merges, *json;
 };
