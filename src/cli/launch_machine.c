@@ -39,7 +39,7 @@ static int check_fp8(const struct machine *machine, const struct config *config)
 static int check_recipe(const struct machine *machine, const struct config *config) {
     const char *missing = plan_missing_matmuls(config, machine);
     if (!missing)
-        return 0;
+        return config_check_whole_blocks(config);
     return error_set_code(
         EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
         machine->name, missing,

@@ -529,6 +529,8 @@ float config_softmax_scale(const struct config *config);
 int64_t config_layer_window(const struct config *config, int64_t layer);
 bool config_mixes_windows(const struct config *config);
 bool config_same_windows(const struct config *a, const struct config *b);
+// Whether all blocks of --fp8-recipe blockwise or mxfp8 are whole, as GPUs need them.
+int config_check_whole_blocks(const struct config *config);
 // Whether --first-last-layers-bf16 keeps a layer of a stack of so many in bf16.
 bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers);
 // Layers that --window-attn-skip-freq and --moe-layer-freq name: sets layers[i] for i below `count`. -1 if a text names

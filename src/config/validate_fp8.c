@@ -1,5 +1,6 @@
 // What fp8 and fp4 matmuls require of the other flags.
 #include "config/validate.h"
+#include "base/error.h"
 #include "base/log.h"
 #include <inttypes.h>
 #include <string.h>
@@ -22,65 +23,120 @@ static int64_t expert_width(const struct config *config) {
     return is_fp8 ? config_expert_width(config) / slices : 0;
 }
 
-struct named_size {
+// Blocks of ranks that split a size must be those of one rank, so their parts are whole blocks. A size that no rank
+// splits may end within a block.
+struct fp8_size {
     const char *name;
     int64_t value;
+    bool is_split, is_latent;
 };
 
-static void require_multiples(const struct named_size *sizes, size_t count, struct complaints *complaints,
-                              const char *flag, int step) {
-    for (size_t i = 0; i < count; i++)
-        if (sizes[i].value % step != 0)
-            complain(complaints, "%s needs multiples of %d, but %s is %" PRId64 "; change it or leave out %s", flag,
-                     step, sizes[i].name, sizes[i].value, flag);
+// A part of a size that is split among so many ranks.
+static struct fp8_size part_of(const char *name, int64_t whole, int64_t parts) {
+    return (struct fp8_size){.name = name, .value = whole / parts, .is_split = parts > 1};
 }
 
-// Ranks that share a layer split heads, but not latents: blocks of 128 may end early at the width of a latent, as in
-// DeepSeek-V3, since they are the same on every layout.
-static void validate_heads(const struct config *config, struct complaints *complaints, const char *flag, int step) {
-    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads / parts;
-    int64_t keys = config_query_groups(config) * config->kv_channels, queries = heads * config->kv_channels;
+static struct fp8_size latent(const char *name, int64_t value) {
+    return (struct fp8_size){.name = name, .value = value, .is_latent = true};
+}
+
+enum { FP8_MOST_SIZES = 11 };
+
+// The widths of attention: ranks that share a layer split heads, but not latents.
+static size_t list_heads(const struct config *config, struct fp8_size *sizes) {
+    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads;
+    int64_t queries = heads * config->kv_channels, keys = config_query_groups(config) * config->kv_channels;
+    size_t count = 0;
     if (!config->multi_latent_attention) {
-        const struct named_size sizes[] = {
-            {"the width of this rank's attention heads", config->num_attention_heads * config->kv_channels / parts},
-            {"the width of this rank's queries, keys and values",
-             (config->num_attention_heads * config->kv_channels + 2 * keys) / parts}};
-        require_multiples(sizes, sizeof sizes / sizeof sizes[0], complaints, flag, step);
-        return;
+        sizes[count++] = part_of("the width of this rank's attention heads", queries, parts);
+        sizes[count++] = part_of("the width of this rank's queries, keys and values", queries + 2 * keys, parts);
+        return count;
     }
-    const struct named_size split[] = {{"the width of this rank's queries", queries},
-                                       {"the width of this rank's keys without positions and values",
-                                        heads * (config->qk_head_dim + config->v_head_dim)},
-                                       {"the width of this rank's values", heads * config->v_head_dim}};
-    const struct named_size whole[] = {
-        {"--q-lora-rank", config->q_lora_rank},
-        {"--kv-lora-rank", config->kv_lora_rank},
-        {"--kv-lora-rank with --qk-pos-emb-head-dim", config->kv_lora_rank + config->qk_pos_emb_head_dim}};
-    require_multiples(split, sizeof split / sizeof split[0], complaints, flag, step);
-    require_multiples(whole, sizeof whole / sizeof whole[0], complaints, flag,
-                      step == FP8_STEP_BLOCKS ? FP8_STEP : step);
+    sizes[count++] = part_of("the width of this rank's queries", queries, parts);
+    sizes[count++] = part_of("the width of this rank's keys without positions and values",
+                             heads * (config->qk_head_dim + config->v_head_dim), parts);
+    sizes[count++] = part_of("the width of this rank's values", heads * config->v_head_dim, parts);
+    sizes[count++] = latent("--q-lora-rank", config->q_lora_rank);
+    sizes[count++] = latent("--kv-lora-rank", config->kv_lora_rank);
+    sizes[count++] =
+        latent("--kv-lora-rank with --qk-pos-emb-head-dim", config->kv_lora_rank + config->qk_pos_emb_head_dim);
+    return count;
+}
+
+// What the matmuls of a layer have as rows, columns or inner dimensions, tokens excepted.
+static size_t list_sizes(const struct config *config, struct fp8_size *sizes) {
+    bool has_dense = config_expert_layers(config) < config->num_layers;
+    int64_t slices = config_expert_slices(config);
+    size_t count = 0;
+    sizes[count++] = part_of("--hidden-size", config->hidden_size, 1);
+    sizes[count++] = part_of("this rank's part of --ffn-hidden-size", has_dense ? config->ffn_hidden_size : 0,
+                             config->tensor_model_parallel_size);
+    sizes[count] = part_of("this rank's part of an expert's width", expert_width(config), 1);
+    sizes[count++].is_split = slices > 1;
+    return count + list_heads(config, sizes + count);
+}
+
+// The tokens of a micro-batch that a rank rounds together. By blocks, rows that ranks split are gathered before,
+// except those of latents.
+static int64_t tokens_of(const struct config *config, int64_t length, int step, bool *are_split) {
+    bool splits = config->sequence_parallel && (step == FP8_STEP || config->multi_latent_attention);
+    int64_t ranks = config->context_parallel_size * (splits ? config->tensor_model_parallel_size : 1);
+    *are_split = ranks > 1;
+    return (config->micro_batch_size > 0 ? config->micro_batch_size : 1) * length / ranks;
 }
 
 static void validate_sizes(const struct config *config, struct complaints *complaints, const char *flag, int step) {
-    int64_t parts = config->tensor_model_parallel_size;
-    bool has_dense = config_expert_layers(config) < config->num_layers;
-    const struct named_size sizes[] = {
-        {"--hidden-size", config->hidden_size},
-        {"this rank's part of --ffn-hidden-size", has_dense ? config->ffn_hidden_size / parts : 0},
-        {"this rank's part of an expert's width", expert_width(config)}};
-    require_multiples(sizes, sizeof sizes / sizeof sizes[0], complaints, flag, step);
-    validate_heads(config, complaints, flag, step);
+    struct fp8_size sizes[FP8_MOST_SIZES];
+    size_t count = list_sizes(config, sizes);
+    bool has_blocks = config->fp8_format && step != FP8_STEP, are_split;
+    for (size_t i = 0; i < count; i++) {
+        int unit = has_blocks && !sizes[i].is_split ? FP8_STEP : step;
+        if (sizes[i].value % unit != 0)
+            complain(complaints, "%s needs multiples of %d%s, but %s is %" PRId64 "; change it or leave out %s", flag,
+                     unit, unit > FP8_STEP && has_blocks ? " where ranks split a size" : "", sizes[i].name,
+                     sizes[i].value, flag);
+    }
     int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
-    // By blocks, rows that ranks split are gathered before they are rounded, except those of latents.
-    bool splits = config->sequence_parallel && (step == FP8_STEP || config->multi_latent_attention);
-    int64_t ranks = config->context_parallel_size * (splits ? parts : 1);
-    int64_t samples = config->micro_batch_size > 0 ? config->micro_batch_size : 1;
-    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
-        if (samples * lengths[i] / ranks % step != 0)
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        int64_t tokens = tokens_of(config, lengths[i], step, &are_split);
+        int unit = has_blocks && !are_split ? FP8_STEP : step;
+        if (tokens % unit != 0)
             complain(complaints,
                      "%s needs multiples of %d, but a micro-batch has %" PRId64
                      " tokens on a rank; change --seq-length or --micro-batch-size, or leave out %s",
-                     flag, step, samples * lengths[i] / ranks, flag);
+                     flag, unit, tokens, flag);
+    }
+}
+
+// Names the first size whose last block ends early, other than a latent in blocks of 128; NULL if there is none.
+static const char *find_ragged(const struct config *config, int64_t *value) {
+    struct fp8_size sizes[FP8_MOST_SIZES];
+    size_t count = list_sizes(config, sizes);
+    int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
+    int step = size_step(config);
+    bool are_split;
+    for (size_t i = 0; i < count; i++) {
+        *value = sizes[i].value;
+        if (*value % (sizes[i].is_latent && step == FP8_STEP_BLOCKS ? FP8_STEP : step) != 0)
+            return sizes[i].name;
+    }
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        *value = tokens_of(config, lengths[i], step, &are_split);
+        if (*value % step != 0)
+            return "a micro-batch's number of tokens on a rank";
+    }
+    return NULL;
+}
+
+int config_check_whole_blocks(const struct config *config) {
+    int64_t value;
+    const char *name = config->fp8_format && size_step(config) != FP8_STEP ? find_ragged(config, &value) : NULL;
+    if (!name)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "on GPUs --fp8-recipe %s needs multiples of %d, but %s is %" PRId64
+                          "; give --fp8-format hybrid --fp8-recipe delayed (CPUs emulate blocks that end early)",
+                          config->fp8_recipe, size_step(config), name, value);
 }
 
 static void validate_output(const struct config *config, struct complaints *complaints) {

@@ -276,6 +276,7 @@ int plan_check_precision(const struct config *config, const struct machine *mach
             EXIT_CODE_USAGE,
             "a %s has no %s matmuls; give --fp8-format hybrid --fp8-recipe delayed, or another --machine",
             machine->name, missing);
+    TRY(config_check_whole_blocks(config));
     if (config->fp8_format && config->num_experts > 0 && !config->has_wide_experts && !machine_trains_experts8(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "GPUs of a %s do not train experts in fp8 with this program; leave out --fp8-format, or "

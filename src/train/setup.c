@@ -187,6 +187,8 @@ static int check_device(const struct setup *setup, const struct step_options *op
         return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid --fp8-recipe delayed",
                          text);
+    if (is_gpu)
+        TRY(config_check_whole_blocks(setup->config));
     if (setup->config->fp8_format && setup->config->num_experts > 0)
         return check_experts8(setup->config, setup->device, text);
     return 0;

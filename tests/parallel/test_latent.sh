@@ -79,7 +79,15 @@ for layout in "--expert-model-parallel-size 2" "--tensor-model-parallel-size 2 -
     grep -o "lm loss: [^|]*" "$work/out" | paste -d' ' "$work/one" - | awk '{ d = $3 / $6 - 1; bad = bad || d * d > 1e-6 } END { exit bad || NR != 3 }' &&
         pass || fail "losses of DeepSeek-V3 by blocks on two ranks with $layout: $(paste -sd' ' "$work/one")"
 done
-expect 2 "needs multiples of 128, but this rank's part of an expert's width is 64" "$BEVATRON" train "${deepseek[@]}" --moe-ffn-hidden-size 64
+expect 2 "needs multiples of 128 where ranks split a size, but this rank's part of an expert's width is 64" "$BEVATRON" train "${deepseek[@]}" \
+    --nproc 2 --tensor-model-parallel-size 2 --sequence-parallel
+# Sizes that no rank splits may end within a block, here after 16 of 128.
+early=("${blocks[@]}" --hidden-size 144 --train-iters 3)
+expect 0 "iteration        3/" "$BEVATRON" train "${early[@]}"
+grep -o "lm loss: [^|]*" "$work/out" >"$work/one"
+expect 0 "iteration        3/" "$BEVATRON" train "${early[@]}" --nproc 2 --tensor-model-parallel-size 2 --sequence-parallel
+grep -o "lm loss: [^|]*" "$work/out" | paste -d' ' "$work/one" - | awk '{ d = $3 / $6 - 1; bad = bad || d * d > 1e-6 } END { exit bad || NR != 3 }' &&
+    pass || fail "losses of blocks that end early on two ranks: $(paste -sd' ' "$work/one")"
 expect 2 "a micro-batch has 64 tokens on a rank" "$BEVATRON" train "${blocks[@]}" --nproc 2 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 128
 
 # Whole matrices, so the layout of ranks does not change Muon's updates.
