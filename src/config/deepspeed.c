@@ -270,8 +270,6 @@ void validate_deepspeed(struct config *config, struct complaints *complaints) {
         complain(complaints, "--deepspeed needs its file; give --deepspeed_config FILE, or leave it out");
     if (!config->deepspeed && config->deepspeed_config)
         log_info("note: --deepspeed-config has no effect without --deepspeed");
-    if (config->trigger_path && !config->save)
-        log_info("note: the file save of --trigger-path has no effect without --save");
     if (config->zero_stage == 3)
         complain(complaints, "ZeRO's stage 3 shards the parameters, which bevatron does not do; use stage 1 with "
                              "--tensor-model-parallel-size or --pipeline-model-parallel-size");

@@ -270,6 +270,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     if (use == CONFIG_TRAIN) {
         validate_schedule(config, &complaints);
         validate_recovery(config, &complaints);
+        validate_stops(config, &complaints);
         validate_samples(config, &complaints);
     }
     if (use != CONFIG_GENERATE)

@@ -50,6 +50,7 @@ void validate_profile(const struct config *config, struct complaints *complaints
 void validate_inject(const struct config *config, enum config_use use, struct complaints *complaints);
 // What --nan-policy, --spike-policy and --iterations-to-skip require of the other flags.
 void validate_recovery(const struct config *config, struct complaints *complaints);
+void validate_stops(const struct config *config, struct complaints *complaints);
 // Refuses flags whose feature is not there, and says which have no effect.
 void validate_features(const struct config *config, struct complaints *complaints);
 

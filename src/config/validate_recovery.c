@@ -1,6 +1,8 @@
-// What going back and skipping batches require of the other flags.
+// What going back, skipping batches and stopping require of the other flags.
 #include "config/validate.h"
 
+#include "base/file.h"
+#include "base/log.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +23,21 @@ int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t 
     if (*first > 0 && *end == '-')
         *last = read_number(end + 1, &end);
     return *first > 0 && *last >= *first && !*end ? 0 : -1;
+}
+
+// The folder may be made later; what stands in its place would never be one.
+void validate_stops(const struct config *config, struct complaints *complaints) {
+    const char *folder = config->trigger_path;
+    if (!folder)
+        return;
+    if (!config->save)
+        log_info("note: the file save of --trigger-path has no effect without --save");
+    if (file_exists(folder) && !file_is_folder(folder))
+        complain(complaints, "--trigger-path %s is not a folder; give the folder for the files save and exit", folder);
+    else if (!file_exists(folder))
+        log_warn_once("the folder %s of --trigger-path does not exist; create it before a file in it is to save or end "
+                      "this run",
+                      folder);
 }
 
 void validate_recovery(const struct config *config, struct complaints *complaints) {

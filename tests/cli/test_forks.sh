@@ -74,6 +74,10 @@ end_of "$running"
 grep -q "exiting program, as the file of --trigger-path asks" "$log" && pass || fail "a file does not end the run"
 # Without --save there is no checkpoint, and the file stays.
 rm "$work/triggers/exit"
+expect 0 "the folder $work/nowhere of --trigger-path does not exist; create it" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --trigger-path "$work/nowhere"
+expect 2 "is not a folder; give the folder for the files save and exit" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --trigger-path "$log"
 expect 0 "the file save of --trigger-path has no effect without --save" "$BEVATRON" train "${run[@]}" --train-iters 3 \
     --trigger-path "$work/triggers"
 
