@@ -73,8 +73,13 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
 
 // Whether a file of the flags that were given says what to train on.
 static bool names_data(const struct config *base) {
-    static const char *const flags[] = {"--data-path", "--train-data-path", "--data-args-path",
-                                        "--per-split-data-args-path", "--mock-data"};
+    static const char *const flags[] = {"--data-path",
+                                        "--train-data-path",
+                                        "--data-args-path",
+                                        "--per-split-data-args-path",
+                                        "--train-weighted-split-paths",
+                                        "--train-weighted-split-paths-path",
+                                        "--mock-data"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flag_is_given(&base->given, flags[i]))
             return true;

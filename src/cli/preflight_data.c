@@ -57,16 +57,25 @@ static void look_into(struct preflight *flight, const char *prefix) {
     index_close(reader);
 }
 
-static void look_into_split(struct preflight *flight, enum split which) {
+static void look_into_group(struct preflight *flight, enum split which, int64_t group) {
     struct data_paths paths = {0};
     struct blend_list list = {0};
-    if (data_paths_find(&paths, &flight->options->config, which) < 0 ||
+    if (data_paths_find_group(&paths, &flight->options->config, which, group) < 0 ||
         (paths.items.count > 0 && blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag) < 0))
         preflight_say_error(flight, "data");
     for (int64_t i = 0; i < list.count; i++)
         look_into(flight, list.prefixes[i]);
     blend_list_free(&list);
     data_paths_free(&paths);
+}
+
+static void look_into_split(struct preflight *flight, enum split which) {
+    int64_t groups;
+    if (data_paths_count_groups(&groups, &flight->options->config, which) < 0)
+        preflight_say_error(flight, "data");
+    else
+        for (int64_t i = 0; i < groups; i++)
+            look_into_group(flight, which, i);
 }
 
 static bool uses_addresses(const struct config *config) {

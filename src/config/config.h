@@ -240,6 +240,9 @@ struct config {
     struct string_list data_path, train_data_path, valid_data_path, test_data_path;
     char *data_args_path;  // a file with the words of data_path
     char *per_split_data_args_path;
+    // Groups of datasets with parts of them, see data/sample/weighted_split.h, or files with such groups.
+    struct string_list train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
+    char *train_weighted_split_paths_path, *valid_weighted_split_paths_path, *test_weighted_split_paths_path;
     char *split;  // "969, 30, 1" if data_path is given without it for training
     char *data_cache_path;
     char *json_keys;  // the member of JSON Lines that holds the text

@@ -18,6 +18,8 @@ static const char *const watched[] = {
     "--train-data-path",
     "--data-args-path",
     "--per-split-data-args-path",
+    "--train-weighted-split-paths",
+    "--train-weighted-split-paths-path",
     "--split",
     "--json-keys",
     "--mock-data",

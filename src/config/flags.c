@@ -12,6 +12,7 @@
 #include "config/flags_deepspeed.h"
 #include "config/flags_experts.h"
 #include "config/flags_fim.h"
+#include "config/flags_weighted.h"
 #include "config/flags_ict.h"
 #include "config/flags_optimizers.h"
 #include "config/flags_recompute.h"
@@ -255,6 +256,7 @@ static const struct flag rows[] = {
     TEXT("--data-args-path", data_args_path, NULL, "FILE", "file that holds the value of --data-path", ADVANCED),
     TEXT("--per-split-data-args-path", per_split_data_args_path, NULL, "FILE",
          "JSON file with lists under \"train\", \"valid\" and \"test\", as after --train-data-path", ADVANCED),
+    WEIGHTED_SPLIT_ROWS,
     SWITCH("--eod-mask-loss", eod_mask_loss, "no loss at end-of-document inputs"),
     SWITCH("--reset-position-ids", reset_position_ids, "restart positions after each end of document"),
     SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across document boundaries"),

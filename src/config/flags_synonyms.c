@@ -132,9 +132,6 @@ const struct flag_synonym flags_synonyms[] = {
     {"--validation-file --valid-data --val-data --val-path --valid-path --val-data-path --validation-data-path "
      "--eval-data --eval-file --val-bin",
      "--valid-data-path", "with --train-data-path instead of --data-path; each is " DATASET},
-    {"--train-weighted-split-paths --train-weighted-split-paths-path --valid-weighted-split-paths "
-     "--valid-weighted-split-paths-path --test-weighted-split-paths --test-weighted-split-paths-path",
-     "--per-split-data-args-path", "a JSON file with lists of weights and prefixes for train, valid and test"},
     {"--validation-split --val-split --valid-split --train-split --test-split --validation-split-percentage "
      "--val-split-fraction --test-size",
      "--split", "shares of training, validation and test, e.g. 949,50,1"},

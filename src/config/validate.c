@@ -84,6 +84,28 @@ static void validate_fim(const struct config *config, struct complaints *complai
         complain(complaints, "--fim-fragment-rate has no effect without --fim-split-sample; give both");
 }
 
+// The flags that name parts of datasets; each flag or its file, not both.
+static bool has_weighted_splits(const struct config *config, struct complaints *complaints) {
+    const struct {
+        const char *flag, *path;
+        int64_t count;
+    } splits[] = {{"--train-weighted-split-paths", config->train_weighted_split_paths_path,
+                   config->train_weighted_split_paths.count},
+                  {"--valid-weighted-split-paths", config->valid_weighted_split_paths_path,
+                   config->valid_weighted_split_paths.count},
+                  {"--test-weighted-split-paths", config->test_weighted_split_paths_path,
+                   config->test_weighted_split_paths.count}};
+    bool has_some = false;
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+        has_some = has_some || splits[i].path || splits[i].count > 0;
+        if (splits[i].path && splits[i].count > 0)
+            complain(complaints, "%s and %s-path say the same; give one", splits[i].flag, splits[i].flag);
+    }
+    if (has_some && config->split)
+        complain(complaints, "--split splits one --data-path; leave it out with --train-weighted-split-paths");
+    return has_some;
+}
+
 static void validate_data(struct config *config, enum config_use use, struct complaints *complaints) {
     const struct string_list *own[] = {&config->train_data_path, &config->valid_data_path, &config->test_data_path};
     bool has_own = config->per_split_data_args_path != NULL;
@@ -91,13 +113,15 @@ static void validate_data(struct config *config, enum config_use use, struct com
     bool has_common = config->data_path.count > 0 || config->data_args_path;
     for (int i = 0; i < 3; i++)
         has_own = has_own || own[i]->count > 0;
-    int sources = has_common + has_own + config->mock_data;
+    int sources = has_common + has_own + has_weighted_splits(config, complaints) + config->mock_data;
     if (sources == 0 && use == CONFIG_TRAIN)
         complain(
             complaints,
             "there is no data; give --data-path with a text or the PREFIX of a dataset, or --mock-data to try without");
     if (sources > 1)
-        complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
+        complain(complaints,
+                 "--data-path, --train/valid/test-data-path, --train/valid/test-weighted-split-paths and --mock-data "
+                 "exclude each other; give one");
     if (config->data_path.count > 0 && config->data_args_path)
         complain(complaints, "--data-path and --data-args-path say the same; give one");
     if (!*config->json_keys || strchr(config->json_keys, '/'))

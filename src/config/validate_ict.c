@@ -22,7 +22,8 @@ static void validate_tops(const struct config *config, struct complaints *compla
 static void validate_titles(const struct config *config, struct complaints *complaints) {
     if (!config->titles_data_path)
         return;
-    if (config->train_data_path.count > 0 || config->per_split_data_args_path)
+    if (config->train_data_path.count > 0 || config->per_split_data_args_path ||
+        config->train_weighted_split_paths.count > 0 || config->train_weighted_split_paths_path)
         complain(complaints, "--titles-data-path has the titles of one dataset; give a single --data-path with it");
 }
 

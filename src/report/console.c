@@ -67,7 +67,7 @@ static void append_dashes(struct buffer *out, size_t count) {
 void console_eval(struct buffer *out, const struct metrics_eval *eval) {
     struct buffer line = {0};
     buffer_printf(&line, " validation loss at iteration %" PRId64, eval->iteration);
-    if (eval->is_final)
+    if (eval->is_final || strchr(eval->set, ' '))
         buffer_printf(&line, " on %s set", eval->set);
     buffer_append_string(&line, " | ");
     for (int i = 0; i < eval->loss_count; i++) {

@@ -65,8 +65,9 @@ void fairseq_train(struct buffer *out, const struct metrics *m, const struct fai
 }
 
 void fairseq_eval(struct buffer *out, const struct metrics_eval *eval) {
-    bool is_test = strcmp(eval->set, "test") == 0;
-    begin(out, eval->wall_seconds, is_test ? "test" : "valid");
+    bool is_test = strncmp(eval->set, "test", 4) == 0;
+    const char *name = strchr(eval->set, ' ');
+    begin(out, eval->wall_seconds, name ? name + 1 : is_test ? "test" : "valid");
     put_losses(out, eval->losses, eval->loss_count, is_test ? "test_" : "valid_");
     buffer_printf(out, ", \"%snum_updates\": \"%" PRId64 "\"}\n", is_test ? "test_" : "valid_", eval->iteration);
 }

@@ -284,7 +284,7 @@ void live_eval_line(struct buffer *out, const struct live *live, const struct me
     struct fact_lines lines = begin_line(out, live, eval->wall_seconds);
     char value[ITEM_BYTES];
     snprintf(value, sizeof value, "%" PRId64, eval->iteration);
-    add_fact(&lines, eval->is_final && strcmp(eval->set, "test") == 0 ? "test at" : "validation at", value);
+    add_fact(&lines, eval->is_final && strncmp(eval->set, "test", 4) == 0 ? "test at" : "validation at", value);
     for (int i = 0; i < eval->loss_count; i++) {
         const struct metrics_loss *loss = &eval->losses[i];
         snprintf(value, sizeof value, loss->is_share ? "%.2f%%" : "%.4f", loss->value);

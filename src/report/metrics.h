@@ -54,8 +54,8 @@ struct metrics {
 struct metrics_eval {
     double wall_seconds;
     int64_t iteration, consumed_samples;
-    const char *set;    // "validation" or "test"
-    bool is_final;      // after training: the line says "on validation set"
+    const char *set;    // "validation" or "test"; of several sets, with a space and the name behind
+    bool is_final;      // after training: the line says "on validation set", as for sets with names
     double elapsed_ms;  // of the whole evaluation; 0 if unknown
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;

@@ -157,6 +157,11 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
     return blend_open(&corpus->blend, &blend);
 }
 
+// What of dataset i is for the split.
+static const char *part_of(const struct data_paths *paths, int64_t i) {
+    return i < paths->parts.count ? paths->parts.items[i] : paths->split;
+}
+
 // Megatron's sizes: with weights, each dataset is asked for a little more than its share, and the blend is as long as
 // the rounded shares together; without weights, each gives one epoch. A single prefix is not a blend, unless
 // --data-path gives it a weight.
@@ -170,7 +175,7 @@ static int open_parts(struct corpus *corpus, const struct corpus_options *option
     for (int64_t i = 0; i < list->count; i++) {
         struct request request = {.options = options,
                                   .prefix = list->prefixes[i],
-                                  .split = paths->split,
+                                  .split = part_of(paths, i),
                                   .sample_count = is_plain ? options->sample_count : 0};
         if (!is_plain && list->weights) {
             int64_t target = blend_target(list->weights[i], options->sample_count);
@@ -298,7 +303,7 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     bool may_be_empty = paths->split && options->which != SPLIT_TRAIN && !options->is_epoch;
     int status = 0;
     for (int64_t i = 0; status == 0 && i < list.count; i++)
-        status = check_part(options, may_be_empty ? NULL : paths->split, list.prefixes[i]);
+        status = check_part(options, may_be_empty ? NULL : part_of(paths, i), list.prefixes[i]);
     blend_list_free(&list);
     return status;
 }
@@ -308,7 +313,7 @@ int corpus_check(const struct corpus_options *options) {
     int status = 0;
     if (options->place.mesh->rank == 0 && (options->sample_count > 0 || options->is_epoch)) {
         struct data_paths paths;
-        status = data_paths_find(&paths, options->config, options->which);
+        status = data_paths_find_group(&paths, options->config, options->which, options->group);
         text_data_replace(options->texts, &paths.items);
         if (status == 0)
             status = check_paths(options, &paths);
@@ -322,7 +327,7 @@ int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
     if (options->sample_count == 0 && !options->is_epoch)
         return 0;
     struct data_paths paths;
-    int status = data_paths_find(&paths, options->config, options->which);
+    int status = data_paths_find_group(&paths, options->config, options->which, options->group);
     text_data_replace(options->texts, &paths.items);
     if (status == 0)
         status = open_paths(corpus, options, &paths);

@@ -28,6 +28,7 @@ struct corpus_options {
     const struct sample_vocabulary *vocabulary;  // for all models but GPT; must outlive the corpus, as must the next
     const unsigned char *begins_word;            // RoBERTa with --mask-whole-words
     enum split which;
+    int64_t group;         // of datasets for this split, see data_paths.h
     int64_t sample_count;  // how many samples the run needs
     bool is_epoch;         // exactly one epoch, however many samples that is
     bool is_needed;        // a split without data is an error

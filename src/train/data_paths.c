@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "data/sample/weighted_split.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +61,83 @@ static int read_splits(struct string_list *items, const char *path, enum split w
     return status;
 }
 
+// ---- groups with parts of datasets ----
+
+struct weighted_flag {
+    const char *flag;
+    const struct string_list *groups;
+    const char *path;
+};
+
+static struct weighted_flag weighted_flag(const struct config *config, enum split which) {
+    const struct weighted_flag flags[SPLIT_COUNT] = {
+        {"--train-weighted-split-paths", &config->train_weighted_split_paths, config->train_weighted_split_paths_path},
+        {"--valid-weighted-split-paths", &config->valid_weighted_split_paths, config->valid_weighted_split_paths_path},
+        {"--test-weighted-split-paths", &config->test_weighted_split_paths, config->test_weighted_split_paths_path}};
+    return flags[which];
+}
+
+// The texts of all groups.
+static int list_groups(struct string_list *groups, const struct config *config, enum split which) {
+    const struct weighted_flag from = weighted_flag(config, which);
+    struct buffer text = {0};
+    copy_list(groups, from.groups);
+    int status = from.path ? file_read_all(from.path, LARGEST_FILE, &text) : 0;
+    if (status == 0 && from.path)
+        status = weighted_groups_list(groups, buffer_string(&text), text.length, from.path);
+    buffer_free(&text);
+    if (status == 0 && groups->count > WEIGHTED_MOST_GROUPS)
+        status = error_set_code(EXIT_CODE_USAGE, "%s has %" PRId64 " groups, more than %d; join some of them",
+                                from.flag, groups->count, WEIGHTED_MOST_GROUPS);
+    if (status == 0 && which == SPLIT_TRAIN && groups->count > 1)
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "%s: training has one group of datasets, not %" PRId64 "; join them with commas",
+                                from.path ? from.path : from.flag, groups->count);
+    return status;
+}
+
+static int read_group(struct data_paths *paths, const struct config *config, enum split which, int64_t number) {
+    struct string_list groups = {0};
+    struct weighted_group group = {0};
+    const struct weighted_flag from = weighted_flag(config, which);
+    paths->flag = from.path ? from.path : from.flag;
+    int status = list_groups(&groups, config, which);
+    if (status == 0 && number < groups.count)
+        status = weighted_group_parse(&group, groups.items[number], paths->flag);
+    copy_list(&paths->items, &group.words);
+    for (int64_t i = 0; i < group.ranges.count; i++) {
+        char *part = memory_printf(SPLIT_PART "%s", group.ranges.items[i]);
+        string_list_add(&paths->parts, part);
+        free(part);
+    }
+    paths->name = group.name;
+    group.name = NULL;
+    weighted_group_free(&group);
+    string_list_free(&groups);
+    return status;
+}
+
+static bool has_groups(const struct config *config, enum split which) {
+    const struct weighted_flag from = weighted_flag(config, which);
+    return from.path || from.groups->count > 0;
+}
+
+int data_paths_count_groups(int64_t *count, const struct config *config, enum split which) {
+    struct string_list groups = {0};
+    int status = list_groups(&groups, config, which);
+    *count = groups.count > 1 ? groups.count : 1;
+    string_list_free(&groups);
+    return status;
+}
+
+int data_paths_find_group(struct data_paths *paths, const struct config *config, enum split which, int64_t group) {
+    *paths = (struct data_paths){0};
+    return has_groups(config, which) ? read_group(paths, config, which, group) : data_paths_find(paths, config, which);
+}
+
 int data_paths_find(struct data_paths *paths, const struct config *config, enum split which) {
+    if (has_groups(config, which))
+        return data_paths_find_group(paths, config, which, 0);
     static const char *const flags[SPLIT_COUNT] = {"--train-data-path", "--valid-data-path", "--test-data-path"};
     const struct string_list *own[SPLIT_COUNT] = {&config->train_data_path, &config->valid_data_path,
                                                   &config->test_data_path};
@@ -79,5 +157,7 @@ int data_paths_find(struct data_paths *paths, const struct config *config, enum 
 
 void data_paths_free(struct data_paths *paths) {
     string_list_free(&paths->items);
+    string_list_free(&paths->parts);
+    free(paths->name);
     *paths = (struct data_paths){0};
 }

@@ -5,9 +5,11 @@
 #include "base/rng.h"
 #include "data/sample/roberta.h"
 #include "data/tokenizer/from_config.h"
+#include "train/data_paths.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PREFETCH_DEPTH = 4 };
@@ -173,6 +175,37 @@ static int count_samples(const struct datasets_options *from, int64_t counts[SPL
     return 0;
 }
 
+static struct data_set make_set(enum split split, int64_t group, const char *name) {
+    static const char *const texts[SPLIT_COUNT] = {"training", "validation", "test"};
+    struct data_set set = {.split = split, .group = group};
+    (void)snprintf(set.text, sizeof set.text, "%s%s%s", texts[split], name ? " " : "", name ? name : "");
+    return set;
+}
+
+// The first groups of the splits stand where the splits do.
+static void list_first_sets(struct datasets *datasets) {
+    datasets->count = SPLIT_COUNT;
+    for (int which = 0; which < SPLIT_COUNT; which++)
+        datasets->sets[which] = make_set((enum split)which, 0, NULL);
+}
+
+static int list_sets(struct datasets *datasets, const struct config *config) {
+    list_first_sets(datasets);
+    for (int which = 0; which < SPLIT_COUNT; which++) {
+        int64_t groups;
+        TRY(data_paths_count_groups(&groups, config, (enum split)which));
+        for (int64_t group = 0; group < groups && groups > 1; group++) {
+            struct data_paths paths;
+            int status = data_paths_find_group(&paths, config, (enum split)which, group);
+            if (status == 0)
+                datasets->sets[group == 0 ? which : datasets->count++] = make_set((enum split)which, group, paths.name);
+            data_paths_free(&paths);
+            TRY(status);
+        }
+    }
+    return 0;
+}
+
 // What the samples of a model need to know about the vocabulary.
 static int check_tokenizer(struct datasets *datasets, const struct config *config, const struct tokenizer *tokenizer) {
     bool uses_eod = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
@@ -200,8 +233,8 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
     return 0;
 }
 
-static struct corpus_options corpus_options(struct datasets *datasets, const struct datasets_options *from,
-                                            enum split which, int64_t sample_count) {
+static struct corpus_options corpus_options(struct datasets *datasets, const struct datasets_options *from, int set,
+                                            int64_t sample_count) {
     const struct config *config = from->config;
     int64_t vocab_size = from->tokenizer          ? tokenizer_vocab_size(from->tokenizer)
                          : config->vocab_size > 0 ? config->vocab_size
@@ -213,60 +246,61 @@ static struct corpus_options corpus_options(struct datasets *datasets, const str
                                    .eod = datasets->eod,
                                    .vocabulary = &datasets->vocabulary,
                                    .begins_word = datasets->begins_word,
-                                   .which = which,
+                                   .which = datasets->sets[set].split,
+                                   .group = datasets->sets[set].group,
                                    .sample_count = sample_count < 0 ? 0 : sample_count,
                                    .is_epoch = sample_count < 0};
 }
 
 // --fim-data: the samples of a split, with texts permuted.
-static int open_fim(struct datasets *datasets, const struct datasets_options *from, enum split which) {
+static int open_fim(struct datasets *datasets, const struct datasets_options *from, int set) {
     const struct config *config = from->config;
     if (!from->tokenizer)
         return error_set_code(EXIT_CODE_USAGE,
                               "--fim-data encodes texts again; give --tokenizer-type and the tokenizer's files");
-    TRY(fim_open(&datasets->fims[which], &(struct fim_options){.source = datasets->sources[which],
-                                                               .tokenizer = from->tokenizer,
-                                                               .seed = (uint64_t)config->seed,
-                                                               .split = which,
-                                                               .rate = config->fim_rate,
-                                                               .spm_rate = config->fim_spm_rate,
-                                                               .split_token = config->fim_split_sample,
-                                                               .fragment_rate = config->fim_fragment_rate,
-                                                               .no_prefix = config->fim_no_prefix,
-                                                               .prefix_token = config->fim_prefix_token,
-                                                               .middle_token = config->fim_middle_token,
-                                                               .suffix_token = config->fim_suffix_token,
-                                                               .pad_token = config->fim_pad_token,
-                                                               .eod_token = config->fim_eod_token}));
-    datasets->sources[which] = fim_source(datasets->fims[which]);
+    TRY(fim_open(&datasets->fims[set], &(struct fim_options){.source = datasets->sources[set],
+                                                             .tokenizer = from->tokenizer,
+                                                             .seed = (uint64_t)config->seed,
+                                                             .split = datasets->sets[set].split,
+                                                             .rate = config->fim_rate,
+                                                             .spm_rate = config->fim_spm_rate,
+                                                             .split_token = config->fim_split_sample,
+                                                             .fragment_rate = config->fim_fragment_rate,
+                                                             .no_prefix = config->fim_no_prefix,
+                                                             .prefix_token = config->fim_prefix_token,
+                                                             .middle_token = config->fim_middle_token,
+                                                             .suffix_token = config->fim_suffix_token,
+                                                             .pad_token = config->fim_pad_token,
+                                                             .eod_token = config->fim_eod_token}));
+    datasets->sources[set] = fim_source(datasets->fims[set]);
     return 0;
 }
 
-static int open_corpus(struct datasets *datasets, const struct datasets_options *from, enum split which,
-                       int64_t sample_count) {
-    const struct corpus_options options = corpus_options(datasets, from, which, sample_count);
-    TRY(corpus_open(&datasets->corpora[which], &options));
-    if (!datasets->corpora[which])
+static int open_corpus(struct datasets *datasets, const struct datasets_options *from, int set, int64_t sample_count) {
+    const struct corpus_options options = corpus_options(datasets, from, set, sample_count);
+    TRY(corpus_open(&datasets->corpora[set], &options));
+    if (!datasets->corpora[set])
         return 0;
-    datasets->sources[which] = corpus_source(datasets->corpora[which]);
-    return from->config->fim_data ? open_fim(datasets, from, which) : 0;
+    datasets->sources[set] = corpus_source(datasets->corpora[set]);
+    return from->config->fim_data ? open_fim(datasets, from, set) : 0;
 }
 
 static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
                         const int64_t counts[SPLIT_COUNT]) {
-    for (int which = 0; which < SPLIT_COUNT; which++) {
-        struct corpus_options options = corpus_options(datasets, from, (enum split)which, counts[which]);
+    for (int set = 0; set < datasets->count; set++) {
+        struct corpus_options options = corpus_options(datasets, from, set, counts[datasets->sets[set].split]);
         options.is_needed =
-            which == SPLIT_TRAIN && !from->config->skip_train && from->iteration < from->config->train_iters;
+            set == SPLIT_TRAIN && !from->config->skip_train && from->iteration < from->config->train_iters;
         TRY(corpus_check(&options));
     }
-    for (int which = 0; which < SPLIT_COUNT; which++)
-        TRY(open_corpus(datasets, from, (enum split)which, counts[which]));
+    for (int set = 0; set < datasets->count; set++)
+        TRY(open_corpus(datasets, from, set, counts[datasets->sets[set].split]));
     return 0;
 }
 
 int datasets_open_epoch(struct datasets *datasets, const struct datasets_options *from) {
     *datasets = (struct datasets){.eod = from->tokenizer ? tokenizer_eod(from->tokenizer) : -1};
+    list_first_sets(datasets);
     comm_patience_begin(from->mesh->all, "opening the data");
     if (check_tokenizer(datasets, from->config, from->tokenizer) == 0 &&
         open_corpus(datasets, from, SPLIT_VALID, -1) == 0) {
@@ -290,6 +324,7 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
     const struct config *config = from->config;
     const struct tokenizer *tokenizer = from->tokenizer;
     *datasets = (struct datasets){.eod = tokenizer ? tokenizer_eod(tokenizer) : -1};
+    list_first_sets(datasets);
     int64_t counts[SPLIT_COUNT];
     TRY(count_samples(from, counts));
     log_info(" > datasets target sizes (minimum size):");
@@ -300,7 +335,8 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
         open_mock(datasets, config, counts, tokenizer ? tokenizer_vocab_size(tokenizer) : config->vocab_size);
         return 0;
     }
-    if (check_tokenizer(datasets, config, tokenizer) < 0 || open_corpora(datasets, from, counts) < 0) {
+    if (check_tokenizer(datasets, config, tokenizer) < 0 || list_sets(datasets, config) < 0 ||
+        open_corpora(datasets, from, counts) < 0) {
         datasets_close(datasets);
         return -1;
     }
@@ -309,18 +345,18 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
 }
 
 void datasets_close(struct datasets *datasets) {
-    for (int which = 0; which < SPLIT_COUNT; which++) {
-        fim_close(datasets->fims[which]);
-        corpus_close(datasets->corpora[which]);
+    for (int set = 0; set < datasets->count; set++) {
+        fim_close(datasets->fims[set]);
+        corpus_close(datasets->corpora[set]);
     }
     sample_vocabulary_free(&datasets->vocabulary);
     free(datasets->begins_word);
     *datasets = (struct datasets){0};
 }
 
-int datasets_loader(struct loader **loader, const struct datasets *datasets, enum split split,
-                    const struct config *config, const struct mesh *mesh, int64_t consumed_samples) {
-    return loader_open(loader, &(struct loader_options){.source = datasets->sources[split],
+int datasets_loader(struct loader **loader, const struct datasets *datasets, int set, const struct config *config,
+                    const struct mesh *mesh, int64_t consumed_samples) {
+    return loader_open(loader, &(struct loader_options){.source = datasets->sources[set],
                                                         .consumed_samples = consumed_samples,
                                                         .micro_batch_size = config->micro_batch_size,
                                                         .dp_rank = mesh_index(mesh, mesh->place, MESH_SAMPLES),

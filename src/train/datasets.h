@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "data/sample/fim.h"
 #include "data/sample/gpt.h"
+#include "data/sample/weighted_split.h"
 #include "data/tokenizer/tokenizer.h"
 #include "parallel/mesh.h"
 #include "step/step.h"
@@ -16,13 +17,25 @@ struct mock_data {
     struct batch_form form;
 };
 
+// Sets of samples: the first is for training, the second for validation, the third for test. Further groups of datasets
+// for validation and test (--valid-weighted-split-paths) follow.
+enum { DATASETS_MOST = SPLIT_COUNT + 2 * WEIGHTED_MOST_GROUPS, DATASETS_TEXT_BYTES = 64 };
+
+struct data_set {
+    enum split split;
+    int64_t group;
+    char text[DATASETS_TEXT_BYTES];  // "validation", "test", with the name of the group behind if there are several
+};
+
 struct datasets {
-    struct corpus *corpora[SPLIT_COUNT];  // NULL if the split is empty
-    struct sample_vocabulary vocabulary;  // for models other than GPT
-    unsigned char *begins_word;           // RoBERTa with --mask-whole-words
-    struct fim *fims[SPLIT_COUNT];        // NULL without --fim-data
+    int count;
+    struct data_set sets[DATASETS_MOST];
+    struct corpus *corpora[DATASETS_MOST];  // NULL if the split is empty
+    struct sample_vocabulary vocabulary;    // for models other than GPT
+    unsigned char *begins_word;             // RoBERTa with --mask-whole-words
+    struct fim *fims[DATASETS_MOST];        // NULL without --fim-data
     struct mock_data mock;
-    struct sample_source sources[SPLIT_COUNT];  // count is 0 if there is none
+    struct sample_source sources[DATASETS_MOST];  // count is 0 if there is none
     int32_t eod;
 };
 
@@ -45,8 +58,8 @@ int datasets_open_epoch(struct datasets *datasets, const struct datasets_options
 void datasets_close(struct datasets *datasets);  // safe on a zeroed one
 
 // A loader for this rank that begins after the given number of consumed samples.
-int datasets_loader(struct loader **loader, const struct datasets *datasets, enum split split,
-                    const struct config *config, const struct mesh *mesh, int64_t consumed_samples);
+int datasets_loader(struct loader **loader, const struct datasets *datasets, int set, const struct config *config,
+                    const struct mesh *mesh, int64_t consumed_samples);
 // `count` micro-batches of a loader, in the form that a step takes.
 struct step_source datasets_source(struct loader *loader, int64_t count);
 

@@ -31,7 +31,8 @@ int dry_run_world(const struct config *config, int size) {
 
 int dry_run_complete(struct config *config) {
     bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0 ||
-                    config->data_args_path || config->per_split_data_args_path;
+                    config->data_args_path || config->per_split_data_args_path ||
+                    config->train_weighted_split_paths.count > 0 || config->train_weighted_split_paths_path;
     if ((!config->preset && config->vocab_size == 0) || has_data)
         return 0;
     struct flag_table table = config_flag_table(0);

@@ -1,5 +1,6 @@
 // Evaluation over a whole source. See evaluate.h.
 #include "train/evaluate.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/phase.h"
@@ -55,13 +56,20 @@ static int sum_losses(const struct evaluate_batches *batches, struct step_losses
     return status;
 }
 
-int evaluate_batches(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
+int evaluate_batches(const struct evaluate_batches *batches, const struct meter *meter, struct metrics_eval *eval,
+                     bool *is_cut) {
+    struct step_losses sum = {0};
+    double started = clock_seconds();
     *is_cut = false;
     if (batches->config->eval_with_ema)
         step_exchange_averages(batches->step);
-    int status = sum_losses(batches, sum, is_cut);
+    int status = sum_losses(batches, &sum, is_cut);
     if (batches->config->eval_with_ema)
         step_exchange_averages(batches->step);
+    eval->wall_seconds = clock_wall_seconds();
+    eval->elapsed_ms = (clock_seconds() - started) * 1e3;
+    struct step_result mean = step_mean_losses(&sum);
+    eval->loss_count = meter_list_losses(meter, &mean, eval->losses);
     return status;
 }
 

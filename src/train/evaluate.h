@@ -5,6 +5,7 @@
 #include "data/sample/source.h"
 #include "step/step.h"
 #include "train/ending.h"
+#include "train/meter.h"
 
 struct evaluation {
     double loss;    // mean over the counted tokens
@@ -26,15 +27,16 @@ struct evaluate {
 // A query of ICT is compared with the contexts of its batch, so of its samples only those that fill batches count.
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
-// In a run that trains: adds the losses of --eval-iters global batches, with --eval-with-ema those of the moving
-// average of the weights. *is_cut if a signal has come meanwhile. All ranks call, and no step is pending.
+// In a run that trains: sets losses and times to those of --eval-iters global batches, with --eval-with-ema of the
+// moving average of the weights. *is_cut if a signal has come meanwhile. All ranks call, and no step is pending.
 struct evaluate_batches {
     struct step *step;
     struct loader *loader;
     const struct config *config;
     const struct ending *ending;
 };
-int evaluate_batches(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut);
+int evaluate_batches(const struct evaluate_batches *batches, const struct meter *meter, struct metrics_eval *eval,
+                     bool *is_cut);
 
 // Cuts a text of token ids into samples: each begins `stride` tokens after the previous one, and the last is padded.
 // Every token but the first is counted once, in the first sample that contains it. With a stride below seq_length, each

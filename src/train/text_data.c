@@ -27,10 +27,10 @@ static int64_t find_name(const struct string_list *list, const char *name) {
     return i;
 }
 
-static int add_split(struct string_list *names, const struct config *config, enum split which) {
+static int add_group(struct string_list *names, const struct config *config, enum split which, int64_t group) {
     struct data_paths paths;
     struct blend_list list = {0};
-    int status = data_paths_find(&paths, config, which);
+    int status = data_paths_find_group(&paths, config, which, group);
     if (status == 0 && paths.items.count > 0)
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
     for (int64_t i = 0; status == 0 && i < list.count; i++) {
@@ -42,6 +42,14 @@ static int add_split(struct string_list *names, const struct config *config, enu
     }
     blend_list_free(&list);
     data_paths_free(&paths);
+    return status;
+}
+
+static int add_split(struct string_list *names, const struct config *config, enum split which) {
+    int64_t groups;
+    int status = data_paths_count_groups(&groups, config, which);
+    for (int64_t i = 0; status == 0 && i < groups; i++)
+        status = add_group(names, config, which, i);
     return status;
 }
 

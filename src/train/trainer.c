@@ -51,7 +51,7 @@ struct trainer {
     struct tokenizer *tokenizer;
     struct step *step;
     struct datasets datasets;
-    struct loader *loaders[SPLIT_COUNT];
+    struct loader *loaders[DATASETS_MOST];
     struct report *report;
     struct watching watching;
     struct progress_state at;  // after the last iteration whose result is known
@@ -78,12 +78,12 @@ struct trainer {
 // Loaders that begin where the run stands; those that are open are closed.
 static int start_loaders(struct trainer *trainer) {
     const int64_t consumed[SPLIT_COUNT] = {trainer->at.consumed_train_samples, trainer->at.consumed_valid_samples, 0};
-    for (int split = 0; split < SPLIT_COUNT; split++) {
-        loader_close(trainer->loaders[split]);
-        trainer->loaders[split] = NULL;
-        if (trainer->datasets.sources[split].count > 0)
-            TRY(datasets_loader(&trainer->loaders[split], &trainer->datasets, (enum split)split, trainer->config,
-                                trainer->mesh, consumed[split]));
+    for (int set = 0; set < trainer->datasets.count; set++) {
+        loader_close(trainer->loaders[set]);
+        trainer->loaders[set] = NULL;
+        if (trainer->datasets.sources[set].count > 0)
+            TRY(datasets_loader(&trainer->loaders[set], &trainer->datasets, set, trainer->config, trainer->mesh,
+                                consumed[trainer->datasets.sets[set].split]));
     }
     return 0;
 }
@@ -210,8 +210,24 @@ static int64_t count_micro_batches(const struct config *config, int64_t batch_si
     return batch_size / (config->micro_batch_size * config->data_parallel_size);
 }
 
-// Reports the loss over --eval-iters global batches of a split. If a signal arrives meanwhile, nothing is reported; the
-// caller checks for it next.
+// Reports the loss over --eval-iters global batches of a set, unless the evaluation is cut short.
+static int evaluate_set(struct trainer *trainer, int set, bool is_final, bool *is_cut) {
+    struct metrics_eval eval = {.iteration = trainer->at.iteration,
+                                .consumed_samples = trainer->at.consumed_train_samples,
+                                .set = trainer->datasets.sets[set].text,
+                                .is_final = is_final};
+    const struct evaluate_batches batches = {
+        .step = trainer->step, .loader = trainer->loaders[set], .config = trainer->config, .ending = &trainer->ending};
+    double started = clock_seconds();
+    TRY(evaluate_batches(&batches, &trainer->meter, &eval, is_cut));
+    tracing_phase(&trainer->tracing, "evaluate", started);
+    if (!*is_cut)
+        report_eval(trainer->report, &eval);
+    return 0;
+}
+
+// All sets of a split, one after another. If a signal arrives meanwhile, nothing more is reported; the caller checks
+// for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     const struct config *config = trainer->config;
     if (!trainer->loaders[split] || config->eval_iters == 0)
@@ -219,30 +235,14 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     if (is_final)
         log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config_eval_batch_size(config));
     // Counted in full even if it is cut short, so that evaluations after a resume see the samples they would have seen.
+    // Every set gives as many.
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config_eval_batch_size(config);
     ending_answer(&trainer->ending, "ending the evaluation at iteration ", trainer->at.iteration);
-    double started = clock_seconds();
-    struct step_losses sum = {0};
-    bool is_cut;
-    TRY(evaluate_batches(
-        &(struct evaluate_batches){
-            .step = trainer->step, .loader = trainer->loaders[split], .config = config, .ending = &trainer->ending},
-        &sum, &is_cut));
-    tracing_phase(&trainer->tracing, "evaluate", started);
-    if (is_cut)
-        return 0;
-    struct metrics_eval eval = {
-        .wall_seconds = clock_wall_seconds(),
-        .iteration = trainer->at.iteration,
-        .consumed_samples = trainer->at.consumed_train_samples,
-        .set = split == SPLIT_VALID ? "validation" : "test",
-        .is_final = is_final,
-        .elapsed_ms = (clock_seconds() - started) * 1e3,
-    };
-    struct step_result mean = step_mean_losses(&sum);
-    eval.loss_count = meter_list_losses(&trainer->meter, &mean, eval.losses);
-    report_eval(trainer->report, &eval);
+    bool is_cut = false;
+    for (int set = 0; set < trainer->datasets.count && !is_cut; set++)
+        if (trainer->datasets.sets[set].split == split && trainer->loaders[set])
+            TRY(evaluate_set(trainer, set, is_final, &is_cut));
     return 0;
 }
 
@@ -583,8 +583,8 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     // Closing would wait for the device, which may be waiting for a message that no rank will send any more.
     if (status < 0 && options->mesh->size > 1)
         return -1;
-    for (int split = 0; split < SPLIT_COUNT; split++)
-        loader_close(trainer.loaders[split]);
+    for (int set = 0; set < trainer.datasets.count; set++)
+        loader_close(trainer.loaders[set]);
     datasets_close(&trainer.datasets);
     memory_checkpoint_close(&trainer.memory);
     sampler_close(trainer.sampler);

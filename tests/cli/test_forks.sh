@@ -148,4 +148,36 @@ expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}
 expect 2 "ALiBi is not implemented" "$BEVATRON" train "${run[@]}" --train-iters 1 --position-embedding-type alibi
 expect 2 "--norm-target-loss is for finetuning" "$BEVATRON" train "${run[@]}" --train-iters 1 --norm-target-loss
 expect 2 "--embed-layernorm describes a model or a loss that bevatron does not have" "$BEVATRON" train "${run[@]}" --train-iters 1 --embed-layernorm
+# Parts of datasets, as BigScience names them: the same samples as Megatron's flags for the same documents.
+for name in a b; do
+    for document in $(seq 40); do echo "{\"text\": \"$(seq -s' ' $((document % 7)) $((document % 7 + 30)))\"}"; done >"$work/$name.jsonl"
+    expect 0 "" "$BEVATRON" preprocess --input "$work/$name.jsonl" --output-prefix "$work/$name" --tokenizer-type NullTokenizer --vocab-size 96
+done
+a=$work/a_text_document b=$work/b_text_document
+parts=("${run[@]:1}" --train-iters 3 --eval-iters 2 --eval-interval 2 --tokenizer-type NullTokenizer)
+parts[1]=96
+lines() { grep -o "lm loss[^|]*" "$work/out" >"$work/$1"; }
+expect 0 "iteration        3/" "$BEVATRON" train "${parts[@]}" --data-path "$a" --split 80,20,0
+lines shares
+expect 0 "iteration        3/" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "train: 1 0:0.8 $a" \
+    --valid-weighted-split-paths "valid: 1 0.8:1 $a"
+lines parts
+[ "$(wc -l <"$work/parts")" -ge 5 ] && pass || fail "there are few losses"
+expect_same "$work/parts" "$work/shares" "losses of parts and of --split"
+expect 0 "iteration        3/" "$BEVATRON" train "${parts[@]}" --train-data-path 0.3 "$a" 0.7 "$b" --valid-data-path "$b"
+lines whole
+grep -h "^ validation\|validation loss" "$work/out" >"$work/of_b"
+echo "\"train: 0.3 0:1 $a, 0.7 0:1 $b\"" >"$work/train.txt"
+echo "\"first: 1 0:1 $b\" \"second: 2 0:1 $a, 1 0:0.5 $b\"" >"$work/valid.txt"
+expect 0 "validation loss at iteration 2 on validation second set | lm loss" "$BEVATRON" train "${parts[@]}" --tensorboard-dir "$work/board" \
+    --train-weighted-split-paths-path "$work/train.txt" --valid-weighted-split-paths-path "$work/valid.txt" --metrics-file "$work/groups.jsonl"
+grep -v "validation second set" "$work/out" | grep -o "lm loss[^|]*" >"$work/first"
+expect_same "$work/first" "$work/whole" "losses of a blend of parts, with two validation sets"
+[ "$(grep -c '"set": *"validation second"' "$work/groups.jsonl")" = 2 ] && pass || fail "metrics of the second set"
+grep -aq "lm loss validation second" "$work"/board/* && pass || fail "no curve of the second set"
+expect 2 "training has one group of datasets, not 2" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths-path "$work/valid.txt"
+expect 2 "say the same; give one" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 0:1 $a" --train-weighted-split-paths-path "$work/train.txt"
+expect 2 "exclude each other" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 0:1 $a" --data-path "$a"
+expect 2 "START:END is not a part" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 1:0 $a"
+
 finish

@@ -186,7 +186,7 @@ TEST(contradictions) {
         {MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 9999999999 --rampup-batch-size 1 1 99 "
                     "--global-batch-size 1000002",
          "makes more than 1000000 steps"},
-        {BY_ITERS "--data-path d", "--data-path, --train/valid/test-data-path and --mock-data exclude each other"},
+        {BY_ITERS "--data-path d", "--train/valid/test-weighted-split-paths and --mock-data exclude each other"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1", "there is no data"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --data-args-path f", "say the same"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --train-data-path e", "exclude each other"},

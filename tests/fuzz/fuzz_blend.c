@@ -1,11 +1,13 @@
 // layer: train
-// The words after --data-path, --split, and the file of --per-split-data-args-path, from hostile bytes. Weights are
+// The words after --data-path, --split, and the files of --per-split-data-args-path and
+// --valid-weighted-split-paths-path, from hostile bytes. Weights are
 // finite, not negative and sum to 1; the splits follow each other and cover everything.
 #include "fuzz.h"
 
 #include "base/memory.h"
 #include "config/config.h"
 #include "data/sample/blend_index.h"
+#include "data/sample/weighted_split.h"
 #include "train/data_paths.h"
 #include <math.h>
 #include <stdio.h>
@@ -45,6 +47,27 @@ static void try_split(const char *text) {
     }
 }
 
+// Every group that is read has a name, and of each dataset a weight, a part and a prefix.
+static void try_groups(const struct config *config) {
+    int64_t groups;
+    if (data_paths_count_groups(&groups, config, SPLIT_VALID) < 0)
+        return;
+    CHECK(groups >= 1 && groups <= WEIGHTED_MOST_GROUPS);
+    for (int64_t i = 0; i < groups; i++) {
+        struct data_paths paths;
+        double start, end;
+        if (data_paths_find_group(&paths, config, SPLIT_VALID, i) == 0) {
+            CHECK(paths.name && *paths.name && strlen(paths.name) < WEIGHTED_NAME_BYTES);
+            CHECK(paths.parts.count > 0 && paths.items.count == 2 * paths.parts.count);
+            for (int64_t k = 0; k < paths.parts.count; k++)
+                CHECK(weighted_range_parse(paths.parts.items[k] + strlen(SPLIT_PART), &start, &end) == 0 &&
+                      start >= 0 && start < end && end <= 1);
+            try_words(&paths.items);
+        }
+        data_paths_free(&paths);
+    }
+}
+
 static void try_file(const uint8_t *data, size_t size) {
     int descriptor = memfd_create("fuzz", 0);
     if (descriptor < 0 || write(descriptor, data, size) != (ssize_t)size)
@@ -58,6 +81,10 @@ static void try_file(const uint8_t *data, size_t size) {
             try_words(&paths.items);
         data_paths_free(&paths);
     }
+    free(config.per_split_data_args_path);
+    config.per_split_data_args_path = NULL;
+    config.valid_weighted_split_paths_path = memory_printf("/proc/self/fd/%d", descriptor);
+    try_groups(&config);
     config_free(&config);
     close(descriptor);
 }

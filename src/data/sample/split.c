@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/bad_data.h"
+#include "data/sample/weighted_split.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -74,10 +75,23 @@ void split_range(const struct split_bounds *bounds, enum split split, int64_t co
     *end = bound_of(bounds->bookends[split + 1], count);
 }
 
+// Whether it is a part of a dataset; no --split has such letters.
+static bool is_part(const struct split_choice *choice, int64_t *begin, int64_t *end) {
+    static const char part[] = SPLIT_PART;
+    double first, last;
+    if (!choice->split || strncmp(choice->split, part, strlen(part)) != 0 ||
+        weighted_range_parse(choice->split + strlen(part), &first, &last) < 0)
+        return false;
+    *begin = bound_of(first, choice->count);
+    *end = bound_of(last, choice->count);
+    return true;
+}
+
 int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = choice->count;
-    if (choice->split) {
+    bool has_part = is_part(choice, begin, end);
+    if (choice->split && !has_part) {
         struct split_bounds bounds;
         TRY(split_parse(&bounds, choice->split));
         split_range(&bounds, choice->which, choice->count, begin, end);
@@ -86,6 +100,10 @@ int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end
         return bad_data(
             "%s has no %s, but the %s split needs some; use other data, or do without that split (--eval-iters 0)",
             choice->prefix, choice->items, split_name(choice->which));
+    if (*begin == *end && has_part)
+        return bad_data("%s: the part %s of its %" PRId64
+                        " %s is empty; use more data, widen START:END, or leave out the dataset",
+                        choice->prefix, choice->split + strlen(SPLIT_PART), choice->count, choice->items);
     if (*begin == *end)
         return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
                         " %s; use more data, give it a larger weight, or do without that split (--eval-iters 0)",

@@ -21,11 +21,14 @@ bool split_is_empty(const struct split_bounds *bounds, enum split split);
 // The elements [*begin, *end) of 0…count-1 that belong to a split.
 void split_range(const struct split_bounds *bounds, enum split split, int64_t count, int64_t *begin, int64_t *end);
 
-// The same for a dataset with the user's --split; `split` is NULL if `which` is all of it. An empty range is an error.
+#define SPLIT_PART "part "
+
+// The same for a dataset with the user's --split; `split` is NULL if `which` is all of it, and "part START:END" if it
+// is a part of it, see weighted_split.h. An empty range is an error.
 struct split_choice {
     const char *prefix;  // of the dataset
     const char *split;
-    enum split which;
+    enum split which;   // not read if `split` is a part
     const char *items;  // what is split: "documents"
     int64_t count;
 };
