@@ -293,6 +293,10 @@ static void warn_of_precision(const struct device *device, const struct config *
     if ((is_mx || config->fp4_format) && !device->ops->is_host_memory)
         log_warn("%s matmuls were not yet run on such a GPU; compare the loss with that of --bf16 alone",
                  is_mx ? "mxfp8" : "NVFP4");
+    if (config->num_experts && config->fp8_format && strcmp(config->fp8_recipe, "blockwise") == 0 &&
+        !device->ops->is_host_memory)
+        log_warn("experts with --fp8-recipe blockwise were not yet run on a GPU; compare the loss with that of "
+                 "--fp8-recipe delayed");
 }
 
 int session_meet(struct session *session, const struct config *config) {

@@ -87,7 +87,9 @@ TEST(an_error_is_the_last_word) {
     expect_screen(40, fail_at_the_end, "error: it broke\n");
 }
 
+// A shell that starts the tests in the background makes them ignore SIGINT.
 static void die_of_a_signal(void) {
+    signal(SIGINT, SIG_DFL);
     log_info("begin");
     log_status("working: 12 %");
     raise(SIGINT);
