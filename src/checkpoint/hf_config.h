@@ -72,6 +72,10 @@ size_t hf_latent_members(const struct config *config, struct hf_member members[H
 int hf_read_longrope(const struct json *root, const struct json *scaling, struct config *config);
 void hf_append_longrope(const struct config *config, struct json_writer *json);
 
+// Of a family that has_rope_alpha: the object with it, or NULL; and the base that it makes of another.
+const struct json *hf_alpha_scaling(const struct json *root);
+double hf_alpha_base(const struct json *root, const struct config *config, double base);
+
 // The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
 const struct hf_family *hf_family_choose(const struct model_write *write);
 

@@ -242,6 +242,24 @@ static int check_nested_rope(const struct hf_family *family, const struct json *
     return 0;
 }
 
+// `all` is rope_parameters, of layers without a window if those with one have their own; it may be NULL.
+static int read_base(const struct hf_family *family, const struct json *root, const struct json *all,
+                     struct config *config) {
+    const char *key = family->rotary_base_key ? family->rotary_base_key : "rope_theta";
+    const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, key);
+    if (theta && theta->type != JSON_NUMBER)
+        return error_set("its \"%s\" is not a number", key);
+    const char *text = theta ? theta->string : family->rotary_base ? family->rotary_base : "10000";
+    if (!family->has_rope_alpha || !hf_alpha_scaling(root))
+        return set_number(config, "--rotary-base", text, 0);
+    double base = hf_alpha_base(root, config, strtod(text, NULL));
+    if (!isfinite(base))
+        return error_set(
+            "its rotary scaling has an \"alpha\" that gives no base: it must be above 0, and heads must have "
+            "more than 2 channels");
+    return set_real(config, "--rotary-base", base);
+}
+
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
 static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
@@ -250,15 +268,7 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
         TRY(read_local_base(family, root, member(all, "sliding_attention"), config));
         all = member(all, "full_attention");
     }
-    const char *key = family->rotary_base_key ? family->rotary_base_key : "rope_theta";
-    const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, key);
-    if (theta && theta->type != JSON_NUMBER)
-        return error_set("its \"%s\" is not a number", key);
-    TRY(set_number(config, "--rotary-base",
-                   theta                 ? theta->string
-                   : family->rotary_base ? family->rotary_base
-                                         : "10000",
-                   0));
+    TRY(read_base(family, root, all, config));
     TRY(read_rotary_part(family, root, config));
     scaling = scaling ? scaling : all;
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
@@ -273,7 +283,7 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
     if (!hf_family_has_rope_kind(family, name))
         return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
                          family->rope_kinds);
-    if (strcmp(name, "default") == 0)
+    if (strcmp(name, "default") == 0 || (family->has_rope_alpha && hf_alpha_scaling(root)))
         return 0;
     if (strcmp(name, "linear") == 0)
         return set_from(config, "--rotary-seq-len-interpolation-factor", scaling, "factor");

@@ -170,8 +170,28 @@ static void append_scaling(const struct config *config, struct json_writer *json
     json_end_object(json);
 }
 
+// What the base says of a stretched base, if the model still has it; false if not.
+static bool keep_alpha(struct members *members, const struct hf_config_write *write) {
+    bool is_there = write->family->has_rope_alpha && is_of_family(write->base, write->family);
+    const struct json *scaling = is_there ? hf_alpha_scaling(write->base) : NULL;
+    const struct json *inner = scaling ? json_member(scaling, "rope_theta") : NULL;
+    const struct json *theta = inner ? inner : scaling ? json_member(write->base, "rope_theta") : NULL;
+    double base = theta && theta->type == JSON_NUMBER ? theta->number : 10000;
+    if (!scaling || hf_alpha_base(write->base, write->config, base) != write->config->rotary_base)
+        return false;
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_value(&json, scaling);
+    set_member(members, "rope_theta", real_text(base));
+    set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
+    buffer_free(&text);
+    return true;
+}
+
 // rope_theta and rope_scaling, which every release reads; a newer rope_parameters of the base would speak against them.
-static void set_rope(struct members *members, const struct hf_family *family, const struct config *config) {
+static void set_rope(struct members *members, const struct hf_config_write *write) {
+    const struct hf_family *family = write->family;
+    const struct config *config = write->config;
     if (family->rotary_channels_key) {
         set_member(members, family->rotary_channels_key,
                    memory_printf("%lld", (long long)config_rotary_channels(config)));
@@ -194,6 +214,8 @@ static void set_rope(struct members *members, const struct hf_family *family, co
     if (family->has_no_flat_rope)
         return;
     // transformers divides by 0 for a scaling that changes nothing.
+    if (keep_alpha(members, write))
+        return;
     if (config_scales_rope(config)) {
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
@@ -362,7 +384,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (family->has_latents)
         set_own(members, own, hf_latent_members(config, own));
     else if (family->has_rope)
-        set_rope(members, family, config);
+        set_rope(members, write);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);
     if (family->query_scalar)

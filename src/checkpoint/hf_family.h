@@ -112,6 +112,7 @@ struct hf_family {
     const char *groups;               // num_key_value_heads if config.json does not say; NULL: as many as heads
     const char *groups_key;           // its name of num_key_value_heads; NULL: that
     const char *rotary_part;          // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
+    bool has_rope_alpha;              // rotary scaling may be a number that stretches the base, see hf_config_alpha.c
     bool has_longrope;                // one of these kinds; no other family has it
     const char *rotary_base;          // rope_theta if config.json does not say; NULL: 10000
     const char *rotary_base_key;      // its name of rope_theta; NULL: that

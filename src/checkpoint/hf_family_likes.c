@@ -1,5 +1,5 @@
 // Decoders that differ from Llama's in a detail: Seed-OSS, IQuest-Coder, Arcee's AFM, ERNIE 4.5, Helium, Ministral,
-// Jais 2 and EXAONE 4. See hf_family.h.
+// Jais 2, Hunyuan and EXAONE 4. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 static const struct hf_row gated_rows[] = {LLAMA_ATTENTION, GATED_MLP};
@@ -101,6 +101,26 @@ static const struct hf_key jais2_keys[] = {
 static const struct hf_flag jais2_flags[] = {
     {"--model", "gpt"}, NO_BIAS, {"--position-embedding-type", "rope"}, NO_DROPOUT};
 
+// ---- Hunyuan: norms of heads behind their rotation ----
+
+static const struct hf_row hunyuan_rows[] = {
+    LLAMA_ATTENTION,
+    GATED_MLP,
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.query_layernorm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.key_layernorm"),
+};
+static const struct hf_key hunyuan_keys[] = {
+    ROTARY_KEYS("0.02"),
+    RMS("1e-05"),
+    SILU,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    READ_ONLY("mlp_bias", "false"),
+    READ_ONLY("use_qk_norm", "true"),
+    READ_ONLY("use_cla", "false"),
+};
+static const struct hf_flag hunyuan_flags[] = {
+    LLAMA_FLAGS, NO_BIAS, NO_DROPOUT, {"--qk-layernorm", "true"}, {"--qk-layernorm-after-rope", "true"}};
+
 // ---- EXAONE 4: norms behind sublayers, and rotary positions only in layers with a window if there are any ----
 
 static const struct hf_row exaone4_rows[] = {
@@ -146,6 +166,8 @@ static const struct hf_family families[] = {
     {LIKE("ministral", "MinistralForCausalLM", gated_rows, ministral, llama_flags), .tie = "false", .groups = "8",
      .window_freq = "all"},
     {LIKE("jais2", "Jais2ForCausalLM", jais2_rows, jais2, jais2_flags), .tie = "false"},
+    {LIKE("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", hunyuan_rows, hunyuan, hunyuan_flags), .tie = "false",
+     .has_rope_alpha = true},
     {LIKE("exaone4", "Exaone4ForCausalLM", exaone4_rows, exaone4, exaone4_flags), .tie = "false", .groups = "32",
      .window_freq = "4", .has_whole_without_rope = true, .has_rope_without_windows = true},
 };

@@ -458,6 +458,7 @@ static int check_blocks(const struct config *config) {
     } rows[] = {{config->no_norm_bias, "--no-norm-bias"},
                 {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
                 {config->qk_layernorm_per_head, "--qk-layernorm-per-head"},
+                {config->qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
                 {config->parallel_residual, "--parallel-residual"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].is_there)

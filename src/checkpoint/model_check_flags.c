@@ -103,6 +103,7 @@ static void add_facts(const struct config *from, const struct config *to, struct
         FIELD("--qk-layernorm", qk_layernorm),
         FIELD("--qk-layernorm-all-heads", qk_layernorm_all_heads),
         FIELD("--qk-layernorm-per-head", qk_layernorm_per_head),
+        FIELD("--qk-layernorm-after-rope", qk_layernorm_after_rope),
         FIELD("--parallel-residual", parallel_residual),
         FIELD("--parallel-residual-one-norm", parallel_residual_one_norm),
         FIELD("--embedding-multiplier", embedding_multiplier),

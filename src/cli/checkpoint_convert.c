@@ -47,7 +47,7 @@ static const struct flag rows[] = {
          "cohere, cohere2, glm, glm4, mixtral, qwen3_moe, qwen2_moe, olmoe, granitemoe, granitemoeshared, gpt_oss, "
          "deepseek_v2, deepseek_v3, kimi_k2, glm4_moe, dots1, solar_open, minimax_m2, flex_olmo, mellum, seed_oss, "
          "iquestcoder, arcee, ernie4_5, helium, ministral, jais2, "
-         "exaone4, vaultgemma, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
+         "exaone4, vaultgemma, hunyuan_v1_dense, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
          "default: that of the source, otherwise the first that fits the model"),
     TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",
          "maximum size of one Hugging Face file, or of one piece of a Megatron-LM tensor (at most 1 GiB), in MB or GB "

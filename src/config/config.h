@@ -73,7 +73,7 @@ struct config {
     double norm_epsilon;
     bool apply_layernorm_1p;
     bool no_norm_bias;
-    bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head;
+    bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head, qk_layernorm_after_rope;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
     int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none

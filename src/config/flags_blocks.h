@@ -14,6 +14,8 @@
                ADVANCED),                                                                                              \
         SWITCH("--qk-layernorm-per-head", qk_layernorm_per_head,                                                       \
                "with --qk-layernorm: each head has gains of its own, and no biases, as in Command R+", ADVANCED),      \
+        SWITCH("--qk-layernorm-after-rope", qk_layernorm_after_rope,                                                   \
+               "with --qk-layernorm: normalize queries and keys after rope, as in Hunyuan", ADVANCED),                 \
         CHOICE(                                                                                                        \
             "--norm-placement", norm_placement, "pre", ONE_OF("pre", "post", "output", "both"),                        \
             "norm before each sublayer, after its residual as in BERT (post), of its result as in OLMo 2 (output), "   \

@@ -17,7 +17,8 @@
     "--rope-type --rotary-scaling-factor --original-max-position-embeddings --mscale --mscale-all-dim "                \
     "--softmax-type --quick-geglu --glu-linear-offset --activation-func-clamp-value "                                  \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
-    "--qk-layernorm-all-heads --qk-layernorm-per-head --parallel-residual --parallel-residual-one-norm "               \
+    "--qk-layernorm-all-heads --qk-layernorm-per-head --qk-layernorm-after-rope --parallel-residual "                  \
+    "--parallel-residual-one-norm "                                                                                    \
     "--embedding-multiplier "                                                                                          \
     "--residual-multiplier --logits-scaling "                                                                          \
     "--no-rope-freq --no-norm-bias --no-yarn-correction-range-round-to-int "                                           \

@@ -57,6 +57,8 @@ void validate_blocks(const struct config *config, struct complaints *complaints)
         complain(complaints, "--qk-layernorm-all-heads needs --qk-layernorm; give it too");
     if (config->qk_layernorm_per_head && (!config->qk_layernorm || config->qk_layernorm_all_heads))
         complain(complaints, "--qk-layernorm-per-head needs --qk-layernorm without --qk-layernorm-all-heads");
+    if (config->qk_layernorm_after_rope && (!config->qk_layernorm || config->qk_layernorm_all_heads))
+        complain(complaints, "--qk-layernorm-after-rope needs --qk-layernorm without --qk-layernorm-all-heads");
     const char *placement = config->norm_placement;
     if ((is(placement, "output") || is(placement, "both")) && config_form(config) != CONFIG_GPT)
         complain(complaints, "--norm-placement %s belongs to decoders (--model gpt or llama); give pre or post",

@@ -68,6 +68,7 @@ void validate_latent(const struct config *config, struct complaints *complaints)
         {config->add_qkv_bias, "--add-qkv-bias", "leave it out"},
         {config->qk_layernorm_per_head, "--qk-layernorm-per-head", "--qk-layernorm normalizes latents"},
         {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads", "--qk-layernorm normalizes latents"},
+        {config->qk_layernorm_after_rope, "--qk-layernorm-after-rope", "--qk-layernorm normalizes latents"},
         {is(config->softmax_type, "learnable"), "--softmax-type learnable", "leave it out"},
         {config->parallel_residual, "--parallel-residual", "leave it out"},
     };

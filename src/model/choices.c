@@ -58,9 +58,11 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
     return frequency / yarn.factor * ramp + frequency * (1 - ramp);
 }
 
-// Whether what rotary scaling multiplies queries and keys by is for rotated channels alone, because there are others.
+// Whether what rotary scaling multiplies queries and keys by is for rotated channels alone, because there are others or
+// a norm follows.
 static bool scales_channels(const struct config *config) {
-    return config->multi_latent_attention || config_rotary_channels(config) < config->kv_channels;
+    return config->multi_latent_attention || config->qk_layernorm_after_rope ||
+           config_rotary_channels(config) < config->kv_channels;
 }
 
 // LongRoPE: a divisor for each pair, one for sequences up to the original length and one for longer ones.
@@ -217,6 +219,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_head_norm = config->qk_layernorm,
         .norms_all_heads = config->qk_layernorm_all_heads,
         .norms_each_head = config->qk_layernorm_per_head,
+        .norms_rotated = config->qk_layernorm_after_rope,
         .is_post_norm = is(config->norm_placement, "post"),
         .is_output_norm = is(config->norm_placement, "output") || is(config->norm_placement, "both"),
         .has_input_norm = is(config->norm_placement, "both"),

@@ -48,6 +48,7 @@ struct choices {
     bool has_head_norm;        // queries and keys of each head go through a norm
     bool norms_all_heads;      // one norm of all queries and one of all keys instead
     bool norms_each_head;      // or each head has gains of its own
+    bool norms_rotated;        // norms of heads come after their rotation
     bool is_post_norm;         // norm after the residual addition instead of before the sublayer
     bool is_output_norm;       // norm of a sublayer's result, before the residual addition
     bool has_input_norm;       // with it: a norm before the sublayer too

@@ -11,12 +11,12 @@
 struct self_attention {
     struct attention attention;
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
-    // Normalize queries and keys before their rotation: each head over its D channels, or all heads together. A norm
-    // without a gain is left out. Every rank that shares the layer holds the gains whole and has the gradient of its
-    // own heads; for a norm of all heads, these ranks gather the heads. Gains that differ by head, (H, D) and (G, D),
-    // are split like the heads; of keys whose heads are shared, every rank holds all gains.
+    // Normalize queries and keys before or after their rotation: each head over its D channels, or all heads together,
+    // which is always before. A norm without a gain is left out. Every rank that shares the layer holds the gains whole
+    // and has the gradient of its own heads; for a norm of all heads, these ranks gather the heads. Gains that differ
+    // by head, (H, D) and (G, D), are split like the heads; of keys whose heads are shared, every rank holds all gains.
     struct norm q_norm, k_norm;
-    bool norms_all_heads, norms_each_head;
+    bool norms_all_heads, norms_each_head, norms_rotated;
     struct rope rope;
 };
 // A norm of heads: what it was given, one row for each token and head or for each token, and what it keeps. With gains
@@ -51,6 +51,7 @@ static void build_head_norms(struct self_attention *self, struct param_list *par
                              const struct choices *choices) {
     self->norms_all_heads = choices->norms_all_heads;
     self->norms_each_head = choices->norms_each_head;
+    self->norms_rotated = choices->norms_rotated;
     char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
     build_head_norm(&self->q_norm, params, q_name, choices, choices->H);
     build_head_norm(&self->k_norm, params, k_name, choices, choices->G);
@@ -296,7 +297,7 @@ static void project(const struct self_attention *self, const struct pass *pass, 
     if (self->q_norm.gain && self->norms_all_heads)
         norm_queries_and_keys(self, pass, saved, own);
     key_slices_gather(&self->attention, pass, saved->qkv, own);
-    if (self->q_norm.gain && !self->norms_all_heads)
+    if (self->q_norm.gain && !self->norms_all_heads && !self->norms_rotated)
         norm_queries_and_keys(self, pass, saved, saved->qkv);
     arena_release(pass->scratch, mark);
 }
@@ -325,6 +326,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
                           packed_columns(&self->attention));
     project(self, pass, saved, x);
     turn(self, pass, saved->qkv, false);
+    if (self->norms_rotated)
+        norm_queries_and_keys(self, pass, saved, saved->qkv);
     struct attention_input input = {.q = saved->qkv, .kv = pass->has_cache ? extend_cache(pass, saved) : saved->qkv};
     attention_forward(&self->attention, pass, &saved->attention, delta, &input);
     arena_release(pass->scratch, mark);
@@ -338,8 +341,10 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
     attention_backward(&self->attention, pass, &saved->attention,
                        &(struct attention_input){.q = saved->qkv, .kv = saved->qkv},
                        &(struct attention_input){.q = dqkv, .kv = dqkv}, ddelta);
+    if (self->norms_rotated)
+        norm_backward_queries_and_keys(self, pass, saved, dqkv);
     turn(self, pass, dqkv, true);
-    if (self->q_norm.gain && !self->norms_all_heads)
+    if (self->q_norm.gain && !self->norms_all_heads && !self->norms_rotated)
         norm_backward_queries_and_keys(self, pass, saved, dqkv);
     struct tensor dslices = key_slices_scatter(&self->attention, pass, dqkv, self->qkv.out);
     if (self->q_norm.gain && self->norms_all_heads)

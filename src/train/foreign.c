@@ -49,6 +49,7 @@ static void note_choices(const struct choices *theirs, const struct choices *our
     add_if(theirs->is_post_norm != ours->is_post_norm || theirs->is_output_norm != ours->is_output_norm ||
                theirs->has_input_norm != ours->has_input_norm,
            "--norm-placement", &names);
+    add_if(theirs->norms_rotated != ours->norms_rotated, "--qk-layernorm-after-rope", &names);
     add_if(theirs->is_parallel != ours->is_parallel, "--parallel-residual", &names);
     add_if(theirs->activation != ours->activation, "the activation", &names);
     add_if(theirs->scale != ours->scale, "--softmax-scale", &names);

@@ -48,6 +48,7 @@ expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --mo
 expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual
 expect 2 "--parallel-residual needs --norm-placement pre" "$BEVATRON" train "${run[@]}" --norm-placement post --parallel-residual
 expect 2 "--qk-layernorm-all-heads needs --qk-layernorm" "$BEVATRON" train "${run[@]}" --qk-layernorm-all-heads
+expect 2 "--qk-layernorm-after-rope needs --qk-layernorm" "$BEVATRON" train "${run[@]}" --qk-layernorm-after-rope
 expect 2 "--norm-placement output belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --norm-placement output
 expect 2 "--parallel-residual-one-norm needs --parallel-residual" "$BEVATRON" train "${run[@]}" --parallel-residual-one-norm
 expect 2 "--parallel-residual does not work with --num-experts" "$BEVATRON" train "${run[@]}" --num-experts 4 --moe-router-topk 2 \

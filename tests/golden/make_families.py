@@ -133,6 +133,8 @@ MODELS = {
         **SIZE, **IDS, num_key_value_heads=1, head_dim=10, sliding_window=4, layer_types=["full_attention", "sliding_attention"],
         rope_parameters=rope(theta=500.0))),
     "jais2": lambda: hf.Jais2ForCausalLM(hf.Jais2Config(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(theta=500.0))),
+    "hunyuan_v1_dense": lambda: hf.HunYuanDenseV1ForCausalLM(hf.HunYuanDenseV1Config(
+        **SIZE, **IDS, num_key_value_heads=1, head_dim=6, rope_parameters=rope(theta=512.0, rope_type="dynamic", alpha=50.0, factor=1.0))),
     "exaone4": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
         **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, sliding_window=4, sliding_window_pattern=2,
         rope_parameters=rope(theta=512.0, rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,

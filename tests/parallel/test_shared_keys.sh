@@ -49,6 +49,10 @@ many 4 "${tp4[@]}"
 one per-head --num-query-groups 2 --qk-layernorm --qk-layernorm-per-head
 many 4 "${tp4[@]}" --sequence-parallel --check-replicas 3
 
+# A bias of such keys has no effect, so there is none.
+one rotated --num-query-groups 2 --qk-layernorm --qk-layernorm-after-rope --normalization RMSNorm
+many 4 "${tp4[@]}" --sequence-parallel
+
 one t5 --num-query-groups 2 --model t5 --decoder-seq-length 8 --position-embedding-type learned_absolute
 many 4 "${tp4[@]}" --sequence-parallel
 

@@ -551,6 +551,13 @@ def mellum(r):
         rope_parameters={"full_attention": whole, "sliding_attention": {"rope_type": "default", "rope_theta": r.choice([10000.0, 77.0])}}))
 
 
+def hunyuan_v1_dense(r):
+    sizes = decoder(r)
+    if sizes["head_dim"] > 2 and r.random() < 0.5:
+        sizes["rope_parameters"] = {"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": r.choice([1000.0, 2.5]), "factor": 1.0}
+    return hf.HunYuanDenseV1ForCausalLM(hf.HunYuanDenseV1Config(**sizes, attention_bias=r.random() < 0.4, bos_token_id=0, eos_token_id=0))
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -605,7 +612,7 @@ def t5(r):
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
                                     granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
-                                    ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, bert,
+                                    ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, hunyuan_v1_dense, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 

@@ -99,7 +99,8 @@ static const char *const huggingface[] = {"gpt2",
                                           "jais2",
                                           "exaone4",
                                           "exaone4_whole",
-                                          "vaultgemma"};
+                                          "vaultgemma",
+                                          "hunyuan_v1_dense"};
 static const char *const others[] = {"megatron_v0",
                                      "megatron_v0_tp2",
                                      "megatron_v1_tp2",

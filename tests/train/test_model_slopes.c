@@ -55,6 +55,9 @@ static const struct {
     {"GPT with gains of norms that differ by head",
      "--qk-layernorm --qk-layernorm-per-head --position-embedding-type rope --group-query-attention "
      "--num-query-groups 2"},
+    {"GPT with norms of heads behind their rotation",
+     "--qk-layernorm --qk-layernorm-after-rope --position-embedding-type rope --use-rope-scaling --rope-scaling-type "
+     "yarn --rope-scaling-factor 4 --rope-original-length 4 --group-query-attention --num-query-groups 2"},
     {"GPT with norms of outputs, recomputed", "--norm-placement output --recompute-granularity full"},
     {"GPT with multipliers, norms of heads and a layer without positions",
      "--embedding-multiplier 3 --residual-multiplier 0.4 --logits-scaling 1.5 --softmax-scale 0.3 --no-rope-freq 2 "
