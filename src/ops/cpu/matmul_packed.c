@@ -283,7 +283,7 @@ static void cut_blocks(struct packed_job *job, int64_t threads) {
 }
 
 // Rows and columns of a round, by the room.
-static void cut_rounds(struct packed_job *job, int64_t rows, int64_t columns) {
+static void cut_lines(struct packed_job *job, int64_t rows, int64_t columns) {
     int64_t steps = round_up(job->steps, job->kernel->a.unit), line = steps * job->round_parts * element_bytes(job);
     int64_t most = ROOM_BYTES / line / GROUP_LINES * GROUP_LINES;
     job->a.lines = even_piece(rows, most, GROUP_LINES);
@@ -292,6 +292,25 @@ static void cut_rounds(struct packed_job *job, int64_t rows, int64_t columns) {
     job->b.part_size = round_up(job->b.lines, job->kernel->b.width) * steps;
     job->a.lines = job->a.lines < rows ? job->a.lines : rows;
     job->b.lines = job->b.lines < columns ? job->b.lines : columns;
+}
+
+// Elements that are moved for a step of the inner dimension if it takes several rounds: lines that are packed, again
+// for each chunk of the other operand, and results, which every round adds to.
+static double moves(const struct packed_job *job, int64_t rows, int64_t columns) {
+    double packed = (double)(rows * cpu_pieces(columns, job->b.lines) + columns * cpu_pieces(rows, job->a.lines));
+    return packed + (double)rows * (double)columns / (double)(job->round_parts * job->steps);
+}
+
+// An inner dimension that does not fit into one round is cut so that little is packed twice.
+static void cut_rounds(struct packed_job *job, int64_t rows, int64_t columns) {
+    cut_lines(job, rows, columns);
+    if (job->round_parts == job->parts)
+        return;
+    for (struct packed_job trial = *job; --trial.round_parts > 0;) {
+        cut_lines(&trial, rows, columns);
+        if (moves(&trial, rows, columns) < moves(job, rows, columns))
+            *job = trial;
+    }
 }
 
 // Panels that the operand has no longer, or never had: the tasks that pack them, and where to.
