@@ -97,13 +97,14 @@ static void exact_product(struct lab *lab, const int64_t size[3], int transposes
     lab_clear(lab);
 }
 
-// A device whose matmuls use only this kernel, and a lab that compares exactly.
-static void open_kernel(struct lab *lab, const struct cpu_kernel *kernel, int threads) {
+// A device whose matmuls use only this kernel, and a lab that compares exactly. Kernels for fp32 also multiply operands
+// of 16 bits, which are widened on the way.
+static void open_kernel(struct lab *lab, const struct cpu_kernel *kernel, enum dtype dtype, int threads) {
     struct device *device = NULL;
     EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = NULL}));
     ((struct cpu_device *)device)->kernels[0] = kernel;
     ((struct cpu_device *)device)->kernels[1] = NULL;
-    lab_open(lab, device, kernel->dtype, 0);
+    lab_open(lab, device, dtype, 0);
 }
 
 static void close_kernel(struct lab *lab) {
@@ -112,11 +113,12 @@ static void close_kernel(struct lab *lab) {
     device_close(device);
 }
 
-static void try_products(const struct cpu_kernel *kernel, int threads) {
-    static const int64_t sizes[][3] = {{1, 1, 1},      {32, 32, 64},  {33, 70, 17},  {64, 96, 64},  {65, 65, 31},
-                                       {130, 45, 200}, {40, 300, 65}, {300, 40, 33}, {75, 41, 1123}};
+static void try_products(const struct cpu_kernel *kernel, enum dtype dtype, int threads) {
+    static const int64_t sizes[][3] = {{1, 1, 1},      {32, 32, 64},   {33, 70, 17},  {64, 96, 64},
+                                       {65, 65, 31},   {130, 45, 200}, {40, 300, 65}, {300, 40, 33},
+                                       {75, 41, 1123}, {1, 99, 400},   {3, 200, 70}};
     struct lab lab;
-    open_kernel(&lab, kernel, threads);
+    open_kernel(&lab, kernel, dtype, threads);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         for (int transposes = 0; transposes < 4; transposes++) {
             exact_product(&lab, sizes[i], transposes, 0);
@@ -126,14 +128,14 @@ static void try_products(const struct cpu_kernel *kernel, int threads) {
     close_kernel(&lab);
 }
 
-static void try_cases(const struct cpu_kernel *kernel, int threads) {
+static void try_cases(const struct cpu_kernel *kernel, enum dtype dtype, int threads) {
     struct lab lab;
-    open_kernel(&lab, kernel, threads);
-    lab.tolerance = kernel->dtype == DTYPE_F32 ? 1e-5 : 1.6e-2;
+    open_kernel(&lab, kernel, dtype, threads);
+    lab.tolerance = dtype == DTYPE_F32 ? 1e-5 : 1.6e-2;
     case_matmul(&lab);
     case_matmul_tiles(&lab);
     case_matmul_epilogues(&lab);
-    if (kernel->dtype == DTYPE_F32) {
+    if (dtype == DTYPE_F32) {
         case_attention(&lab);
         case_attention_masks(&lab);
     }
@@ -144,11 +146,14 @@ TEST(models) {
     static const struct cpu_kernel *const models[] = {&model_neon,   &model_avx2,        &model_avx512,
                                                       &model_bfmmla, &model_avx512_bf16, &model_amx};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        try_products(models[i], 1);
+        try_products(models[i], models[i]->dtype, 1);
+        if (models[i]->dtype == DTYPE_F32)
+            try_products(models[i], DTYPE_BF16, 1);
         EXPECT_INT(entered, 0);
     }
-    try_cases(&model_avx512, 1);
-    try_cases(&model_amx, 1);
+    try_cases(&model_avx512, DTYPE_F32, 1);
+    try_cases(&model_avx512, DTYPE_BF16, 1);
+    try_cases(&model_amx, DTYPE_BF16, 1);
 }
 
 // The table's entry for a kernel matches the model that was tested.
@@ -168,8 +173,12 @@ TEST(kernels_of_this_processor) {
                kernel->b.width <= KERNEL_MOST_COLUMNS && kernel->a.unit <= KERNEL_MOST_UNIT);
         EXPECT(memcmp(&kernel->a, &models[at]->a, sizeof kernel->a) == 0 &&
                memcmp(&kernel->b, &models[at]->b, sizeof kernel->b) == 0);
-        try_products(kernel, 3);
-        try_cases(kernel, 2);
+        try_products(kernel, kernel->dtype, 3);
+        try_cases(kernel, kernel->dtype, 2);
+        if (kernel->dtype == DTYPE_F32) {
+            try_products(kernel, DTYPE_F16, 3);
+            try_cases(kernel, DTYPE_BF16, 2);
+        }
     }
     if (!kernels[0])
         test_skip("this processor has none");
@@ -213,7 +222,7 @@ static void compare_with_openblas(struct device *device, const struct cpu_kernel
 
 // More rows, columns and steps than one round takes.
 TEST(rounds) {
-    static const int64_t sizes[][3] = {{1000, 100, 2048}, {1000, 1000, 2048}, {1700, 100, 2600},
+    static const int64_t sizes[][3] = {{1000, 100, 2048}, {1000, 1000, 2048}, {1700, 100, 2600}, {1000, 800, 3000},
                                        {100, 1700, 2600}, {1000, 100, 5000},  {100, 1100, 5000}};
     const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
     EXPECT_OK(kernel_choose(kernels, NULL));

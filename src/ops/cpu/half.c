@@ -131,7 +131,8 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
 
 // What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
 // the operands unconverted, and leaves the result in 16 bits if its sums are not stored in between. The first field is
-// always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
+// always widened, the next two if the result is not left in 16 bits, the last two without a kernel,
+// unless few rows multiply bf16 weights.
 struct matmul_fields {
     struct half_field all[5];
     size_t count;
@@ -140,11 +141,11 @@ struct matmul_fields {
 static struct matmul_fields matmul_fields(const struct device *device, const struct op_matmul *op) {
     bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
-    enum { BIAS = 1, BIAS_AND_RESULT = 3, ALL = 5 };
+    enum { BIAS = 1, BIAS_AND_RESULT = 3, ALL_BUT_WEIGHTS = 4, ALL = 5 };
     return (struct matmul_fields){
         .all = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
                 FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ), FIELD(matmul, b, READ)},
-        .count = !kernel                                 ? ALL
+        .count = !kernel                                 ? matmul_has_few_rows(device, op) ? ALL_BUT_WEIGHTS : ALL
                  : matmul_packed_writes_half(op, kernel) ? BIAS
                                                          : BIAS_AND_RESULT,
     };

@@ -14,7 +14,7 @@ enum { KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 32, KERNEL_MOST_COLUMNS = 32
 enum { KERNEL_COUNT = 6 };  // that there are, for all processors
 
 // A panel is (steps / group, width, group): `group` steps of a line lie side by side. Its steps are filled up with
-// zeros to a multiple of `unit`, which is one of `group`.
+// zeros to a multiple of `unit`, which is one of `group`. fp32 panels have groups of 1, bf16 ones longer groups.
 struct panel_shape {
     int64_t width, group, unit;
 };

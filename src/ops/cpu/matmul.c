@@ -1,5 +1,5 @@
-// Matmuls: the choice between a micro-kernel of our own, OpenBLAS and the sums in double of small ones, and the
-// epilogues of all.
+// Matmuls: the choice between a micro-kernel of our own, OpenBLAS, sums over bf16 weights for a few rows and sums in
+// double for small matmuls, and the epilogues of all.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/convert.h"
 #include "ops/cpu/small.h"
@@ -71,17 +71,26 @@ void matmul_finish(const struct op_matmul *op, const struct matmul_part *part) {
     }
 }
 
-const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op) {
+static const struct cpu_kernel *kernel_of(const struct device *device, const struct op_matmul *op, enum dtype dtype) {
     const struct cpu_kernel *const *kernel = ((const struct cpu_device *)device)->kernels;
-    while (*kernel && ((*kernel)->dtype != op->a.dtype || op->d.shape[0] < (*kernel)->a.width ||
-                       op->d.shape[1] < (*kernel)->b.width))
+    while (*kernel &&
+           ((*kernel)->dtype != dtype || op->d.shape[0] < (*kernel)->a.width || op->d.shape[1] < (*kernel)->b.width))
         kernel++;
     return *kernel;
 }
 
+static bool has_few_products(const struct op_matmul *op) {
+    return small_is(op->d.shape[0], op->d.shape[1], op->a.shape[op->transpose_a ? 0 : 1]);
+}
+
+const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op) {
+    const struct cpu_kernel *kernel = kernel_of(device, op, op->a.dtype);
+    bool may_widen = op->a.dtype == op->b.dtype && (op->a.dtype == DTYPE_BF16 || op->a.dtype == DTYPE_F16);
+    return !kernel && may_widen && !has_few_products(op) ? kernel_of(device, op, DTYPE_F32) : kernel;
+}
+
 static bool is_small(const struct op_matmul *op) {
-    return op->a.dtype == DTYPE_F32 && op->d.dtype == DTYPE_F32 &&
-           small_is(op->d.shape[0], op->d.shape[1], op->a.shape[op->transpose_a ? 0 : 1]);
+    return op->a.dtype == DTYPE_F32 && op->b.dtype == DTYPE_F32 && op->d.dtype == DTYPE_F32 && has_few_products(op);
 }
 
 void matmul_small(const struct op_matmul *op) {
@@ -114,7 +123,9 @@ void cpu_matmul(struct device *device, const struct op_matmul *op) {
         return;
     }
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
-    if (kernel)
+    if (op->a.dtype != op->b.dtype)
+        matmul_rows(device, op);
+    else if (kernel)
         matmul_packed(device, op, kernel);
     else
         matmul_blas(device, op);

@@ -33,14 +33,19 @@ struct matmul_part {
 // gradient, and the rounding to bf16.
 void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
 
-// The micro-kernel that a matmul goes through, by the dtype of a and b: the best of those whose tiles it fills. NULL
-// if there is none, as with the few rows of text that is being generated: then packing is not worth its while.
+// The micro-kernel that a matmul goes through, by the dtype of a and b: the best of those whose tiles it fills. 16-bit
+// operands without one of their own go through one for fp32 and are widened while they are packed. NULL if there is
+// none, as with the few rows of text that is being generated: then packing is not worth its while.
 const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
 // An fp32 matmul that is small by small.h; the matmul in tiles of OpenBLAS calls, and in panels through a micro-kernel.
 void matmul_small(const struct op_matmul *op);
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
+
+// Whether a matmul has so few rows that its bf16 weights are read unconverted, and such a matmul: all else is fp32.
+bool matmul_has_few_rows(const struct device *device, const struct op_matmul *op);
+void matmul_rows(struct device *device, const struct op_matmul *op);
 
 // Whether matmul_packed can round to bf16 at once. Not if the inner dimension is longer than a block: sums then go to
 // d.

@@ -1,5 +1,6 @@
 // Packing of operands into panels: finds the part and its fast way, and packs element by element what that leaves.
 #include "ops/cpu/pack.h"
+#include "ops/cpu/convert.h"
 #include "base/error.h"
 #include <string.h>
 
@@ -46,8 +47,39 @@ static void pack_fast(const struct pack_job *job, const struct pack_source *sour
         pack_across_bf16(job, group);
 }
 
+// 16-bit operands in fp32 panels: widened a few lines and steps at a time, which stay in the first cache until they are
+// packed.
+static void pack_wide(float *panels, const struct panel_shape *shape, const struct pack_source *source,
+                      const struct pack_part *part) {
+    enum { LINES = 96, STEPS = 64 };
+    float wide[LINES * STEPS];
+    bool is_across = source->lines_are_across;
+    int64_t most_lines = LINES / shape->width * shape->width;
+    int64_t count = part->lines.end - part->lines.first, steps = part->inner.end - part->inner.first;
+    CHECK(most_lines > 0 && STEPS % shape->unit == 0);
+    for (int64_t i = 0; i < cpu_pieces(count, most_lines) * cpu_pieces(steps, STEPS); i++) {
+        struct cpu_range lines = cpu_piece(count, most_lines, i / cpu_pieces(steps, STEPS)),
+                         inner = cpu_piece(steps, STEPS, i % cpu_pieces(steps, STEPS));
+        int64_t line = part->lines.first + lines.first, step = part->inner.first + inner.first;
+        int64_t first = is_across ? step * source->stride + line : line * source->stride + step;
+        lines.end -= lines.first;
+        inner.end -= inner.first;
+        int64_t rows = is_across ? inner.end : lines.end, columns = is_across ? lines.end : inner.end;
+        for (int64_t row = 0; row < rows; row++)
+            cpu_convert(wide + row * columns, DTYPE_F32, (const uint16_t *)source->data + first + row * source->stride,
+                        source->dtype, columns);
+        pack_panels(panels + lines.first / shape->width * part->distance + inner.first * shape->width, shape,
+                    &(struct pack_source){wide, DTYPE_F32, columns, is_across},
+                    &(struct pack_part){{0, lines.end}, {0, inner.end}, part->distance});
+    }
+}
+
 void pack_panels(void *panels, const struct panel_shape *shape, const struct pack_source *source,
                  const struct pack_part *part) {
+    if (shape->group == 1 && source->dtype != DTYPE_F32) {
+        pack_wide(panels, shape, source, part);
+        return;
+    }
     struct cpu_range lines = part->lines, inner = part->inner;
     int64_t size = (int64_t)dtype_bytes(source->dtype), count = lines.end - lines.first;
     int64_t steps = inner.end - inner.first, whole_steps = steps / shape->group * shape->group;

@@ -8,7 +8,7 @@
 // An operand of a matmul as lines along the inner dimension: rows of a, columns of b.
 struct pack_source {
     const void *data;
-    enum dtype dtype;       // fp32 or bf16
+    enum dtype dtype;       // that of the panels, or 16 bits for fp32 panels
     int64_t stride;         // between lines, or between steps where lines lie across
     bool lines_are_across;  // the steps of a line are `stride` apart and neighbouring lines 1; else the other way round
 };
