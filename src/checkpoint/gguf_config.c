@@ -99,6 +99,10 @@ static int check_latents(const struct gguf_architecture *architecture, const str
     bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->padded_vocab_size == 128256);
     if (!architecture->has_latents)
         return 0;
+    if (config->latent_rotary_halves)
+        return refuse(architecture, "--latent-rotary-halves");
+    if (config_latent_epsilon(config) != config->norm_epsilon)
+        return refuse(architecture, "--latent-norm-epsilon beside another --norm-epsilon");
     if (is_lite && config->q_lora_rank > 0)
         return refuse(architecture, "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers");
     return yarn.factor > 1 && !is_usual

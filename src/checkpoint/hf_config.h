@@ -63,7 +63,7 @@ size_t hf_routed_members(const struct hf_routed *routed, const struct config *co
                          struct hf_member members[HF_OWN_MEMBERS]);
 
 // Likewise of a family that has_latents.
-#define HF_LATENT_EPSILON 1e-6  // of the norms of latents
+#define HF_LATENT_EPSILON 1e-6  // of the norms of latents, whatever that of the others
 int hf_latent_read(const struct json *root, struct config *config);
 const char *hf_latent_obstacle(const struct config *config);
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]);

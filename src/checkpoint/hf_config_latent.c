@@ -59,7 +59,10 @@ static int read_yarn(const struct json *root, const struct json *scaling, struct
 static int read_rope(const struct json *root, struct config *config) {
     const struct json *all = json_member(root, "rope_parameters"), *scaling = json_member(root, "rope_scaling");
     all = all && all->type == JSON_OBJECT ? all : NULL;
-    double base = 10000;
+    double base = 10000, part = 1;
+    TRY(real_of(all && json_member(all, "partial_rotary_factor") ? all : root, "partial_rotary_factor", 1, &part));
+    if (part != 1)
+        return error_set("its \"partial_rotary_factor\" is not 1, which is not supported with latent attention");
     TRY(real_of(all && json_member(all, "rope_theta") ? all : root, "rope_theta", 10000, &base));
     TRY(set_double(config, "--rotary-base", base));
     scaling = scaling && scaling->type != JSON_NULL ? scaling : all;
@@ -80,9 +83,7 @@ static int read_rope(const struct json *root, struct config *config) {
 
 int hf_latent_read(const struct json *root, struct config *config) {
     if (config->norm_epsilon != HF_LATENT_EPSILON)
-        return error_set("its \"rms_norm_eps\" is %g, but the norms of its latents have %g in any case; norms that "
-                         "differ are not supported",
-                         config->norm_epsilon, HF_LATENT_EPSILON);
+        TRY(set_double(config, "--latent-norm-epsilon", HF_LATENT_EPSILON));
     return read_rope(root, config);
 }
 
@@ -90,8 +91,8 @@ int hf_latent_read(const struct json *root, struct config *config) {
 
 const char *hf_latent_obstacle(const struct config *config) {
     double all = config->mscale_all_dim, mscale = config->mscale;
-    if (config->norm_epsilon != HF_LATENT_EPSILON)
-        return "--norm-epsilon";
+    if (config_latent_epsilon(config) != HF_LATENT_EPSILON)
+        return "--latent-norm-epsilon";
     if (config->softmax_scale > 0)
         return "--softmax-scale";
     bool is_usual = mscale == 1 && all == 0;

@@ -50,7 +50,6 @@ const struct hf_family *hf_family_find(const char *model_type, const struct json
 }
 
 const char *hf_family_missing(const char *model_type) {
-    static const char latent[] = "latent attention under a model_type of its own (that of DeepSeek-V3 is deepseek_v3)";
     static const char state[] = "state space layers", alibi[] = "ALiBi positions", linear[] = "linear attention";
     static const char chunks[] = "layers with attention in chunks, and weights of experts on their inputs";
     static const char indexed[] = "attention to the tokens that an indexer chooses";
@@ -76,7 +75,8 @@ const char *hf_family_missing(const char *model_type) {
         {"switch_transformers", "experts in an encoder-decoder"},
         {"llama4", chunks},
         {"llama4_text", chunks},
-        {"glm4_moe_lite", latent},
+        {"axk1", "norms behind experts beside layers without experts that have none"},
+        {"ernie4_5_moe", "routers that choose by a softmax and a bias"},
         {"glm_moe_dsa", indexed},
         {"deepseek_v32", indexed},
         {"qwen3_next", linear},

@@ -148,6 +148,24 @@ static const struct hf_key mellum_keys[] = {
 };
 static const struct hf_flag mellum_flags[] = {RMS_FLAGS, {"--qk-layernorm", "true"}};
 
+// ---- K-EXAONE ----
+
+static const struct hf_row exaone_moe_rows[] = {
+    LAYERS, HEAD_NORMS, ROUTED_MLPS, {OURS "mlp.router.expert_bias", HF_SAME, {LLAMA "mlp.e_score_correction_bias"}}};
+static const struct hf_key exaone_moe_keys[] = {
+    ROTARY_KEYS("0.02"),
+    RMS("1e-05"),
+    SILU,
+    NUMBER("sliding_window", "--sliding-window", .fallback = "4096"),
+    NUMBER("num_experts", "--num-experts", .fallback = "64"),
+    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
+    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1024"),
+    NUMBER("routed_scaling_factor", "--moe-router-topk-scaling-factor", .fallback = "2.5"),
+    ONLY("norm_topk_prob", "true"),
+};
+static const struct hf_routed exaone_moe_routed = {
+    .shared = 1, .shared_key = "num_shared_experts", .groups = 1, .chosen = 1, .best = 2};
+
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
@@ -164,6 +182,11 @@ static const struct hf_family families[] = {
     {ROTARY("mellum", "MellumForCausalLM"), .tie = "false", .groups = "4", .rotary_base = "500000", .window_freq = "1",
      .local_base = "10000", .has_nested_rope = true, .has_no_flat_rope = true, .sparse = HF_SPARSE_TYPES,
      .experts = "64", .left_out = "mtp.", TABLES(mellum, ignored, no_ids, mellum_flags)},
+    {ROTARY("exaone_moe", "ExaoneMoeForCausalLM"), .tie = "false", .groups = "32", .window_freq = "4",
+     .has_whole_without_rope = true, .sparse = HF_SPARSE_TYPES, .dense_layers = 1, .routed = &exaone_moe_routed,
+     .left_out = "mtp.", .rows = exaone_moe_rows, .row_count = COUNT(exaone_moe_rows), .keys = exaone_moe_keys,
+     .key_count = COUNT(exaone_moe_keys), .ignored = ignored, .written = no_ids, .written_count = COUNT(no_ids),
+     .flags = dots1_flags, .flag_count = COUNT(dots1_flags)},
 };
 
 struct hf_families hf_families_routed(void) {

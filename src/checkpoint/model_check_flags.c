@@ -132,6 +132,8 @@ static void add_facts(const struct config *from, const struct config *to, struct
         MEANING("--kv-lora-rank", latent_kv_rank),
         MEANING("--qk-pos-emb-head-dim", latent_positions),
         MEANING("--v-head-dim", config_value_channels),
+        MEANING("--latent-norm-epsilon", config_latent_epsilon),
+        FIELD("--latent-rotary-halves", latent_rotary_halves),
     };
     tell_facts(facts, COUNT(facts), out);
     if (from->num_experts > 0 && to->num_experts > 0)

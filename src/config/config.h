@@ -62,11 +62,10 @@ struct config {
     char *softmax_type;                                      // "vanilla" | "off-by-one" | "learnable"
     double softmax_scale;                                    // 0: 1 / sqrt(kv_channels)
     // Latent attention; see validate_latent.c and config_yarn. kv_channels is qk_head_dim + qk_pos_emb_head_dim.
-    bool multi_latent_attention;
-    int64_t q_lora_rank;  // 0: none
-    int64_t kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
-    char *rope_type;  // NULL | "rope" | "yarn"
-    double rotary_scaling_factor, mscale, mscale_all_dim;
+    bool multi_latent_attention, latent_rotary_halves;
+    int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;  // the first 0: no latent
+    char *rope_type;                                                                  // NULL | "rope" | "yarn"
+    double rotary_scaling_factor, mscale, mscale_all_dim, latent_norm_epsilon;        // the last 0: norm_epsilon
     int64_t original_max_position_embeddings;
     char *normalization;   // "LayerNorm" | "RMSNorm"
     char *norm_placement;  // "pre" | "post" | "output" | "both"
@@ -503,6 +502,7 @@ bool config_has_embedding_norm(const struct config *config);
 int64_t config_word_embedding_size(const struct config *config);
 // The channels of a head's values.
 int64_t config_value_channels(const struct config *config);
+double config_latent_epsilon(const struct config *config);  // of the norms of latents; 0: there are none
 // The layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);

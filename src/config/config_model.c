@@ -101,6 +101,12 @@ int64_t config_decoder_layers(const struct config *config) {
     return is_given ? config->decoder_num_layers : config->num_layers;
 }
 
+double config_latent_epsilon(const struct config *config) {
+    if (!config->multi_latent_attention)
+        return 0;
+    return config->latent_norm_epsilon > 0 ? config->latent_norm_epsilon : config->norm_epsilon;
+}
+
 int64_t config_value_channels(const struct config *config) {
     return config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
 }

@@ -44,6 +44,11 @@
         REAL("--mscale", mscale, "1.0", 0, 1e6,                                                                        \
              "latent attention with YaRN: coefficient of the growth of channels with positions", ADVANCED),            \
         REAL("--mscale-all-dim", mscale_all_dim, "0.0", 0, 1e6,                                                        \
-             "latent attention with YaRN: coefficient of the growth of all channels", ADVANCED)
+             "latent attention with YaRN: coefficient of the growth of all channels", ADVANCED),                       \
+        REAL("--latent-norm-epsilon", latent_norm_epsilon, "0", 0, 1,                                                  \
+             "latent attention: epsilon of the norms of latents, which is 1e-6 in transformers; 0: --norm-epsilon",    \
+             ADVANCED),                                                                                                \
+        SWITCH("--latent-rotary-halves", latent_rotary_halves,                                                         \
+               "latent attention: rotary positions turn channel i with channel i + half, not neighbours")
 
 #endif

@@ -13,7 +13,8 @@
     "--relative-attention-num-buckets "                                                                                \
     "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
     "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
-    "--multi-latent-attention --q-lora-rank --kv-lora-rank --qk-head-dim --qk-pos-emb-head-dim --v-head-dim "          \
+    "--multi-latent-attention --q-lora-rank --kv-lora-rank --latent-norm-epsilon --latent-rotary-halves "              \
+    "--qk-head-dim --qk-pos-emb-head-dim --v-head-dim "                                                                \
     "--rope-type --rotary-scaling-factor --original-max-position-embeddings --mscale --mscale-all-dim "                \
     "--softmax-type --quick-geglu --glu-linear-offset --activation-func-clamp-value "                                  \
     "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \

@@ -282,6 +282,22 @@ static const struct preset presets[] = {
      "--moe-shared-expert-intermediate-size 2048 --moe-layer-freq [0]+[1]*60 --moe-router-topk-scaling-factor 2.827 "
      "--rotary-base 50000 --rotary-scaling-factor 32 --yarn-beta-fast 1 --mscale-all-dim 1",
      "1026B", "Kimi Team 2025"},
+    {"glm4.7-flash", 47, 2048, 20, 202752, 128, LLAMA BIASED_ROUTER,
+     "--multi-latent-attention true --qk-layernorm true --q-lora-rank 768 --kv-lora-rank 512 --qk-head-dim 192 "
+     "--v-head-dim 256 --latent-norm-epsilon 1e-6 --ffn-hidden-size 10240 --moe-ffn-hidden-size 1536 --num-experts 64 "
+     "--moe-router-topk 4 --moe-shared-expert-intermediate-size 1536 --moe-layer-freq [0]+[1]*46 "
+     "--moe-router-topk-scaling-factor 1.8 --rotary-base 1000000 --seq-length 4096",
+     "29.9B", RELEASED},
+    {"youtu-llm-2b", 32, 2048, 16, 131072, 128, TIED_LLAMA,
+     "--multi-latent-attention true --qk-layernorm true --q-lora-rank 1536 --kv-lora-rank 512 --norm-epsilon 1e-6 "
+     "--ffn-hidden-size 6144 --rotary-base 1600000 --seq-length 4096",
+     "1.96B", RELEASED},
+    {"k-exaone-236b-a23b", 48, 6144, 64, 262144, 128, LLAMA BIASED_ROUTER,
+     "--kv-channels 128 --group-query-attention true --num-query-groups 8 --qk-layernorm true --ffn-hidden-size 18432 "
+     "--moe-ffn-hidden-size 2048 --num-experts 128 --moe-router-topk 8 --moe-shared-expert-intermediate-size 2048 "
+     "--moe-layer-freq [0]+[1]*47 --moe-router-topk-scaling-factor 2.5 --rotary-base 1000000 --sliding-window 128 "
+     "--window-attn-skip-freq 4 --no-rope-freq 4 --seq-length 4096",
+     "236.6B", RELEASED},
     {"dots.llm1", 62, 4096, 32, 32768, 128, LLAMA BIASED_ROUTER,
      "--qk-layernorm true --ffn-hidden-size 10944 --moe-ffn-hidden-size 1408 --num-experts 128 --moe-router-topk 6 "
      "--moe-shared-expert-intermediate-size 2816 --moe-layer-freq [0]+[1]*61 --moe-router-topk-scaling-factor 2.5 "

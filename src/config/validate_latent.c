@@ -10,9 +10,9 @@ static bool is(const char *text, const char *name) {
 
 static void warn_of_flags(const struct config *config) {
     static const char *const flags[] = {
-        "--q-lora-rank", "--kv-lora-rank",  "--qk-head-dim",           "--qk-pos-emb-head-dim",
-        "--v-head-dim",  "--rope-type",     "--rotary-scaling-factor", "--original-max-position-embeddings",
-        "--mscale",      "--mscale-all-dim"};
+        "--q-lora-rank", "--kv-lora-rank",   "--qk-head-dim",           "--qk-pos-emb-head-dim",
+        "--v-head-dim",  "--rope-type",      "--rotary-scaling-factor", "--original-max-position-embeddings",
+        "--mscale",      "--mscale-all-dim", "--latent-norm-epsilon",   "--latent-rotary-halves"};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (flag_is_given(&config->given, flags[i]))
             log_warn_once("%s has no effect without --multi-latent-attention", flags[i]);

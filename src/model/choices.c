@@ -88,7 +88,7 @@ static void set_rope(struct rope *rope, const struct config *config, double base
     bool is_scaled = config->use_rope_scaling && !is_plain;
     int64_t channels = config_rotary_channels(config);
     rope->pairs = channels / 2;
-    rope->is_interleaved = config->rotary_interleaved || config->multi_latent_attention;
+    rope->is_interleaved = config->multi_latent_attention ? !config->latent_rotary_halves : config->rotary_interleaved;
     rope->factor = !is_plain && scales_channels(config) ? (float)config_rope_attention_factor(config) : 1;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
@@ -253,7 +253,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
         choices->latent = (struct latent_choices){.q_rank = config->q_lora_rank,
                                                   .kv_rank = config->kv_lora_rank,
                                                   .own = config->qk_head_dim,
-                                                  .shared = config->qk_pos_emb_head_dim};
+                                                  .shared = config->qk_pos_emb_head_dim,
+                                                  .epsilon = config_latent_epsilon(config)};
     set_multipliers(choices, config);
     if (config->num_experts > 0)
         set_experts(&choices->experts, config, mesh, choices->residual_scale);

@@ -20,6 +20,7 @@ struct rope {
 // keys that are its own and that all heads share, which have positions. All zero: ordinary attention.
 struct latent_choices {
     int64_t q_rank, kv_rank, own, shared;
+    double epsilon;  // of the norms of latents
 };
 
 // Mixtures of experts.

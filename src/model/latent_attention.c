@@ -45,7 +45,7 @@ static void build_latent_norm(struct norm *norm, struct param_list *params, cons
                               const struct choices *choices, int64_t width) {
     struct norm_options options = choices->norm;
     options.C = width;
-    options.epsilon = choices->epsilon;
+    options.epsilon = choices->latent.epsilon;
     char *whole = memory_printf("%s.%s", name, own);
     norm_build(norm, params, whole, &options);
     free(whole);

@@ -151,6 +151,20 @@ MODELS = {
         v_head_dim=3, num_mtp_layers=0, routed_scaling_factor=2.827, rope_parameters=rope(
             theta=512.0, rope_type="yarn", factor=8.0, original_max_position_embeddings=16, beta_fast=1.0, beta_slow=1.0, mscale=1.0,
             mscale_all_dim=1.0))),
+    "deepseek_v3_halves": lambda: hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(  # whose latents have another epsilon
+        **SIZE, **IDS, num_key_value_heads=3, n_routed_experts=6, n_shared_experts=1, num_experts_per_tok=3, moe_intermediate_size=12,
+        first_k_dense_replace=0, n_group=1, topk_group=1, q_lora_rank=None, kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=4,
+        v_head_dim=3, num_mtp_layers=0, rms_norm_eps=0.1, rope_interleave=False, rope_parameters=rope(theta=512.0))),
+    "glm4_moe_lite": lambda: hf.Glm4MoeLiteForCausalLM(hf.Glm4MoeLiteConfig(
+        **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=3, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
+        q_lora_rank=7, kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=4, v_head_dim=6, rms_norm_eps=0.1,
+        mlp_layer_types=["sparse", "dense", "sparse"], rope_parameters=rope(theta=512.0))),
+    "youtu": lambda: hf.YoutuForCausalLM(hf.YoutuConfig(
+        **SIZE, **IDS, num_key_value_heads=3, q_lora_rank=7, kv_lora_rank=9, qk_nope_head_dim=5, qk_rope_head_dim=4, v_head_dim=6,
+        rope_parameters=rope(theta=512.0))),
+    "exaone_moe": lambda: hf.ExaoneMoeForCausalLM(hf.ExaoneMoeConfig(
+        **dict(SIZE, num_hidden_layers=3), **IDS, num_key_value_heads=1, num_experts=6, num_experts_per_tok=3, num_shared_experts=2,
+        moe_intermediate_size=12, sliding_window=4, sliding_window_pattern=2, rope_parameters=rope(theta=512.0))),
     "dots1": lambda: hf.Dots1ForCausalLM(hf.Dots1Config(
         **SIZE, num_key_value_heads=1, head_dim=12, n_routed_experts=6, n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=12,
         norm_topk_prob=True, first_k_dense_replace=1, routed_scaling_factor=2.5, attention_bias=True, sliding_window=4, max_window_layers=1,

@@ -4,7 +4,8 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (Dots1Config, Dots1ForCausalLM, FlexOlmoConfig, FlexOlmoForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config,
+from transformers import (ExaoneMoeConfig, ExaoneMoeForCausalLM, Glm4MoeLiteConfig, Glm4MoeLiteForCausalLM, YoutuConfig, YoutuForCausalLM,
+                          Dots1Config, Dots1ForCausalLM, FlexOlmoConfig, FlexOlmoForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config,
                           MiniMaxM2ForCausalLM, SolarOpenConfig, SolarOpenForCausalLM,
                           Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HeliumConfig, HeliumForCausalLM,
                           MinistralConfig, MinistralForCausalLM, SeedOssConfig, SeedOssForCausalLM,
@@ -111,6 +112,11 @@ add("glm4.5", Glm4MoeForCausalLM, Glm4MoeConfig(
     first_k_dense_replace=3, use_qk_norm=True, attention_bias=True, num_mtp_layers=0))
 add("kimi-k2", DeepseekV3ForCausalLM, DeepseekV3Config(
     num_attention_heads=64, n_routed_experts=384, first_k_dense_replace=1, vocab_size=163840, num_mtp_layers=0))
+add("glm4.7-flash", Glm4MoeLiteForCausalLM, Glm4MoeLiteConfig())
+add("youtu-llm-2b", YoutuForCausalLM, YoutuConfig())
+add("k-exaone-236b-a23b", ExaoneMoeForCausalLM, ExaoneMoeConfig(
+    num_hidden_layers=48, hidden_size=6144, intermediate_size=18432, num_attention_heads=64, num_key_value_heads=8, head_dim=128,
+    moe_intermediate_size=2048, num_experts=128, vocab_size=153600))
 add("dots.llm1", Dots1ForCausalLM, Dots1Config(
     hidden_size=4096, n_routed_experts=128, n_shared_experts=2, num_experts_per_tok=6, first_k_dense_replace=1))
 add("solar-open-100b", SolarOpenForCausalLM, SolarOpenConfig())

@@ -380,7 +380,25 @@ def deepseek_v2(r):
 
 
 def deepseek_v3(r):
-    return biased(hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0}))))
+    return biased(hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(**deepseek(r, {"num_mtp_layers": 0}), **latents(r))))
+
+
+def latents(r):
+    """Norms of latents have an epsilon of their own; rotation by neighbours or by halves."""
+    return dict(rms_norm_eps=r.choice([1e-6, 1e-5, 1e-3]), rope_interleave=r.random() < 0.6)
+
+
+def glm4_moe_lite(r):
+    sizes = deepseek(r, {})
+    layers = sizes["num_hidden_layers"] = r.choice([2, 3])
+    dense = sizes.pop("first_k_dense_replace")
+    types = r.choice([{}, {"mlp_layer_types": ["dense"] * dense + ["sparse"] * (layers - dense)}, {"mlp_layer_types": ["sparse"] + ["dense"] * (layers - 1)}])
+    return biased(hf.Glm4MoeLiteForCausalLM(hf.Glm4MoeLiteConfig(**sizes, **types, **latents(r))))
+
+
+def youtu(r):
+    sizes = {key: value for key, value in deepseek(r, {}).items() if not key.startswith(("n_", "moe_", "topk_", "first_k", "routed_", "num_experts"))}
+    return hf.YoutuForCausalLM(hf.YoutuConfig(**sizes, **latents(r), tie_word_embeddings=r.random() < 0.5, bos_token_id=0, eos_token_id=0))
 
 
 def turned(r, sizes):
@@ -523,6 +541,15 @@ def dots1(r):
         attention_bias=r.random() < 0.4)))
 
 
+def exaone_moe(r):
+    sizes = routed(r, num_experts=None, num_shared_experts=r.choice([1, 2]))
+    layers, every = sizes["num_hidden_layers"], r.choice([2, 3, 4])
+    kinds = r.choice([{"sliding_window": 3}, {"sliding_window": 500, "sliding_window_pattern": every},
+                      {"sliding_window": 2, "layer_types": ["full_attention"] * layers}])
+    types = r.choice([{}, {"first_k_dense_replace": 0}, {"mlp_layer_types": ["sparse"] + ["dense"] * (layers - 1)}])
+    return biased(hf.ExaoneMoeForCausalLM(hf.ExaoneMoeConfig(**sizes, **kinds, **types)))
+
+
 def solar_open(r):
     sizes = routed(r, n_routed_experts=None, n_shared_experts=r.choice([1, 2]))
     del sizes["intermediate_size"]
@@ -611,7 +638,7 @@ def t5(r):
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
                                     smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
-                                    granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
+                                    granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, exaone_moe, glm4_moe_lite, youtu, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
                                     ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, hunyuan_v1_dense, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
@@ -851,7 +878,8 @@ def is_bias(name):
 
 
 # Where files have the bias that is in a module of this name, if elsewhere.
-BIAS_OWNERS = {"minimax_m2": lambda name: name.replace(".mlp", ".block_sparse_moe")}
+BIAS_OWNERS = {"minimax_m2": lambda name: name.replace(".mlp", ".block_sparse_moe"),
+               "exaone_moe": lambda name: name.removesuffix(".gate")}
 
 
 def check_biases(expected, family, folder, what):
