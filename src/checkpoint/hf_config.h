@@ -9,6 +9,9 @@
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
+// A member by the name that a table has for it; NULL if it is not there.
+const struct json *hf_config_member(const struct json *root, const char *key);
+
 // Sets the flags of the model in a config that holds defaults. The tensors decide what the file leaves open: whether
 // the output is tied, and whether there is a sentence head. What the family can express and we cannot do is an error.
 int hf_config_read(const struct hf_family *family, const struct json *root, const struct weights *weights,

@@ -24,6 +24,9 @@ static const char *const shaping[] = {"--model",
                                       "--no-rope-freq",
                                       "--position-embedding-type",
                                       "--relative-attention-per-layer",
+                                      "--scale-alibi",
+                                      "--embed-layernorm",
+                                      "--ffn-hidden-size",
                                       "--position-offset",
                                       "--rotary-percent",
                                       "--rotary-interleaved",
@@ -214,6 +217,8 @@ static bool is_plain(const struct hf_family *family, const struct config *config
         return config_form(config) != CONFIG_BERT;
     if (strcmp(flag, "--word-embedding-size") == 0)
         return config_word_embedding_size(config) == config->hidden_size;
+    if (strcmp(flag, "--ffn-hidden-size") == 0)
+        return config->num_experts > 0 || config->ffn_hidden_size == 4 * config->hidden_size;
     if (strcmp(flag, "--softmax-scale") == 0)
         return config->multi_latent_attention
                    ? config->softmax_scale == 0

@@ -32,6 +32,16 @@ static const struct json *member(const struct json *object, const char *key) {
     return value && value->type != JSON_NULL ? value : NULL;
 }
 
+const struct json *hf_config_member(const struct json *root, const char *key) {
+    const char *dot = strchr(key, '.');
+    if (!dot)
+        return json_member(root, key);
+    char *name = memory_printf("%.*s", (int)(dot - key), key);
+    const struct json *inner = json_member(root, name);
+    free(name);
+    return inner && inner->type == JSON_OBJECT ? json_member(inner, dot + 1) : NULL;
+}
+
 // "12", "1e-05", "true", "gelu_new"; NULL if it is an array or an object.
 static const char *text_of(const struct json *value) {
     if (value->type == JSON_TRUE || value->type == JSON_FALSE)
@@ -117,7 +127,8 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
 }
 
 static int read_key(const struct hf_key *key, const struct json *root, struct config *config) {
-    const struct json *value = member(root, key->key), *any = json_member(root, key->key);
+    const struct json *any = hf_config_member(root, key->key);
+    const struct json *value = any && any->type != JSON_NULL ? any : NULL;
     // A member that is null is not as one that is absent where null says something.
     const char *absent = key->has_null && any ? "0" : key->fallback, *text = value ? text_of(value) : absent;
     if (key->is_written)

@@ -60,7 +60,11 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
     struct flag_table table = config_flag_table(0);
     struct buffer text = {0};
     char *flag = memory_printf("%.*s", (int)strcspn(key->flags, "/"), key->flags);
-    hf_append_effective(config, flag, &text);
+    // Null is for what was not given, whatever that comes to.
+    if (key->has_null)
+        flag_format(flag_find(&table, flag), config, &text);
+    else
+        hf_append_effective(config, flag, &text);
     char *copy = NULL;
     bool is_zero = strcmp(buffer_string(&text), "0") == 0;
     if (key->has_null && is_zero)
@@ -81,9 +85,9 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
 // A second name of a flag keeps what the base says there as long as the first one says what the base did.
 static bool keeps_base(const struct hf_config_write *write, const struct hf_key *key) {
     bool is_kept = false;
-    for (size_t i = 0; i < write->family->key_count && write->base && json_member(write->base, key->key); i++) {
+    for (size_t i = 0; i < write->family->key_count && write->base && hf_config_member(write->base, key->key); i++) {
         const struct hf_key *first = &write->family->keys[i];
-        const struct json *before = json_member(write->base, first->key);
+        const struct json *before = hf_config_member(write->base, first->key);
         if (first->is_written || !first->flags || strcmp(first->flags, key->flags) != 0 || !before)
             continue;
         char *now = number_text(write->config, first);
@@ -102,12 +106,12 @@ static bool is_of_family(const struct json *base, const struct hf_family *family
 // How the weights were drawn is a fact of the model that they came from, whatever a run from them says.
 static bool keeps_origin(const struct hf_config_write *write, const struct hf_key *key) {
     return key->flags && strcmp(key->flags, "--init-method-std") == 0 && write->base &&
-           (json_member(write->base, key->key) || is_of_family(write->base, write->family));
+           (hf_config_member(write->base, key->key) || is_of_family(write->base, write->family));
 }
 
 // A number whose inverse is ours may have several; the one that was there stays.
 static bool keeps_inverse(const struct hf_config_write *write, const struct hf_key *key) {
-    const struct json *before = write->base && key->is_inverse ? json_member(write->base, key->key) : NULL;
+    const struct json *before = write->base && key->is_inverse ? hf_config_member(write->base, key->key) : NULL;
     struct buffer text = {0};
     if (before)
         hf_append_effective(write->config, key->flags, &text);
@@ -117,24 +121,25 @@ static bool keeps_inverse(const struct hf_config_write *write, const struct hf_k
 }
 
 static void set_key(struct members *members, const struct hf_config_write *write, const struct hf_key *key) {
+    const char *dot = strchr(key->key, '.'), *name = dot ? dot + 1 : key->key;
     if ((key->is_written && keeps_base(write, key)) || keeps_origin(write, key) || keeps_inverse(write, key))
         return;
     if (key->kind == HF_MAP) {
-        const struct json *before = write->base ? json_member(write->base, key->key) : NULL;
+        const struct json *before = write->base ? hf_config_member(write->base, key->key) : NULL;
         char *theirs =
             hf_find_theirs(write->config, key, before && before->type == JSON_STRING ? before->string : NULL);
         CHECK(theirs != NULL);
         bool is_bare =
             strcmp(theirs, "true") == 0 || strcmp(theirs, "false") == 0 || theirs[strspn(theirs, "0123456789")] == 0;
-        set_member(members, key->key, is_bare ? memory_string(theirs) : quoted(theirs));
+        set_member(members, name, is_bare ? memory_string(theirs) : quoted(theirs));
         free(theirs);
     } else if (key->kind == HF_SWITCH) {
         struct buffer text = {0};
         hf_append_effective(write->config, key->flags, &text);
-        set_member(members, key->key, memory_string(buffer_string(&text)));
+        set_member(members, name, memory_string(buffer_string(&text)));
         buffer_free(&text);
     } else {
-        set_member(members, key->key, number_text(write->config, key));
+        set_member(members, name, number_text(write->config, key));
     }
 }
 
@@ -316,6 +321,24 @@ static void set_sparse_layers(struct members *members, const struct hf_config_wr
         set_own(members, own, hf_sparse_members(family, write->config, own));
 }
 
+static void append_members(const struct members *members, const char *indent, struct buffer *out) {
+    buffer_append_string(out, "{\n");
+    for (size_t i = 0; i < members->count; i++) {
+        char *key = quoted(members->items[i].key);
+        buffer_printf(out, "%s  %s: %s%s\n", indent, key, members->items[i].value, i + 1 < members->count ? "," : "");
+        free(key);
+    }
+    buffer_printf(out, "%s}", indent);
+}
+
+static void free_members(struct members *members) {
+    for (size_t i = 0; i < members->count; i++) {
+        free(members->items[i].key);
+        free(members->items[i].value);
+    }
+    free(members->items);
+}
+
 static void set_base(struct members *members, const struct json *base) {
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
@@ -330,6 +353,24 @@ static void set_base(struct members *members, const struct json *base) {
         set_member(members, key, memory_string(buffer_string(&text)));
         buffer_free(&text);
     }
+}
+
+// The keys of the family that are members of the object `name`.
+static void set_object(struct members *members, const struct hf_config_write *write, const char *name) {
+    const struct json *base = write->base ? json_member(write->base, name) : NULL;
+    size_t length = strlen(name);
+    struct members inner = {0};
+    struct buffer text = {0};
+    set_base(&inner, base && base->type == JSON_OBJECT ? base : NULL);
+    for (size_t i = 0; i < write->family->key_count; i++) {
+        const struct hf_key *key = &write->family->keys[i];
+        if (!key->is_read && strncmp(key->key, name, length) == 0 && key->key[length] == '.')
+            set_key(&inner, write, key);
+    }
+    append_members(&inner, "  ", &text);
+    set_member(members, name, memory_string(buffer_string(&text)));
+    buffer_free(&text);
+    free_members(&inner);
 }
 
 // What the tokenizer says goes before what the family's own tokenizers have: an id that it lacks is another token's.
@@ -374,8 +415,10 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
     for (size_t i = 0; i < family->key_count; i++)
-        if (!family->keys[i].is_read)
+        if (!family->keys[i].is_read && !strchr(family->keys[i].key, '.'))
             set_key(members, write, &family->keys[i]);
+    if (family->object)
+        set_object(members, write, family->object);
     struct hf_member own[HF_OWN_MEMBERS];
     if (family->sparse != HF_SPARSE_ALL)
         set_sparse_layers(members, write);
@@ -413,14 +456,7 @@ bool hf_config_doubles_head(const struct hf_family *family, const struct config 
 void hf_config_write(const struct hf_config_write *write, struct buffer *out) {
     struct members members = {0};
     set_members(&members, write);
-    buffer_append_string(out, "{\n");
-    for (size_t i = 0; i < members.count; i++) {
-        char *key = quoted(members.items[i].key);
-        buffer_printf(out, "  %s: %s%s\n", key, members.items[i].value, i + 1 < members.count ? "," : "");
-        free(key);
-        free(members.items[i].key);
-        free(members.items[i].value);
-    }
-    buffer_append_string(out, "}\n");
-    free(members.items);
+    append_members(&members, "", out);
+    buffer_append_string(out, "\n");
+    free_members(&members);
 }

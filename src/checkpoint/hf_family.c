@@ -11,7 +11,7 @@ const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
                                          hf_families_parallel(), hf_families_experts(), hf_families_latent(),
                                          hf_families_glm(),      hf_families_likes(),   hf_families_routed(),
-                                         hf_families_encoders()};
+                                         hf_families_alibi(),    hf_families_encoders()};
     for (size_t t = 0; t < COUNT(tables); t++) {
         if (i < tables[t].count)
             return &tables[t].items[i];
@@ -50,7 +50,7 @@ const struct hf_family *hf_family_find(const char *model_type, const struct json
 }
 
 const char *hf_family_missing(const char *model_type) {
-    static const char state[] = "state space layers", alibi[] = "ALiBi positions", linear[] = "linear attention";
+    static const char state[] = "state space layers", linear[] = "linear attention";
     static const char chunks[] = "layers with attention in chunks, and weights of experts on their inputs";
     static const char indexed[] = "attention to the tokens that an indexer chooses";
     static const char shared[] = "layers that share keys and values, and several residual streams";
@@ -62,8 +62,6 @@ const char *hf_family_missing(const char *model_type) {
         {"granitemoehybrid", state},
         {"gpt_neo", "layers that alternate between global and local attention"},
         {"codegen", "queries, keys and values packed for four devices"},
-        {"bloom", alibi},
-        {"mpt", alibi},
         {"gemma3", "a tower for images beside its text model (a model of text alone is gemma3_text)"},
         {"olmo", "norms without weights"},
         {"nanochat", "norms without weights, and one behind the embedding"},

@@ -38,7 +38,7 @@ enum hf_key_kind {
                 // flags: then theirs is simply the only value that is supported
 };
 
-// One member of config.json.
+// One member of config.json; "a.b" is member b of the object a.
 struct hf_key {
     const char *key;
     enum hf_key_kind kind;
@@ -103,6 +103,7 @@ struct hf_family {
     const char *embedding, *head;       // theirs; the head is absent if it is tied
     const char *tie;                    // "true" or "false" if config.json does not say; "never" whatever it says
     const struct hf_row *rows;
+    const char *object;          // of config.json that keys "object.member" are in; NULL: none
     const char *const *ignored;  // patterns of buffers that are not parameters; NULL at the end
     const struct hf_key *keys;
     const struct hf_flag *flags;

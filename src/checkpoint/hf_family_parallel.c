@@ -133,7 +133,8 @@ static const struct hf_flag gptj_flags[] = {{"--model", "gpt"},
         SAME_BIAS(OURS "mlp.linear_fc1", FALCON "mlp.dense_h_to_4h"),                                                  \
         SAME_BIAS(OURS "mlp.linear_fc2", FALCON "mlp.dense_4h_to_h"),                                                  \
         SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"), SAME("output_layer", "lm_head")
-static const struct hf_row falcon_rows[] = {FALCON_LAYERS, SAME_BIAS(OURS "input_layernorm", FALCON "input_layernorm")};
+static const struct hf_row falcon_rows[] = {FALCON_LAYERS, SAME_BIAS(OURS "input_layernorm", FALCON "input_layernorm"),
+                                            SAME_BIAS(OURS "pre_mlp_layernorm", FALCON "post_attention_layernorm")};
 static const struct hf_row falcon_two_rows[] = {FALCON_LAYERS, SAME_BIAS(OURS "input_layernorm", FALCON "ln_attn"),
                                                 SAME_BIAS(OURS "pre_mlp_layernorm", FALCON "ln_mlp")};
 static const char *const falcon_ignored[] = {FALCON "self_attention.rotary_emb.inv_freq", NULL};
@@ -149,25 +150,27 @@ static const char *const falcon_ignored[] = {FALCON "self_attention.rotary_emb.i
         MAP("activation", "--activation",                                                                              \
             "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu", .fallback = "gelu"),  \
         MAP("bias", "--disable-bias-linear", "true=false false=true", .fallback = "false"),                            \
-        ONLY("parallel_attn", "true"), ONLY("alibi", "false")
+        MAP("alibi", "--position-embedding-type/--scale-alibi", "false=rope/false true=alibi/true",                    \
+            .fallback = "false")
 static const struct hf_key falcon_keys[] = {
     FALCON_KEYS,
+    MAP("parallel_attn", "--parallel-residual/--parallel-residual-one-norm", "true=true/true false=false/false",
+        .fallback = "true"),
     ONLY("new_decoder_architecture", "false"),
     READ_ONLY("num_ln_in_parallel_attn", "1"),
 };
 // The new architecture has groups of heads, and norms of their own for attention and MLP, unless it says 1.
-static const struct hf_key falcon_one_keys[] = {FALCON_KEYS, ONLY("new_decoder_architecture", "true"),
+static const struct hf_key falcon_one_keys[] = {FALCON_KEYS, ONLY("parallel_attn", "true"),
+                                                ONLY("new_decoder_architecture", "true"),
                                                 ONLY("num_ln_in_parallel_attn", "1")};
-static const struct hf_key falcon_two_keys[] = {FALCON_KEYS, ONLY("new_decoder_architecture", "true"),
+static const struct hf_key falcon_two_keys[] = {FALCON_KEYS, ONLY("parallel_attn", "true"),
+                                                ONLY("new_decoder_architecture", "true"),
                                                 ONLY("num_ln_in_parallel_attn", "2")};
-static const struct hf_flag falcon_flags[] = {{"--model", "gpt"},
-                                              {"--position-embedding-type", "rope"},
-                                              {"--parallel-residual", "true"},
-                                              {"--parallel-residual-one-norm", "true"}};
-static const struct hf_flag falcon_two_flags[] = {{"--model", "gpt"},
-                                                  {"--position-embedding-type", "rope"},
-                                                  {"--parallel-residual", "true"},
-                                                  {"--parallel-residual-one-norm", "false"}};
+static const struct hf_flag falcon_flags[] = {{"--model", "gpt"}};
+static const struct hf_flag falcon_one_flags[] = {
+    {"--model", "gpt"}, {"--parallel-residual", "true"}, {"--parallel-residual-one-norm", "true"}};
+static const struct hf_flag falcon_two_flags[] = {
+    {"--model", "gpt"}, {"--parallel-residual", "true"}, {"--parallel-residual-one-norm", "false"}};
 
 // ---- Cohere's Command R ----
 
@@ -255,8 +258,8 @@ static const struct hf_family families[] = {
      TABLES(falcon_two, falcon_ignored, no_ids, falcon_two_flags)},
     {FALCON_FAMILY, .conditions = {{"new_decoder_architecture", "true"}, {"num_ln_in_parallel_attn", "1"}},
      .groups_key = "num_kv_heads", .rows = falcon_rows, .row_count = COUNT(falcon_rows), .keys = falcon_one_keys,
-     .key_count = COUNT(falcon_one_keys), .ignored = falcon_ignored, .flags = falcon_flags,
-     .flag_count = COUNT(falcon_flags), .written = no_ids, .written_count = COUNT(no_ids)},
+     .key_count = COUNT(falcon_one_keys), .ignored = falcon_ignored, .flags = falcon_one_flags,
+     .flag_count = COUNT(falcon_one_flags), .written = no_ids, .written_count = COUNT(no_ids)},
     {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
     {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true", .window_freq = "4", .has_whole_without_rope = true,

@@ -76,6 +76,7 @@ struct hf_families hf_families_experts(void);   // decoders with mixtures of exp
 struct hf_families hf_families_latent(void);    // decoders with latent attention
 struct hf_families hf_families_glm(void);       // GLM-4
 struct hf_families hf_families_routed(void);    // decoders with such mixtures whose routers mostly are DeepSeek-V3's
+struct hf_families hf_families_alibi(void);     // decoders with ALiBi
 struct hf_families hf_families_encoders(void);  // BERT's and T5's kinds
 
 #endif

@@ -64,6 +64,7 @@ static const struct {
                    {"apply_residual_connection_post_layernorm", NULL},
                    {"softmax_type", "vanilla"},
                    {"qk_l2_norm", NULL},
+                   {"embed_layernorm", NULL},
                    {"attention_output_gate", NULL},
                    {"experimental_attention_variant", NULL},
                    {"linear_attention_freq", NULL},
@@ -370,7 +371,7 @@ static int set_positions(const struct megatron_folder *folder, struct config *co
     const struct torch_value *type = folder->args ? torch_get(folder->args, "position_embedding_type") : NULL;
     if (megatron_find(folder, 0, "encoder.relative_attention_bias.weight"))
         return config_take(config, "--position-embedding-type", "relative");
-    if (is_text(type, "yarn") || is_text(type, "mrope"))
+    if (is_text(type, "yarn") || is_text(type, "mrope") || is_text(type, "alibi"))
         return error_set("its model was made with --position-embedding-type %s, which is not supported", type->text);
     return config_take(config, "--position-embedding-type", is_text(type, "none") ? "none" : "rope");
 }

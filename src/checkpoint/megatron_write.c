@@ -459,7 +459,9 @@ static int check_blocks(const struct config *config) {
                 {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
                 {config->qk_layernorm_per_head, "--qk-layernorm-per-head"},
                 {config->qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
-                {config->parallel_residual, "--parallel-residual"}};
+                {config->parallel_residual, "--parallel-residual"},
+                {config->embed_layernorm, "--embed-layernorm"},
+                {strcmp(config->position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].is_there)
             return error_set("Megatron-LM has no %s; give --to huggingface", rows[i].flag);

@@ -43,7 +43,8 @@ static const struct flag rows[] = {
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
          "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
-         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, granite, olmo2, olmo3, smollm3, gemma, gemma2, gemma3_text, "
+         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, bloom, mpt, granite, olmo2, olmo3, smollm3, gemma, gemma2, "
+         "gemma3_text, "
          "cohere, cohere2, glm, glm4, mixtral, qwen3_moe, qwen2_moe, olmoe, granitemoe, granitemoeshared, gpt_oss, "
          "deepseek_v2, deepseek_v3, kimi_k2, glm4_moe, glm4_moe_lite, youtu, exaone_moe, dots1, solar_open, "
          "minimax_m2, flex_olmo, mellum, seed_oss, "

@@ -33,7 +33,7 @@ struct config {
     bool group_query_attention;
     int64_t num_query_groups;  // see config_query_groups
     int64_t max_position_embeddings;
-    char *position_embedding_type;  // "learned_absolute" | "rope" | "relative" | "none"
+    char *position_embedding_type;  // "learned_absolute" | "rope" | "relative" | "alibi" | "none"
     bool no_position_embedding;
     int64_t position_offset;  // rows of the position table before that of position 0
     double rotary_base;
@@ -53,7 +53,7 @@ struct config {
     char *rope_short_factor, *rope_long_factor;  // see config_rope_factors
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
-    bool relative_attention_per_layer;
+    bool relative_attention_per_layer, scale_alibi;
     int64_t sliding_window;       // 0 for none
     char *window_size;            // config_validate makes a sliding_window of it
     char *window_attn_skip_freq;  // layers with the window: "N", a list, or NULL for all; see config_layer_window
@@ -71,7 +71,7 @@ struct config {
     char *norm_placement;  // "pre" | "post" | "output" | "both"
     double norm_epsilon;
     bool apply_layernorm_1p;
-    bool no_norm_bias;
+    bool no_norm_bias, embed_layernorm;
     bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head, qk_layernorm_after_rope;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none

@@ -80,7 +80,7 @@ const char *config_head_activation(const struct config *config) {
 }
 
 bool config_has_embedding_norm(const struct config *config) {
-    return config_is_encoder(config) && is(config->norm_placement, "post");
+    return config->embed_layernorm || (config_is_encoder(config) && is(config->norm_placement, "post"));
 }
 
 int64_t config_word_embedding_size(const struct config *config) {

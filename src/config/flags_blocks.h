@@ -7,6 +7,7 @@
     SWITCH("--apply-layernorm-1p", apply_layernorm_1p,                                                                 \
            "store the gains of norms as gain - 1, which is more exact in 16 bits", ADVANCED),                          \
         SWITCH("--no-norm-bias", no_norm_bias, "LayerNorms without biases, as in Command R", ADVANCED),                \
+        SWITCH("--embed-layernorm", embed_layernorm, "normalize word embeddings, as in BLOOM", ADVANCED),              \
         SWITCH("--qk-layernorm", qk_layernorm, "normalize each head's queries and keys before rope, as in Qwen3",      \
                ADVANCED),                                                                                              \
         SWITCH("--qk-layernorm-all-heads", qk_layernorm_all_heads,                                                     \

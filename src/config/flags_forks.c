@@ -33,7 +33,7 @@ const char flags_deepspeed_experts[] =
 
 // What other models and other losses have.
 const char flags_forks_other_models[] =
-    "--embed-layernorm --use-z-loss --xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
+    "--use-z-loss --xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
     "--attention-head-type= --ademamix-alpha= --ademamix-beta3= --ademamix-alpha-warmup= --ademamix-beta3-warmup= "
     "--disable-vision-class-token --patch-size= --position-encoding-2d --mup --mup-attn-mult= --mup-input-mult= "
     "--no-scaled-init --no-seq-len-plus-one-tokens --do-layernorm-bias-weight-decay --bitfit ";

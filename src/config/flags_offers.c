@@ -11,7 +11,8 @@
     "--rope-scaling-type --yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "             \
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --rope-short-factor --rope-long-factor "    \
     "--relative-attention-num-buckets "                                                                                \
-    "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
+    "--relative-attention-max-distance --relative-attention-per-layer --scale-alibi "                                  \
+    "--sliding-window --softmax-scale --swiglu --embed-layernorm "                                                     \
     "--window-size --window-attn-skip-freq --rotary-base-local --attn-logit-softcapping --final-logit-softcapping "    \
     "--multi-latent-attention --q-lora-rank --kv-lora-rank --latent-norm-epsilon --latent-rotary-halves "              \
     "--qk-head-dim --qk-pos-emb-head-dim --v-head-dim "                                                                \

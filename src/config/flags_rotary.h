@@ -5,8 +5,7 @@
 // Of --position-embedding-type: names of other programs.
 #define REFUSED_POSITIONS                                                                                              \
     .refusals = (const struct flag_refusal[]) {                                                                        \
-        {"alibi", "ALiBi is not implemented, and without it this is another model; rope is the usual choice today"},   \
-            {"rotary", "give rope, which pairs channels half a head apart, and --rotary-interleaved for neighbours"},  \
+        {"rotary", "give rope, which pairs channels half a head apart, and --rotary-interleaved for neighbours"},      \
             {"mrope", "positions of images are not implemented; for text alone rope is the same"}, {                   \
             NULL, NULL                                                                                                 \
         }                                                                                                              \

@@ -68,7 +68,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--rotary-scale-factor", "--rotary-seq-len-interpolation-factor", "the factor that positions are divided by"},
     {"--use-llama2-rotary-position-embeddings", "--position-embedding-type rope",
      "and --rotary-interleaved for pairs of neighbours"},
-    {"--use-alibi-mask", NULL, "leave it out: ALiBi is not implemented, so the model would be another"},
+    {"--use-alibi-mask --alibi --use-alibi", "--position-embedding-type alibi", NULL},
     {"--rotary-dim", "--rotary-percent", "rotated channels / --kv-channels"},
     {"--rope --use-rope --rotary --use-rotary", "--position-embedding-type rope", NULL},
     {"--dropout --dropout-rate --dropout-p --resid-pdrop --embd-pdrop --resid-dropout --residual-dropout",

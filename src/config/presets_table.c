@@ -66,6 +66,12 @@
 #define FALCON                                                                                                         \
     "--parallel-residual true --activation gelu --position-embedding-type rope --disable-bias-linear true "            \
     "--group-query-attention true --hidden-dropout 0 --attention-dropout 0 "
+#define BLOOM                                                                                                          \
+    "--position-embedding-type alibi --embed-layernorm true --activation gelu_tanh --hidden-dropout 0 "                \
+    "--attention-dropout 0 "
+#define MPT                                                                                                            \
+    "--position-embedding-type alibi --no-norm-bias true --disable-bias-linear true --activation gelu "                \
+    "--hidden-dropout 0 --attention-dropout 0 "
 #define GRANITE                                                                                                        \
     TIED_LLAMA                                                                                                         \
     "--group-query-attention true --num-query-groups 8 --embedding-multiplier 12 --residual-multiplier 0.22 "          \
@@ -131,6 +137,7 @@
 #define GEMMA3_PAPER "Gemma Team 2025"
 #define GLM4_PAPER "GLM Team 2024"
 #define GLM45_PAPER "GLM-4.5 Team 2025"
+#define BLOOM_PAPER "BigScience 2022"
 #define FALCON_PAPER "Almazrouei et al. 2023"
 #define EXAONE4_PAPER "LG AI Research 2025"
 #define RELEASED "released configuration"
@@ -373,6 +380,13 @@ static const struct preset presets[] = {
      "--num-query-groups 8 --rotary-base 500042", "11.1B", RELEASED},
     {"falcon-40b", 60, 8192, 128, 2048, 128, FALCON, "--num-query-groups 8", "41.3B", FALCON_PAPER},
     {"falcon-180b", 80, 14848, 232, 2048, 128, FALCON, "--num-query-groups 8", "178.6B", FALCON_PAPER},
+    {"bloom-560m", 24, 1024, 16, 2048, 512, BLOOM, "", "559M", BLOOM_PAPER},
+    {"bloom-1b1", 24, 1536, 16, 2048, 512, BLOOM, "", "1.1B", BLOOM_PAPER},
+    {"bloom-1b7", 24, 2048, 16, 2048, 512, BLOOM, "", "1.7B", BLOOM_PAPER},
+    {"bloom-3b", 30, 2560, 32, 2048, 512, BLOOM, "", "3.0B", BLOOM_PAPER},
+    {"bloom-7b1", 30, 4096, 32, 2048, 512, BLOOM, "", "7.1B", BLOOM_PAPER},
+    {"bloom-176b", 70, 14336, 112, 2048, 512, BLOOM, "", "176.2B", BLOOM_PAPER},
+    {"mpt-7b", 32, 4096, 32, 2048, 256, MPT, "", "6.6B", "MosaicML 2023"},
     {"granite3-2b", 40, 2048, 32, 4096, 128, GRANITE,
      "--ffn-hidden-size 8192 --softmax-scale 0.015625 --logits-scaling 8", "2.5B", "Granite Team 2024"},
     {"granite3-8b", 40, 4096, 32, 4096, 128, GRANITE,

@@ -155,9 +155,10 @@ void validate_attention(struct config *config, struct complaints *complaints) {
                                                                        : NULL;
     if (decoder_flag && config_form(config) != CONFIG_GPT)
         complain(complaints, "%s belongs to decoders (--model gpt or llama); leave it out", decoder_flag);
-    if (config->attn_logit_softcapping > 0 && is(config->position_embedding_type, "relative"))
-        complain(complaints, "--attn-logit-softcapping does not work with --position-embedding-type relative; leave "
-                             "one out");
+    if (config->attn_logit_softcapping > 0 &&
+        (is(config->position_embedding_type, "relative") || is(config->position_embedding_type, "alibi")))
+        complain(complaints, "--attn-logit-softcapping does not work with --position-embedding-type %s; leave one out",
+                 config->position_embedding_type);
     if (is(config->softmax_type, "off-by-one"))
         complain(complaints, "--softmax-type off-by-one is not supported; give vanilla or learnable");
 }

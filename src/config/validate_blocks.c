@@ -26,7 +26,23 @@ static void validate_multipliers(const struct config *config, struct complaints 
         complain(complaints, "%s does not work with --norm-placement post; give another", flag);
     if (scales_words && is(config->position_embedding_type, "learned_absolute"))
         complain(complaints, "--embedding-multiplier needs positions that are not added to words: "
-                             "--position-embedding-type rope, relative or none");
+                             "--position-embedding-type rope, relative, alibi or none");
+}
+
+// The norm of words is on the first stage alone, and its result is what the residual stream begins with.
+static void validate_embedding_norm(const struct config *config, struct complaints *complaints) {
+    if (!config->embed_layernorm)
+        return;
+    if (config_form(config) != CONFIG_GPT)
+        complain(complaints, "--embed-layernorm belongs to decoders (--model gpt or llama); leave it out (a BERT with "
+                             "--norm-placement post has a norm of embeddings anyway)");
+    if (config->embedding_multiplier != 1)
+        complain(complaints, "--embedding-multiplier does nothing before --embed-layernorm, which sets the size of "
+                             "embeddings; leave one of them out");
+    if (config_word_embedding_size(config) != config->hidden_size)
+        complain(complaints, "--embed-layernorm does not work with --word-embedding-size; leave one of them out");
+    if (config->mtp_num_layers > 0)
+        complain(complaints, "--embed-layernorm does not work with --mtp-num-layers; leave one of them out");
 }
 
 // Megatron-LM has only pre-norm GPTs, whose final norm a depth has too.
@@ -51,6 +67,7 @@ static void validate_depths(const struct config *config, struct complaints *comp
 }
 
 void validate_blocks(const struct config *config, struct complaints *complaints) {
+    validate_embedding_norm(config, complaints);
     if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
         complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
     if (config->qk_layernorm_all_heads && !config->qk_layernorm)

@@ -48,6 +48,12 @@ static void validate_positions(struct config *config, struct complaints *complai
     if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
         complain(complaints, "--relative-attention-per-layer needs --position-embedding-type relative; give it, or "
                              "leave out --relative-attention-per-layer");
+    if (is(config->position_embedding_type, "alibi") && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--position-embedding-type alibi belongs to decoders (--model gpt or llama); give "
+                             "learned_absolute or rope, or relative for T5");
+    if (config->scale_alibi && !is(config->position_embedding_type, "alibi"))
+        complain(complaints,
+                 "--scale-alibi needs --position-embedding-type alibi; give it, or leave out --scale-alibi");
     if (is(config->position_embedding_type, "relative") &&
         (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
         complain(complaints,

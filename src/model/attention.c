@@ -37,6 +37,8 @@ void attention_build(struct attention *attention, struct param_list *params, con
     attention->V = choices->V;
     attention->scale = choices->scale;
     attention->cap = choices->score_cap;
+    attention->alibi_heads = choices->has_alibi ? choices->H : 0;
+    attention->alibi_scale = choices->alibi_scale;
     attention->is_recomputed = choices->recomputes_attention;
     attention->dropout = choices->attention_dropout;
     attention->head_ranks = options->layer->head_ranks;
@@ -113,6 +115,23 @@ static struct attention_mask mask_of(const struct attention *attention, const st
                                    .relative_bias = pass->relative_bias[which]};
 }
 
+// The mask with ALiBi's biases for the heads that this rank has here, in scratch memory. They cost less to compute
+// again than to keep, and have no gradient.
+static struct attention_mask biased_mask(const struct attention *attention, const struct pass *pass, int which,
+                                         int64_t keys) {
+    struct attention_mask mask = mask_of(attention, pass, which);
+    struct strip strip = pass_strip(pass, which);
+    if (attention->alibi_heads == 0)
+        return mask;
+    mask.relative_bias = arena_2d(pass->scratch, DTYPE_F32, attention->H, strip.T + keys - 1);
+    op_alibi(pass->device, &(struct op_alibi){.bias = mask.relative_bias,
+                                              .heads = attention->alibi_heads,
+                                              .first_head = attention->first_head,
+                                              .first_distance = 1 - strip.end,
+                                              .scale = attention->alibi_scale});
+    return mask;
+}
+
 static struct attention_scores scores_of(const struct attention *attention) {
     return (struct attention_scores){.cap = attention->cap,
                                      .sinks = attention->sinks ? attention->sinks->value : (struct tensor){0}};
@@ -166,6 +185,7 @@ static void attend(const struct attention *attention, const struct pass *pass, s
         struct strip strip = pass_strip(pass, which);
         struct views views = views_of(attention, &strip, q, kv);
         struct result result = result_of(attention, pass, which, out, lse);
+        size_t mark = arena_mark(pass->scratch);
         op_attention_forward(pass->device, &(struct op_attention_forward){
                                                .out = result.out,
                                                .lse = result.lse,
@@ -175,9 +195,10 @@ static void attend(const struct attention *attention, const struct pass *pass, s
                                                .scale = attention->scale,
                                                .scores = scores_of(attention),
                                                .is_causal = attention->is_causal,
-                                               .mask = mask_of(attention, pass, which),
+                                               .mask = biased_mask(attention, pass, which, views.k.shape[1]),
                                                .dropout = dropout_of(attention, pass, which),
                                            });
+        arena_release(pass->scratch, mark);
         if (attention->clip && pass->is_training)
             note_scores(attention, pass, &views, which);
     }
@@ -278,8 +299,10 @@ static struct tensor backward_strip(const struct attention *attention, const str
     struct tensor dkv = context_gradient(pass, g->dkv, views.k.shape[1], attention_key_columns(attention));
     struct views gradients = views_of(attention, &strip, g->dq, dkv);
     struct result result = result_of(attention, pass, which, g->out, g->lse);
-    struct attention_mask mask = mask_of(attention, pass, which);
     size_t mark = arena_mark(pass->scratch);
+    struct attention_mask mask = biased_mask(attention, pass, which, views.k.shape[1]), learned = mask;
+    if (attention->alibi_heads > 0)
+        learned.relative_bias = (struct tensor){0};
     struct tensor dsinks = {0};
     if (attention->sinks)
         dsinks = arena_2d(pass->scratch, DTYPE_F32, strip.B, attention->H);
@@ -289,13 +312,14 @@ static struct tensor backward_strip(const struct attention *attention, const str
             .dq = gradients.q,
             .dk = gradients.k,
             .dv = gradients.v,
-            .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
+            .drelative_bias = learned.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
             .dsinks = dsinks,
             .dout = attention_columns(strip_rows(&strip, g->dout), strip.B, 0, attention->H, attention->V),
             .out = result.out,
             .lse = result.lse,
             .scratch = arena_3d(pass->scratch, DTYPE_F32, strip.B, attention->H, strip.T),
-            .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k, views.v, &mask)),
+            .workspace =
+                arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k, views.v, &learned)),
             .q = views.q,
             .k = views.k,
             .v = views.v,

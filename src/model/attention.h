@@ -15,6 +15,8 @@ struct attention {
     int first_head;       // the first head of this rank, among those of the whole layer
     int kv_ranks;         // how many ranks share its only head of keys and values, see key_slices.h; else 1
     float scale, cap;     // of scores; cap: 0 for none
+    int64_t alibi_heads;  // with ALiBi: the heads of the whole layer; else 0
+    float alibi_scale;    // of its slopes
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
     bool recomputes_input;  // the projections are not kept: the caller of the backward pass has computed them again

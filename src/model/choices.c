@@ -235,6 +235,8 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .unscaled_scale = config_softmax_scale(config),
         .score_cap = (float)config->attn_logit_softcapping,
         .has_sinks = is(config->softmax_type, "learnable"),
+        .has_alibi = is(config->position_embedding_type, "alibi"),
+        .alibi_scale = config->scale_alibi ? config_softmax_scale(config) : 1,
         .has_relative_bias = is(config->position_embedding_type, "relative"),
         .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,
         .relative = {.buckets = config->relative_attention_num_buckets,

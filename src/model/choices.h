@@ -65,6 +65,8 @@ struct choices {
     float score_cap;                                      // of attention scores, 0 for none
     bool has_sinks;                                       // a score of each head that has no value
     struct rope rope, local_rope;                         // the second: of layers with has_local_rope
+    bool has_alibi;                                       // biases of scores by distance, which are not learned
+    float alibi_scale;                                    // of them
     bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
     struct relative_rule relative;             // first_distance and the direction are set by each stack
     double standard_deviation;

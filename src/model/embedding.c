@@ -22,6 +22,7 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                                     .E = E,
                                     .position_offset = config->position_offset,
                                     .has_norm = config_has_embedding_norm(config),
+                                    .norms_words = config->embed_layernorm,
                                     .dropout = choices->hidden_dropout,
                                     .decoder_dropout_layer = config_encoder_layers(config)};
     embedding->tokens = embedding_tokens(params, config, choices);
@@ -88,6 +89,11 @@ static void look_up_words(const struct embedding *embedding, const struct pass *
     arena_release(pass->scratch, mark);
 }
 
+static void add_positions(const struct embedding *embedding, const struct pass *pass, struct tensor out) {
+    add_rows(embedding, pass, pass_input(pass, BATCH_POSITIONS), position_rows(embedding, embedding->positions->value),
+             out);
+}
+
 // One after the other: the words, the matmul that widens them, positions and dropout.
 static void look_up_in_steps(const struct embedding *embedding, const struct pass *pass,
                              struct embedding_flight *flight, struct tensor out) {
@@ -98,9 +104,8 @@ static void look_up_in_steps(const struct embedding *embedding, const struct pas
     } else {
         look_up_words(embedding, pass, out);
     }
-    if (embedding->positions)
-        add_rows(embedding, pass, pass_input(pass, BATCH_POSITIONS),
-                 position_rows(embedding, embedding->positions->value), out);
+    if (embedding->positions && !embedding->norms_words)
+        add_positions(embedding, pass, out);
     struct dropout dropout = dropout_of(embedding, pass);
     if (is_plain(embedding) && dropout.rate != 0)
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = out, .dropout = dropout});
@@ -114,7 +119,7 @@ static void look_up(const struct embedding *embedding, const struct pass *pass, 
     }
     struct op_embedding_forward op = {
         .out = out, .tokens = pass_input(pass, BATCH_TOKENS), .table = embedding->tokens->value};
-    if (embedding->positions) {
+    if (embedding->positions && !embedding->norms_words) {
         op.positions = pass_input(pass, BATCH_POSITIONS);
         op.position_table = position_rows(embedding, embedding->positions->value);
     }
@@ -138,19 +143,23 @@ struct tensor embedding_forward(const struct embedding *embedding, const struct 
         norm_forward(&embedding->norm, pass, &flight->norm, x, &(struct residual){0});
         x = flight->norm.y.value;
     }
+    if (embedding->positions && embedding->norms_words)
+        add_positions(embedding, pass, x);
     struct dropout dropout = dropout_of(embedding, pass);
     if (dropout.rate != 0)
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = x, .x = x, .dropout = dropout});
     return x;
 }
 
-// Takes dx through the dropout, and through the norm if there is one; returns the gradient of the sum of the tables'
-// rows.
-static struct tensor backward_sum(const struct embedding *embedding, const struct pass *pass,
-                                  const struct embedding_flight *flight, struct tensor dx) {
+static void backward_dropout(const struct embedding *embedding, const struct pass *pass, struct tensor dx) {
     struct dropout dropout = dropout_of(embedding, pass);
     if (dropout.rate != 0)
         op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
+}
+
+// The gradient of what the norm normalised, from that of its result; dx itself if there is no norm.
+static struct tensor backward_norm(const struct embedding *embedding, const struct pass *pass,
+                                   const struct embedding_flight *flight, struct tensor dx) {
     if (!embedding->has_norm)
         return dx;
     struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->C);
@@ -184,16 +193,20 @@ void embedding_backward(const struct embedding *embedding, const struct pass *pa
                                        .tokens = pass_input(pass, BATCH_TOKENS),
                                        .vocabulary_start = embedding->vocabulary_start};
     bool is_one = is_plain(embedding) && !pass->splits_rows;
-    if (is_one)
+    struct tensor dpositions = dx;  // a norm of words leaves it as it is
+    if (is_one) {
         op.dropout = dropout_of(embedding, pass);
-    else
-        dx = backward_sum(embedding, pass, flight, dx);
+    } else {
+        backward_dropout(embedding, pass, dx);
+        dx = backward_norm(embedding, pass, flight, dx);
+        dpositions = embedding->norms_words ? dpositions : dx;
+    }
     if (embedding->positions && is_one) {
         op.positions = pass_input(pass, BATCH_POSITIONS);
         op.dposition_table = position_rows(embedding, embedding->positions->grad);
     } else if (embedding->positions) {
         backward_rows(pass, pass_input(pass, BATCH_POSITIONS), position_rows(embedding, embedding->positions->grad),
-                      dx);
+                      dpositions);
     }
     op.dout = pass_gather(pass, pass->scratch, backward_projection(embedding, pass, flight, dx), "embedding gradient");
     op_embedding_backward(pass->device, &op);

@@ -1,6 +1,6 @@
 // The input of a model: token embeddings, plus learned positions and token types if the model has them, then dropout. A
-// post-norm BERT normalises before the dropout. If token embeddings are narrower than the residual stream, a matmul
-// widens them.
+// post-norm BERT normalises before the dropout, BLOOM before positions are added. If token embeddings are narrower than
+// the residual stream, a matmul widens them.
 #ifndef MODEL_EMBEDDING_H
 #define MODEL_EMBEDDING_H
 
@@ -11,9 +11,9 @@ struct embedding {
     struct param *positions;  // (P + offset, C), or NULL
     struct param *types;      // (types, C), or NULL
     int64_t C, E, position_offset;
-    struct linear projection;  // (C, E); has no weight if E is C
-    int64_t vocabulary_start;  // the first token that this rank holds
-    bool has_norm;
+    struct linear projection;    // (C, E); has no weight if E is C
+    int64_t vocabulary_start;    // the first token that this rank holds
+    bool has_norm, norms_words;  // the second: of the words alone
     struct norm norm;
     double dropout;
     // Numbers that key the dropout masks, see struct sublayer_options; the second: of a decoder over an encoder.
@@ -23,7 +23,7 @@ struct embedding {
 // What backward needs of a micro-batch if the model has a projection or a norm here.
 struct embedding_flight {
     struct tensor words;  // (N, E)
-    struct tensor sum;    // (N, C)
+    struct tensor sum;    // (N, C): what the norm normalises
     struct norm_saved norm;
 };
 

@@ -110,8 +110,8 @@ void op_attention_backward(struct device *device, const struct op_attention_back
     check_scores(name, &op->scores, &op->mask, op->q);
     check_rule(name, !op->dsinks.data == !op->scores.sinks.data, "sinks and dsinks go together");
     check_optional(name, "dsinks", op->dsinks, check_2d(DTYPE_F32, op->q.shape[0], op->q.shape[2]));
-    check_rule(name, !op->drelative_bias.data == !op->mask.relative_bias.data,
-               "relative_bias and drelative_bias go together");
+    check_rule(name, !op->drelative_bias.data || op->mask.relative_bias.data,
+               "drelative_bias is the gradient of a relative_bias");
     check_optional(name, "drelative_bias", op->drelative_bias,
                    check_3d(DTYPE_F32, op->q.shape[0], op->q.shape[2], op->q.shape[1] + op->k.shape[1] - 1));
     check_apart(name, "scratch", op->scratch, "lse", op->lse);
@@ -193,4 +193,13 @@ void op_relative_bias_backward(struct device *device, const struct op_relative_b
     check_tensor(name, "dbias", op->dbias, check_3d(DTYPE_F32, op->dbias.shape[0], heads, op->dbias.shape[2]));
     check_tensor(name, "dtable", op->dtable, check_2d(DTYPE_F32, op->rule.buckets, heads));
     device->ops->relative_bias_backward(device, op);
+}
+
+void op_alibi(struct device *device, const struct op_alibi *op) {
+    const char *name = "op_alibi";
+    check_rule(name, op->bias.rank == 2, "bias must have rank 2");
+    check_tensor(name, "bias", op->bias, check_2d(DTYPE_F32, op->bias.shape[0], op->bias.shape[1]));
+    check_rule(name, op->first_head >= 0 && op->first_head + op->bias.shape[0] <= op->heads,
+               "the rows must be heads of the layer");
+    device->ops->alibi(device, op);
 }

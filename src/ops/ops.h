@@ -190,7 +190,7 @@ struct op_attention_forward {
 // dq, dk and dv are written, not accumulated; they have the shapes of q, k and v.
 struct op_attention_backward {
     struct tensor dq, dk, dv;
-    struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if there is no relative bias
+    struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if no gradient of a bias is wanted
     struct tensor dsinks;          // (B, H) fp32 out; none without sinks
     struct tensor dout, out;       // (B, Tq, H, V)
     struct tensor lse;             // (B, H, Tq) fp32
@@ -237,6 +237,15 @@ struct op_relative_bias_backward {
     struct tensor dtable;  // (buckets, H) fp32, accumulated
     struct tensor dbias;   // (B, H, W) fp32: summed over B
     struct relative_rule rule;
+};
+
+// ALiBi (Press et al. 2022): scores fall with the distance between query and key, by a slope that each head has. The
+// columns are those of a relative bias; column w is for distance first_distance + w. Slopes are those of alibi.h.
+struct op_alibi {
+    struct tensor bias;         // (H, W) fp32 out
+    int64_t heads, first_head;  // heads of the whole layer, and which of them is row 0
+    int64_t first_distance;
+    float scale;  // of all slopes
 };
 
 // How much memory the backward of attention can use beside its outputs; at least 1.
@@ -412,6 +421,7 @@ struct op_scale {
     X(transpose)                                                                                                       \
     X(move_ranges)                                                                                                     \
     X(relative_bias_backward)                                                                                          \
+    X(alibi)                                                                                                           \
     X(softmax_stats)                                                                                                   \
     X(softmax_merge)                                                                                                   \
     X(softcap)                                                                                                         \

@@ -5,21 +5,6 @@
 #include "checkpoint/weights.h"
 #include "test.h"
 
-// Variants of families that would compute something else.
-struct variant {
-    const char *model, *from, *to, *message;
-};
-
-static void expect_refused(const struct variant *rows, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        struct spoiled spoiled = copy_model(rows[i].model);
-        EXPECT_OK(open_model(spoiled.path));
-        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
-        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
-        temporary_remove(&spoiled.folder);
-    }
-}
-
 TEST(refused_longrope) {
     static const struct variant rows[] = {
         {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
@@ -75,7 +60,6 @@ TEST(refused_variants) {
         {"phi", "\"qk_layernorm\": false", "\"qk_layernorm\": true", "\"qk_layernorm\": \"true\" is not supported"},
         {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": null", "\"rotary_dim\" is not a number of channels from 2 to 8"},
         {"gptj", "\"rotary_dim\": 6", "\"rotary_dim\": 16", "\"rotary_dim\" is not a number of channels from 2 to 8"},
-        {"falcon", "\"alibi\": false", "\"alibi\": true", "\"alibi\": \"true\" is not supported"},
         {"falcon", "\"new_decoder_architecture\": false", "\"new_decoder_architecture\": true",
          "tensors are missing: transformer.h.0.ln_attn.weight"},
         {"falcon_groups", "\"num_kv_heads\": 2", "\"num_kv_heads\": \"2\"", "its \"num_kv_heads\" is not a number"},
@@ -83,7 +67,10 @@ TEST(refused_variants) {
          "\"num_ln_in_parallel_attn\": \"3\" is not supported, only 2"},
         {"falcon_one_norm", "\"num_ln_in_parallel_attn\": 1", "\"num_ln_in_parallel_attn\": null",
          "transformer.h.0.ln_attn.weight"},
-        {"falcon_groups", "\"alibi\": false", "\"alibi\": true", "\"alibi\": \"true\" is not supported"},
+        {"falcon_groups", "\"parallel_attn\": true", "\"parallel_attn\": false",
+         "\"false\" is not supported, only true"},
+        {"falcon_rw", "\"parallel_attn\": false", "\"parallel_attn\": true",
+         "tensors that this model does not have: transformer.h.0.post_attention_layernorm"},
         {"granite", "\"mlp_bias\": false", "\"mlp_bias\": true", "\"mlp_bias\": \"true\" is not supported"},
         {"granite", "\"residual_multiplier\": 0.22", "\"residual_multiplier\": 0", "--residual-multiplier"},
         {"smollm3", "\"use_sliding_window\": false", "\"use_sliding_window\": true",
@@ -278,6 +265,7 @@ TEST(dropouts) {
                 {"stablelm", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
                 {"gpt_neox", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
                 {"seed_oss", "\"residual_dropout\": 0.1", "\"residual_dropout\": 0.25"},
+                {"mpt", "\"resid_pdrop\": 0.0", "\"resid_pdrop\": 0.25"},
                 {"gpt_bigcode", "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 0.25"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct spoiled spoiled = copy_model(rows[i].model);
@@ -369,6 +357,10 @@ TEST(other_families) {
         {"gpt_neox", "stablelm", "stablelm has no --swiglu false"},
         {"llama", "gpt_neox", "gpt_neox has no --disable-bias-linear/--add-mlp-bias"},
         {"granite", "llama", "llama has no --embedding-multiplier 12"},
+        {"bloom", "mpt", "mpt has no --no-norm-bias false"},
+        {"mpt", "bloom", "bloom has no --embed-layernorm false"},
+        {"falcon_rw", "bloom", "bloom has no --embed-layernorm false"},
+        {"mpt", "falcon", "falcon has no --position-embedding-type/--scale-alibi"},
         {"olmo2", "llama", "llama has no --norm-placement output"},
         {"olmo2", "qwen3", "qwen3 has no --norm-placement output"},
         {"qwen3", "olmo2", "olmo2 has no --norm-placement pre"},

@@ -145,9 +145,9 @@ done
 expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}" --tokenizer-model "$work/moved/other.json"
 
 # Refused by name, with what to do.
-expect 2 "ALiBi is not implemented" "$BEVATRON" train "${run[@]}" --train-iters 1 --position-embedding-type alibi
+expect 2 "use --position-embedding-type alibi" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-alibi-mask
 expect 2 "--norm-target-loss is for finetuning" "$BEVATRON" train "${run[@]}" --train-iters 1 --norm-target-loss
-expect 2 "--embed-layernorm describes a model or a loss that bevatron does not have" "$BEVATRON" train "${run[@]}" --train-iters 1 --embed-layernorm
+expect 2 "--use-z-loss describes a model or a loss that bevatron does not have" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-z-loss
 # Parts of datasets, as BigScience names them: the same samples as Megatron's flags for the same documents.
 for name in a b; do
     for document in $(seq 40); do echo "{\"text\": \"$(seq -s' ' $((document % 7)) $((document % 7 + 30)))\"}"; done >"$work/$name.jsonl"

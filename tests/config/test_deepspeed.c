@@ -136,7 +136,7 @@ TEST(other_names) {
     EXPECT_OK(config_validate(&config, 1));
     EXPECT_OK(parse("--train-iters 9 --pp-partition-method uniform"));
     EXPECT_ERROR(config_validate(&config, 1), "--pp-partition-method uniform is not implemented; give");
-    EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type alibi"), "ALiBi");
+    EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type mrope"), "positions of images");
     EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type rotary"), "rope");
     EXPECT_ERROR(parse("--train-iters 9 --max-padding-length 3"), "--max-padding-length is for finetuning");
     EXPECT_ERROR(parse("--train-iters 9 --extra-vocab-size 3"), "--extra-vocab-size is not needed: give");

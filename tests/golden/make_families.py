@@ -213,6 +213,21 @@ MODELS = {
     "falcon_one_norm": lambda: hf.FalconForCausalLM(hf.FalconConfig(
         num_attention_heads=4, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, ffn_hidden_size=20, **IDS,
         new_decoder_architecture=True, num_ln_in_parallel_attn=1, num_kv_heads=2, bias=True, tie_word_embeddings=False, rope_parameters=rope(theta=500.0))),
+    "falcon_rw": lambda: hf.FalconForCausalLM(hf.FalconConfig(  # slopes that bfloat16 has exactly, to which transformers rounds them
+        num_attention_heads=3, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, ffn_hidden_size=20, **IDS,
+        alibi=True, parallel_attn=False, multi_query=False, bias=True)),
+    "falcon_alibi": lambda: hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=4, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, **IDS, alibi=True,
+        new_decoder_architecture=True, num_kv_heads=2)),
+    "falcon_serial": lambda: hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=3, hidden_size=24, num_hidden_layers=2, vocab_size=V, max_position_embeddings=64, ffn_hidden_size=20, **IDS,
+        parallel_attn=False, tie_word_embeddings=False, rope_parameters=rope(theta=500.0))),
+    "bloom": lambda: hf.BloomForCausalLM(hf.BloomConfig(vocab_size=V, hidden_size=24, n_layer=2, n_head=6, **IDS)),
+    "bloom_untied": lambda: hf.BloomForCausalLM(hf.BloomConfig(
+        vocab_size=V, hidden_size=32, n_layer=3, n_head=16, seq_length=64, layer_norm_epsilon=1e-3, tie_word_embeddings=False, **IDS)),
+    "mpt": lambda: hf.MptForCausalLM(hf.MptConfig(vocab_size=V, d_model=24, n_layers=2, n_heads=3, max_seq_len=64)),
+    "mpt_scaled": lambda: hf.MptForCausalLM(hf.MptConfig(
+        vocab_size=V, d_model=24, n_layers=2, n_heads=6, max_seq_len=16, attn_config={"softmax_scale": 0.4}, tie_word_embeddings=False)),
     "phi": lambda: hf.PhiForCausalLM(hf.PhiConfig(**SIZE, **IDS, num_key_value_heads=1, rope_parameters=rope(0.5))),
     "gptj": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(n_embd=24, n_layer=2, n_head=3, n_positions=64, vocab_size=V, rotary_dim=6, **IDS)),
     "stablelm_parallel": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(

@@ -4,7 +4,7 @@ parameters, counted by transformers on models of the same configuration, built w
 
 Needs torch and transformers. Run from the repository's root."""
 import torch
-from transformers import (ExaoneMoeConfig, ExaoneMoeForCausalLM, Glm4MoeLiteConfig, Glm4MoeLiteForCausalLM, YoutuConfig, YoutuForCausalLM,
+from transformers import (BloomConfig, BloomForCausalLM, MptConfig, MptForCausalLM, ExaoneMoeConfig, ExaoneMoeForCausalLM, Glm4MoeLiteConfig, Glm4MoeLiteForCausalLM, YoutuConfig, YoutuForCausalLM,
                           Dots1Config, Dots1ForCausalLM, FlexOlmoConfig, FlexOlmoForCausalLM, MellumConfig, MellumForCausalLM, MiniMaxM2Config,
                           MiniMaxM2ForCausalLM, SolarOpenConfig, SolarOpenForCausalLM,
                           Ernie4_5Config, Ernie4_5ForCausalLM, Exaone4Config, Exaone4ForCausalLM, HeliumConfig, HeliumForCausalLM,
@@ -162,6 +162,10 @@ for name, layers, hidden, heads, norms in (("11b", 60, 4096, 32, 1), ("40b", 60,
     add("falcon-" + name, FalconForCausalLM, FalconConfig(
         num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads, num_kv_heads=8, new_decoder_architecture=True,
         num_ln_in_parallel_attn=norms, vocab_size=65024, tie_word_embeddings=norms == 2))
+for name, layers, hidden, heads in (("560m", 24, 1024, 16), ("1b1", 24, 1536, 16), ("1b7", 24, 2048, 16), ("3b", 30, 2560, 32),
+                                    ("7b1", 30, 4096, 32), ("176b", 70, 14336, 112)):
+    add("bloom-" + name, BloomForCausalLM, BloomConfig(n_layer=layers, hidden_size=hidden, n_head=heads, vocab_size=250880))
+add("mpt-7b", MptForCausalLM, MptConfig(n_layers=32, d_model=4096, n_heads=32, vocab_size=50432))
 for name, hidden, ffn in (("2b", 2048, 8192), ("8b", 4096, 12800)):
     add("granite3-" + name, GraniteForCausalLM, GraniteConfig(num_hidden_layers=40, hidden_size=hidden, num_attention_heads=32,
                                                               num_key_value_heads=8, intermediate_size=ffn, vocab_size=49155,

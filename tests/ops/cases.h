@@ -47,6 +47,7 @@
     X(glu)                                                                                                             \
     X(rope)                                                                                                            \
     X(relative_bias)                                                                                                   \
+    X(alibi)                                                                                                           \
     X(dropout_add)                                                                                                     \
     X(dropout_backward)                                                                                                \
     X(dropout_not_finite)                                                                                              \

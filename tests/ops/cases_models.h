@@ -373,4 +373,34 @@ static inline void case_relative_bias(struct lab *lab) {
     }
 }
 
+// Slopes of 2^(-x), with x as Press et al. (2022) list them for 8 heads, their program computes them for 16, 12 and 3
+// heads, and one head.
+static inline void alibi_variant(struct lab *lab, const double *exponents, int64_t heads, int64_t first_head) {
+    enum { WIDTH = 77, FIRST = -70 };
+    int64_t H = heads - first_head;
+    struct tensor bias = lab_fp32_2d(lab, H, WIDTH, 1).t;
+    double *expected = lab_doubles(lab, H * WIDTH);
+    for (int64_t i = 0; i < H * WIDTH; i++)
+        expected[i] = -0.25 * pow(2, -exponents[first_head + i / WIDTH]) * fabs((double)(FIRST + i % WIDTH));
+    op_alibi(lab->device,
+             &(struct op_alibi){
+                 .bias = bias, .heads = heads, .first_head = first_head, .first_distance = FIRST, .scale = 0.25f});
+    lab_expect(lab, bias, expected);
+    lab_clear(lab);
+}
+
+static inline void case_alibi(struct lab *lab) {
+    static const double eight[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    static const double sixteen[] = {0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8};
+    static const double twelve[] = {1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5};
+    static const double three[] = {4, 8, 2}, one[] = {8};
+    alibi_variant(lab, eight, 8, 0);
+    alibi_variant(lab, sixteen, 16, 0);
+    alibi_variant(lab, sixteen, 16, 12);
+    alibi_variant(lab, twelve, 12, 0);
+    alibi_variant(lab, twelve, 12, 9);
+    alibi_variant(lab, three, 3, 0);
+    alibi_variant(lab, one, 1, 0);
+}
+
 #endif

@@ -207,6 +207,10 @@ static void odd_buckets(void) {
                                          .rule = {.buckets = 7, .max_distance = 20, .is_bidirectional = true}});
 }
 
+static void heads_beyond_layer(void) {
+    op_alibi(device, &(struct op_alibi){.bias = matrix(2, 9), .heads = 4, .first_head = 3, .scale = 1});
+}
+
 static void missing_positions(void) {
     static int32_t tokens[3];
     op_embedding_forward(device, &(struct op_embedding_forward){.out = matrix(3, 4),
@@ -322,6 +326,7 @@ TEST(broken_contracts) {
     expect_death(gate_of_other_width, "op_glu_forward: x is fp32 (3, 9), expected fp32 (3, 8)");
     expect_death(too_many_pairs, "op_rope: pairs must be from 1 to half the head size");
     expect_death(odd_buckets, "op_relative_bias_forward: there are too many buckets");
+    expect_death(heads_beyond_layer, "op_alibi: the rows must be heads of the layer");
     expect_death(missing_positions, "op_embedding_forward: positions and position_table go together");
     expect_death(position_beyond_table, "position 9, but the position table has 9 rows");
     expect_death(adam_without_rate, "op_adam: rate is no tensor, expected fp32 (4)");

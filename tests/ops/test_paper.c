@@ -134,6 +134,7 @@ TEST(every_other_operation) {
     op_relative_bias_forward(device, &(struct op_relative_bias_forward){.bias = bias, .table = buckets, .rule = rule});
     op_relative_bias_backward(device,
                               &(struct op_relative_bias_backward){.dtable = buckets, .dbias = dbias, .rule = rule});
+    op_alibi(device, &(struct op_alibi){.bias = bias, .heads = 2, .scale = 1});
     struct tensor up = arena_2d(&a, DTYPE_F32, N, 6), kv = arena_2d(&a, DTYPE_F32, N, 14);
     struct tensor shared = arena_2d(&a, DTYPE_F32, N, 4);
     op_latent_forward(device,
@@ -146,7 +147,7 @@ TEST(every_other_operation) {
     device->ops->event_wait(device, event);
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(device_totals(device).operations, 37);
+    EXPECT_INT(device_totals(device).operations, 38);
     EXPECT(device_totals(device).bytes_moved > 0 && device_totals(device).matmul_flops == 0);
     device_close(device);
 }

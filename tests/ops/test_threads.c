@@ -264,14 +264,14 @@ static void run_optimizer(struct lab *lab) {
 // Distances and their biases, the statistics of a vocabulary in parts, master weights in two halves.
 static void run_parts(struct lab *lab) {
     enum { BUCKETS = 32, PARTS = 4, COUNT = 300001 };
-    struct relative_rule rule = {
-        .first_distance = 1 - SEQUENCE, .buckets = BUCKETS, .max_distance = 128, .is_bidirectional = true};
+    struct relative_rule rule = {.first_distance = -99, .buckets = BUCKETS, .max_distance = 128, .is_bidirectional = 1};
     struct tensor bias = lab_2d(lab, HEADS, 2 * SEQUENCE - 1, 1).t, table = lab_2d(lab, BUCKETS, HEADS, 1).t;
     struct tensor dbias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, 2 * SEQUENCE - 1), 1).t;
     op_relative_bias_forward(lab->device,
                              &(struct op_relative_bias_forward){.bias = bias, .table = table, .rule = rule});
     op_relative_bias_backward(lab->device,
                               &(struct op_relative_bias_backward){.dtable = table, .dbias = dbias, .rule = rule});
+    op_alibi(lab->device, &(struct op_alibi){.bias = bias, .heads = HEADS, .scale = 1});
     struct tensor parts = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, PARTS, 3, ROWS), 1).t;
     op_softmax_merge(lab->device, &(struct op_softmax_merge){.row_max = lab_1d(lab, ROWS, 1).t,
                                                              .row_sum = lab_1d(lab, ROWS, 1).t,

@@ -44,6 +44,9 @@ def plain(*contents):
     return [AddedToken(content, special=False, normalized=False) for content in contents]
 
 
+BLOOM = " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"  # a parenthesis, and brackets of a set in a set
+
+
 # Of each family: normalizer, pre-tokenizer, added tokens, the token that a template puts first, members of the model.
 FAMILIES = {
     "glm4.5": (None, bytes_of(isolated(CL100K)), special("<|endoftext|>", "[gMASK]", "<sop>", "<|user|>") + plain("<think>", "</think>"), None, {}),
@@ -59,6 +62,7 @@ FAMILIES = {
     "olmo2": (None, bytes_of(isolated(CL100K)), special("<|endoftext|>", "<|fim_prefix|>") + plain("|||IP_ADDRESS|||", "<|pad|>"), None, {}),
     "qwen3": (normalizers.NFC(), bytes_of(isolated(CL100K.replace("{1,3}", ""))), special("<|endoftext|>", "<|im_start|>") + plain("<think>", "<tool_call>"),
               None, {}),
+    "bloom": (None, bytes_of(isolated(BLOOM)), special("<unk>", "<s>", "</s>", "<pad>"), None, {}),
     "granite3": (None, bytes_of(pre_tokenizers.Digits(individual_digits=True), regex=True), special("<|end_of_text|>", "<fim_prefix>"), None, {}),
     "command_r": (normalizers.NFC(), bytes_of(pre_tokenizers.Digits(individual_digits=True), regex=True),
                   special("<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<|START_OF_TURN_TOKEN|>") + plain("<|YES_TOKEN|>"), "<BOS_TOKEN>", {}),

@@ -333,6 +333,31 @@ def falcon(r):
         rope_parameters={"rope_type": "default", "rope_theta": r.choice([10000.0, 1234.0])}, bos_token_id=0, eos_token_id=0))
 
 
+def falcon_alibi(r):
+    """Up to nine heads: transformers rounds slopes and biases to bfloat16, which has the slopes of so few heads exactly."""
+    heads, is_new = r.choice([1, 2, 3, 4, 5, 6, 8]), r.random() < 0.3
+    return hf.FalconForCausalLM(hf.FalconConfig(
+        num_attention_heads=heads, hidden_size=heads * r.choice([4, 14, 20]), num_hidden_layers=r.choice([1, 3]), alibi=True,
+        vocab_size=r.choice([31, 50]), ffn_hidden_size=r.choice([None, 17]), max_position_embeddings=64, bias=r.random() < 0.6,
+        new_decoder_architecture=is_new, parallel_attn=is_new or r.random() < 0.4, multi_query=r.random() < 0.3,
+        activation=r.choice(["gelu", "gelu_new"]), tie_word_embeddings=r.random() < 0.6, bos_token_id=0, eos_token_id=0))
+
+
+def bloom(r):
+    heads = r.choice([1, 2, 3, 5, 6, 7, 12, 16])
+    return hf.BloomForCausalLM(hf.BloomConfig(
+        n_head=heads, hidden_size=heads * r.choice([4, 7, 14, 20]), n_layer=r.choice([1, 3]), vocab_size=r.choice([31, 50]),
+        layer_norm_epsilon=r.choice([1e-5, 1e-3]), tie_word_embeddings=r.random() < 0.7, bos_token_id=0, eos_token_id=0))
+
+
+def mpt(r):
+    heads = r.choice([1, 2, 3, 5, 6, 7, 12, 16])
+    return hf.MptForCausalLM(hf.MptConfig(
+        n_heads=heads, d_model=heads * r.choice([4, 7, 14, 20]), n_layers=r.choice([1, 3]), vocab_size=r.choice([31, 50]),
+        max_seq_len=r.choice([48, 64]), layer_norm_epsilon=r.choice([1e-5, 1e-3]), tie_word_embeddings=r.random() < 0.7,
+        attn_config={"softmax_scale": r.choice([None, 0.3])}))
+
+
 def phi(r):
     return hf.PhiForCausalLM(hf.PhiConfig(**whole(r), rope_parameters=r.choice([part(r), dict(part(r), rope_type="linear", factor=2.0)]),
                                           hidden_act=r.choice(["gelu_new", "gelu", "relu"])))
@@ -637,7 +662,7 @@ def t5(r):
 
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, olmoe, gpt_oss, phi3, phi3_long, starcoder2, stablelm, nemotron, gpt_bigcode, gpt_neox, phi, gptj, granite,
-                                    smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, cohere, cohere2, granitemoe,
+                                    smollm3, gemma, gemma2, gemma3_text, olmo2, olmo3, falcon, falcon_alibi, bloom, mpt, cohere, cohere2, granitemoe,
                                     granitemoeshared, deepseek_v2, deepseek_v3, kimi_k2, dots1, solar_open, minimax_m2, flex_olmo, mellum, exaone_moe, glm4_moe_lite, youtu, glm, glm4, glm4_moe, seed_oss, arcee, iquestcoder,
                                     ernie4_5, helium, ministral, jais2, exaone4, vaultgemma, hunyuan_v1_dense, bert,
                                     megatron_bert, roberta, xlm_roberta, camembert, t5, mt5, umt5)}
@@ -750,9 +775,14 @@ def plainly(model):
     return model
 
 
+def attention_of(kind, source):
+    """Falcon's plain attention adds the biases of ALiBi a second time (transformers 5.23), since its mask has them too."""
+    return "sdpa" if getattr(kind.config_class.from_pretrained(source), "alibi", False) else "eager"
+
+
 def exact_twin(kind, source):
     """The model in float64, with rotary frequencies that were computed in it."""
-    read = kind.from_pretrained(source, attn_implementation="eager", dtype=torch.float64)
+    read = kind.from_pretrained(source, attn_implementation=attention_of(kind, source), dtype=torch.float64)
     with float64():
         twin = kind(read.config).double()
     head = twin.get_output_embeddings()
@@ -914,7 +944,7 @@ def check_numbers(r, model, form, source, folder, what):
     def other(way):
         if way not in others:
             twin = move_weights(exact_twin(type(model), source)) if way == "moved" else plainly(
-                type(model).from_pretrained(source, attn_implementation="eager", dtype=torch.float32)).train()
+                type(model).from_pretrained(source, attn_implementation=attention_of(type(model), source), dtype=torch.float32)).train()
             others[way] = reference(twin, form, data, B)
         return others[way]
 

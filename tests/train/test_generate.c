@@ -97,6 +97,13 @@ TEST(cache_with_sinks_and_caps) {
     tear_down();
 }
 
+// Biases by distance count what is in the cache.
+TEST(cache_with_alibi) {
+    set_up_with((const char *const[]){"--position-embedding-type", "alibi", "--embed-layernorm", "true", NULL});
+    compare_cache();
+    tear_down();
+}
+
 // A sequence that outgrows the short frequencies is read again with the long ones.
 TEST(cache_with_longrope) {
     static const char *const flags[] = {"--position-embedding-type",
@@ -242,5 +249,6 @@ TEST(sampling) {
     check_frequencies((struct sampling){.temperature = 0, .top_p = 1}, (double[]){0, 0, 0, 1, 0});
 }
 
-TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_with_longrope),
-          TEST_CASE(cache_of_latents), TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))
+TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_with_alibi),
+          TEST_CASE(cache_with_longrope), TEST_CASE(cache_of_latents), TEST_CASE(text_longer_than_the_window),
+          TEST_CASE(sampling))

@@ -40,6 +40,13 @@ static const struct {
     {"GPT with relative positions and a bias at the end",
      "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
      "--add-output-bias --kv-channels 6 --gated-linear-unit --activation relu"},
+    {"GPT with ALiBi and a norm of words",
+     "--position-embedding-type alibi --embed-layernorm --group-query-attention --num-query-groups 2 "
+     "--reset-attention-mask --sliding-window 6"},
+    {"GPT with ALiBi that is scaled, without biases, recomputed",
+     "--position-embedding-type alibi --scale-alibi --no-norm-bias --disable-bias-linear --activation gelu "
+     "--softmax-type learnable --recompute-granularity full"},
+    {"GPT with a norm of words before learned positions", "--embed-layernorm --recompute-granularity selective"},
     {"GPT with parallel residuals, partial rotation and its own output",
      "--parallel-residual --position-embedding-type rope --rotary-percent 0.5 --activation gelu "
      "--untie-embeddings-and-output-weights"},

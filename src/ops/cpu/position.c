@@ -1,8 +1,10 @@
-// How positions enter attention: rotary angles on queries and keys (Su et al. 2021), and T5's table of biases by
-// distance.
+// How positions enter attention: rotary angles on queries and keys (Su et al. 2021), T5's table of biases by distance,
+// and ALiBi's biases.
 #include "ops/cpu/cpu.h"
+#include "ops/alibi.h"
 #include "ops/relative.h"
 #include <math.h>
+#include <stdlib.h>
 
 struct rotation {
     float cosine[ROPE_MOST_PAIRS], sine[ROPE_MOST_PAIRS];
@@ -94,5 +96,15 @@ void cpu_relative_bias_backward(struct device *device, const struct op_relative_
                 sum += (double)dbias[(b * heads + h) * width + w];
             ((float *)op->dtable.data)[bucket * heads + h] += (float)sum;
         }
+    }
+}
+
+void cpu_alibi(struct device *device, const struct op_alibi *op) {
+    (void)device;
+    int64_t width = op->bias.shape[1];
+    for (int64_t h = 0; h < op->bias.shape[0]; h++) {
+        float slope = op->scale * alibi_slope(op->first_head + h, op->heads), *row = (float *)op->bias.data + h * width;
+        for (int64_t w = 0; w < width; w++)
+            row[w] = -slope * (float)llabs(op->first_distance + w);
     }
 }

@@ -2,6 +2,7 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 extern "C" {
+#include "ops/alibi.h"
 #include "ops/relative.h"
 }
 
@@ -199,4 +200,33 @@ extern "C" void cuda_relative_bias_backward(struct device *device, const struct 
     relative_borders(&args.borders, &op->rule);
     dim3 grid(grid_x(op->rule.buckets), grid_yz(args.heads));
     LAUNCH(cuda, relative_backward_kernel, grid, 128, 0, args);
+}
+
+struct alibi_args {
+    float *bias;  // (H, W)
+    int64_t width, heads, first_head, first_distance;
+    float scale;
+};
+
+// Grid (columns, heads).
+static __global__ void alibi_kernel(struct alibi_args args) {
+    int64_t w = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, head = blockIdx.y;
+    if (w >= args.width)
+        return;
+    int64_t distance = args.first_distance + w;
+    float slope = args.scale * alibi_slope(args.first_head + head, args.heads);
+    args.bias[head * args.width + w] = -slope * (float)(distance < 0 ? -distance : distance);
+}
+
+extern "C" void cuda_alibi(struct device *device, const struct op_alibi *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct alibi_args args = {};
+    args.bias = (float *)op->bias.data;
+    args.width = op->bias.shape[1];
+    args.heads = op->heads;
+    args.first_head = op->first_head;
+    args.first_distance = op->first_distance;
+    args.scale = op->scale;
+    dim3 grid(grid_x(divide_up(args.width, 256)), grid_yz(op->bias.shape[0]));
+    LAUNCH(cuda, alibi_kernel, grid, 256, 0, args);
 }

@@ -16,8 +16,7 @@ struct paper_device {
     struct own_need own;  // of the device it stands for, at most
     bool has_rates;
     struct device_rates rates;
-    double now;   // of the compute stream
-    double host;  // when the host has started all operations so far
+    double now, host;  // of the compute stream; when the host has started all operations so far
     // Copies to host memory: when the last ended, and when the last and those before them were queued.
     double returned, queued, queued_before;
     double *stamps;  // the latest `most`; NULL while the clock stands
@@ -495,6 +494,7 @@ BYTES_ONLY(latent_forward, op->kv, op->up, op->shared)
 BYTES_ONLY(latent_backward, op->dup, op->dshared, op->dkv)
 BYTES_ONLY(relative_bias_forward, op->bias, op->table)
 BYTES_ONLY(relative_bias_backward, op->dtable, op->dtable, op->dbias)
+BYTES_ONLY(alibi, op->bias)
 BYTES_ONLY(norm_forward, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum)
 BYTES_ONLY(top_hits, op->hits, op->hits, op->logits, op->labels)
 BYTES_ONLY(softmax_merge, op->row_max, op->row_sum, op->row_target, op->parts)
