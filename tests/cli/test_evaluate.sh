@@ -53,7 +53,7 @@ expect 0 "there is no word perplexity" "${evaluate[@]}" --text "$work/train.txt"
 grep -q "words" "$work/out" && fail "words of a text that was evaluated in part" || pass
 expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-samples 1
 echo '{"title": "x"}' >"$work/bad.jsonl"
-expect 215 'bad.jsonl:1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
+expect 215 'bad.jsonl:1: there is no text in the member "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
 echo '{"text": "one"}' >"$work/bad.jsonl"
 expect 215 "no word after another one to ask for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 : >"$work/bad.jsonl"
