@@ -120,19 +120,4 @@ static inline void rewrite(const struct spoiled *spoiled, const struct change *c
     free(path);
 }
 
-// Variants of families that would compute something else.
-struct variant {
-    const char *model, *from, *to, *message;
-};
-
-static inline void expect_refused(const struct variant *rows, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        struct spoiled spoiled = copy_model(rows[i].model);
-        EXPECT_OK(open_model(spoiled.path));
-        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
-        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
-        temporary_remove(&spoiled.folder);
-    }
-}
-
 #endif
