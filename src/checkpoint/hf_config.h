@@ -60,7 +60,7 @@ int64_t hf_dense_layers(const struct config *config);
 // Of a family that is `routed`: reads what no table says; whether a flag is among that; the first flag that the family
 // cannot express, or NULL; and the members that are written.
 int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config);
-bool hf_routed_mentions(const struct hf_routed *routed, const char *flag);
+bool hf_routed_mentions(const char *flag);
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config);
 size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]);

@@ -73,29 +73,11 @@ static int read_types(const struct json *types, bool *layers, int64_t count) {
     return 0;
 }
 
-static void set_range(bool *layers, int64_t count, int64_t start, int64_t end, int64_t interval) {
-    for (int64_t i = 0; i < count; i++)
-        layers[i] = (i + 1) % interval == 0 && i >= start && i <= end;
-}
-
-static int read_range(const struct json *root, bool *layers, int64_t count) {
-    int64_t start = 1, end = -1, interval = 1;
-    TRY(hf_whole_of(root, "moe_layer_start_index", 1, &start));
-    TRY(hf_whole_of(root, "moe_layer_end_index", -1, &end));
-    TRY(hf_whole_of(root, "moe_layer_interval", 1, &interval));
-    if (interval < 1)
-        return error_set("its \"moe_layer_interval\" is not a number of layers");
-    set_range(layers, count, start, end == -1 ? count - 1 : end, interval);
-    return 0;
-}
-
 static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
     const struct json *types = member(root, "mlp_layer_types");
     switch (family->sparse) {
     case HF_SPARSE_STEP:
         return read_by_step(root, layers, count);
-    case HF_SPARSE_RANGE:
-        return read_range(root, layers, count);
     case HF_SPARSE_TYPES:
         return types ? read_types(types, layers, count) : read_first(family, root, layers, count);
     default:
@@ -156,33 +138,10 @@ int64_t hf_dense_layers(const struct config *config) {
     return config_expert_layers(config) == L - dense ? dense : -1;
 }
 
-// The range and the interval that give the layers; false if there are none.
-static bool find_range(const struct config *config, int64_t *start, int64_t *end, int64_t *interval) {
-    int64_t L = config->num_layers, second = -1;
-    bool *layers = config_list_expert_layers(config), *again = memory_alloc((size_t)L + 1);
-    *start = *end = -1;
-    for (int64_t i = 0; i < L; i++) {
-        if (!layers[i])
-            continue;
-        second = second < 0 && *start >= 0 ? i : second;
-        *start = *start < 0 ? i : *start;
-        *end = i;
-    }
-    *interval = second < 0 ? 1 : second - *start;
-    set_range(again, L, *start, *end, *interval);
-    bool is_range = *start >= 0 && memcmp(layers, again, (size_t)L) == 0;
-    free(layers);
-    free(again);
-    return is_range;
-}
-
 bool hf_sparse_is_possible(const struct hf_family *family, const struct config *config) {
-    int64_t start, end, interval;
     if (family->sparse == HF_SPARSE_ALL)
         return config_expert_layers(config) == config->num_layers;
-    return family->sparse == HF_SPARSE_FIRST   ? hf_dense_layers(config) >= 0
-           : family->sparse == HF_SPARSE_RANGE ? find_range(config, &start, &end, &interval)
-                                               : true;
+    return family->sparse != HF_SPARSE_FIRST || hf_dense_layers(config) >= 0;
 }
 
 static char *list_dense(const struct config *config) {
@@ -210,16 +169,11 @@ static char *list_types(const struct config *config) {
 
 size_t hf_sparse_members(const struct hf_family *family, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]) {
-    int64_t dense = hf_dense_layers(config), start = 0, end = 0, interval = 1;
+    int64_t dense = hf_dense_layers(config);
     size_t count = 0;
     if (family->sparse == HF_SPARSE_STEP) {
         members[count++] = (struct hf_member){"decoder_sparse_step", memory_string("1")};
         members[count++] = (struct hf_member){"mlp_only_layers", list_dense(config)};
-    } else if (family->sparse == HF_SPARSE_RANGE) {
-        (void)find_range(config, &start, &end, &interval);
-        members[count++] = (struct hf_member){"moe_layer_start_index", memory_printf("%" PRId64, start)};
-        members[count++] = (struct hf_member){"moe_layer_end_index", memory_printf("%" PRId64, end)};
-        members[count++] = (struct hf_member){"moe_layer_interval", memory_printf("%" PRId64, interval)};
     } else {
         // Other programs than transformers read the number where there is a list too.
         if (dense >= 0)

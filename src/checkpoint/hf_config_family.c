@@ -179,8 +179,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
-    if ((family->routed && hf_routed_mentions(family->routed, flag)) ||
-        (family->has_latents && strcmp(flag, "--kv-channels") == 0))
+    if ((family->routed && hf_routed_mentions(flag)) || (family->has_latents && strcmp(flag, "--kv-channels") == 0))
         return true;
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;

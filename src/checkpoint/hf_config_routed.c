@@ -25,8 +25,6 @@ static const char *shared_key(const struct hf_routed *routed) {
 static int read_shared(const struct hf_routed *routed, const struct json *root, struct config *config) {
     int64_t shared = 0;
     TRY(hf_whole_of(root, shared_key(routed), routed->shared, &shared));
-    if (shared == 0 && routed->may_lack_shared)
-        return 0;
     if (shared < 1 || shared > 1 << 10)
         return error_set("its \"%s\" is not a number of experts from 1 to 1024", shared_key(routed));
     return config_take_number(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
@@ -64,15 +62,15 @@ static int read_groups(const struct hf_routed *routed, const struct json *root, 
 
 int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config) {
     TRY(read_shared(routed, root, config));
-    return routed->has_no_groups ? 0 : read_groups(routed, root, config);
+    return read_groups(routed, root, config);
 }
 
 // ---- writing ----
 
-bool hf_routed_mentions(const struct hf_routed *routed, const char *flag) {
+bool hf_routed_mentions(const char *flag) {
     static const char *const flags[] = {"--moe-shared-expert-intermediate-size", "--moe-router-num-groups",
                                         "--moe-router-group-topk", "--moe-router-group-best"};
-    for (size_t i = 0; i < (routed->has_no_groups ? 1 : sizeof flags / sizeof flags[0]); i++)
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         if (strcmp(flags[i], flag) == 0)
             return true;
     return false;
@@ -80,11 +78,10 @@ bool hf_routed_mentions(const struct hf_routed *routed, const char *flag) {
 
 const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config) {
     int64_t width = config_expert_width(config), shared = config->moe_shared_expert_intermediate_size;
-    if ((shared == 0 && !routed->may_lack_shared) || shared % width != 0)
+    if (shared == 0 || shared % width != 0)
         return "--moe-shared-expert-intermediate-size";
-    return !routed->has_no_groups && config->moe_router_num_groups > 1 && config_group_best(config) != routed->best
-               ? "--moe-router-group-best"
-               : NULL;
+    return config->moe_router_num_groups > 1 && config_group_best(config) != routed->best ? "--moe-router-group-best"
+                                                                                          : NULL;
 }
 
 size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
@@ -95,8 +92,6 @@ size_t hf_routed_members(const struct hf_routed *routed, const struct config *co
     size_t count = 0;
     members[count++] =
         (struct hf_member){shared_key(routed), memory_printf("%" PRId64, shared / config_expert_width(config))};
-    if (routed->has_no_groups)
-        return count;
     members[count++] = (struct hf_member){"n_group", memory_printf("%" PRId64, groups > 1 ? groups : 1)};
     members[count++] = (struct hf_member){"topk_group", memory_printf("%" PRId64, groups > 1 ? chosen : 1)};
     if (method)

@@ -178,6 +178,9 @@ static void append_scaling(const struct config *config, struct json_writer *json
 // What the base says of a stretched base, if the model still has it; false if not.
 static bool keep_alpha(struct members *members, const struct hf_config_write *write) {
     bool is_there = write->family->has_rope_alpha && is_of_family(write->base, write->family);
+    // Another scaling beside it is written instead, with the stretched base.
+    if (config_scales_rope(write->config) || write->config->rotary_seq_len_interpolation_factor != 1)
+        return false;
     const struct json *scaling = is_there ? hf_alpha_scaling(write->base) : NULL;
     const struct json *inner = scaling ? json_member(scaling, "rope_theta") : NULL;
     const struct json *theta = inner ? inner : scaling ? json_member(write->base, "rope_theta") : NULL;

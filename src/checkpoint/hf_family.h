@@ -74,7 +74,6 @@ enum hf_sparse {
     HF_SPARSE_STEP,   // decoder_sparse_step and mlp_only_layers
     HF_SPARSE_FIRST,  // those behind the first first_k_dense_replace
     HF_SPARSE_TYPES,  // mlp_layer_types, and without it the same
-    HF_SPARSE_RANGE,  // moe_layer_start_index, moe_layer_end_index and moe_layer_interval
 };
 
 // What a family with shared experts beside routed ones has if config.json does not say otherwise: see
@@ -82,8 +81,6 @@ enum hf_sparse {
 struct hf_routed {
     int shared;                // n_shared_experts
     const char *shared_key;    // its name of that member; NULL: that
-    bool may_lack_shared;      // there may be none
-    bool has_no_groups;        // experts have no groups, and the members below are not there
     int groups, chosen;        // n_group, topk_group
     int best;                  // how many of its best scores a group is judged by
     const char *method;        // topk_method; NULL: no such member

@@ -19,7 +19,7 @@ static const struct hf_flag llama_flags[] = {LLAMA_FLAGS, NO_BIAS, NO_DROPOUT};
 
 static const struct hf_key iquestcoder_keys[] = {
     SIZE_KEYS("0.02"),
-    NUMBER("head_dim", "--kv-channels", .fallback = "128"),
+    NUMBER("head_dim", "--kv-channels", .fallback = "128", .has_null = true, .has_none = true),
     RMS("1e-05"),
     SILU,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -32,7 +32,7 @@ static const struct hf_key iquestcoder_keys[] = {
 
 #define SEED_KEYS                                                                                                      \
     DROPPED_KEYS("0.02", "0.1"), NUMBER("intermediate_size", "--ffn-hidden-size"),                                     \
-        NUMBER("head_dim", "--kv-channels", .fallback = "128"), RMS_KEYS,                                              \
+        NUMBER("head_dim", "--kv-channels", .fallback = "128", .has_null = true, .has_none = true), RMS_KEYS,          \
         NUMBER("residual_dropout", "--hidden-dropout", .fallback = "0.1"),                                             \
         SWITCH("mlp_bias", "--add-mlp-bias", .fallback = "false")
 static const struct hf_key seed_oss_keys[] = {
@@ -64,7 +64,7 @@ static const struct hf_flag arcee_flags[] = {
 
 static const struct hf_key ernie4_5_keys[] = {
     SIZE_KEYS("0.02"),
-    NUMBER("head_dim", "--kv-channels", .fallback = "128"),
+    NUMBER("head_dim", "--kv-channels", .fallback = "128", .has_null = true, .has_none = true),
     RMS("1e-05"),
     SILU,
     MAP("use_bias", "--disable-bias-linear", "true=false false=true", .fallback = "false"),

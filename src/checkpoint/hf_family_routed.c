@@ -156,7 +156,7 @@ static const struct hf_key exaone_moe_keys[] = {
     ROTARY_KEYS("0.02"),
     RMS("1e-05"),
     SILU,
-    NUMBER("sliding_window", "--sliding-window", .fallback = "4096"),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),
     NUMBER("num_experts", "--num-experts", .fallback = "64"),
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
     NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1024"),
@@ -183,10 +183,10 @@ static const struct hf_family families[] = {
      .local_base = "10000", .has_nested_rope = true, .has_no_flat_rope = true, .sparse = HF_SPARSE_TYPES,
      .experts = "64", .left_out = "mtp.", TABLES(mellum, ignored, no_ids, mellum_flags)},
     {ROTARY("exaone_moe", "ExaoneMoeForCausalLM"), .tie = "false", .groups = "32", .window_freq = "4",
-     .has_whole_without_rope = true, .sparse = HF_SPARSE_TYPES, .dense_layers = 1, .routed = &exaone_moe_routed,
-     .left_out = "mtp.", .rows = exaone_moe_rows, .row_count = COUNT(exaone_moe_rows), .keys = exaone_moe_keys,
-     .key_count = COUNT(exaone_moe_keys), .ignored = ignored, .written = no_ids, .written_count = COUNT(no_ids),
-     .flags = dots1_flags, .flag_count = COUNT(dots1_flags)},
+     .has_whole_without_rope = true, .has_rope_without_windows = true, .sparse = HF_SPARSE_TYPES, .dense_layers = 1,
+     .routed = &exaone_moe_routed, .left_out = "mtp.", .rows = exaone_moe_rows, .row_count = COUNT(exaone_moe_rows),
+     .keys = exaone_moe_keys, .key_count = COUNT(exaone_moe_keys), .ignored = ignored, .written = no_ids,
+     .written_count = COUNT(no_ids), .flags = dots1_flags, .flag_count = COUNT(dots1_flags)},
 };
 
 struct hf_families hf_families_routed(void) {

@@ -80,7 +80,9 @@ int plan_budget_choose(const struct plan_search *search, const char *budget, str
     if (!flag_is_given(&config->given, "--bf16") && !flag_is_given(&config->given, "--fp16") &&
         !flag_is_given(&config->given, "--fp8-format"))
         TRY(give(config, usual_precision(search), "true"));
-    if (config->data_path.count == 0 && config->train_data_path.count == 0) {
+    if (config->data_path.count == 0 && config->train_data_path.count == 0 && !config->data_args_path &&
+        !config->per_split_data_args_path && config->train_weighted_split_paths.count == 0 &&
+        !config->train_weighted_split_paths_path) {
         struct flag_table table = config_flag_table(0);
         TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
     }

@@ -85,6 +85,7 @@ struct flag {
     bool is_size;                    // FLAG_INT: bytes, may end with K, M, G, T; FLAG_DOUBLE: a count, with K, M, B, T
     bool required;                   // leaving it out is an error
     bool repeats_add;                // FLAG_STRING_LIST: a second --flag adds items and does not replace them
+    bool has_phrases;                // FLAG_STRING_LIST: items hold blanks, so that one text in a file is one item
     bool advanced;                   // shown by --help-all, not by --help
     bool not_yet;  // its feature is not built: only the default is accepted (by the command, not by the parser)
 };

@@ -136,7 +136,9 @@ int flag_apply(struct flag_parse *parse, const struct flag_match *match, const s
     struct string_list words = {0};
     const struct string_list *items = &values->items;
     // In a file a list may be written as one text: "data-path: 0.3 a 0.7 b".
-    if (match->arity == ARITY_MANY && source == FLAG_FROM_FILE && !values->quoted && items->count == 1) {
+    bool has_phrases = match->flag && match->flag->has_phrases;
+    if (match->arity == ARITY_MANY && source == FLAG_FROM_FILE && !values->quoted && !has_phrases &&
+        items->count == 1) {
         string_list_add_words(&words, items->items[0]);
         items = &words;
     }

@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_EVALS = 2 * METRICS_MAX_LOSSES, NAME_BYTES = 64 };
+enum { MOST_EVALS = 2 * 64 * METRICS_MAX_LOSSES, NAME_BYTES = 64 };
 
 static const char *const event_names[] = {"saved",  "unsaved", "skipped",  "nan",     "spike",
                                           "rewind", "hang",    "finished", "stopped", "failed"};

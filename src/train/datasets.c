@@ -189,6 +189,15 @@ static void list_first_sets(struct datasets *datasets) {
         datasets->sets[which] = make_set((enum split)which, 0, NULL);
 }
 
+// Curves and lines go by these names.
+static int check_name(const struct datasets *datasets, const struct data_set *set) {
+    for (int i = 0; i < datasets->count; i++)
+        if (strcmp(datasets->sets[i].text, set->text) == 0)
+            return error_set_code(EXIT_CODE_USAGE, "two groups of datasets for %s have the same name; rename one",
+                                  set->text);
+    return 0;
+}
+
 static int list_sets(struct datasets *datasets, const struct config *config) {
     list_first_sets(datasets);
     for (int which = 0; which < SPLIT_COUNT; which++) {
@@ -197,8 +206,11 @@ static int list_sets(struct datasets *datasets, const struct config *config) {
         for (int64_t group = 0; group < groups && groups > 1; group++) {
             struct data_paths paths;
             int status = data_paths_find_group(&paths, config, (enum split)which, group);
+            struct data_set set = make_set((enum split)which, group, paths.name);
             if (status == 0)
-                datasets->sets[group == 0 ? which : datasets->count++] = make_set((enum split)which, group, paths.name);
+                status = check_name(datasets, &set);
+            if (status == 0)
+                datasets->sets[group == 0 ? which : datasets->count++] = set;
             data_paths_free(&paths);
             TRY(status);
         }

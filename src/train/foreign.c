@@ -35,6 +35,23 @@ static void add_if(bool differs, const char *name, struct buffer *names) {
         buffer_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
 }
 
+// Which experts a row goes to, and their weights; no tensor says it.
+static void note_routers(const struct config *source, const struct config *config, struct buffer *names) {
+    const char *score = config->moe_router_score_function;
+    bool has_same_score = strcmp(source->moe_router_score_function, score) == 0;
+    int64_t groups = config->moe_router_num_groups;
+    add_if(source->moe_router_topk != config->moe_router_topk, "--moe-router-topk", names);
+    add_if(!has_same_score, "--moe-router-score-function", names);
+    add_if(has_same_score && strcmp(score, "softmax") == 0 &&
+               source->moe_router_pre_softmax != config->moe_router_pre_softmax,
+           "--moe-router-pre-softmax", names);
+    add_if(config_router_factor(source) != config_router_factor(config), "--moe-router-topk-scaling-factor", names);
+    add_if(source->moe_router_num_groups != groups ||
+               (groups > 0 && (source->moe_router_group_topk != config->moe_router_group_topk ||
+                               config_group_best(source) != config_group_best(config))),
+           "--moe-router-num-groups and others", names);
+}
+
 // The rest may be meant: a resumed run with longer samples changes its rotary positions.
 static void note_choices(const struct choices *theirs, const struct choices *ours, const struct config *source,
                          const struct config *config, const char *path) {
@@ -46,6 +63,7 @@ static void note_choices(const struct choices *theirs, const struct choices *our
     add_if(config_no_rope_freq(source) != config_no_rope_freq(config), "--no-rope-freq", &names);
     add_if(theirs->norm.kind != ours->norm.kind, "--normalization", &names);
     add_if(theirs->epsilon != ours->epsilon, "--norm-epsilon", &names);
+    add_if(theirs->latent.epsilon != ours->latent.epsilon, "--latent-norm-epsilon", &names);
     add_if(theirs->is_post_norm != ours->is_post_norm || theirs->is_output_norm != ours->is_output_norm ||
                theirs->has_input_norm != ours->has_input_norm,
            "--norm-placement", &names);
@@ -62,6 +80,8 @@ static void note_choices(const struct choices *theirs, const struct choices *our
                memcmp(theirs->rope.long_frequencies, ours->rope.long_frequencies, pairs * sizeof(double)) != 0 ||
                memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(double)) != 0,
            "rotary positions (--rotary-base and others)", &names);
+    if (theirs->experts.E > 0 && ours->experts.E > 0)
+        note_routers(source, config, &names);
     if (names.length > 0)
         log_warn("flags differ from the model in %s: %s; ignore this if intended, else give --use-checkpoint-args "
                  "instead of them",

@@ -32,7 +32,7 @@ fi
 # Nothing is installed.
 expect 0 "kernels" env "${hidden[@]}" "$BEVATRON" version
 is_open_mpi && says "missing: BEVATRON_MPI_LIBRARY is /nonexistent/lib.so, which does not exist: correct or unset it"
-has CURL && says "libcurl   missing: BEVATRON_CURL_LIBRARY is /nonexistent/lib.so, which does not exist: correct or unset it"
+has CURL && says "missing: BEVATRON_CURL_LIBRARY is /nonexistent/lib.so, which does not exist: correct or unset it"
 # Addresses cannot do without it.
 if has CURL; then
     expect 1 "cannot load libcurl, which s3:// and https:// addresses need: BEVATRON_CURL_LIBRARY is /nonexistent/lib.so" \
@@ -50,8 +50,8 @@ else
     expect 1 "this build has no web server; use board --text" "$BEVATRON" board --logdir "$work"
 fi
 if has CUDA; then
-    expect 0 "cuBLASLt  missing: BEVATRON_CUBLASLT_LIBRARY is" env "${hidden[@]}" "$BEVATRON" version
-    says "libcuda   missing: BEVATRON_DRIVER_LIBRARY is"
+    expect 0 "missing: BEVATRON_CUBLASLT_LIBRARY is" env "${hidden[@]}" "$BEVATRON" version
+    says "missing: BEVATRON_DRIVER_LIBRARY is"
     expect 1 "cannot load libcuda, which GPUs need: BEVATRON_DRIVER_LIBRARY is /nonexistent/lib.so" \
         env "${hidden[@]}" "$BEVATRON" "${train[@]}" --device cuda
     says "or use --device cpu"
@@ -110,12 +110,12 @@ if [ "$(id -u)" = 0 ] && command -v ldd >/dev/null && ! ldd "$BEVATRON" | grep -
     done
     if bare help >/dev/null 2>&1; then
         expect 0 "kernels" bare version
-        is_open_mpi && says "Open MPI  missing: apt-get install openmpi-bin"
-        has CURL && says "libcurl   missing: apt-get install libcurl4 ca-certificates"
+        is_open_mpi && says "missing: apt-get install openmpi-bin"
+        has CURL && says "missing: apt-get install libcurl4 ca-certificates"
         has CUDA && says "missing: install the NVIDIA driver on the host"
-        has CUDA && says "cuBLASLt  missing: apt-get install libcublas-"
-        has CUDNN && says "cuDNN     missing: apt-get install libcudnn9-cuda-"
-        has NCCL && says "NCCL      missing: apt-get install libnccl2"
+        has CUDA && says "missing: apt-get install libcublas-"
+        has CUDNN && says "missing: apt-get install libcudnn9-cuda-"
+        has NCCL && says "missing: apt-get install libnccl2"
         expect 0 "iteration        2/       2" bare "${train[@]}" --device cpu
         if has CUDA; then
             expect 1 "cannot load libcuda, which GPUs need: libcuda.so.1 was searched for with the dynamic loader (LD_LIBRARY_PATH is " \

@@ -33,6 +33,7 @@ TEST(bad_groups) {
         {"train: 0.3 0:1", "a word is missing"},
         {"train: 0.3 0:1 a,", "a word is missing"},
         {"train: 0.3 0:1 a b", "too many words"},
+        {"train: books 0:0.9 wiki", "WEIGHT is not a number"},
         {"train: 0.3 1:0 a", "START:END is not a part"},
         {"train: 0.3 0.5:0.5 a", "START:END is not a part"},
         {"train: 0.3 0:1.5 a", "START:END is not a part"},

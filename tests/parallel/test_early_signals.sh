@@ -115,7 +115,7 @@ for case in "HUP|launch local --nproc 2|" "HUP|launch local|" "HUP|train --nproc
     trains
     kill "-$signal" -- "$group$launcher"
     ended 210 "SIG$signal to $command"
-    grep -q "successfully saved checkpoint" "$work/out" && pass || fail "no checkpoint after SIG$signal to $command"
+    [ -s "$work/run/latest_checkpointed_iteration.txt" ] && pass || fail "no checkpoint after SIG$signal to $command"
 done
 
 # twice SECONDS FIRST SECOND CODE COMMAND…: the second signal comes in the middle of a save that takes that many

@@ -34,11 +34,12 @@ static int refuse(const char *flag, const char *what, const char *text, size_t l
         flag, what, (int)(length < MOST_BYTES ? length : MOST_BYTES), text, length < MOST_BYTES ? "" : "…");
 }
 
-// One dataset: three words. Whether the weight is one is found out where the blend is made.
+// One dataset: three words. The weight is a number here, since a blend takes words without numbers for prefixes;
+// whether it is above 0 is found out where the blend is made.
 static int parse_dataset(struct weighted_group *group, const char *text, size_t length, const char *flag) {
     enum { WORDS = 3 };
     char *words[WORDS], *copy = memory_alloc(length + 1), *rest = copy, *word;
-    double start, end;
+    double weight, start, end;
     int count = 0, status = 0;
     memcpy(copy, text, length);
     copy[length] = '\0';
@@ -49,6 +50,8 @@ static int parse_dataset(struct weighted_group *group, const char *text, size_t 
     }
     if (count != WORDS)
         status = refuse(flag, count < WORDS ? "a word is missing" : "there are too many words", text, length);
+    else if (!number_read_double(words[0], &weight))
+        status = refuse(flag, "WEIGHT is not a number", text, length);
     else if (weighted_range_parse(words[1], &start, &end) < 0)
         status = refuse(flag, "START:END is not a part", text, length);
     if (status == 0) {
