@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Decoders other than GPT from the command line, with Megatron's flags: each learns, a run that was stopped and resumed
 # equals an uninterrupted one, evaluation and generation take the model from its checkpoint, recompute changes no bit.
+# label: slow
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
