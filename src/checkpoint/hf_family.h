@@ -124,7 +124,7 @@ struct hf_family {
     int first_window;                 // max_window_layers, from which on layers have one, if config.json does not say
     enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions
-    bool has_rope_without_windows;    // but all do if there is no width of windows
+    bool has_rope_without_windows;    // but if sliding_window is null, all layers have them
     bool has_square_output;           // heads are together as wide as the residual stream
     bool has_nested_rope;             // rope_parameters are written too, those of layers with a window apart
     bool has_no_flat_rope;            // and rope_theta and rope_scaling are not there

@@ -145,7 +145,7 @@ static const struct hf_flag exaone4_flags[] = {
     LLAMA_FLAGS, NO_BIAS, NO_DROPOUT, {"--norm-placement", "output"}, {"--qk-layernorm", "true"}};
 
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
-// Their defaults are tokens of vocabularies that another model need not have.
+// Their defaults are tokens of their own vocabularies, which another model may not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 #define LIKE(type, class, row_list, name, flag_list)                                                                   \

@@ -213,7 +213,7 @@ static const struct hf_flag olmo2_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 
-// Their defaults are tokens of vocabularies that another model need not have.
+// Their defaults are tokens of their own vocabularies, which another model may not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 #define LIKE_LLAMA(type, class)                                                                                        \
