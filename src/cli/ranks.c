@@ -152,6 +152,7 @@ int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *na
     TRY(read_number(get, "OMPI_COMM_WORLD_SIZE", &openmpi));
     TRY(read_number(get, "PMI_SIZE", &hydra));
     bool is_step = get("SLURM_PROCID") && get("SLURM_STEP_ID");
+    ranks->is_read = openmpi > 0 || hydra > 0 || is_step;
     if (openmpi > 1 || (hydra > 1 && !is_step)) {
         ranks->kind = RANKS_MPI;
         return 0;

@@ -15,6 +15,7 @@ enum ranks_kind {
 
 struct launched_ranks {
     enum ranks_kind kind;
+    bool is_read;              // mpirun or srun has started even one rank alone, and reads what it prints
     struct world_place place;  // for RANKS_TCP
     int node, nodes;           // for RANKS_NODE; nodes is 0 if the launcher does not say
     char address[256];         // of rank 0's machine; empty if the launcher does not say

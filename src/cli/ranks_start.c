@@ -216,8 +216,10 @@ void ranks_take_terminal(const char *given) {
     }
     // mpirun is in the background for the terminal, which may be set to stop what writes from there.
     signal(SIGTTOU, SIG_IGN);
-    for (size_t i = 0; i < digits; i++)
+    for (size_t i = 0; i < digits; i++) {
         dup2(terminal, given[i] - '0');
+        outlet_set_patience(given[i] - '0', 0);
+    }
     close(terminal);
 }
 

@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/outlet.h"
 #include "base/phase.h"
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *environment(const char *name) {
@@ -66,6 +68,18 @@ static void note_machine(struct session *session) {
                                            environment("PMIX_NAMESPACE"));
 }
 
+// A terminal that standard input does not share is the launcher's way of reading what its ranks write: Open MPI has one
+// for their standard output. `srun --pty` connects all three.
+static void await_launcher(void) {
+    const double patience = 60;
+    struct stat input, output;
+    for (int file = STDOUT_FILENO; file <= STDERR_FILENO; file++) {
+        bool is_own = isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &input) == 0 && fstat(file, &output) == 0 &&
+                      input.st_rdev == output.st_rdev;
+        outlet_set_patience(file, is_own ? 0 : patience);
+    }
+}
+
 static int start_mpi(struct session *session) {
     bool is_first = is_first_here();
     if (is_first) {
@@ -86,6 +100,8 @@ static int start_mpi(struct session *session) {
 int session_start(struct session *session) {
     *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
     TRY(ranks_detect(&session->ranks, environment));
+    if (session->ranks.is_read)
+        await_launcher();
     if (session->ranks.kind == RANKS_TCP || session->ranks.kind == RANKS_MPI) {
         raise_file_limit();
         widen_queues();

@@ -69,6 +69,7 @@ struct world {
     struct device *device;
     struct world_place place;
     double deadline_seconds;
+    struct clock *clock;                     // of the deadline, see base/clock.h
     struct group *groups[WORLD_MAX_GROUPS];  // all groups created, freed with the world; the first holds all ranks
     int group_count;
     struct record record;

@@ -22,13 +22,17 @@ TEST(alone) {
     EXPECT_OK(DETECT(&ranks, "HOME", "/root"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
     EXPECT_INT(ranks.place.size, 1);
+    EXPECT(!ranks.is_read);
     // mpirun -n 1, an allocation without a step, and a step of one task are one rank.
     EXPECT_OK(DETECT(&ranks, "OMPI_COMM_WORLD_SIZE", "1", "WORLD_SIZE", "8", "RANK", "3"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(ranks.is_read);
     EXPECT_OK(DETECT(&ranks, "SLURM_JOB_ID", "7", "SLURM_NTASKS", "8"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(!ranks.is_read);
     EXPECT_OK(DETECT(&ranks, "SLURM_PROCID", "0", "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "1"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(ranks.is_read);
 }
 
 TEST(mpirun_comes_first) {
