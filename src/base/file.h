@@ -44,7 +44,8 @@ enum file_temporary_owner file_temporary_owner(const char *path);
 // names are ever removed as leftovers, since "NAME.tmp.old" may be a user's copy.
 size_t file_temporary_stem(const char *name);
 
-// Removes temporary files of `path` that dead processes left; file_create does so too. What cannot be removed stays.
+// Removes temporary files and folders of `path` that dead processes left; file_create does so too. What cannot be
+// removed stays.
 void file_sweep(const char *path);
 
 // Before the work whose output gets this name: -1 if a file of that name would be lost that this program would not have

@@ -93,6 +93,21 @@ int file_lock_share(struct file_lock *lock, const char *path) {
     return try_lock(lock, path, LOCK_SH);
 }
 
+int file_lock_renew(struct file_lock *lock) {
+    struct stat named;
+    // An error of the file system says nothing about the name.
+    if (has_name(lock->descriptor, lock->path) || (stat(lock->path, &named) < 0 && errno != ENOENT))
+        return FILE_LOCK_HELD;
+    struct file_lock again;
+    int result = file_lock_try(&again, lock->path);
+    if (result < 0 || result == FILE_LOCK_TAKEN)
+        return result;
+    close(lock->descriptor);
+    free(lock->path);
+    *lock = again;
+    return FILE_LOCK_RENEWED;
+}
+
 // The descriptor stays open, which is what keeps the lock.
 int file_lock_keep(const char *path) {
     struct file_lock lock;

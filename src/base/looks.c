@@ -36,5 +36,9 @@ const char *looks_remedy(int error) {
         return "its owner must let you read it, and look into the folders above it (chmod)";
     if (error == EMFILE || error == ENFILE)
         return "raise the limit of open files (ulimit -n)";
+    if (error == EIO || error == ESTALE || error == ETIMEDOUT)
+        return "check the disk and its file server (dmesg)";
+    if (error == ENOMEM)
+        return "free memory on this machine";
     return "check the path";
 }

@@ -58,8 +58,8 @@ static bool is_share(const char *name, const char *part) {
 // Names that a save gives to files in an iteration's folder, whatever the manifest says.
 static bool is_name_of_ours(const char *name) {
     static const char *const whole[] = {"state.json", "config.json", "manifest.json", "data_identity.json"};
-    static const char *const roles[] = {"vocab-file_", "merge-file_", "tokenizer-model_", "huggingface_",
-                                        "huggingface-"};
+    static const char *const roles[] = {"vocab-file_",  "merge-file_",  "tokenizer-model_",
+                                        "huggingface_", "huggingface-", "rehearsal-"};
     bool is_known = is_share(name, "model") || is_share(name, "optimizer");
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         is_known = is_known || strcmp(name, whole[i]) == 0;

@@ -128,6 +128,20 @@ static int detect_torchrun(struct launched_ranks *ranks, const char *(*get)(cons
     return 0;
 }
 
+// Numbers that leave open which rank this is: taken for one rank alone, each would train a model of its own.
+static int check_world(const struct launched_ranks *ranks, const char *(*get)(const char *)) {
+    int size;
+    TRY(read_number(get, "WORLD_SIZE", &size));
+    if (size <= 1 || ranks->nodes > 0 || (!get("RANK") && !get("MASTER_ADDR")))
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE,
+        "WORLD_SIZE is %d, but %s is not set; set RANK, LOCAL_RANK and MASTER_ADDR for every rank, or "
+        "BEVATRON_NODES to the number of machines (RANK is then the machine's, --nproc its ranks), or "
+        "unset WORLD_SIZE to train alone",
+        size, get("RANK") ? "LOCAL_RANK" : "RANK");
+}
+
 // Jobs of Kubernetes: the number of this machine, and how many there are if the job says so.
 static int detect_node(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     static const char *const names[] = {"PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"};
@@ -135,10 +149,11 @@ static int detect_node(struct launched_ranks *ranks, const char *(*get)(const ch
     for (size_t i = 0; i < sizeof names / sizeof names[0] && ranks->node < 0; i++)
         TRY(read_number(get, names[i], &ranks->node));
     if (ranks->node < 0)
-        return 0;
+        return check_world(ranks, get);
     TRY(read_number(get, get("PET_NNODES") ? "PET_NNODES" : "BEVATRON_NODES", &ranks->nodes));
     TRY(read_meeting(ranks, get));
     ranks->nodes = ranks->nodes < 0 ? 0 : ranks->nodes;
+    TRY(check_world(ranks, get));
     if (ranks->nodes > 0 && ranks->node >= ranks->nodes)
         return error_set_code(EXIT_CODE_USAGE, "node %d does not fit %d nodes; the launcher sets both numbers",
                               ranks->node, ranks->nodes);

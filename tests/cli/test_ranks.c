@@ -124,5 +124,21 @@ TEST(machines_of_kubernetes) {
                  "node 2 does not fit 2 nodes");
 }
 
+// Each of these would train alone, all of them on top of each other.
+TEST(a_rank_of_unknown_place) {
+    struct launched_ranks ranks;
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "127.0.0.1"), "LOCAL_RANK is not set");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "2"), "LOCAL_RANK is not set");
+    EXPECT_ERROR(DETECT(&ranks, "LOCAL_RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "a"), "but RANK is not set");
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "x"), "WORLD_SIZE is \"x\"");
+    EXPECT_OK(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "1", "MASTER_ADDR", "127.0.0.1"));
+    EXPECT_OK(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "2", "BEVATRON_NODES", "2", "MASTER_ADDR", "a"));
+    EXPECT_INT(ranks.kind, RANKS_NODE);
+    EXPECT_INT(ranks.node, 1);
+    EXPECT_OK(DETECT(&ranks, "WORLD_SIZE", "2"));
+    EXPECT_INT(ranks.kind, RANKS_ALONE);
+}
+
 TEST_MAIN(TEST_CASE(alone), TEST_CASE(mpirun_comes_first), TEST_CASE(srun), TEST_CASE(first_host), TEST_CASE(torchrun),
-          TEST_CASE(machines_of_kubernetes))
+          TEST_CASE(machines_of_kubernetes), TEST_CASE(a_rank_of_unknown_place))
