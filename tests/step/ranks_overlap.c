@@ -1,6 +1,7 @@
 // Communication really overlaps computation: over a slow link a step with the distributed optimizer takes hardly longer
 // than the longer of the two, a tenth on a quiet machine, while a step without overlap takes as long as both together.
 // Run under mpirun.
+// tier: all
 //
 // Values can only travel during the forward pass, and gradients during the backward pass, which is twice as long. In
 // fp32 both have the same number of bytes, so a link that takes about as long as the computation makes the forward pass
