@@ -1,5 +1,6 @@
 // Documents packed in one row cost what their tokens cost: attention that documents confine gives what it gives for
 // each document alone, forward and backward, and takes a fraction of the time of one long document.
+// tier: all
 // cost: 6
 #include "ops/device.h"
 #include "ops/ops.h"
