@@ -1,5 +1,6 @@
 // Commands beside the program's work: what they are told, what becomes of their output, and that slow, failing and
 // hostile ones hold up nothing and leave nothing behind.
+// tier: all
 #include "base/errand.h"
 #include "base/clock.h"
 #include "base/file.h"

@@ -1,4 +1,5 @@
 // Output without a reader: writers do not wait for a reader that has stopped, and do not die with one that has exited.
+// tier: all
 #include "base/outlet.h"
 #include "base/buffer.h"
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-// The ring of spans: order, iterations, what is lost when it is full, threads, and what it costs while it is closed.
+// The ring of spans: order, iterations, what is lost when it is full, threads. What it costs while it is closed:
+// tests/train/test_watching_cost.c.
 #include "base/trace.h"
 #include "test.h"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Where a run is watched: events in metrics.jsonl, the command of --on-event, Prometheus, wandb; runs that stop, fail or
 # are killed; and logging targets that are full, missing or broken, which change nothing about the training.
+# tier: all
 # cost: 10
 . tests/cli/common.sh
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50

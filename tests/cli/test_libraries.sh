@@ -2,6 +2,7 @@
 # The libraries that the program loads when needed: it links none of them, starts without any, says what is missing and
 # what to do, and refuses those that do not fit. Real ones are hidden by the variables that name a file, and by a root
 # that holds only the program and what it links.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 fakes=$(dirname "$BEVATRON")/tests/fakes

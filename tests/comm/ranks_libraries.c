@@ -1,5 +1,6 @@
 // Two ranks with a GPU each, one of which cannot load NCCL: both refuse, and say which. Run under mpirun; the GPUs are
 // CPUs that claim to be GPUs.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ops/device.h"

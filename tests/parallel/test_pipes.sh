@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Nobody reads a run's output, or its reader exits: the run trains to its end.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

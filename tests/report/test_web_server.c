@@ -1,4 +1,5 @@
 // The web board on real sockets: answers and headers, clients that wait, are slow, send garbage, or are thousands.
+// tier: all
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,6 +1,7 @@
 // Communication overlaps computation: with the distributed optimizer and both flags a rank computes between the start
 // of a collective and the wait for it, for all buckets but those at the ends of the two passes. Without the flags it
 // never does. How much time that hides is measured by bench/overlap.c. Run under mpirun.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ranks_step.h"

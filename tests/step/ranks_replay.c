@@ -1,6 +1,7 @@
 // Passes in which ranks communicate. Over NCCL, where the device waits, they are recorded, and a replay gives the
 // losses and weights of the same steps without recording; through the host they are not recorded. Run under mpirun: on
 // GPUs over NCCL (several ranks on one need an NCCL_HOSTID each, see bench/gpu_ranks.sh), else on a CPU that records.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ranks_step.h"
