@@ -17,19 +17,24 @@ static void append_aliases(const struct flag_table *table, struct buffer *out) {
     }
 }
 
-enum { LINE_WIDTH = 160 };
+enum { LINE_WIDTH = 160, NAMES_SHOWN = 12 };
 
 static void append_names(const struct flag_names *names, struct buffer *out) {
     buffer_printf(out, "\n**Each of these %s:**\n\n", names->message);
     const char *cursor = names->names, *name;
     size_t length, line = out->length;
+    int count = 0;
     for (bool first = true; (name = flag_next_name(&cursor, &length)); first = false) {
         length = strcspn(name, "= ");
+        if (++count > NAMES_SHOWN)
+            continue;
         bool is_full = out->length - line + length > LINE_WIDTH;
         buffer_append_string(out, first ? "" : is_full ? ",\n" : ", ");
         line = is_full ? out->length : line;
         buffer_printf(out, "`%.*s`", (int)length, name);
     }
+    if (count > NAMES_SHOWN)
+        buffer_printf(out, " and %d more", count - NAMES_SHOWN);
     buffer_append_string(out, "\n");
 }
 
@@ -43,7 +48,9 @@ void config_markdown(struct buffer *out) {
     flags_markdown(config_command(), out);
     struct flag_table table = config_flag_table(0);
     append_aliases(&table, out);
-    buffer_append_string(out, "\n## Megatron-LM flags that bevatron does not have\n");
+    buffer_append_string(out, "\n## Megatron-LM flags that bevatron does not have\n\n"
+                              "`bevatron train --dry-run` with your flags says of each what becomes of it; long lists are "
+                              "cut here.\n");
     for (size_t i = 0; i < table.names_count; i++)
         append_names(&table.names[i], out);
 }

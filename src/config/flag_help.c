@@ -187,8 +187,9 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
         append_cell(flag->initial, out);
         buffer_append_byte(out, '`');
     }
-    buffer_append_string(out, " | ");
     append_values(flag, &values);
+    if (values.length > 0 && out->data[out->length - 1] != ' ')
+        buffer_append_string(out, "; ");
     append_cell(buffer_string(&values), out);
     buffer_append_string(out, " | ");
     append_cell(flag->help ? flag->help : "", out);
@@ -210,7 +211,7 @@ void flags_markdown(const struct flag_command *command, struct buffer *out) {
             buffer_printf(out, "\n## %s\n\n", flag->name);
             if (flag->help)
                 buffer_printf(out, "%s.\n\n", flag->help);
-            buffer_append_string(out, "| flag | default | values | meaning |\n|---|---|---|---|\n");
+            buffer_append_string(out, "| flag | default; values | meaning |\n|---|---|---|\n");
         }
     }
 }

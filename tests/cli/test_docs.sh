@@ -179,7 +179,7 @@ example_pages=(examples/*/*.md)
 for page in "${pages[@]}"; do unmarked "$page"; done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "blocks that do not say whether they are run (tests/cli/docs.sh)"
 
-# Flags: ours as printed by the commands, Megatron's from docs/flags.md, which has its own test, the benchmarks', and
+# Flags: ours as printed by the commands, Megatron's from docs/flags.md and the tables behind it, the benchmarks', and
 # other programs'.
 words() {
     grep -hoE -- '(^|[^-A-Za-z0-9])--[A-Za-z][A-Za-z0-9_-]*' "$@" | sed 's/^[^-]*//' | sort -u
@@ -247,7 +247,7 @@ util-linux: --as
 zstd: --long
 OTHERS
 "$BEVATRON" help >>"$work/help"
-words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
+words "$work/help" "$work/others" docs/flags.md src/config/flags_megatron.c src/config/flags_forks.c bench/*.c bench/*.py >"$work/known"
 # The pages about other programs also have their flags: docs/migrating.md those that the program answers with its own.
 { cat "$work/known"; words src/config/flags_synonyms.c; } | sort -u >"$work/answered"
 {

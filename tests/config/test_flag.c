@@ -504,8 +504,8 @@ TEST(help) {
     buffer_clear(&text);
     flags_markdown(&command, &text);
     EXPECT(strstr(text.data, "\n## Texts\n\nWords of several kinds.\n\n| flag |") != NULL);
-    EXPECT(strstr(text.data, "| `--text WORD` |  |  | a text \\| with a bar |\n") != NULL);
-    EXPECT(strstr(text.data, "| `--color NAME` | `red` | red\\|Green\\|blue | color |\n") != NULL);
+    EXPECT(strstr(text.data, "| `--text WORD` |  | a text \\| with a bar |\n") != NULL);
+    EXPECT(strstr(text.data, "| `--color NAME` | `red`; red\\|Green\\|blue | color |\n") != NULL);
     buffer_free(&text);
     EXPECT_INT(parse("--unknown --help"), FLAGS_HELP);
 }

@@ -1,5 +1,5 @@
 # Puts the table of faults into docs/reliability.md, between its two marks. Files: kind=cpu and the CSV of run.sh,
-# kind=gpu and that of ranks on a GPU, which may be empty, kind=page and the page. Rows have the result of all their cases, the longest times, the exit codes, and the message of the first case.
+# kind=gpu and that of ranks on a GPU, which may be empty, kind=page and the page. Rows have the result of all their cases, the longest times and the exit codes.
 BEGIN {
     FS = ","
     split("a rank dies|rank 0 or the launcher dies|a rank hangs|a rank is slow|SIGTERM, SIGUSR1|Slurm requeues, time limits|crash loop|disk full, I/O error|crash at every point of a save|damaged checkpoint|garbled marker|hostile files|NaN|silent corruption|out of memory|the clock jumps|network cut or reset|rendezvous|other layout|determinism|other flags on resume|data replaced or truncated|output cannot be written|limits of the system|writer hangs|permissions, links|soak", names, "|")
@@ -35,7 +35,6 @@ function take(line,    field, row) {
     if (field[6] != "" && index(" " codes[kind, row] " ", " " field[6] " ") == 0) codes[kind, row] = codes[kind, row] (codes[kind, row] == "" ? "" : " ") field[6]
     if (field[3] == "fail") missed[kind, row] = missed[kind, row] (missed[kind, row] == "" ? "" : "; ") field[2]
     if (kind == "gpu" && field[3] == "not run") why[field[7]] = why[field[7]] (why[field[7]] == "" ? "" : ", ") row
-    if (message[kind, row] == "" && field[7] != "" && field[7] !~ /^ctest/) message[kind, row] = field[7]
 }
 function when() { return first[kind] == last[kind] ? "on " first[kind] : "from " first[kind] " to " last[kind] }
 # "4 cores of X", or with several machines which rows were on the later ones.
@@ -78,7 +77,7 @@ kind != "page" {
     has_gpu = first["gpu"] != ""
     kind = "cpu"
     print ""
-    print "Measured " when() " with four MPI ranks on " where() ". `make test-faults` measures again and writes this table; every case is in [reliability.csv](reliability.csv)."
+    print "Measured " when() " with four MPI ranks on " where() ". `make test-faults` measures again and writes this table; every case, with what its log says, is in [reliability.csv](reliability.csv)."
     print ""
     print "| # | fault | cases | result | noticed after | back after | exit codes |" (has_gpu ? " on a GPU |" : "")
     print "|---|---|---|---|---|---|---|" (has_gpu ? "---|" : "")
@@ -90,11 +89,9 @@ kind != "page" {
         if (!cases[kind, row]) continue
         printf "| %d | %s | %d | %s | %s | %s | %s |%s\n", row, names[row], cases[kind, row], result_of(row), (kind, row) in noticed ? noticed[kind, row] " s" : "", back[kind, row] ? back[kind, row] " s" : "", codes[kind, row], has_gpu ? " " on_gpu " |" : ""
         if (missed[kind, row] != "") list = list "- " row ": " missed[kind, row] ".\n"
-        if (message[kind, row] != "") said = said sprintf("| %d | `%s` |\n", row, substr(message[kind, row], 1, 110))
     }
     print ""
     if (has_gpu) tell_gpu()
     if (list != "") printf "Cases that fail today:\n\n%s\n", list
-    printf "What the log says, cut after 110 characters:\n\n| # | message |\n|---|---|\n%s\n", said
     kind = "page"
 }
