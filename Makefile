@@ -1,6 +1,7 @@
 # A thin front for CMake: every target here is one or two commands that can be typed by hand.
 #
-#   make                 builds build/release/bevatron
+#   make                 builds build/release/bevatron, and the module for this machine's GPU if it has one and nvcc
+#   make cuda            builds the module for GPUs of other machines too: CMAKE_FLAGS=-DBEVATRON_CUDA_ARCHS=80,90
 #   make demo            trains a small GPT on this machine and generates text with it
 #   make test            the tests of every folder and of the program, and make check: ten minutes from a fresh clone
 #   make test-all        what make test leaves out: the unit tests in a build with sanitizers, ranks, Slurm, faults, terminals.
@@ -25,7 +26,7 @@
 #   make fuzz            runs every fuzz target for FUZZ_SECONDS each
 #   make install         installs program, manual pages, completion, documents and examples into PREFIX (default
 #                        /usr/local) below DESTDIR
-#   make package         makes a .deb and an archive in build/release/packages, for systems like this one; PORTABLE=yes
+#   make package         makes .deb packages and archives in build/package/packages, for systems like this one; PORTABLE=yes
 #                        makes them in build/portable/packages, for glibc 2.31 and newer (downloads a sysroot once)
 #   make dist            makes a release in build/dist: source, portable packages, bill of materials, checksums
 #   make test-packages   installs the packages in fresh Debian and Ubuntu roots and trains there (root and a network)
@@ -40,6 +41,7 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 SETUP ?= yes
 CMAKE_FLAGS ?=
+COMMA = ,
 
 THREADED = ^(base/(crew|errand|outlet|phase|pool|remote|trace|turns|watchdog)|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|checkpoint/(space|background|remote)|ops/threads|plan/search|train/)
 RUN_TESTS = JOBS=$(JOBS) tools/run_tests
@@ -56,10 +58,13 @@ define build
 	@cmake --build $(1) --parallel $(JOBS) $(if $(3),--target $(3))
 endef
 
-.PHONY: all release asan demo pictures board-pictures test test-all test-board test-slurm test-faults test-syscalls soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-all setup-fuzz setup-board
+.PHONY: all cuda release asan demo pictures board-pictures test test-all test-board test-slurm test-faults test-syscalls soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-all setup-fuzz setup-board
 
 all:
 	$(call build,build/release,,bevatron)
+
+cuda:
+	@$(MAKE) --no-print-directory all CMAKE_FLAGS="-DBEVATRON_CUDA=ON $(CMAKE_FLAGS)"
 
 release:
 	$(call build,build/release)
@@ -164,13 +169,12 @@ install:
 	$(call build,build/release,,bevatron help_pages)
 	cmake --install build/release --prefix $(PREFIX) --strip
 
-PACKAGE_BUILD = build/$(if $(filter yes,$(PORTABLE)),portable,release)
+# Packages are for other machines: their module has code for all GPUs.
+PACKAGE_BUILD = build/$(if $(filter yes,$(PORTABLE)),portable,package)
 package:
 	@[ "$(PORTABLE)" != yes ] || tools/make_sysroot build/sysroot
-	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot/portable.cmake -DBUILD_TESTING=OFF),bevatron help_pages)
-	@rm -rf $(PACKAGE_BUILD)/packages
-	@cd $(PACKAGE_BUILD) && umask 022 && cpack >cpack.log || { cat cpack.log; exit 1; }
-	@rm -rf $(PACKAGE_BUILD)/packages/_CPack_Packages && ls $(PACKAGE_BUILD)/packages/*
+	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot/portable.cmake) -DBUILD_TESTING=OFF -DBEVATRON_CUDA_ARCHS=80$(COMMA)90,bevatron help_pages)
+	@tools/make_packages $(PACKAGE_BUILD) && ls $(PACKAGE_BUILD)/packages/*
 
 dist:
 	@JOBS=$(JOBS) CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist

@@ -14,7 +14,7 @@ static struct world *open_alone(struct device **device) {
     if (cuda_count() == 0)
         test_skip("no GPU");
     EXPECT_OK(device_open(device, &(struct device_options){.name = "cuda"}));
-    if (!nccl_is_built())
+    if (!nccl_library())
         test_skip("built without NCCL");
     EXPECT_OK(nccl_world_open(&world, *device, NULL));
     return world;

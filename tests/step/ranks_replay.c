@@ -99,7 +99,7 @@ static int open_ranks(void) {
         return ranks_open(&ranks);
     TRY(device_open(&ranks.device, &(struct device_options){
                                        .name = "cuda", .index = ranks.place.local_rank, .is_deterministic = true}));
-    if (!nccl_is_built()) {
+    if (!nccl_library()) {
         device_close(ranks.device);
         return ranks_open(&ranks);
     }
