@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 enum { MOVED_CLOCK_MOST = 8 };
@@ -48,8 +47,11 @@ static inline struct moved_waiter *moved_clock_enter(struct moved_clock *moved, 
 
 static inline void moved_clock_sleep(struct clock *clock, double seconds) {
     struct moved_clock *moved = (struct moved_clock *)clock;
+    const double least = 1e-9;  // a shorter sleep would not move the clock, which a real one always does
+    if (!(seconds > 0))
+        return;
     pthread_mutex_lock(&moved->lock);
-    double until = moved->now + seconds;
+    double until = moved->now + (seconds > least ? seconds : least);
     moved->sleeps++;
     struct moved_waiter *own =
         moved_clock_enter(moved, (struct moved_waiter){.changed = &moved->changed, .until = until});
@@ -78,9 +80,7 @@ static inline void moved_clock_wait(struct clock *clock, pthread_cond_t *changed
         *own = (struct moved_waiter){0};
         pthread_mutex_unlock(&moved->lock);
     } else {
-        // Others get the lock where a real wait would give it up.
         pthread_mutex_unlock(lock);
-        sched_yield();
         pthread_mutex_lock(lock);
     }
 }

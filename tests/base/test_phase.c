@@ -38,8 +38,9 @@ static void be_long(void) {
     phase_advance(inner, 1000000000);
     pass(2, 2);
     phase_advance(inner, 2000000000);
-    for (int i = 0; i < 178; i++)
-        pass(1, 2);
+    const double later[] = {8, 19, 1, 30, 60, 60};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        pass(later[i], 2);
     phase_end(inner);
     phase_end(outer);
 }

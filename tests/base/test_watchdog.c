@@ -88,25 +88,25 @@ TEST(stuck_work_ends_the_process) {
 static void get_on(void) {
     struct watchdog_work outer, inner;
     moved_clock_open(&moved, false);
-    open_all(20);
+    open_all(10);
     moved_clock_await(&moved, 1);
     watchdog_begin(&outer, WATCHDOG_STEP, "training");
-    for (int i = 0; i < 12; i++) {
-        pass(19);
-        if (i < 4) {
+    for (int i = 0; i < 6; i++) {
+        pass(9);
+        if (i < 2) {
             watchdog_beat();
-        } else if (i < 8) {
+        } else if (i < 4) {
             watchdog_beat_all();
         } else {
             watchdog_begin(&inner, WATCHDOG_LOAD, "reading");
-            pass(19);
+            pass(9);
             watchdog_end(&inner);
         }
     }
     watchdog_begin(&inner, WATCHDOG_ELSEWHERE, "waiting");
-    pass(50);
+    pass(20);
     watchdog_end(&inner);
-    pass(19);
+    pass(9);
     watchdog_end(&outer);
     watchdog_close();
 }
@@ -130,13 +130,13 @@ static void leave_thread_stuck(void) {
     pthread_t thread;
     moved_clock_open(&moved, false);
     watchdog_open(&(struct watchdog_options){
-        .limits = {[WATCHDOG_STEP] = 20, [WATCHDOG_SAVE] = 40}, .rank = 3, .clock = &moved.clock});
+        .limits = {[WATCHDOG_STEP] = 10, [WATCHDOG_SAVE] = 20}, .rank = 3, .clock = &moved.clock});
     moved_clock_await(&moved, 1);
     watchdog_begin(&work, WATCHDOG_STEP, "training");
     if (!thread_start(&thread, sleep_in_background, NULL))
         _exit(1);
     for (;;) {
-        pass(10);
+        pass(6);
         watchdog_beat();
         watchdog_beat_all();
     }
@@ -174,7 +174,7 @@ static void wait_without_limit(void) {
     watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 1}, .clock = &moved.clock});
     moved_clock_await(&moved, 1);
     watchdog_begin(&work, WATCHDOG_STEP, "training");
-    pass(50);
+    pass(20);
     watchdog_end(&work);
     watchdog_close();
 }

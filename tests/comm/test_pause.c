@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOKS = 100 };
+enum { LOOKS = 10 };
 
 static struct moved_clock moved;
 
