@@ -129,6 +129,20 @@ TEST(waits_grow_and_end) {
     EXPECT_ERROR(file_doubt(), "cannot read z: Input/output error");
     file_patience_end(&outer);
     EXPECT_OK(file_doubt());
+    // A permission that is missing is not waited for as long; files of the kernel not at all.
+    outer = (struct file_patience){.wait = count_wait, .context = &waited};
+    waited = 0;
+    file_patience_begin(&outer);
+    EXPECT(!file_try_again(EIO, "/sys/class/x"));
+    EXPECT_OK(file_doubt());
+    while (file_try_again(EACCES, "x"))
+        continue;
+    EXPECT_NEAR(waited, 3, 1e-9);
+    EXPECT_ERROR(file_doubt(), "its owner must let you read it");
+    while (file_try_again(EIO, "x"))
+        continue;
+    EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+    file_patience_end(&outer);
 }
 
 static void write_marker(const struct temporary *folder, const char *text) {

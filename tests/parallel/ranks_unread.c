@@ -1,4 +1,4 @@
-// A file that one rank cannot read: all ranks learn that this is no proof of damage, and none takes an older checkpoint.
+// A file that one rank cannot read: all ranks learn that this is no proof of damage, and none takes an older one.
 #include "base/file_patience.h"
 #include "base/log.h"
 #include "checkpoint/small_run.h"
