@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,10 +20,13 @@
 static struct failing_calls {
     int error;  // errno; 0: all calls work, and none is counted
     int first, times, count, failed;
+    const char *name;  // only calls with a path that has this in it; NULL: all
 } failing;
 
-static bool call_fails(void) {
-    if (failing.error == 0 || ++failing.count < failing.first || failing.failed >= failing.times)
+// `path` is NULL for a call that has none.
+static bool call_fails(const char *path) {
+    bool counts = failing.error != 0 && (!failing.name || (path && strstr(path, failing.name)));
+    if (!counts || ++failing.count < failing.first || failing.failed >= failing.times)
         return false;
     failing.failed++;
     errno = failing.error;
@@ -34,36 +38,36 @@ int open(const char *path, int flags, ...) {
     va_start(arguments, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    return call_fails() ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    return call_fails(path) ? -1 : (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 ssize_t read(int descriptor, void *bytes, size_t count) {
-    return call_fails() ? -1 : (ssize_t)syscall(SYS_read, descriptor, bytes, count);
+    return call_fails(NULL) ? -1 : (ssize_t)syscall(SYS_read, descriptor, bytes, count);
 }
 
 int stat(const char *path, struct stat *status) {
-    return call_fails() ? -1 : fstatat(AT_FDCWD, path, status, 0);
+    return call_fails(path) ? -1 : fstatat(AT_FDCWD, path, status, 0);
 }
 
 int fstat(int descriptor, struct stat *status) {
-    return call_fails() ? -1 : fstatat(descriptor, "", status, AT_EMPTY_PATH);
+    return call_fails(NULL) ? -1 : fstatat(descriptor, "", status, AT_EMPTY_PATH);
 }
 
 void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t offset) {
     // Memory is not what fails.
-    if (descriptor >= 0 && call_fails())
+    if (descriptor >= 0 && call_fails(NULL))
         return MAP_FAILED;
     return (void *)syscall(SYS_mmap, address, size, protection, flags, descriptor, offset);
 }
 
 DIR *opendir(const char *path) {
     DIR *(*next)(const char *) = (DIR * (*)(const char *)) dlsym(RTLD_NEXT, "opendir");
-    return call_fails() ? NULL : next(path);
+    return call_fails(path) ? NULL : next(path);
 }
 
 struct dirent *readdir(DIR *stream) {
     struct dirent *(*next)(DIR *) = (struct dirent * (*)(DIR *)) dlsym(RTLD_NEXT, "readdir");
-    return call_fails() ? NULL : next(stream);
+    return call_fails(NULL) ? NULL : next(stream);
 }
 
 #endif

@@ -12,6 +12,8 @@
 #include <string.h>
 
 static const double FIRST_SECONDS = 0.1, MOST_SECONDS = 10, SLICE_SECONDS = 0.1;
+// A missing permission is most often what it says, but servers also say so while a ticket is renewed.
+static const double PERMISSION_SECONDS = 3;
 
 static _Thread_local struct file_patience *innermost;
 
@@ -45,6 +47,16 @@ void file_patience_end(struct file_patience *patience) {
         innermost->waited_seconds = patience->waited_seconds;
 }
 
+// The kernel's own files answer at once, and with errors of many kinds.
+static bool is_kernels(const char *path) {
+    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0 || strncmp(path, "/dev/", 5) == 0;
+}
+
+static double limit_of(const struct file_patience *patience, int error) {
+    bool is_permission = error == EACCES || error == EPERM;
+    return is_permission && patience->limit_seconds > PERMISSION_SECONDS ? PERMISSION_SECONDS : patience->limit_seconds;
+}
+
 // What a file system says about the path itself: asking again would give the same.
 static bool is_answer(int error) {
     static const int answers[] = {ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV, EINVAL};
@@ -56,9 +68,9 @@ static bool is_answer(int error) {
 
 bool file_try_again(int error, const char *path) {
     struct file_patience *patience = innermost;
-    if (!patience || is_answer(error))
+    if (!patience || is_answer(error) || (is_kernels(path) && strncmp(path, "/dev/shm/", 9) != 0))
         return false;
-    double left = patience->limit_seconds - patience->waited_seconds;
+    double left = limit_of(patience, error) - patience->waited_seconds;
     if (left > 0 && interrupt_received() == 0) {
         double seconds = patience->next_seconds < left ? patience->next_seconds : left;
         log_warn("cannot read %s: %s; trying again for up to %.0f s", path, strerror(error), left);

@@ -42,3 +42,13 @@ const char *looks_remedy(int error) {
         return "free memory on this machine";
     return "check the path";
 }
+
+const char *looks_write_remedy(int error) {
+    if (error == EACCES || error == EPERM)
+        return "its owner must let you write to the folder (chmod), or name another one";
+    if (error == EROFS)
+        return "it is mounted read-only; name another folder";
+    if (error == ENOSPC || error == EDQUOT)
+        return "free some space";
+    return looks_remedy(error);
+}

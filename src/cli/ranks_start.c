@@ -237,6 +237,10 @@ static void tell_signal(int code, const struct job_kills *before, const char *ra
     else if (number > 0 && number < NSIG)
         log_error("bevatron: %s was ended by signal %d (%s), and the others were stopped", who, number,
                   strsignal(number));
+    else if (number >= NSIG && code < EXIT_CODE_STOPPED)
+        log_error("bevatron: MPI ended %s with code %d: it lost its connection to another rank; check the network "
+                  "between the hosts, then resume from the last checkpoint",
+                  who, code);
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes

@@ -2,6 +2,7 @@
 #include "cli/session.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_patience.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
@@ -384,8 +385,11 @@ int session_run(const struct session_call *call, int argc, char **argv) {
         return command_failed();
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(call->flags, call->options, argc, argv);
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
     if (status == 0)
         status = call->run(call->options, &session);
+    file_patience_end(&patience);
     if (status < 0)
         exit_code = session_failed(&session);
     session_close(&session);

@@ -193,6 +193,11 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
         string_list_add(&values.items, equals + 1);
     else
         taken = take_values(parse->command, match.arity, argc - 1, argv + 1, &values.items);
+    if (taken < 0 && match.flag && match.flag->help) {
+        char *why = memory_string(error_message());
+        error_set_code(EXIT_CODE_USAGE, "%s (%s)", why, match.flag->help);
+        free(why);
+    }
     // Files were read before the flags; here their names are only passed over.
     if (taken >= 0 && !is_config && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
         taken = -1;

@@ -161,7 +161,7 @@ static const struct flag rows[] = {
     CHOICE("--lr-wsd-decay-style", lr_wsd_decay_style, "exponential",
            ONE_OF("exponential", "linear", "cosine", "minus_sqrt", "1-sqrt"),
            "shape of WSD's final decay; 1-sqrt is another name of minus_sqrt", ADVANCED),
-    INT("--lr-wsd-decay-iters", lr_wsd_decay_iters, NULL, 1, FLAG_ENDLESS, "iterations of WSD's final decay", ADVANCED),
+    INT("--lr-wsd-decay-iters", lr_wsd_decay_iters, NULL, 0, FLAG_ENDLESS, "iterations of WSD's final decay", ADVANCED),
     INT("--lr-wsd-decay-samples", lr_wsd_decay_samples, NULL, 1, FLAG_ENDLESS, "samples of WSD's final decay",
         ADVANCED),
     SWITCH("--override-opt_param-scheduler", override_opt_param_scheduler,

@@ -56,7 +56,8 @@ TEST(an_error_that_passes) {
         int first = 0;
         do {
             first++;
-            EXPECT_OK(resume(folder.path, &(struct failing_calls){errors[i], first, 1, 0, 0}, &loaded));
+            EXPECT_OK(
+                resume(folder.path, &(struct failing_calls){.error = errors[i], .first = first, .times = 1}, &loaded));
             if (loaded != 20)
                 test_fail("errno %d at call %d: loaded iteration %d", errors[i], first, (int)loaded);
         } while (failing.failed > 0);
@@ -71,7 +72,8 @@ TEST(an_error_that_stays) {
     int first = 0, unread = 0;
     do {
         first++;
-        int result = resume(folder.path, &(struct failing_calls){EIO, first, FOR_EVER, 0, 0}, &loaded);
+        int result =
+            resume(folder.path, &(struct failing_calls){.error = EIO, .first = first, .times = FOR_EVER}, &loaded);
         if (result == 0)
             continue;
         if (error_exit_code() != EXIT_CODE_ERROR || strstr(error_message(), "damaged: ") ||
@@ -96,7 +98,7 @@ TEST(damage_is_proved_through_errors) {
     int first = 0;
     do {
         first++;
-        EXPECT_OK(resume(folder.path, &(struct failing_calls){EIO, first, 1, 0, 0}, &loaded));
+        EXPECT_OK(resume(folder.path, &(struct failing_calls){.error = EIO, .first = first, .times = 1}, &loaded));
         EXPECT_INT(loaded, 10);
     } while (failing.failed > 0);
     free(path);
@@ -127,6 +129,20 @@ TEST(waits_grow_and_end) {
     EXPECT_ERROR(file_doubt(), "cannot read z: Input/output error");
     file_patience_end(&outer);
     EXPECT_OK(file_doubt());
+    // A permission that is missing is not waited for as long; files of the kernel not at all.
+    outer = (struct file_patience){.wait = count_wait, .context = &waited};
+    waited = 0;
+    file_patience_begin(&outer);
+    EXPECT(!file_try_again(EIO, "/sys/class/x"));
+    EXPECT_OK(file_doubt());
+    while (file_try_again(EACCES, "x"))
+        continue;
+    EXPECT_NEAR(waited, 3, 1e-9);
+    EXPECT_ERROR(file_doubt(), "its owner must let you read it");
+    while (file_try_again(EIO, "x"))
+        continue;
+    EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+    file_patience_end(&outer);
 }
 
 static void write_marker(const struct temporary *folder, const char *text) {
