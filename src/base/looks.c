@@ -38,3 +38,18 @@ const char *looks_remedy(int error) {
         return "raise the limit of open files (ulimit -n)";
     return "check the path";
 }
+
+const char *looks_write_remedy(int error) {
+    switch (error) {
+    case EACCES:
+    case EPERM:
+        return "its owner must let you write to the folder (chmod), or choose another one";
+    case EROFS:
+        return "the file system is read-only: choose another folder";
+    case ENOSPC:
+    case EDQUOT:
+        return "free some space, or choose another folder";
+    default:
+        return looks_remedy(error);
+    }
+}
