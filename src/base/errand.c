@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -116,9 +117,11 @@ static int start(const char *command, char **environment, int *in, int *out, pid
     posix_spawnattr_setsigdefault(&attributes, &usual);
     posix_spawnattr_setflags(&attributes,
                              (short)(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-    char shell[] = "sh", option[] = "-c", *text = memory_string(command);
+    bool is_file = command[0] == '@';
+    char shell[] = "sh", *option = memory_string(is_file ? "--" : "-c"), *text = memory_string(command + is_file);
     int error =
         posix_spawn(child, "/bin/sh", &actions, &attributes, (char *const[]){shell, option, text, NULL}, environment);
+    free(option);
     free(text);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
@@ -144,11 +147,12 @@ struct errand_output {
 static void log_output(const struct errands *errands, struct errand_output *output, const char *bytes, size_t length) {
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] != '\n') {
-            bool is_control = (unsigned char)bytes[i] < ' ' || bytes[i] == 0x7f;
             if (output->line.length < LINE_BYTES)
-                buffer_append_byte(&output->line, is_control ? ' ' : bytes[i]);
+                buffer_append_byte(&output->line, bytes[i] ? bytes[i] : ' ');
             continue;
         }
+        if (output->line.length > 0)
+            utf8_make_printable(output->line.data, "\t");
         if (output->lines < MOST_LINES)
             log_info("%s: %s", errands->options.name, buffer_string(&output->line));
         else if (output->lines == MOST_LINES)

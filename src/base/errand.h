@@ -12,7 +12,7 @@ struct errands;
 
 struct errand_options {
     const char *name;      // of the flag, for the log: "--on-event"; must live as long
-    const char *command;   // for /bin/sh -c
+    const char *command;   // for /bin/sh -c; "@FILE" runs the script FILE, so that other users do not see the text
     double limit_seconds;  // for one command
     struct clock *clock;   // see clock.h
 };

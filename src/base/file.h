@@ -62,7 +62,8 @@ int file_write_here(const char *path, const void *bytes, size_t count);
 int file_write_private(const char *path, const void *bytes, size_t count);
 // Reads a whole small file; more than limit_bytes is an error. A pipe is read too, but not waited for indefinitely.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
-// The same for what this program wrote: a pipe or a device of that name is an error.
+// The same for what this program wrote, and for files of other people's folders: a pipe or a device of that name is an
+// error.
 int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
 
 // Opens for reading without waiting for the other end of a pipe; returns a descriptor, to be closed.

@@ -47,8 +47,8 @@ const char *looks_write_remedy(int error) {
     if (error == EACCES || error == EPERM)
         return "its owner must let you write to the folder (chmod), or name another one";
     if (error == EROFS)
-        return "it is mounted read-only; name another folder";
+        return "its file system is read-only; name another folder";
     if (error == ENOSPC || error == EDQUOT)
-        return "free some space";
+        return "free some space, or name another folder";
     return looks_remedy(error);
 }

@@ -286,7 +286,7 @@ int manifest_read(struct manifest *manifest, const char *folder) {
                            "of its iter_… folders",
                            folder, file_name);
     else
-        result = json_parse_file(&root, path, MANIFEST_MOST_BYTES);
+        result = json_parse_own(&root, path, MANIFEST_MOST_BYTES);
     if (result == 0) {
         result = read_tree(manifest, root);
         if (result < 0)

@@ -160,7 +160,7 @@ static bool has_model_config(const char *folder) {
     enum { MAX_CONFIG_BYTES = 16 << 20 };
     char *path = file_join(folder, "config.json");
     struct json *root = NULL;
-    bool is_model = file_is_regular(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0 &&
+    bool is_model = file_is_regular(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0 &&
                     root->type == JSON_OBJECT &&
                     (json_member(root, "model_type") || json_member(root, "architectures"));
     json_free(root);

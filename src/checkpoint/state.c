@@ -232,7 +232,7 @@ static int load_state(const char *path, struct checkpoint_state *state) {
     *state = (struct checkpoint_state){0};
     char *state_path = file_join(path, state_name), *config_path = file_join(path, config_name);
     struct json *root = NULL;
-    int result = json_parse_file(&root, state_path, MAX_STATE_BYTES);
+    int result = json_parse_own(&root, state_path, MAX_STATE_BYTES);
     if (result == 0) {
         result = read_members(state, root);
         if (result < 0)

@@ -41,7 +41,9 @@ static int read_meeting(struct launched_ranks *ranks, const char *(*get)(const c
     const char *token = either(get, "BEVATRON_JOB_TOKEN", "SLURM_JOB_ID");
     TRY(read_number(get, get("MASTER_PORT") ? "MASTER_PORT" : "PET_MASTER_PORT", &ranks->port));
     snprintf(ranks->address, sizeof ranks->address, "%s", address ? address : "");
+    const char *own = get("BEVATRON_JOB_TOKEN");
     snprintf(ranks->token, sizeof ranks->token, "%s/%s", token ? token : "", id ? id : "");
+    ranks->is_secret = own && *own;
     ranks->port = ranks->port < 0 ? DEFAULT_PORT : ranks->port;
     if (ranks->port == 0 || ranks->port > UINT16_MAX)
         return error_set_code(EXIT_CODE_USAGE, "MASTER_PORT is %d; a port is between 1 and 65535", ranks->port);
@@ -100,6 +102,7 @@ static int detect_slurm(struct launched_ranks *ranks, const char *(*get)(const c
     const char *tasks = get("SLURM_STEP_TASKS_PER_NODE");
     long local_size = tasks ? strtol(tasks, NULL, 10) : 1;
     ranks->place.local_size = local_size > 0 && local_size <= ranks->place.size ? (int)local_size : 1;
+    ranks->is_on_one_machine = local_size == ranks->place.size;
     TRY(check_place(&ranks->place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"));
     TRY(read_meeting(ranks, get));
     const char *hosts = either(get, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
@@ -120,6 +123,7 @@ static int detect_torchrun(struct launched_ranks *ranks, const char *(*get)(cons
     TRY(read_number(get, "LOCAL_RANK", &place->local_rank));
     TRY(read_number(get, "LOCAL_WORLD_SIZE", &place->local_size));
     TRY(read_meeting(ranks, get));
+    ranks->is_on_one_machine = place->local_size == place->size;
     TRY(check_place(place, "RANK", "WORLD_SIZE"));
     if (place->size > 1 && !ranks->address[0])
         return error_set_code(

@@ -115,6 +115,10 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     if (nproc > cores)
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    // All ranks are here and share memory: what could reach other machines would only listen on a port, on all
+    // interfaces.
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "^tcp,ofi,usnic", 0);
     // When a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
     // others. They cannot save without that rank, and their supervisor waits.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);

@@ -269,10 +269,28 @@ static int check_device(const struct device *device, const struct config *config
     return 0;
 }
 
+// Numbers of jobs and names of runs are known to others. Then the secret is one that this user's ranks alone can read.
+static void choose_secret(const struct session *session, const struct config *config, struct world_meeting *meeting) {
+    const struct launched_ranks *ranks = &session->ranks;
+    if (ranks->kind != RANKS_TCP || ranks->is_secret)
+        return;
+    meeting->is_public_folder = ranks->is_on_one_machine;
+    if (meeting->is_public_folder)
+        meeting->secret_folder = session_temporary_folder();
+    else if (config->save && *config->save)
+        meeting->secret_folder = config->save;
+    else if (ranks->place.rank == 0)
+        log_warn(
+            "this job has no secret, so whoever reaches %s port %d can join it as a rank; set BEVATRON_JOB_TOKEN to "
+            "the same random text for all ranks",
+            ranks->address, ranks->port);
+}
+
 int session_meet_early(struct session *session, const struct config *config) {
     const struct launched_ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
+    choose_secret(session, config, &meeting);
     char *algorithm_cache = device_times_algorithms(config->device) ? find_algorithm_cache() : NULL;
     struct device_options options = {.name = config->device,
                                      .threads = choose_threads(config, &session->place),

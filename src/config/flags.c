@@ -412,7 +412,9 @@ static const struct flag rows[] = {
     TEXT("--metrics-file", metrics_file, NULL, "FILE",
          "file with one JSON object per logged iteration; default: metrics.jsonl in the --save folder"),
     TEXT("--on-event", on_event, NULL, "COMMAND",
-         "shell command to run when the run starts, saves, skips a step, finishes, stops or fails; see docs/events.md"),
+         "shell command, or @SCRIPT, to run when the run starts, saves, skips a step, finishes, stops or fails; see "
+         "docs/events.md",
+         .is_secret = true),
     TEXT("--prometheus-textfile", prometheus_textfile, NULL, "FILE",
          "file for node_exporter's textfile collector (NAME.prom), replaced at each log interval", ADVANCED),
     INT("--prometheus-port", prometheus_port, "0", 0, 65535,

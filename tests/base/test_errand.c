@@ -67,6 +67,31 @@ TEST(facts) {
     end();
 }
 
+// The shell is told the file's name alone: its own line says so, which is what `ps` shows.
+TEST(a_script_in_a_file) {
+    begin();
+    char path[128], named[160];
+    snprintf(path, sizeof path, "%s/-notify.sh", folder);
+    snprintf(command, sizeof command, "tr '\\0' ' ' </proc/$$/cmdline >%s/line; echo \"$NAME\" >%s/name\n", folder,
+             folder);
+    struct buffer script = {0};
+    buffer_append_string(&script, command);
+    EXPECT_OK(file_write_all(path, script.data, script.length));
+    buffer_free(&script);
+    snprintf(named, sizeof named, "@%s", path);
+    static const char *const variables[] = {"NAME=saved", NULL};
+    struct errands *errands = open_with(named, LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "first", .variables = variables});
+    errands_close(errands, LONG_SECONDS);
+    struct buffer line = content("line"), name = content("name");
+    snprintf(named, sizeof named, "sh -- %s ", path);
+    EXPECT_STRING(buffer_string(&line), named);
+    EXPECT_STRING(buffer_string(&name), "saved\n");
+    buffer_free(&line);
+    buffer_free(&name);
+    end();
+}
+
 static void speak(void) {
     struct errands *errands = open_with("echo one; printf 'a\\033[31mb\\ntwo'; echo three >&2; exit 7", LONG_SECONDS);
     errands_add(errands, &(struct errand){.label = "saved at 5", .variables = no_variables});
@@ -82,7 +107,7 @@ static void speak(void) {
 TEST(output) {
     capture_run(&capture, speak);
     EXPECT_INT(capture.status, 0);
-    EXPECT(strstr(capture.text, "--hook: one\n--hook: a [31mb\n") != NULL);
+    EXPECT(strstr(capture.text, "--hook: one\n--hook: a?[31mb\n") != NULL);
     EXPECT(strstr(capture.text, "two") != NULL && strstr(capture.text, "three") != NULL);
     EXPECT(strstr(capture.text, "warning: --hook: the command for \"saved at 5\" failed with exit code 7\n") != NULL);
     EXPECT(strstr(capture.text, "the rest is not shown") != NULL);
@@ -174,5 +199,5 @@ TEST(closing_early) {
     end();
 }
 
-TEST_MAIN(TEST_CASE(facts), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background), TEST_CASE(queue),
-          TEST_CASE(closing_early))
+TEST_MAIN(TEST_CASE(facts), TEST_CASE(a_script_in_a_file), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background),
+          TEST_CASE(queue), TEST_CASE(closing_early))

@@ -90,6 +90,13 @@ TEST(torchrun) {
     EXPECT_STRING(ranks.address, "node0");
     EXPECT_INT(ranks.port, 1234);
     EXPECT(strstr(ranks.token, "abc") != NULL);
+    // The name of a run is no secret; whether all ranks are here, all must see alike.
+    EXPECT(!ranks.is_secret && !ranks.is_on_one_machine);
+    EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "4", "LOCAL_RANK", "3", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR",
+                     "a", "BEVATRON_JOB_TOKEN", "drawn"));
+    EXPECT(ranks.is_secret && ranks.is_on_one_machine);
+    EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "4", "LOCAL_RANK", "3", "MASTER_ADDR", "a"));
+    EXPECT(!ranks.is_on_one_machine);
     EXPECT_ERROR(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3"), "MASTER_ADDR");
     EXPECT_ERROR(DETECT(&ranks, "RANK", "8", "WORLD_SIZE", "8", "LOCAL_RANK", "0", "MASTER_ADDR", "a"), "RANK 8");
     EXPECT_ERROR(

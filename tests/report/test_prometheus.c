@@ -165,7 +165,7 @@ TEST(fast_steps) {
 }
 
 TEST(parser) {
-#define PARSE(text) scrape_parse(text, sizeof text - 1)
+#define PARSE(text) scrape_parse(text, sizeof text - 1, NULL)
     EXPECT_INT(PARSE("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), SCRAPE_METRICS);
     EXPECT_INT(PARSE("GET /metrics?x=1 HTTP/1.0\n\n"), SCRAPE_METRICS);
     EXPECT_INT(PARSE("HEAD /metrics HTTP/1.1\r\n\r\n"), SCRAPE_METRICS_HEAD);
@@ -182,8 +182,30 @@ TEST(parser) {
     EXPECT_INT(PARSE("GET  HTTP/1.1\r\n\r\n"), SCRAPE_NOT_FOUND);
     static char large[SCRAPE_REQUEST_BYTES];
     memset(large, 'x', sizeof large);
-    EXPECT_INT(scrape_parse(large, sizeof large), SCRAPE_TOO_LARGE);
-    EXPECT_INT(scrape_parse(large, sizeof large - 1), SCRAPE_INCOMPLETE);
+    EXPECT_INT(scrape_parse(large, sizeof large, NULL), SCRAPE_TOO_LARGE);
+    EXPECT_INT(scrape_parse(large, sizeof large - 1, NULL), SCRAPE_INCOMPLETE);
 }
 
-TEST_MAIN(TEST_CASE(text), TEST_CASE(fast_steps), TEST_CASE(parser))
+// A page whose name an attacker's DNS points here must not read what the run is called and where it is.
+TEST(other_sites) {
+#define ASK(headers)                                                                                                   \
+    scrape_parse("GET /metrics HTTP/1.1\r\n" headers "\r\n", strlen("GET /metrics HTTP/1.1\r\n" headers "\r\n"),       \
+                 "127.0.0.1")
+    EXPECT_INT(ASK("Host: localhost:9400\r\n"), SCRAPE_METRICS);
+    EXPECT_INT(ASK("Accept: */*\r\nhost:127.0.0.1:9400\r\n"), SCRAPE_METRICS);
+    EXPECT_INT(ASK("Host: [::1]:9400 \r\n"), SCRAPE_METRICS);
+    EXPECT_INT(ASK(""), SCRAPE_METRICS);
+    EXPECT_INT(ASK("Host: evil.example\r\n"), SCRAPE_OTHER_HOST);
+    EXPECT_INT(ASK("Host: 127.0.0.1.evil.example:9400\r\n"), SCRAPE_OTHER_HOST);
+    EXPECT_INT(ASK("Host: 127.0.0.1:9400\r\nSec-Fetch-Site: cross-site\r\n"), SCRAPE_OTHER_HOST);
+    EXPECT_INT(ASK("Host: 127.0.0.1:9400\r\nSec-Fetch-Site: none\r\n"), SCRAPE_METRICS);
+    static const char request[] = "GET /metrics HTTP/1.1\nHost: trainer-0.svc:9400\n\n";
+    EXPECT_INT(scrape_parse(request, sizeof request - 1, NULL), SCRAPE_METRICS);
+    EXPECT_INT(scrape_parse(request, sizeof request - 1, "::1"), SCRAPE_OTHER_HOST);
+    static char longer[600] = "GET /metrics HTTP/1.1\nHost: ";
+    memset(longer + strlen(longer), 'a', 400);
+    memcpy(longer + strlen(longer), "\n\n", 3);
+    EXPECT_INT(scrape_parse(longer, strlen(longer), "127.0.0.1"), SCRAPE_OTHER_HOST);
+}
+
+TEST_MAIN(TEST_CASE(text), TEST_CASE(fast_steps), TEST_CASE(parser), TEST_CASE(other_sites))

@@ -38,7 +38,7 @@ struct board_run *store_find(struct board_store *store, const char *id) {
     }
     pthread_mutex_unlock(&store->lock);
     if (!found)
-        error_set("there is no run with the id \"%.40s\"; reload the page", id);
+        error_set("there is no run with this id; reload the page");
     return found;
 }
 
