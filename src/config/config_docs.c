@@ -17,7 +17,7 @@ static void append_aliases(const struct flag_table *table, struct buffer *out) {
     }
 }
 
-enum { LINE_WIDTH = 160, NAMES_SHOWN = 12 };
+enum { LINE_WIDTH = 160, NAMES_SHOWN = 3 };
 
 static void append_names(const struct flag_names *names, struct buffer *out) {
     buffer_printf(out, "\n**Each of these %s:**\n\n", names->message);
