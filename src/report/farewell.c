@@ -58,7 +58,7 @@ static bool awaits_turn(const struct farewell *farewell, enum exit_code code) {
     if (farewell->rank == 0 || !is_everybodys || watchdog_has_fired())
         return true;
     if (farewell->rank <= LAST_SPEAKER)
-        clock_sleep(TURN_SECONDS * farewell->rank);
+        clock_pause(farewell->clock, TURN_SECONDS * farewell->rank);
     return farewell->rank <= LAST_SPEAKER;
 }
 

@@ -17,6 +17,7 @@ struct farewell {
     int rank, ranks;
     atomic_int_fast64_t iteration;  // the last one that was completed
     double started;                 // set by farewell_open
+    struct clock *clock;            // of the turns, see base/clock.h
     atomic_flag is_said;
 };
 

@@ -46,7 +46,7 @@ struct prometheus {
     int64_t saved_iteration;
     double started, saved_time, updated;
     int state;
-    double written;   // when the textfile was written last, by clock_seconds
+    double written;   // when the textfile was written last, by its clock
     bool is_stale;    // the textfile lacks the last metrics
     bool has_failed;  // the last write of the textfile failed
     struct scrape *scrape;
@@ -236,7 +236,7 @@ static bool replace_file(const char *path, const struct buffer *text) {
 // Under the lock.
 static void write_textfile(struct prometheus *p) {
     struct buffer text = {0};
-    p->written = clock_seconds();
+    p->written = clock_now(p->options.clock);
     p->is_stale = false;
     compose(p, &text);
     bool is_written = replace_file(p->options.textfile, &text);
@@ -256,7 +256,7 @@ static void publish(struct prometheus *p, bool is_urgent) {
     p->updated = clock_wall_seconds();
     if (!p->options.textfile)
         return;
-    if (is_urgent || clock_seconds() - p->written >= least_seconds)
+    if (is_urgent || clock_now(p->options.clock) - p->written >= least_seconds)
         write_textfile(p);
     else
         p->is_stale = true;

@@ -17,6 +17,7 @@ struct prometheus_options {
     const char *run;       // labels: the name of the run, the scheduler's number of its job; NULL for none
     const char *job;
     int64_t first_iteration, train_iters, ranks;
+    struct clock *clock;  // of the pauses between two writes, see base/clock.h
 };
 // *prometheus is NULL if neither is asked for. -1 only if the textfile would replace a file of another kind.
 int prometheus_open(struct prometheus **prometheus, const struct prometheus_options *options);

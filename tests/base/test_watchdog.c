@@ -117,9 +117,12 @@ TEST(work_that_proceeds_does_not) {
     EXPECT(!strstr(said, "longer than"));
 }
 
+static atomic_bool has_begun;
+
 static void *sleep_in_background(void *unused) {
     struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_SAVE, "saving a checkpoint in the background");
+    atomic_store(&has_begun, true);
     pause();
     return unused;
 }
@@ -135,8 +138,10 @@ static void leave_thread_stuck(void) {
     watchdog_begin(&work, WATCHDOG_STEP, "training");
     if (!thread_start(&thread, sleep_in_background, NULL))
         _exit(1);
+    while (!atomic_load(&has_begun))
+        clock_sleep(1e-3);
     for (;;) {
-        pass(6);
+        pass(4);
         watchdog_beat();
         watchdog_beat_all();
     }
@@ -145,7 +150,8 @@ static void leave_thread_stuck(void) {
 TEST(threads_are_watched) {
     static char said[4096];
     EXPECT_INT(exit_code_of(leave_thread_stuck, said, sizeof said), EXIT_CODE_HANG);
-    EXPECT(strstr(said, "saving a checkpoint in the background: nothing was completed"));
+    EXPECT(strstr(said, "saving a checkpoint in the background: nothing was completed for 20 s") &&
+           !strstr(said, "training"));
 }
 
 // Whoever helps the process to its end reads files, which is work, too.

@@ -44,7 +44,7 @@ for place in "datasets target sizes|SLOW_WRITES=sample_index" "number of paramet
             rm -rf "$work/run" "$work/cache"
             cp -r "$work/before" "$work/run"
             find "$work/run" -type f ! -name metrics.jsonl -exec sha256sum {} + | sort >"$work/sums.before"
-            stop $signal "${place%%|*}" env "${place#*|}" SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" --train-iters 100000 \
+            stop $signal "${place%%|*}" env "${place#*|}" SLOW_SECONDS=300 LD_PRELOAD="$slow" "${train[@]}" --train-iters 100000 \
                 --nproc $ranks --load "$work/run" --save "$work/run" --override-opt_param-scheduler
             [ "$code" = 210 ] && pass || fail "exit code $code instead of 210: SIG$signal, $ranks ranks, ${place#*|}"
             grep -q "stopped by .*SIG$signal.* before the end" "$work/out" && pass || fail "SIG$signal is not said (${place#*|})"
@@ -57,7 +57,7 @@ for place in "datasets target sizes|SLOW_WRITES=sample_index" "number of paramet
 done
 # Without a folder to save in, the exit code does not ask for another run, and the checkpoint is not called damaged.
 rm -rf "$work/cache"
-stop TERM "number of parameters" env SLOW_READS=safetensors SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" \
+stop TERM "number of parameters" env SLOW_READS=safetensors SLOW_SECONDS=300 LD_PRELOAD="$slow" "${train[@]}" \
     --train-iters 4 --load "$work/before"
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 without --save"
 grep -qi "damaged\|falling back" "$work/out" && fail "a proof that was cut short is called damage" || pass

@@ -32,7 +32,10 @@ expect 2 "there is no step" "${walk[@]}" nothing
 expect 2 "LUSTRE=/lustre" "${walk[@]}"
 expect 0 "InstanceType: \"p4d.24xlarge\"" "${walk[@]}" cluster
 expect 0 "wiki.train.tokens" "${walk[@]}" data
-expect 0 "4 ranks, mpi" "${walk[@]}" network
+# Open MPI over TCP on one host sometimes loses a connection as it starts (test_slurm.sh). Jobs start again by themselves;
+# this step is srun alone, and is taken again as its user would.
+for _ in 1 2 3 4 5; do "${walk[@]}" network >"$work/out" 2>&1 </dev/null && break; done
+grep -q "4 ranks, mpi" "$work/out" && pass || fail "the network does not answer"
 grep -Eq "^all_reduce +8 " "$work/out" && grep -Eq "^all_reduce +1024 .* 0$" "$work/out" && pass || fail "the network was not measured"
 expect 0 "test" "${walk[@]}" prepare
 grep -Eq "^w0 [0-9]+$" "$LUSTRE/data/wikitext-103/dict.txt" && pass || fail "no dictionary of words"

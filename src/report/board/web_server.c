@@ -68,7 +68,7 @@ static struct web_client *client_of(struct MHD_Connection *connection) {
 static void set_state(struct web_server *server, struct web_client *client, enum client_state state) {
     pthread_mutex_lock(&server->lock);
     client->state = state;
-    client->since = clock_seconds();
+    client->since = clock_now(server->limits.clock);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -83,7 +83,7 @@ static void note_connection(void *argument, struct MHD_Connection *connection, v
         client = memory_alloc(sizeof *client);
         *client = (struct web_client){.connection = connection,
                                       .socket = info ? info->connect_fd : -1,
-                                      .since = clock_seconds(),
+                                      .since = clock_now(server->limits.clock),
                                       .previous = &server->clients};
         *context = client;
         pthread_mutex_lock(&server->lock);
@@ -144,7 +144,7 @@ static enum MHD_Result suspend(struct web_server *server, struct web_client *cli
     client->has_waited = true;
     if (!is_stopping) {
         client->state = CLIENT_WAITS;
-        client->since = clock_seconds();
+        client->since = clock_now(server->limits.clock);
         client->after = after;
     }
     pthread_mutex_unlock(&server->lock);
@@ -308,7 +308,7 @@ int web_server_start(struct web_server **server, const struct web_site *site, in
 // Takes those that wait no longer out of the list's care: connections to resume, linked to nothing any more. A
 // suspended connection stays until it is resumed.
 static size_t take_waiting(struct web_server *server, int64_t revision, struct MHD_Connection **list, size_t most) {
-    double now = clock_seconds();
+    double now = clock_now(server->limits.clock);
     size_t count = 0;
     pthread_mutex_lock(&server->lock);
     for (struct web_client *at = server->clients.next; at != &server->clients && count < most; at = at->next) {
@@ -336,7 +336,7 @@ static void resume_waiting(struct web_server *server, int64_t revision) {
 
 // The library sees the end of the connection and closes it.
 static void cut_off_slow(struct web_server *server) {
-    double now = clock_seconds();
+    double now = clock_now(server->limits.clock);
     const struct web_limits *limits = &server->limits;
     pthread_mutex_lock(&server->lock);
     for (struct web_client *at = server->clients.next; at != &server->clients; at = at->next) {

@@ -34,6 +34,7 @@ struct web_limits {
     double read_seconds;   // until a client has read an answer
     double wait_seconds;   // for news
     size_t pending_bytes;  // of all unread answers; beyond it a client is told to retry
+    struct clock *clock;   // see base/clock.h
 };
 
 struct web_server;
