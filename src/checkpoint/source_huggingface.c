@@ -184,7 +184,7 @@ static int plan_all(struct model_source *source) {
 static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
     const char *model_type = NULL;
     if (!file_exists(path))
-        return error_set("there is none, and it says what model the weights beside it are; copy it from where they are "
+        return error_set("it is missing, and says which model the weights beside it are; copy it from where they came "
                          "from");
     TRY(extra_check_inside(source->path, path));
     TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));

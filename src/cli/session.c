@@ -220,7 +220,7 @@ static int check_same_flags(const struct session *session, const struct config *
         if (digests[i] == own[i])
             continue;
         buffer_clear(&text);
-        flag_format(&table.flags[i], config, &text);
+        flag_show(&table.flags[i], config, &text);
         status =
             error_set("rank %d was started with %s %s, and rank 0 with another value; give all ranks the same flags",
                       session->place.rank, table.flags[i].name, buffer_string(&text));

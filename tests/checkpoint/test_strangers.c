@@ -126,7 +126,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     begin();
     make("model/model.safetensors", "");
     EXPECT(model_source_is_foreign(at("model")));
-    expect_unreadable("config.json: there is none, and it says what model the weights beside it are");
+    expect_unreadable("config.json: it is missing, and says which model the weights beside it are");
     EXPECT_INT(mkfifo(at("model/config.json"), 0600), 0);
     expect_unreadable("config.json is a pipe (FIFO), not a regular file");
     unlink(at("model/config.json"));

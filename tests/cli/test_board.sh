@@ -11,16 +11,17 @@ expect 0 "to watch this run: bevatron board --logdir $work/runs/short" "$BEVATRO
     --num-attention-heads 2 --seq-length 8 --vocab-size 64 --micro-batch-size 1 --train-iters 40 --log-interval 100 --lr 1e-3 \
     --eval-iters 0 --threads 1 --metrics-file "$work/runs/short/metrics.jsonl"
 evil='<img src=x onerror=alert(1)>'
-mkdir -p "$work/runs/$evil" "$work/runs/"$'escape\033[2J'
+mkdir -p "$work/runs/$evil" "$work/runs/"$'escape\033[2J' "$work/runs/"$'turned\u202eround'
 text='</script><script src=//evil.example/x.js></script><!--<script>'
 cat >"$work/runs/$evil/metrics.jsonl" <<END
 {"kind":"run","time":1767323045,"iteration":0,"job":"17","job_log":"/logs/$text.log","config":{"$text":"$text"}}
 {"kind":"train","time":1767323046,"iteration":1,"train_iters":9,"losses":{"lm loss":5.5,"$evil loss":1},"tokens_per_second":10}
 {"kind":"train","time":1767323047,"iteration":2,"train_iters":9,"losses":{"lm loss":4.5,"$evil loss":2},"tokens_per_second":10}
-{"kind":"event","time":1767323048,"iteration":2,"event":"failed","text":"$text\u001b[2J"}
+{"kind":"event","time":1767323048,"iteration":2,"event":"failed","text":"$text\u001b[2J\u202egnp.exe"}
 {"kind":"sample","time":1767323048,"iteration":2,"prompt":"$text","text":"$text"}
 END
 cp "$work/runs/$evil/metrics.jsonl" "$work/runs/"$'escape\033[2J/'
+cp "$work/runs/$evil/metrics.jsonl" "$work/runs/"$'turned\u202eround/'
 
 # --text
 expect 0 "iteration 40 of 40, loss" "${board[@]}" --text
@@ -28,6 +29,7 @@ says "iteration 2 of 9, loss 4.5000, 10 tokens/s"
 says "Slurm job 17; log /logs/"
 says "lm loss"
 LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$work/out" && fail "control characters on the terminal" || pass
+LC_ALL=C grep -q $'\xe2\x80\xae' "$work/out" && fail "text on the terminal is turned round" || pass
 expect 2 "--logdir" "$BEVATRON" board --text
 expect 1 "nowhere" "$BEVATRON" board --text --logdir "$work/nowhere"
 mkdir "$work/empty"

@@ -163,6 +163,32 @@ export MASTER_ADDR=127.0.0.1 MASTER_PORT WORLD_SIZE=2
 RANK=1 LOCAL_RANK=1 "${train[@]}" >/dev/null 2>&1 &
 expect 1 "start them with mpirun or srun --mpi=pmix" env RANK=0 LOCAL_RANK=0 "${train[@]}"
 wait
+# Nobody has given these two a secret, and they share no folder that they know of: that is said, once. On one machine,
+# or with a folder to save in, they find one; a stranger who knows where they meet does not.
+[ "$(grep -c "this job has no secret" "$work/out")" = 1 ] && pass || fail "a job without a secret does not say so"
+mkdir "$work/shared"
+for how in "LOCAL_WORLD_SIZE=2" "BEVATRON_JOB_TOKEN=drawn" "--save $work/shared"; do
+    MASTER_PORT=$(free_port)
+    variables=("TMPDIR=$work/shared")
+    flags=()
+    # shellcheck disable=SC2206
+    [[ $how == --* ]] && flags=($how) || variables+=("$how")
+    env RANK=1 LOCAL_RANK=1 "${variables[@]}" "${train[@]}" "${flags[@]}" >"$work/other" 2>&1 &
+    expect 1 "start them with mpirun or srun --mpi=pmix" env RANK=0 LOCAL_RANK=0 "${variables[@]}" "${train[@]}" "${flags[@]}"
+    wait
+    grep -q "has no secret" "$work/out" && fail "$how is not taken for a secret" || pass
+    grep -q "start them with mpirun" "$work/other" && pass || fail "the other rank with $how: $(cat "$work/other")"
+done
+[ -z "$(find "$work/shared" -name '.bevatron-ranks*')" ] && pass || fail "a secret is left behind"
+MASTER_PORT=$(free_port)
+env RANK=1 LOCAL_RANK=1 BEVATRON_JOB_TOKEN=guessed "${train[@]}" >"$work/other" 2>&1 &
+stranger=$!
+in_background "$work/out" env RANK=0 LOCAL_RANK=0 BEVATRON_JOB_TOKEN=drawn "${train[@]}"
+hub=$!
+wait $stranger
+await_text "another job (its token or secret differs)" "$work/other"
+kill -TERM $hub
+wait $hub
 unset WORLD_SIZE
 # In a job that numbers machines, each machine starts its own ranks.
 MASTER_PORT=$(free_port)

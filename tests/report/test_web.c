@@ -20,7 +20,8 @@ static struct web_response response;
 // A store of one run whose name and texts look like HTML.
 static void begin(void) {
     static const char lines[] =
-        "{\"kind\":\"run\",\"time\":1,\"iteration\":0,\"job\":\"</script><script>alert(1)</script>\"}\n"
+        "{\"kind\":\"run\",\"time\":1,\"iteration\":0,\"job\":\"</script><script>alert(1)</script>\","
+        "\"config\":{\"on_event\":\"curl -H \\\"Authorization: s3cret\\\" https://hooks.slack.com/services/s3cret\"}}\n"
         "{\"kind\":\"train\",\"time\":2,\"iteration\":1,\"train_iters\":2,\"losses\":{\"lm loss\":4.5,\"<img "
         "src=x>\":1}}\n"
         "{\"kind\":\"train\",\"time\":3,\"iteration\":2,\"train_iters\":2,\"losses\":{\"lm loss\":4.25}}\n";
@@ -245,6 +246,14 @@ TEST(data) {
     snprintf(target, sizeof target, "/api/run?id=%s", id);
     EXPECT_INT(status_of(target), 200);
     EXPECT(body_has("\"starts\""));
+    // What an older version has stored is not shown.
+    EXPECT(body_has("Authorization: [redacted]") && body_has("https://hooks.slack.com/[redacted]") &&
+           !body_has("s3cret"));
+    size_t length;
+    const char *body = web_response_body(&response, &length);
+    struct json *root = NULL;
+    EXPECT_OK(json_parse(&root, body, length, "answer"));
+    json_free(root);
     snprintf(target, sizeof target, "/api/log?id=%s&lines=1000", id);
     EXPECT_INT(status_of(target), 200);
     EXPECT(body_has("\"lines\""));

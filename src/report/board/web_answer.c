@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/redact.h"
 #include "report/board/page.h"
 #include "report/board/web.h"
 #include "report/host_header.h"
@@ -70,6 +71,16 @@ static void answer_made(struct web_response *response, int result, int failure) 
     response->type = json_type;
 }
 
+// Logs and configurations that older versions and other programs wrote may hold secrets. What takes their place needs no
+// escapes.
+static void answer_redacted(struct web_response *response, int result, int failure) {
+    answer_made(response, result, failure);
+    char *shown = redact_copy(buffer_string(&response->made));
+    buffer_clear(&response->made);
+    buffer_append_string(&response->made, shown);
+    free(shown);
+}
+
 static void answer_asset(struct web_response *response, const char *name) {
     const struct page_asset *asset = page_asset(name);
     response->status = 200;
@@ -129,7 +140,7 @@ static const char *run_id(const struct web_question *question, struct web_respon
 static void serve_run(const struct web_question *question, struct web_response *response) {
     const char *id = run_id(question, response);
     if (id)
-        answer_made(response, board_store_run(question->site->store, id, &response->made), 404);
+        answer_redacted(response, board_store_run(question->site->store, id, &response->made), 404);
 }
 
 static void serve_log(const struct web_question *question, struct web_response *response) {
@@ -141,7 +152,7 @@ static void serve_log(const struct web_question *question, struct web_response *
     if (web_target_int(question->target, "lines", range, &lines) < 0)
         refuse(response, 400);
     else
-        answer_made(response, board_store_log(question->site->store, id, (int)lines, &response->made), 404);
+        answer_redacted(response, board_store_log(question->site->store, id, (int)lines, &response->made), 404);
 }
 
 // Values of a key, borrowed from the target.
