@@ -43,8 +43,13 @@ void file_patience_begin(struct file_patience *patience) {
 void file_patience_end(struct file_patience *patience) {
     CHECK(innermost == patience);
     innermost = patience->outer;
-    if (innermost)
-        innermost->waited_seconds = patience->waited_seconds;
+    if (!innermost)
+        return;
+    innermost->waited_seconds = patience->waited_seconds;
+    if (innermost->error == 0) {
+        innermost->error = patience->error;
+        memcpy(innermost->path, patience->path, sizeof innermost->path);
+    }
 }
 
 // The kernel's own files answer at once, and with errors of many kinds.

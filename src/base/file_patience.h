@@ -3,7 +3,8 @@
 // longer waits. Only "it is not there" and the like are answers. If an error stays, it is noted, and whoever opened the
 // scope must not conclude anything from what failed in it (file_doubt).
 //
-// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit.
+// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit; what
+// it doubts, the outer one doubts from its end on.
 #ifndef BASE_FILE_PATIENCE_H
 #define BASE_FILE_PATIENCE_H
 
