@@ -279,7 +279,7 @@ static bool may_enter(const char *folder) {
     return result == 0;
 }
 
-int manifest_read(struct manifest *manifest, const char *folder) {
+static int read_file(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
     char *path = file_join(folder, file_name);
     struct json *root = NULL;
@@ -306,6 +306,16 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     free(path);
     if (result < 0)
         manifest_free(manifest);
+    return result;
+}
+
+int manifest_read(struct manifest *manifest, const char *folder) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = read_file(manifest, folder);
+    if (result < 0)
+        (void)file_doubt();
+    file_patience_end(&patience);
     return result;
 }
 
