@@ -28,6 +28,8 @@ TEST(looks) {
 TEST(remedies) {
     EXPECT_STRING(looks_remedy(ENOENT), "check the path");
     EXPECT(strstr(looks_remedy(EACCES), "chmod") && strstr(looks_remedy(EMFILE), "ulimit -n"));
+    EXPECT(strstr(looks_remedy(EACCES), "let you read") && strstr(looks_write_remedy(EACCES), "let you write"));
+    EXPECT(strstr(looks_write_remedy(EROFS), "read-only") && strstr(looks_remedy(EIO), "dmesg"));
 }
 
 TEST_MAIN(TEST_CASE(looks), TEST_CASE(remedies))
