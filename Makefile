@@ -12,7 +12,8 @@
 #                        (part of make test-all if Slurm is installed and you are root)
 #   make test-faults     injects every fault of docs/reliability.md into runs of four ranks, and writes its table: half an hour
 #                        (ROWS="1 8" measures these rows; FAULTS_DEVICE=cuda BEVATRON=… tests/faults/run.sh those of a GPU)
-#   make test-syscalls   kills ranks at every system call of a save that changes a file: 20 minutes; STRIDE=7 for a sample
+#   make test-syscalls   kills ranks at every system call of a save that changes a file, and lets every call of load, resume,
+#                        convert and preprocess fail once: 60 minutes; STRIDE=7 for a sample
 #   make soak            trains with SOAK_FAULTS seeded faults on each of several layouts: about 10 s per fault;
 #                        SOAK_SEEDS="1 2 3" takes several seeds, SOAK_JOBS runs at a time
 #   make test-threads    runs the unit tests that use threads under ThreadSanitizer
@@ -124,6 +125,7 @@ test-faults: setup-test release
 
 test-syscalls: setup-test release
 	@BEVATRON=build/release/bevatron bash tests/faults/syscalls.sh build/syscalls
+	@BEVATRON=build/release/bevatron bash tests/faults/errors.sh build/syscalls
 
 SOAK_FAULTS ?= 100
 SOAK_SEED ?= 1

@@ -49,6 +49,10 @@ int stat(const char *path, struct stat *status) {
     return call_fails(path) ? -1 : fstatat(AT_FDCWD, path, status, 0);
 }
 
+int access(const char *path, int mode) {
+    return call_fails(path) ? -1 : faccessat(AT_FDCWD, path, mode, 0);
+}
+
 int fstat(int descriptor, struct stat *status) {
     return call_fails(NULL) ? -1 : fstatat(descriptor, "", status, AT_EMPTY_PATH);
 }

@@ -119,7 +119,8 @@ int file_map_open(struct file_map *map, const char *path) {
             result = error_set("cannot map the %jd bytes of %s: %s", (intmax_t)status.st_size, path, strerror(errno));
         else
             *map = (struct file_map){.data = data, .size = (size_t)status.st_size};
-        file_fault_add(map->data, map->size, path);
+        if (map->data)
+            file_fault_add(map->data, map->size, path);
     }
     close(descriptor);
     return result;

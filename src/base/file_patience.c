@@ -43,13 +43,18 @@ void file_patience_begin(struct file_patience *patience) {
 void file_patience_end(struct file_patience *patience) {
     CHECK(innermost == patience);
     innermost = patience->outer;
-    if (innermost)
-        innermost->waited_seconds = patience->waited_seconds;
+    if (!innermost)
+        return;
+    innermost->waited_seconds = patience->waited_seconds;
+    if (innermost->error == 0) {
+        innermost->error = patience->error;
+        memcpy(innermost->path, patience->path, sizeof innermost->path);
+    }
 }
 
 // The kernel's own files answer at once, and with errors of many kinds.
 static bool is_kernels(const char *path) {
-    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0 || strncmp(path, "/dev/", 5) == 0;
+    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
 }
 
 static double limit_of(const struct file_patience *patience, int error) {
@@ -66,9 +71,9 @@ static bool is_answer(int error) {
     return false;
 }
 
-bool file_try_again(int error, const char *path) {
+static bool wait_for(int error, const char *path) {
     struct file_patience *patience = innermost;
-    if (!patience || is_answer(error) || (is_kernels(path) && strncmp(path, "/dev/shm/", 9) != 0))
+    if (!patience || is_answer(error) || is_kernels(path))
         return false;
     double left = limit_of(patience, error) - patience->waited_seconds;
     if (left > 0 && interrupt_received() == 0) {
@@ -86,6 +91,12 @@ bool file_try_again(int error, const char *path) {
         (void)snprintf(patience->path, sizeof patience->path, "%s", path);
     }
     return false;
+}
+
+bool file_try_again(int error, const char *path) {
+    bool again = wait_for(error, path);
+    errno = error;
+    return again;
 }
 
 int file_doubt(void) {

@@ -3,7 +3,8 @@
 // longer waits. Only "it is not there" and the like are answers. If an error stays, it is noted, and whoever opened the
 // scope must not conclude anything from what failed in it (file_doubt).
 //
-// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit.
+// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit; what
+// it doubts, the outer one doubts from its end on.
 #ifndef BASE_FILE_PATIENCE_H
 #define BASE_FILE_PATIENCE_H
 
@@ -26,7 +27,8 @@ void file_patience_begin(struct file_patience *patience);
 void file_patience_end(struct file_patience *patience);
 
 // Whether to make a call again that has failed with this errno; waits first. False outside of a scope, for an error
-// that is an answer, and when the limit is reached or a signal asks to stop: then the error is noted.
+// that is an answer, and when the limit is reached or a signal asks to stop: then the error is noted. errno
+// stays `error`.
 bool file_try_again(int error, const char *path);
 // 0, or -1 with a message if an error of the innermost scope has stayed.
 int file_doubt(void);

@@ -210,7 +210,10 @@ static struct leftover read_leftover(const char *name) {
 }
 
 void folder_restore(const char *folder) {
-    DIR *stream = opendir(folder);
+    DIR *stream;
+    do
+        stream = opendir(folder);
+    while (!stream && file_try_again(errno, folder));
     if (!stream)
         return;
     const struct dirent *entry;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/looks.h"
@@ -269,13 +270,22 @@ int manifest_parse(struct manifest *manifest, const struct buffer *text, const c
     return result;
 }
 
-int manifest_read(struct manifest *manifest, const char *folder) {
+// Whether files in the folder may be opened; sets errno.
+static bool may_enter(const char *folder) {
+    int result;
+    do
+        result = access(folder, X_OK);
+    while (result < 0 && file_try_again(errno, folder));
+    return result == 0;
+}
+
+static int read_file(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
     char *path = file_join(folder, file_name);
     struct json *root = NULL;
     int result = 0;
     // Most often somebody has named a folder of something else.
-    if (file_is_folder(folder) && access(folder, X_OK) < 0)
+    if (file_is_folder(folder) && !may_enter(folder))
         result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     else if (file_exists(path) && !file_is_regular(path))
         result = error_set("%s is not a regular file; restore it from a copy", path);
@@ -296,6 +306,16 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     free(path);
     if (result < 0)
         manifest_free(manifest);
+    return result;
+}
+
+int manifest_read(struct manifest *manifest, const char *folder) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = read_file(manifest, folder);
+    if (result < 0)
+        (void)file_doubt();
+    file_patience_end(&patience);
     return result;
 }
 

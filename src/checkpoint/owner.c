@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/json.h"
 #include "base/looks.h"
 #include "base/memory.h"
@@ -228,7 +229,7 @@ static void decide(struct owner *owner, const struct survey *survey, const char 
         *owner = (struct owner){.kind = OWNER_OURS, .iteration = -1};
 }
 
-int owner_find(struct owner *owner, const char *folder) {
+static int find_owner(struct owner *owner, const char *folder) {
     *owner = (struct owner){.kind = OWNER_NOBODY};
     if (!file_is_folder(folder))
         return 0;
@@ -237,7 +238,10 @@ int owner_find(struct owner *owner, const char *folder) {
         note_others(owner, format ? describe_megatron(format) : "the checkpoint of one iteration", "");
         return 0;
     }
-    DIR *stream = opendir(folder);
+    DIR *stream;
+    do
+        stream = opendir(folder);
+    while (!stream && file_try_again(errno, folder));
     if (!stream)
         return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     struct survey survey = {.newest = -1};
@@ -247,13 +251,27 @@ int owner_find(struct owner *owner, const char *folder) {
     if (has_model_config(folder))
         note_others(&survey.others, "a Hugging Face model", "config.json");
     const struct dirent *entry;
-    while ((entry = readdir(stream)))
+    while (errno = 0, (entry = readdir(stream)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             survey_entry(&survey, folder, entry->d_name);
+    int error = errno;
     closedir(stream);
+    if (error != 0)
+        return error_set("cannot list all of the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
     error_clear();
     decide(owner, &survey, folder);
     return 0;
+}
+
+int owner_find(struct owner *owner, const char *folder) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = find_owner(owner, folder);
+    // What could not be looked at may be anybody's.
+    if (result == 0)
+        result = file_doubt();
+    file_patience_end(&patience);
+    return result;
 }
 
 int owner_check(struct owner *owner, const char *folder, const char *remedy) {

@@ -39,14 +39,17 @@ static int list_names(const char *folder, struct string_list *found) {
     DIR *stream = opendir(folder);
     if (!stream)
         return error_set("cannot list %s: %s; give a folder of datasets", folder, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(stream));) {
+    for (struct dirent *entry; (errno = 0, entry = readdir(stream));) {
         char *dot = strrchr(entry->d_name, '.');
         if (!dot || dot == entry->d_name || (strcmp(dot, ".idx") != 0 && strcmp(dot, ".bin") != 0))
             continue;
         *dot = 0;
         string_list_add(found, entry->d_name);
     }
+    int error = errno;
     closedir(stream);
+    if (error != 0)
+        return error_set("cannot list all of %s: %s; check the disk", folder, strerror(error));
     if (found->count == 0)
         return error_set("there is no dataset (.bin with .idx) in %s", folder);
     qsort(found->items, (size_t)found->count, sizeof *found->items, compare_strings);

@@ -3,6 +3,7 @@
 #include "data/preprocess_store.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -240,6 +241,8 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
                       struct preprocess_state *state) {
     char *journal_path = file_join(journal->folder, "journal"), *settings_path = file_join(journal->folder, "settings");
     struct buffer text = {0}, old = {0};
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
     int result = 0;
     if (file_exists(journal_path)) {
         journal->is_kept = true;
@@ -251,6 +254,10 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
         if (result == 0 && parse(&text, phase, state, store_files(journal->keys)) < 0)
             result = error_context("cannot resume %s (start over with --restart)", journal_path);
     }
+    // A new run would remove what an unfinished one has made.
+    if (result == 0)
+        result = file_doubt();
+    file_patience_end(&patience);
     free(journal_path);
     free(settings_path);
     buffer_free(&text);

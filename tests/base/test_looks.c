@@ -32,6 +32,7 @@ TEST(remedies) {
     EXPECT(strstr(looks_write_remedy(EACCES), "must let you write") && !strstr(looks_write_remedy(EACCES), "read"));
     EXPECT(strstr(looks_write_remedy(EROFS), "read-only") && strstr(looks_write_remedy(ENOSPC), "space"));
     EXPECT_STRING(looks_write_remedy(ENOENT), "check the path");
+    EXPECT(strstr(looks_remedy(EACCES), "let you read") && strstr(looks_remedy(EIO), "dmesg"));
 }
 
 TEST_MAIN(TEST_CASE(looks), TEST_CASE(remedies))

@@ -37,7 +37,13 @@ expect 0 "whole" "$BEVATRON" checkpoint verify "$work/run"
 # To Hugging Face and back; its folder can also be loaded directly.
 expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
 grep -v '^note' "$work/out" >"$work/said"
+# What a killed conversion has left goes with the next one; what a process may still be writing stays.
+: & wait $!
+here=$(hostname | cut -c 1-32 | tr -c 'A-Za-z0-9\n' -)
+mkdir "$work/hf.tmp.$here.$!.00c0ffee" "$work/hf.tmp.$here.$$.00c0ffee" && : >"$work/hf.tmp.$here.$!.00c0ffee/model.safetensors"
 expect 0 "→ $work/hf: huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
+[ ! -e "$work/hf.tmp.$here.$!.00c0ffee" ] && [ -e "$work/hf.tmp.$here.$$.00c0ffee" ] && pass || fail "leftovers: $(ls "$work")"
+rmdir "$work/hf.tmp.$here.$$.00c0ffee"
 for file in config.json model.safetensors vocab.json merges.txt tokenizer.json tokenizer_config.json special_tokens_map.json; do
     [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
 done

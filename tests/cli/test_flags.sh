@@ -78,6 +78,14 @@ expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A 
 expect 0 "more have their defaults; --log-arguments lists them" "${mock[@]}"
 grep -qE "^  ffn_hidden_size \.+ 64$" "$work/out" && ! grep -q "^  adam_beta1 " "$work/out" && pass || fail "the short list of arguments"
 expect 0 "number of parameters" "${mock[@]}" --dry-run
+# A preset knows the vocabulary of its model, where neither data nor a tokenizer say it; the tokenizer of another machine
+# need not be guessed if the padded size is given.
+expect 0 "559214592" "$BEVATRON" train --preset bloom-560m --dry-run
+expect 0 "a vocabulary of 250880 tokens" "$BEVATRON" train --preset bloom-560m --dry-run
+elsewhere=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/elsewhere/tokenizer.json")
+expect 0 "assuming the published vocabulary, padded to 250880" "$BEVATRON" train --preset bloom-560m --dry-run "${elsewhere[@]}"
+expect 0 "number of parameters" "$BEVATRON" train --preset cpu-3m --dry-run "${elsewhere[@]}" --padded-vocab-size 1000
+grep -q "assuming" "$work/out" && fail "a vocabulary is assumed beside --padded-vocab-size" || pass
 [ "$(sed -n '/- arguments -/,/end of arguments/p' "$work/out" | wc -l)" -lt 40 ] && pass || fail "the list of a dry run is long"
 expect 0 "end of arguments" "${mock[@]}" --log-arguments
 grep -qE "^  adam_beta1 \.+ 0.9$" "$work/out" && ! grep -q "have their defaults" "$work/out" && pass || fail "the whole list of arguments"

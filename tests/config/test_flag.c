@@ -224,7 +224,7 @@ TEST(malformed) {
     EXPECT(!strstr(error_message(), "nearest"));
     char *lonely[] = {"try", "--num-layers", "1", "--text"};
     flags_free(&command, &options);
-    EXPECT_ERROR(flags_parse(&command, &options, 4, lonely), "--text needs a value");
+    EXPECT_ERROR(flags_parse(&command, &options, 4, lonely), "--text needs a value (");
     char *without[] = {"try", "--on"};
     flags_free(&command, &options);
     EXPECT_ERROR(flags_parse(&command, &options, 2, without), "try needs --num-layers (layers)");

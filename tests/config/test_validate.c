@@ -173,6 +173,7 @@ TEST(contradictions) {
         {BY_ITERS "--min-lr 2e-3", "--min-lr 0.002 is above --lr 0.001"},
         {BY_ITERS "--lr-warmup-init 1", "--lr-warmup-init 1 is above --lr 0.001"},
         {BY_ITERS "--lr-decay-style WSD", "WSD needs --lr-wsd-decay-iters"},
+        {BY_ITERS "--lr-decay-style WSD --lr-wsd-decay-iters 0", "without a last part it is --lr-decay-style constant"},
         {BY_ITERS "--lr-decay-style WSD --lr-wsd-decay-iters 101",
          "--lr-wsd-decay-iters 101 is longer than the whole, --train-iters 100; shorten it"},
         {BY_ITERS "--start-weight-decay 0.1", "do nothing with --weight-decay-incr-style constant"},

@@ -2,7 +2,7 @@
 # errors.sh FOLDER [CASE…]: one system call fails once, each in turn, of a run that resumes, an evaluation, a conversion
 # and a preprocessing (resume evaluate convert preprocess). The command must do its work as without the error, or stop
 # with a message and leave nothing; it must never take an error for damage, or another checkpoint than the latest.
-# Writes FOLDER/errors.csv; STRIDE=7 takes every seventh call, ERRORS="5 24" only these errno.
+# Writes FOLDER/errors.csv; STRIDE=7 takes every seventh call, FIRST=30 begins there, ERRORS="5 24" takes only these errno.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 folder=${1:?folder}
 shift
@@ -61,7 +61,7 @@ failures=0
 every_call() {
     local name=$1 error=$2 n calls=0 failed=0 ended=0 stopped=0 wrong=0
     command_of "$name"
-    for ((n = 1; ; n += ${STRIDE:-1})); do
+    for ((n = ${FIRST:-1}; ; n += ${STRIDE:-1})); do
         prepare
         rm -f "$work/count"
         timeout -k 5 300 "$killer" "$work/at/" "" "$error:$n" "$work/count" "${command[@]}" >"$work/out" 2>&1 </dev/null

@@ -62,6 +62,14 @@ same killed
 expect 217 "failed 3 times before its first iteration without a new checkpoint" supervised --save "$work/again" --max-restarts 9 \
     --allow-injected-faults --inject kill:rank=1:step=5:every-start
 
+# ---- connections ----
+
+# MPI ends the ranks with a code of its own, which alone tells nobody anything.
+if mpirun --version 2>&1 | grep -q "Open MPI"; then
+    OMPI_MCA_btl=tcp,self expect 195 "lost its connection to another rank" train --nproc 2 --allow-injected-faults --inject reset:rank=1:step=3:phase=backward
+    grep -qE "MPI ended rank [01] \(process [0-9]+\) on .* with code 195" "$work/out" && pass || fail "the rank is named"
+fi
+
 # ---- numbers ----
 
 expect 213 "gradient norm nan" train --nproc 2 --allow-injected-faults --inject nan:rank=1:step=3

@@ -58,7 +58,7 @@ static int walk_folder(struct string_list *files, const char *path, const char *
         return error_set("cannot open the folder %s: %s; check its permissions", path, strerror(errno));
     int result = 0;
     const struct dirent *entry;
-    while (result == 0 && (entry = readdir(folder))) {
+    while (result == 0 && (errno = 0, entry = readdir(folder))) {
         struct stat status;
         if (entry->d_name[0] == '.')
             continue;
@@ -69,6 +69,9 @@ static int walk_folder(struct string_list *files, const char *path, const char *
             string_list_add(files, inner);
         free(inner);
     }
+    // Files that were not listed would be missing in silence.
+    if (result == 0 && errno != 0)
+        result = error_set("cannot list all of the folder %s: %s; check the disk", path, strerror(errno));
     closedir(folder);
     return result;
 }
