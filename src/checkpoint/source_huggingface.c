@@ -183,6 +183,9 @@ static int plan_all(struct model_source *source) {
 static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
     const char *model_type = NULL;
     TRY(json_parse_file(&source->foreign_config, path, MAX_CONFIG_BYTES));
+    const char *repeated = json_repeated(source->foreign_config);
+    if (repeated)
+        return error_set("it has \"%.64s\" twice, and programs differ in which of them they read; leave one", repeated);
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
     detail->family = hf_family_find(model_type, source->foreign_config);
     if (!detail->family) {

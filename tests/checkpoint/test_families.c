@@ -44,7 +44,7 @@ TEST(refused_variants) {
          "tensors are missing: model.layers.0.self_attn.q_layernorm.norms.0.weight"},
         {"stablelm", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.3", "rotation needs pairs"},
         {"stablelm", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": \"all\"",
-         "\"partial_rotary_factor\" is not a number"},
+         "\"partial_rotary_factor\" of its rotary scaling is not a number"},
         {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
         {"nemotron", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": 2",
          "rotary scaling \"linear\" is not supported for nemotron, only default"},

@@ -52,7 +52,7 @@ TEST(refused_experts) {
         {"flex_olmo", "\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "\"gelu\" is not supported, only silu"},
         {"mellum", "\"dense\"", "\"thick\"", "its \"mlp_layer_types\" has \"thick\" for layer 0"},
         {"mellum", "\"full_attention\": {", "\"half_attention\": {",
-         "its \"rope_parameters\" have no \"full_attention\""},
+         "its \"rope_parameters\" have a \"half_attention\""},
         {"mellum", "\"rope_theta\": 64.0", "\"rope_theta\": 64.0, \"partial_rotary_factor\": 0.5",
          "its \"partial_rotary_factor\" of sliding_attention layers is not 1"},
         {"deepseek_v3_halves", "\"attention_bias\": false", "\"attention_bias\": true",
