@@ -18,6 +18,8 @@ const struct json *hf_member_of(const struct json *object, const char *key);
 
 // Every member of config.json is read, or known not to matter: an error names one that is neither.
 int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config);
+// Whether two tensors have the same bytes; false if one is NULL.
+bool hf_is_same_tensor(const struct weight *a, const struct weight *b);
 // Whether a member changes the logits of no family, whatever its value.
 bool hf_members_is_harmless(const char *key);
 // "12", "1e-05", "true", "gelu_new"; NULL if it is null, an array or an object.

@@ -161,8 +161,9 @@ static int check_chosen(const struct config *config) {
     bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
     if (config->num_experts == 0 || is_softmax || config->moe_router_topk != 1)
         return 0;
-    return error_set("it has one expert per token, whose weight is then 1 whatever the router computes; this is not "
-                     "supported");
+    return error_set(
+        "its \"num_experts_per_tok\" is 1: that expert's weight is then 1 whatever the router computes; this is not "
+        "supported");
 }
 
 static int read_groups(const struct hf_family *family, const struct json *root, struct config *config) {
@@ -272,7 +273,7 @@ static int read_multi_query(const struct json *root, struct config *config) {
     return hf_config_set(config, "--num-query-groups", "1");
 }
 
-static bool is_same_tensor(const struct weight *a, const struct weight *b) {
+bool hf_is_same_tensor(const struct weight *a, const struct weight *b) {
     if (!a || !b || !a->is_readable || !b->is_readable || a->dtype != b->dtype || a->bytes != b->bytes)
         return false;
     void *x = memory_alloc(a->bytes + 1), *y = memory_alloc(b->bytes + 1);
@@ -314,8 +315,9 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     if (!head && is_t5)
         is_tied = true;
     else if (head && (is_tied || is_t5))
-        is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
-    if (strcmp(family->tie, "never") == 0 && (!head || is_same_tensor(head, weights_find(weights, family->embedding))))
+        is_tied = hf_is_same_tensor(head, weights_find(weights, family->embedding));
+    if (strcmp(family->tie, "never") == 0 &&
+        (!head || hf_is_same_tensor(head, weights_find(weights, family->embedding))))
         return error_set("its output layer is tied (no %s); transformers 4 scales the output of such an %s and "
                          "transformers 5 does not, so it is not supported",
                          family->head, family->model_type);

@@ -1,6 +1,6 @@
 // Rotary positions of config.json to flags. transformers 5 keeps everything in rope_parameters; before, rope_theta
-// stood by itself and rope_scaling beside it, and release 5 reads that too. Where one release takes a number from another
-// place than the other, the places must agree. See hf_config.h.
+// stood by itself and rope_scaling beside it, and release 5 reads that too. Where one release takes a number from
+// another place than the other, the places must agree. See hf_config.h.
 #include "checkpoint/hf_config.h"
 
 #include "base/error.h"

@@ -122,6 +122,7 @@ struct hf_family {
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // every so many layers one has no window if config.json does not say, or "all"
                                       // have one; NULL: all alike
+    bool needs_window;                // transformers does not load a model that has none
     int first_window;                 // max_window_layers, from which on layers have one, if config.json does not say
     enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions

@@ -49,10 +49,10 @@ static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id
 
 #define GEMMA(type, class, key_list, flag_list)                                                                        \
     ROTARY(type, class), .tie = "true", .harmless = "_sliding_window_pattern cache_implementation", .groups = "4",     \
-                         .scales_embedding = true, .has_centered_gains = true, .query_scalar = "256", .rows = rows,    \
-                         .row_count = COUNT(rows), .ignored = ignored, .written = no_ids,                              \
-                         .written_count = COUNT(no_ids), .keys = key_list, .key_count = COUNT(key_list),               \
-                         .flags = flag_list, .flag_count = COUNT(flag_list)
+                         .scales_embedding = true, .has_centered_gains = true, .query_scalar = "256",                  \
+                         .needs_window = true, .rows = rows, .row_count = COUNT(rows), .ignored = ignored,             \
+                         .written = no_ids, .written_count = COUNT(no_ids), .keys = key_list,                          \
+                         .key_count = COUNT(key_list), .flags = flag_list, .flag_count = COUNT(flag_list)
 static const struct hf_family families[] = {
     {GEMMA("gemma2", "Gemma2ForCausalLM", gemma2_keys, gemma2_flags), .window_freq = "2"},
     {GEMMA("gemma3_text", "Gemma3ForCausalLM", gemma3_keys, gemma3_flags), .window_freq = "6", .rotary_base = "1000000",

@@ -269,9 +269,9 @@ static const struct hf_family families[] = {
      .harmless = "rotary_pct=1.0 position_embedding_type=rope_gptj order_of_interleaved_layers=local_attn_first "
                  "use_embedding_sharing=true use_gated_activation=true use_parallel_block=true use_parallel_embedding "
                  "layer_switch=4",
-     .window_freq = "4", .has_whole_without_rope = true, .rows = cohere_rows, .row_count = COUNT(cohere_rows),
-     .keys = cohere2_keys, .key_count = COUNT(cohere2_keys), .ignored = phi_ignored, .flags = cohere_flags,
-     .flag_count = COUNT(cohere_flags), .written = no_pad, .written_count = COUNT(no_pad)},
+     .window_freq = "4", .needs_window = true, .has_whole_without_rope = true, .rows = cohere_rows,
+     .row_count = COUNT(cohere_rows), .keys = cohere2_keys, .key_count = COUNT(cohere2_keys), .ignored = phi_ignored,
+     .flags = cohere_flags, .flag_count = COUNT(cohere_flags), .written = no_pad, .written_count = COUNT(no_pad)},
 };
 
 struct hf_families hf_families_parallel(void) {

@@ -79,7 +79,7 @@ static const struct flag rows[] = {
            "python3; skipped with a note if it has no transformers"),
     SWITCH("--allow-inexact", allow_inexact,
            "also write a model that the target can only approximate (a BERT whose head and blocks have different "
-           "activations); prints the difference of the logits"),
+           "activations, a tokenizer that llama.cpp reads differently); prints the difference of the logits"),
     SWITCH("--json", json, "print the result as one JSON object"),
 };
 

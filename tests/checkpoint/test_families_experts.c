@@ -44,7 +44,7 @@ TEST(refused_experts) {
         {"glm4_moe", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2", "leaves none of 2 layers"},
         {"glm4_moe", "\"n_group\": 2", "\"n_group\": 0", "are not numbers of groups"},
         {"dots1", "\"norm_topk_prob\": true", "\"norm_topk_prob\": false", "\"false\" is not supported, only true"},
-        {"dots1", "\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 1", "it has one expert per token"},
+        {"dots1", "\"num_experts_per_tok\": 3", "\"num_experts_per_tok\": 1", "its \"num_experts_per_tok\" is 1"},
         {"dots1", "\"first_k_dense_replace\": 1", "\"first_k_dense_replace\": 2", "leaves none of 2 layers"},
         {"solar_open", "\"rope_type\"", "\"partial_rotary_factor\": 0.5, \"rope_type\"", "is not 1, which this family"},
         {"minimax_m2", "\"rms_norm_eps\"", "\"scoring_func\": \"softmax\", \"rms_norm_eps\"",

@@ -132,6 +132,19 @@ TEST(two_sets_of_weights) {
     free(path);
 }
 
+// Copies of the output layer beside layers that predict further tokens are written back from the main one.
+TEST(other_copies) {
+    struct spoiled spoiled = copy_model("glm4_moe");
+    replace(&spoiled, "config.json", "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1");
+    rewrite(&spoiled, &(struct change){.tensor = "model.layers.0.self_attn.q_proj.weight",
+                                       .renamed = "model.layers.2.eh_proj.weight"});
+    EXPECT_ERROR(open_model(spoiled.path), "tensors are missing");
+    rewrite(&spoiled, &(struct change){.tensor = "model.layers.0.self_attn.k_proj.weight",
+                                       .renamed = "model.layers.2.shared_head.head.weight"});
+    EXPECT_ERROR(open_model(spoiled.path), "model.layers.2.shared_head.head.weight differs from lm_head.weight");
+    temporary_remove(&spoiled.folder);
+}
+
 TEST(repeated_keys) {
     static const struct {
         const char *text, *key;
@@ -149,4 +162,4 @@ TEST(repeated_keys) {
 }
 
 TEST_MAIN(TEST_CASE(refused_rope), TEST_CASE(refused_members), TEST_CASE(read_members), TEST_CASE(two_sets_of_weights),
-          TEST_CASE(repeated_keys))
+          TEST_CASE(other_copies), TEST_CASE(repeated_keys))
