@@ -45,6 +45,8 @@ void json_free(struct json *root);
 
 // A member of an object by name; NULL if there is none or the value is not an object.
 const struct json *json_member(const struct json *object, const char *key);
+// A key that an object in the tree has more than once, which programs read differently; NULL if there is none.
+const char *json_repeated(const struct json *value);
 // Typed members: -1, with a message that names the key, if it is absent, of another type or out of range.
 int json_get_int(const struct json *object, const char *key, int64_t *value);
 int json_get_double(const struct json *object, const char *key, double *value);

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +22,27 @@ const struct json *json_member(const struct json *object, const char *key) {
             return &object->items[i];
     }
     return NULL;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp((*(const struct json_key *const *)a)->string, (*(const struct json_key *const *)b)->string);
+}
+
+const char *json_repeated(const struct json *value) {
+    const char *found = NULL;
+    if (value->type == JSON_OBJECT && value->count > 1) {
+        const struct json_key **keys = memory_alloc(value->count * sizeof keys[0]);
+        for (size_t i = 0; i < value->count; i++)
+            keys[i] = &value->keys[i];
+        qsort(keys, value->count, sizeof keys[0], compare_keys);
+        for (size_t i = 1; i < value->count && !found; i++)
+            found = compare_keys(&keys[i - 1], &keys[i]) == 0 ? keys[i]->string : NULL;
+        free(keys);
+    }
+    bool has_items = value->type == JSON_OBJECT || value->type == JSON_ARRAY;
+    for (size_t i = 0; has_items && i < value->count && !found; i++)
+        found = json_repeated(&value->items[i]);
+    return found;
 }
 
 static int find_typed(const struct json *object, const char *key, enum json_type type, const struct json **member) {

@@ -308,6 +308,18 @@ static int make(struct gguf_job *job, const char *temporary) {
     TRY(gguf_config_check(job->architecture, &source->config));
     TRY(list_outputs(job));
     TRY(gguf_vocabulary_make(&job->vocabulary, source, job->rows));
+    const char *spaced = job->vocabulary.spaced;
+    if (spaced && !job->write->allows_near)
+        return error_set(
+            "llama.cpp adds a space after every special token, and this tokenizer does not (its "
+            "prepend_scheme is \"first\"), so prompts with %.64s would get other ids; pass --allow-inexact to "
+            "write it all the same, or export with --to huggingface instead",
+            spaced);
+    if (spaced)
+        log_warn(
+            "llama.cpp adds a space after every special token, unlike this tokenizer: prompts with %.64s get other "
+            "ids there",
+            spaced);
     tell(job);
     TRY(write_file(job, temporary));
     return gguf_check(&(struct gguf_check){.asked = job->asked,

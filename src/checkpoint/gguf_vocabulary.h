@@ -40,6 +40,7 @@ struct gguf_vocabulary {
     bool has_space_rules, adds_space, merges_spaces;  // add_space_prefix and remove_extra_whitespaces
     bool has_case_rules, lowers, strips_accents;
     struct buffer charsmap;
+    const char *spaced;   // a token after which llama.cpp adds a space, unlike the tokenizer; NULL: there is none
     char *chat_template;  // NULL if there is none
 };
 

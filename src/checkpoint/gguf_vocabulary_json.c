@@ -217,6 +217,22 @@ static int from_bytes(struct gguf_vocabulary *vocabulary, struct hf *hf, const s
 
 // ---- the other models ----
 
+// llama.cpp adds a space before the first word of a text and after every special token. Some tokenizers do so at the
+// beginning of a text alone, which is the same only if no such token stands within texts.
+static void set_space(struct gguf_vocabulary *vocabulary, const struct hf *hf, enum hf_prepend prepend) {
+    static const char *const ends[] = {"<s>", "</s>", "<pad>", "<unk>"};
+    vocabulary->adds_space = prepend != HF_PREPEND_NEVER;
+    for (int64_t i = 0; i < hf->added_count && prepend == HF_PREPEND_FIRST; i++) {
+        int32_t id = (int32_t)hf->added[i].id;
+        const char *text = vocabulary->tokens[id].text;
+        bool is_end = id == vocabulary->bos || id == vocabulary->eos || id == hf->unknown;
+        for (size_t k = 0; text && k < sizeof ends / sizeof ends[0] && !is_end; k++)
+            is_end = strcmp(text, ends[k]) == 0;
+        if (text && !is_end && !vocabulary->spaced)
+            vocabulary->spaced = text;
+    }
+}
+
 static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
     if (!hf->is_marked || !hf->byte_fallback)
         return refuse_pieces(hf, "its BPE is neither byte-level nor SentencePiece's with byte fallback");
@@ -225,7 +241,7 @@ static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
     vocabulary->model = "llama";
     vocabulary->pre = "default";
     vocabulary->has_scores = vocabulary->has_space_rules = true;
-    vocabulary->adds_space = hf->mark_first != HF_PREPEND_NEVER;
+    set_space(vocabulary, hf, hf->mark_first);
     vocabulary->unk = hf->unknown;
     if (hf->unknown >= 0)
         vocabulary->tokens[hf->unknown].type = GGUF_TOKEN_UNKNOWN;
@@ -273,7 +289,7 @@ static int from_unigram(struct gguf_vocabulary *vocabulary, const struct hf *hf,
     vocabulary->model = "t5";
     vocabulary->pre = "default";
     vocabulary->has_scores = vocabulary->has_space_rules = true;
-    vocabulary->adds_space = last->prepend != HF_PREPEND_NEVER;
+    set_space(vocabulary, hf, last->prepend);
     vocabulary->merges_spaces = merges_spaces;
     for (int64_t id = 0; id < hf->size; id++)
         if (hf->strings[id].text && byte_table_find(&hf->vocab, hf->strings[id].text, hf->strings[id].length) == id)

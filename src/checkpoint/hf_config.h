@@ -9,6 +9,28 @@
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
+// Sets a flag; it is an error if another member has set another value. A whole number loses its fraction.
+int hf_config_set(struct config *config, const char *flag, const char *text);
+int hf_config_set_real(struct config *config, const char *flag, double value);
+int hf_config_set_number(struct config *config, const char *flag, const char *text);
+// A member that is there and not null, else NULL.
+const struct json *hf_member_of(const struct json *object, const char *key);
+
+// Every member of config.json is read, or known not to matter: an error names one that is neither.
+int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config);
+// Whether two tensors have the same bytes; false if one is NULL.
+bool hf_is_same_tensor(const struct weight *a, const struct weight *b);
+// Whether a member changes the logits of no family, whatever its value.
+bool hf_members_is_harmless(const char *key);
+// "12", "1e-05", "true", "gelu_new"; NULL if it is null, an array or an object.
+const char *hf_text_of(const struct json *value);
+
+// Rotary positions. `hf_rope_find`: which of rope_scaling and `all`, which may be NULL, says them; NULL if neither
+// does; an error where releases of transformers differ.
+int hf_rope_read(const struct hf_family *family, const struct json *root, struct config *config);
+int hf_rope_find(const struct hf_family *family, const struct json *root, const struct json *all,
+                 const struct json **rope);
+
 // A member by the name that a table has for it; NULL if it is not there.
 const struct json *hf_config_member(const struct json *root, const char *key);
 
@@ -67,7 +89,7 @@ size_t hf_routed_members(const struct hf_routed *routed, const struct config *co
 
 // Likewise of a family that has_latents.
 #define HF_LATENT_EPSILON 1e-6  // of the norms of latents, whatever that of the others
-int hf_latent_read(const struct json *root, struct config *config);
+int hf_latent_read(const struct hf_family *family, const struct json *root, struct config *config);
 const char *hf_latent_obstacle(const struct config *config);
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]);
 

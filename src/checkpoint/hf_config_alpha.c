@@ -12,7 +12,7 @@ static double number_of(const struct json *object, const char *key) {
 
 static const struct json *object_of(const struct json *root, const char *key) {
     const struct json *value = json_member(root, key);
-    return value && value->type == JSON_OBJECT ? value : NULL;
+    return value && value->type == JSON_OBJECT && value->count > 0 ? value : NULL;
 }
 
 static bool is_dynamic(const struct json *scaling, const char *key) {

@@ -8,15 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct json *member(const struct json *root, const char *key) {
-    const struct json *value = json_member(root, key);
-    return value && value->type != JSON_NULL ? value : NULL;
-}
-
 // ---- reading; `layers` has room for `count` ----
 
 static int read_step(const struct json *root, int64_t *step) {
-    const struct json *value = member(root, "decoder_sparse_step");
+    const struct json *value = hf_member_of(root, "decoder_sparse_step");
     *step = 1;
     if (!value)
         return 0;
@@ -28,7 +23,7 @@ static int read_step(const struct json *root, int64_t *step) {
 }
 
 static int read_by_step(const struct json *root, bool *layers, int64_t count) {
-    const struct json *dense = member(root, "mlp_only_layers");
+    const struct json *dense = hf_member_of(root, "mlp_only_layers");
     int64_t step = 1;
     TRY(read_step(root, &step));
     for (int64_t i = 0; i < count; i++)
@@ -74,7 +69,7 @@ static int read_types(const struct json *types, bool *layers, int64_t count) {
 }
 
 static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
-    const struct json *types = member(root, "mlp_layer_types");
+    const struct json *types = hf_member_of(root, "mlp_layer_types");
     switch (family->sparse) {
     case HF_SPARSE_STEP:
         return read_by_step(root, layers, count);

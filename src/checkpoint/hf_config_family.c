@@ -289,6 +289,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     int64_t skipped = has_rope_everywhere ? 0 : hf_whole_layers_every(config);
     if (family->has_whole_without_rope && skipped != config_no_rope_freq(config))
         return "--no-rope-freq";
+    if (family->needs_window && config->sliding_window == 0)
+        return "models without a window (--sliding-window)";
     if (family->has_square_output && config->kv_channels * config->num_attention_heads != config->hidden_size)
         return "--kv-channels";
     const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);

@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int set_double(struct config *config, const char *flag, double value) {
-    char *text = memory_printf("%.17g", value);
-    int result = config_take(config, flag, text);
-    free(text);
-    return result;
-}
-
 static int real_of(const struct json *root, const char *key, double fallback, double *value) {
     const struct json *member = root ? json_member(root, key) : NULL;
     *value = fallback;
@@ -28,51 +21,44 @@ static int real_of(const struct json *root, const char *key, double fallback, do
 // transformers multiplies rotated channels by the quotient of two growths if both settings are there and not 0, else by
 // the growth of 1; scores grow by the square of that of mscale_all_dim.
 static int read_yarn(const struct json *root, const struct json *scaling, struct config *config) {
-    double factor, mscale, all, attention, fast, slow;
+    double factor, mscale, all, fast, slow;
     int64_t length = 0;
     TRY(real_of(scaling, "factor", 0, &factor));
     TRY(real_of(scaling, "mscale", 0, &mscale));
     TRY(real_of(scaling, "mscale_all_dim", 0, &all));
-    TRY(real_of(scaling, "attention_factor", 0, &attention));
     TRY(real_of(scaling, "beta_fast", 32, &fast));
     TRY(real_of(scaling, "beta_slow", 1, &slow));
     TRY(hf_whole_of(scaling, "original_max_position_embeddings", 0, &length));
     if (length == 0)
         TRY(hf_whole_of(root, "max_position_embeddings", 0, &length));
     const struct json *truncate = json_member(scaling, "truncate");
-    if (truncate && truncate->type == JSON_FALSE)
-        return error_set("its rotary scaling has \"truncate\": false, which is not supported");
-    if (!(factor >= 1) || attention != 0)
+    if (truncate && truncate->type != JSON_TRUE)
+        return error_set("its rotary scaling has a \"truncate\" that is not true, which is not supported");
+    if (!(factor >= 1) || hf_member_of(scaling, "attention_factor"))
         return error_set("its rotary scaling has no \"factor\" of at least 1, or an \"attention_factor\", which is not "
                          "supported");
     if (all != 0 && mscale == 0)
         return error_set("its rotary scaling has \"mscale_all_dim\" without \"mscale\", which is not supported");
-    TRY(set_double(config, "--rotary-scaling-factor", factor));
+    TRY(hf_config_set_real(config, "--rotary-scaling-factor", factor));
     TRY(config_take_number(config, "--original-max-position-embeddings", length));
-    TRY(set_double(config, "--mscale", all != 0 ? mscale : 1));
-    TRY(set_double(config, "--mscale-all-dim", all));
-    TRY(set_double(config, "--yarn-beta-fast", fast != 0 ? fast : 32));
-    return set_double(config, "--yarn-beta-slow", slow != 0 ? slow : 1);
+    TRY(hf_config_set_real(config, "--mscale", all != 0 ? mscale : 1));
+    TRY(hf_config_set_real(config, "--mscale-all-dim", all));
+    TRY(hf_config_set_real(config, "--yarn-beta-fast", fast != 0 ? fast : 32));
+    return hf_config_set_real(config, "--yarn-beta-slow", slow != 0 ? slow : 1);
 }
 
-// transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
-static int read_rope(const struct json *root, struct config *config) {
-    const struct json *all = json_member(root, "rope_parameters"), *scaling = json_member(root, "rope_scaling");
-    all = all && all->type == JSON_OBJECT ? all : NULL;
+static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
+    const struct json *all = hf_member_of(root, "rope_parameters"), *scaling;
     double base = 10000, part = 1;
-    TRY(real_of(all && json_member(all, "partial_rotary_factor") ? all : root, "partial_rotary_factor", 1, &part));
+    TRY(hf_rope_find(family, root, all, &scaling));
+    TRY(real_of(hf_member_of(scaling, "partial_rotary_factor") ? scaling : root, "partial_rotary_factor", 1, &part));
     if (part != 1)
         return error_set("its \"partial_rotary_factor\" is not 1, which is not supported with latent attention");
-    TRY(real_of(all && json_member(all, "rope_theta") ? all : root, "rope_theta", 10000, &base));
-    TRY(set_double(config, "--rotary-base", base));
-    scaling = scaling && scaling->type != JSON_NULL ? scaling : all;
-    if (!scaling)
-        return 0;
-    if (scaling->type != JSON_OBJECT)
-        return error_set("its rotary scaling is not an object with a \"rope_type\"");
-    const struct json *kind = json_member(scaling, "rope_type");
-    kind = kind ? kind : json_member(scaling, "type");
-    const char *name = kind && kind->type == JSON_STRING ? kind->string : "default";
+    TRY(real_of(hf_member_of(scaling, "rope_theta") ? scaling : root, "rope_theta", 10000, &base));
+    TRY(hf_config_set_real(config, "--rotary-base", base));
+    const struct json *kind = hf_member_of(scaling, "rope_type");
+    kind = kind ? kind : hf_member_of(scaling, "type");
+    const char *name = kind ? kind->string : "default";
     if (strcmp(name, "default") == 0)
         return 0;
     if (strcmp(name, "yarn") != 0)
@@ -81,10 +67,10 @@ static int read_rope(const struct json *root, struct config *config) {
     return read_yarn(root, scaling, config);
 }
 
-int hf_latent_read(const struct json *root, struct config *config) {
+int hf_latent_read(const struct hf_family *family, const struct json *root, struct config *config) {
     if (config->norm_epsilon != HF_LATENT_EPSILON)
-        TRY(set_double(config, "--latent-norm-epsilon", HF_LATENT_EPSILON));
-    return read_rope(root, config);
+        TRY(hf_config_set_real(config, "--latent-norm-epsilon", HF_LATENT_EPSILON));
+    return read_rope(family, root, config);
 }
 
 // ---- writing ----

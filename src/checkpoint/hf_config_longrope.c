@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int take_real(struct config *config, const char *flag, double value) {
-    char *text = memory_printf("%.17g", value);
-    int result = config_take(config, flag, text);
-    free(text);
-    return result;
-}
-
 // A number above 0; 0 if it is absent or null.
 static int positive_of(const struct json *scaling, const char *key, double *value) {
     const struct json *member = json_member(scaling, key);
@@ -102,9 +95,9 @@ int hf_read_longrope(const struct json *root, const struct json *scaling, struct
     TRY(config_take(config, "--use-rope-scaling", "true"));
     TRY(config_take(config, "--rope-scaling-type", "longrope"));
     TRY(config_take_number(config, "--rope-original-length", length));
-    TRY(take_real(config, "--rope-scaling-factor", fmax(factor, 1)));
+    TRY(hf_config_set_real(config, "--rope-scaling-factor", fmax(factor, 1)));
     if (attention > 0)
-        TRY(take_real(config, "--yarn-attention-factor", attention));
+        TRY(hf_config_set_real(config, "--yarn-attention-factor", attention));
     TRY(take_factors(scaling, true, config));
     return take_factors(scaling, false, config);
 }

@@ -10,11 +10,6 @@
 
 static const char windowed[] = "sliding_attention", whole[] = "full_attention";
 
-static const struct json *member(const struct json *object, const char *key) {
-    const struct json *value = json_member(object, key);
-    return value && value->type != JSON_NULL ? value : NULL;
-}
-
 // `layers` has room for `count`.
 static int read_types(const struct json *types, bool *layers, int64_t count) {
     if (types->type != JSON_ARRAY || (int64_t)types->count != count)
@@ -31,7 +26,7 @@ static int read_types(const struct json *types, bool *layers, int64_t count) {
 
 static int read_switched(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
     enum hf_windows kind = family->first_window ? HF_WINDOWS_LATE : family->window_switch;
-    const struct json *value = member(root, "max_window_layers");
+    const struct json *value = hf_member_of(root, "max_window_layers");
     if (value && value->type != JSON_NUMBER)
         return error_set("its \"max_window_layers\" is not a number of layers");
     double most = value ? value->number : family->first_window ? family->first_window : 28;
@@ -43,7 +38,8 @@ static int read_switched(const struct hf_family *family, const struct json *root
 
 static int read_layers(const struct hf_family *family, const struct json *root, bool *layers, int64_t count,
                        bool has_width) {
-    const struct json *types = member(root, "layer_types"), *pattern = member(root, "sliding_window_pattern");
+    const struct json *types = hf_member_of(root, "layer_types"),
+                      *pattern = hf_member_of(root, "sliding_window_pattern");
     if (types)
         return read_types(types, layers, count);
     if (family->window_switch || (family->first_window && has_width))

@@ -342,13 +342,17 @@ static void free_members(struct members *members) {
     free(members->items);
 }
 
-static void set_base(struct members *members, const struct json *base) {
+// A file of another family keeps only what changes no model: the family's own members may mean something else here, or
+// nothing.
+static void set_base(struct members *members, const struct hf_config_write *write, const struct json *base) {
+    bool is_own = is_of_family(write->base, write->family);
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
         // Said again by other members, which may have changed: how T5 activates follows from feed_forward_proj.
         // Matrices that were quantized are not any more.
         if (strcmp(key, "rope_parameters") == 0 || strcmp(key, "quantization_config") == 0 ||
-            strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0)
+            strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0 ||
+            (!is_own && !hf_members_is_harmless(key)))
             continue;
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
@@ -364,7 +368,7 @@ static void set_object(struct members *members, const struct hf_config_write *wr
     size_t length = strlen(name);
     struct members inner = {0};
     struct buffer text = {0};
-    set_base(&inner, base && base->type == JSON_OBJECT ? base : NULL);
+    set_base(&inner, write, base && base->type == JSON_OBJECT ? base : NULL);
     for (size_t i = 0; i < write->family->key_count; i++) {
         const struct hf_key *key = &write->family->keys[i];
         if (!key->is_read && strncmp(key->key, name, length) == 0 && key->key[length] == '.')
@@ -401,7 +405,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     const struct config *config = write->config;
     for (size_t i = 0; i < family->written_count && !is_of_family(write->base, family); i++)
         set_member(members, family->written[i].flag, memory_string(family->written[i].value));
-    set_base(members, write->base);
+    set_base(members, write, write->base);
     if (!write->has_base_ids)
         set_ids(members, &write->ids);
     if (config_form(config) == CONFIG_T5 && config->decoder_start_token >= 0)

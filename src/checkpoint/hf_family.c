@@ -129,13 +129,17 @@ char *hf_family_list(void) {
     return list;
 }
 
-bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind) {
-    size_t length = strlen(kind);
-    for (const char *word = family->rope_kinds; word && *word; word += strspn(word, " ")) {
-        size_t total = strcspn(word, " ");
-        if (total == length && strncmp(word, kind, length) == 0)
+bool hf_has_word(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (; words && *words; words += strspn(words, " ")) {
+        size_t total = strcspn(words, " ");
+        if (total == length && strncmp(words, word, length) == 0)
             return true;
-        word += total;
+        words += total;
     }
-    return !family->rope_kinds && strcmp(kind, "longrope") != 0;
+    return false;
+}
+
+bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind) {
+    return family->rope_kinds ? hf_has_word(family->rope_kinds, kind) : strcmp(kind, "longrope") != 0;
 }

@@ -105,6 +105,7 @@ struct hf_family {
     const struct hf_key *keys;
     const struct hf_flag *flags;
     const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON
+    const char *harmless;  // members that change nothing here, as in hf_config_members.c; NULL: none but everyone's
     bool has_rope;
     const char *rope_kinds;           // those it has, separated by spaces; NULL: all that we have
     const char *groups;               // num_key_value_heads if config.json does not say; NULL: as many as heads
@@ -121,6 +122,7 @@ struct hf_family {
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // every so many layers one has no window if config.json does not say, or "all"
                                       // have one; NULL: all alike
+    bool needs_window;                // transformers does not load a model that has none
     int first_window;                 // max_window_layers, from which on layers have one, if config.json does not say
     enum hf_windows window_switch;    // use_sliding_window says whether there are any, and which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions
@@ -152,6 +154,8 @@ const struct hf_family *hf_family_at(size_t i);  // NULL after the last
 const char *hf_family_missing(const char *model_type);
 // Whether models of the family may have this kind of rotary scaling ("default", "linear", …).
 bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind);
+// Whether a list of words separated by spaces, NULL for none, has one.
+bool hf_has_word(const char *words, const char *word);
 // Its name of num_key_value_heads.
 const char *hf_groups_key(const struct hf_family *family);
 // "gpt2, opt, …", to be freed.

@@ -36,6 +36,7 @@ static const struct hf_key bloom_keys[] = {
     NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
     NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
     ONLY("apply_residual_connection_post_layernorm", "false"),
+    READ_ONLY("slow_but_exact", "false"),
 };
 static const struct hf_flag bloom_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "alibi"},
@@ -97,6 +98,8 @@ static const struct hf_family families[] = {
      .embedding = "transformer.word_embeddings.weight",
      .head = "lm_head.weight",
      .tie = "true",
+     .harmless = "masked_softmax_fusion bias_dropout_fusion offset_alibi skip_bias_add skip_bias_add_qkv "
+                 "hidden_dropout_prob n_inner=null",
      TABLES(bloom, nothing_ignored, no_ids, bloom_flags)},
     {.model_type = "mpt",
      .architecture = "MptForCausalLM",
@@ -105,6 +108,9 @@ static const struct hf_family families[] = {
      .head = "lm_head.weight",
      .tie = "true",
      .object = "attn_config",
+     .harmless =
+         "embedding_fraction=1 embedding_fraction=1.0 init_device init_config verbose learned_pos_emb model_type "
+         "attn_impl",
      TABLES(mpt, nothing_ignored, no_ids, mpt_flags)},
 };
 

@@ -177,6 +177,9 @@ static const struct hf_flag umt5_flags[] = {{"--model", "t5"},
     .rows = t5_rows, .row_count = COUNT(t5_rows), .ignored = t5_ignored, .written = t5_written,                        \
     .written_count = COUNT(t5_written)
 
+#define BERT_POOLER                                                                                                    \
+    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type"
+
 static const struct hf_family families[] = {
     {.model_type = "bert",
      .architecture = "BertForPreTraining",
@@ -185,6 +188,7 @@ static const struct hf_family families[] = {
      .embedding = "bert.embeddings.word_embeddings.weight",
      .head = "cls.predictions.decoder.weight",
      .tie = "true",
+     .harmless = BERT_POOLER,
      TABLES(bert, bert_ignored, bert_written, bert_flags)},
     {.model_type = "megatron-bert",
      .architecture = "MegatronBertForPreTraining",
@@ -193,6 +197,7 @@ static const struct hf_family families[] = {
      .embedding = "bert.embeddings.word_embeddings.weight",
      .head = "cls.predictions.decoder.weight",
      .tie = "true",
+     .harmless = BERT_POOLER,
      .rows = megatron_bert_rows,
      .row_count = COUNT(megatron_bert_rows),
      .ignored = bert_ignored,
@@ -209,8 +214,8 @@ static const struct hf_family families[] = {
      .flags = t5_flags, .flag_count = COUNT(t5_flags)},
     {LIKE_T5("mt5", "MT5ForConditionalGeneration"), .tie = "never", .keys = mt5_keys, .key_count = COUNT(mt5_keys),
      .flags = mt5_flags, .flag_count = COUNT(mt5_flags)},
-    {LIKE_T5("umt5", "UMT5ForConditionalGeneration"), .tie = "true", .keys = umt5_keys, .key_count = COUNT(umt5_keys),
-     .flags = umt5_flags, .flag_count = COUNT(umt5_flags)},
+    {LIKE_T5("umt5", "UMT5ForConditionalGeneration"), .tie = "true", .harmless = "scalable_attention",
+     .keys = umt5_keys, .key_count = COUNT(umt5_keys), .flags = umt5_flags, .flag_count = COUNT(umt5_flags)},
 };
 
 struct hf_families hf_families_encoders(void) {

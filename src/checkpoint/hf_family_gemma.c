@@ -48,8 +48,9 @@ static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NUL
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 #define GEMMA(type, class, key_list, flag_list)                                                                        \
-    ROTARY(type, class), .tie = "true", .groups = "4", .scales_embedding = true, .has_centered_gains = true,           \
-                         .query_scalar = "256", .rows = rows, .row_count = COUNT(rows), .ignored = ignored,            \
+    ROTARY(type, class), .tie = "true", .harmless = "_sliding_window_pattern cache_implementation", .groups = "4",     \
+                         .scales_embedding = true, .has_centered_gains = true, .query_scalar = "256",                  \
+                         .needs_window = true, .rows = rows, .row_count = COUNT(rows), .ignored = ignored,             \
                          .written = no_ids, .written_count = COUNT(no_ids), .keys = key_list,                          \
                          .key_count = COUNT(key_list), .flags = flag_list, .flag_count = COUNT(flag_list)
 static const struct hf_family families[] = {

@@ -74,7 +74,8 @@ static const struct hf_family families[] = {
      .row_count = COUNT(glm4_rows), .keys = glm_keys, .key_count = COUNT(glm_keys), .ignored = ignored,
      .written = no_ids, .written_count = COUNT(no_ids), .flags = glm4_flags, .flag_count = COUNT(glm4_flags)},
     {ROTARY("glm4_moe", "Glm4MoeForCausalLM"), .tie = "false", .groups = "8", .rotary_part = "0.5",
-     .sparse = HF_SPARSE_FIRST, .dense_layers = 1, .routed = &glm4_moe_routed,
+     .sparse = HF_SPARSE_FIRST, .dense_layers = 1,
+     .harmless = "scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1", .routed = &glm4_moe_routed,
      TABLES(glm4_moe, ignored, no_ids, glm4_moe_flags)},
 };
 

@@ -112,6 +112,7 @@ static const struct hf_family families[] = {
      .embedding = "transformer.wte.weight",
      .head = "lm_head.weight",
      .tie = "true",
+     .harmless = "_num_labels",
      TABLES(gpt2, gpt2_ignored, gpt2_written, gpt2_flags)},
     {.model_type = "opt",
      .architecture = "OPTForCausalLM",
@@ -127,6 +128,8 @@ static const struct hf_family families[] = {
      .head = "lm_head.weight",
      .tie = "true",
      .has_multi_query = true,
+     .harmless = "num_key_value_heads inference_runner validate_runner_input pre_allocate_kv_cache max_batch_size "
+                 "max_sequence_length",
      TABLES(gpt_bigcode, gpt2_ignored, gpt_bigcode_written, gpt2_flags)},
 };
 

@@ -164,7 +164,7 @@ static const struct hf_family families[] = {
     {LIKE("helium", "HeliumForCausalLM", gated_rows, helium, helium_flags), .tie = "false", .groups = "20",
      .rotary_base = "100000", .has_square_output = true},
     {LIKE("ministral", "MinistralForCausalLM", gated_rows, ministral, llama_flags), .tie = "false", .groups = "8",
-     .window_freq = "all"},
+     .window_freq = "all", .needs_window = true},
     {LIKE("jais2", "Jais2ForCausalLM", jais2_rows, jais2, jais2_flags), .tie = "false"},
     {LIKE("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", hunyuan_rows, hunyuan, hunyuan_flags), .tie = "false",
      .has_rope_alpha = true},

@@ -213,6 +213,7 @@ static const struct hf_flag cohere_flags[] = {{"--model", "gpt"},
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
 static const struct hf_flag no_pad[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
+#define FALCON_HARMLESS "apply_residual_connection_post_layernorm=false"
 #define FALCON_FAMILY                                                                                                  \
     .model_type = "falcon", .architecture = "FalconForCausalLM", .prefix = "transformer.",                             \
     .embedding = "transformer.word_embeddings.weight", .head = "lm_head.weight", .tie = "true", .has_rope = true,      \
@@ -251,21 +252,26 @@ static const struct hf_family families[] = {
      .rope_kinds = "default",
      .has_no_groups = true,
      .rotary_channels_key = "rotary_dim",
+     .harmless = "rotary=true scale_attn_weights=true n_ctx",
      TABLES(gptj, gptj_ignored, no_ids, gptj_flags)},
-    {FALCON_FAMILY, .has_no_groups = true, .has_multi_query = true,
+    {FALCON_FAMILY, .has_no_groups = true, .has_multi_query = true, .harmless = FALCON_HARMLESS " num_kv_heads",
      TABLES(falcon, falcon_ignored, no_ids, falcon_flags)},
     {FALCON_FAMILY, .conditions = {{"new_decoder_architecture", "true"}}, .groups_key = "num_kv_heads",
-     TABLES(falcon_two, falcon_ignored, no_ids, falcon_two_flags)},
+     .harmless = FALCON_HARMLESS " multi_query", TABLES(falcon_two, falcon_ignored, no_ids, falcon_two_flags)},
     {FALCON_FAMILY, .conditions = {{"new_decoder_architecture", "true"}, {"num_ln_in_parallel_attn", "1"}},
-     .groups_key = "num_kv_heads", .rows = falcon_rows, .row_count = COUNT(falcon_rows), .keys = falcon_one_keys,
-     .key_count = COUNT(falcon_one_keys), .ignored = falcon_ignored, .flags = falcon_one_flags,
-     .flag_count = COUNT(falcon_one_flags), .written = no_ids, .written_count = COUNT(no_ids)},
+     .groups_key = "num_kv_heads", .harmless = FALCON_HARMLESS " multi_query", .rows = falcon_rows,
+     .row_count = COUNT(falcon_rows), .keys = falcon_one_keys, .key_count = COUNT(falcon_one_keys),
+     .ignored = falcon_ignored, .flags = falcon_one_flags, .flag_count = COUNT(falcon_one_flags), .written = no_ids,
+     .written_count = COUNT(no_ids)},
     {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
-    {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true", .window_freq = "4", .has_whole_without_rope = true,
-     .rows = cohere_rows, .row_count = COUNT(cohere_rows), .keys = cohere2_keys, .key_count = COUNT(cohere2_keys),
-     .ignored = phi_ignored, .flags = cohere_flags, .flag_count = COUNT(cohere_flags), .written = no_pad,
-     .written_count = COUNT(no_pad)},
+    {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true",
+     .harmless = "rotary_pct=1.0 position_embedding_type=rope_gptj order_of_interleaved_layers=local_attn_first "
+                 "use_embedding_sharing=true use_gated_activation=true use_parallel_block=true use_parallel_embedding "
+                 "layer_switch=4",
+     .window_freq = "4", .needs_window = true, .has_whole_without_rope = true, .rows = cohere_rows,
+     .row_count = COUNT(cohere_rows), .keys = cohere2_keys, .key_count = COUNT(cohere2_keys), .ignored = phi_ignored,
+     .flags = cohere_flags, .flag_count = COUNT(cohere_flags), .written = no_pad, .written_count = COUNT(no_pad)},
 };
 
 struct hf_families hf_families_parallel(void) {

@@ -169,24 +169,49 @@ static const struct hf_routed exaone_moe_routed = {
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
+// Of layers that predict further tokens, which transformers leaves out as well.
+#define MTP                                                                                                            \
+    "mtp_layer_types mtp_mlp_layer_types num_nextn_predict_layers use_mtp num_mtp_modules mtp_transformer_layers "     \
+    "mtp_loss_scaling_factor mtp_share_layers"
 static const struct hf_family families[] = {
     {ROTARY("dots1", "Dots1ForCausalLM"), .tie = "false", .groups = "32", .window_freq = "1", .first_window = 62,
-     .sparse = HF_SPARSE_FIRST, .routed = &dots1_routed, TABLES(dots1, ignored, no_ids, dots1_flags)},
+     .sparse = HF_SPARSE_FIRST, .routed = &dots1_routed,
+     .harmless = "scoring_func=noaux_tc scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1",
+     TABLES(dots1, ignored, no_ids, dots1_flags)},
     {ROTARY("solar_open", "SolarOpenForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
      .routed = &solar_open_routed, TABLES(solar_open, ignored, no_ids, solar_open_flags)},
     {ROTARY("minimax_m2", "MiniMaxM2ForCausalLM"), .tie = "false", .groups = "8", .rotary_part = "1",
-     .rotary_channels_key = "rotary_dim", .rotary_base = "5000000", .has_fp8_blocks = true,
-     TABLES(minimax_m2, ignored, no_ids, minimax_m2_flags)},
+     .rotary_channels_key = "rotary_dim",
+     .harmless = MTP
+     " attn_type_list layernorm_full_attention_beta=1.0 layernorm_linear_attention_beta=1.0 layernorm_mlp_beta=1.0 "
+     "layernorm_full_attention_alpha=1.0 layernorm_linear_attention_alpha=1.0 layernorm_mlp_alpha=1.0",
+     .rotary_base = "5000000", .has_fp8_blocks = true, TABLES(minimax_m2, ignored, no_ids, minimax_m2_flags)},
     {ROTARY("flex_olmo", "FlexOlmoForCausalLM"), .tie = "false", .rotary_base = "500000",
      TABLES(flex_olmo, ignored, no_ids, flex_olmo_flags)},
     {ROTARY("mellum", "MellumForCausalLM"), .tie = "false", .groups = "4", .rotary_base = "500000", .window_freq = "1",
-     .local_base = "10000", .has_nested_rope = true, .has_no_flat_rope = true, .sparse = HF_SPARSE_TYPES,
-     .experts = "64", .left_out = "mtp.", TABLES(mellum, ignored, no_ids, mellum_flags)},
-    {ROTARY("exaone_moe", "ExaoneMoeForCausalLM"), .tie = "false", .groups = "32", .window_freq = "4",
-     .has_whole_without_rope = true, .has_rope_without_windows = true, .sparse = HF_SPARSE_TYPES, .dense_layers = 1,
-     .routed = &exaone_moe_routed, .left_out = "mtp.", .rows = exaone_moe_rows, .row_count = COUNT(exaone_moe_rows),
-     .keys = exaone_moe_keys, .key_count = COUNT(exaone_moe_keys), .ignored = ignored, .written = no_ids,
-     .written_count = COUNT(no_ids), .flags = dots1_flags, .flag_count = COUNT(dots1_flags)},
+     .needs_window = true, .local_base = "10000", .harmless = MTP, .has_nested_rope = true, .has_no_flat_rope = true,
+     .sparse = HF_SPARSE_TYPES, .experts = "64", .left_out = "mtp.", TABLES(mellum, ignored, no_ids, mellum_flags)},
+    {ROTARY("exaone_moe", "ExaoneMoeForCausalLM"),
+     .tie = "false",
+     .groups = "32",
+     .window_freq = "4",
+     .needs_window = true,
+     .has_whole_without_rope = true,
+     .has_rope_without_windows = true,
+     .sparse = HF_SPARSE_TYPES,
+     .dense_layers = 1,
+     .routed = &exaone_moe_routed,
+     .harmless = MTP,
+     .left_out = "mtp.",
+     .rows = exaone_moe_rows,
+     .row_count = COUNT(exaone_moe_rows),
+     .keys = exaone_moe_keys,
+     .key_count = COUNT(exaone_moe_keys),
+     .ignored = ignored,
+     .written = no_ids,
+     .written_count = COUNT(no_ids),
+     .flags = dots1_flags,
+     .flag_count = COUNT(dots1_flags)},
 };
 
 struct hf_families hf_families_routed(void) {

@@ -168,6 +168,24 @@ static bool is_left(struct model_source *source, const char *name) {
     return true;
 }
 
+// Layers that predict further tokens carry copies of the embedding and of the output layer, which stand once here.
+static int check_copies(const struct hf_detail *detail) {
+    static const char *const copies[] = {"layers.*.embed_tokens.weight", "layers.*.shared_head.head.weight"};
+    const struct hf_family *family = detail->family;
+    const struct weight *embedding = find_weight(detail, family->embedding), *head = find_weight(detail, family->head);
+    int64_t number = 0;
+    for (size_t i = 0; i < detail->weights.count * 2; i++) {
+        const struct weight *weight = &detail->weights.items[i / 2], *main = i % 2 == 0 || !head ? embedding : head;
+        const char *at = strstr(weight->name, "layers.");
+        if (at && name_match(copies[i % 2], at, &number) && !hf_is_same_tensor(weight, main))
+            return error_set(
+                "%.200s differs from %.200s; layers that predict further tokens with matrices of their own "
+                "are not supported, since a copy of the main one would be written back",
+                weight->name, main ? main->name : family->embedding);
+    }
+    return 0;
+}
+
 static int plan_all(struct model_source *source) {
     struct hf_detail *detail = source->detail;
     struct source_problems problems = {0};
@@ -190,6 +208,9 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));
     if (source->foreign_config->type != JSON_OBJECT)
         return error_set("it is not a JSON object");
+    const char *repeated = json_repeated(source->foreign_config);
+    if (repeated)
+        return error_set("it has \"%.64s\" twice, and programs differ in which of them they read; leave one", repeated);
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
     detail->family = hf_family_find(model_type, source->foreign_config);
     if (!detail->family) {
@@ -240,6 +261,8 @@ static int open_source(struct model_source *source, const struct model_source_op
     TRY(hf_tokenizer_find(source));
     find_other_files(source);
     TRY(source_build(source));
+    if (source->config.mtp_num_layers > 0)
+        TRY(check_copies(detail));
     return plan_all(source);
 }
 

@@ -117,6 +117,19 @@ static int read_indexed(struct weights *weights, const struct index *index) {
     return result;
 }
 
+// Beside an index, one whole file of the same kind is another model, and other programs read that.
+static int check_alone(const struct index *index, const char *path) {
+    size_t length = strlen(path) - strlen(".index.json");
+    char *single = memory_printf("%.*s", (int)length, path);
+    const char *slash = strrchr(single, '/'), *name = slash ? slash + 1 : single;
+    bool is_same = index->count == 1 && strcmp(index->files[0], name) == 0, is_there = file_exists(single);
+    free(single);
+    return is_there && !is_same
+               ? error_set("the folder has an index of several files and a single file of the same name, and "
+                           "programs differ in which of them they read; take one of them away")
+               : 0;
+}
+
 static int open_indexed(struct weights *weights, const char *folder, const char *path) {
     struct json *root = NULL;
     TRY(json_parse_own(&root, path, MAX_INDEX_BYTES));
@@ -126,6 +139,11 @@ static int open_indexed(struct weights *weights, const char *folder, const char 
         result = error_set("it has no \"weight_map\"");
     if (result == 0)
         result = list_files(&index);
+    const char *repeated = result == 0 ? json_repeated(root) : NULL;
+    if (repeated)
+        result = error_set("it has \"%.200s\" twice", repeated);
+    if (result == 0)
+        result = check_alone(&index, path);
     if (result == 0)
         result = read_indexed(weights, &index);
     if (result < 0)

@@ -79,7 +79,7 @@ static const struct flag rows[] = {
            "python3; skipped with a note if it has no transformers"),
     SWITCH("--allow-inexact", allow_inexact,
            "also write a model that the target can only approximate (a BERT whose head and blocks have different "
-           "activations); prints the difference of the logits"),
+           "activations, a tokenizer that llama.cpp reads differently); prints the difference of the logits"),
     SWITCH("--json", json, "print the result as one JSON object"),
 };
 
@@ -188,9 +188,15 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
     if (options->no_tokenizer && is_given)
         return error_set_code(EXIT_CODE_USAGE, "--no-tokenizer and a tokenizer exclude each other");
     if (options->no_tokenizer) {
+        char **const texts[] = {&source->config.tokenizer_type, &source->config.tokenizer_model,
+                                &source->config.vocab_file, &source->config.merge_file, &source->config.eod_token};
         drop_tokenizer(source);
-        free(source->config.tokenizer_type);
-        source->config.tokenizer_type = NULL;
+        for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+            free(*texts[i]);
+            *texts[i] = NULL;
+        }
+        if (source->config.vocab_size == 0)
+            source->config.vocab_size = source->config.padded_vocab_size;
     }
     if (!is_given)
         return 0;

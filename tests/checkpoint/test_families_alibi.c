@@ -32,7 +32,7 @@ TEST(other_members) {
     static const struct {
         const char *model, *from, *to;
     } rows[] = {{"bloom", "\"hidden_size\"", "\"n_embed\""},         {"bloom", "\"n_head\"", "\"num_attention_heads\""},
-                {"bloom", "\"n_layer\"", "\"num_hidden_layers\""},   {"mpt", "\"attn_config\"", "\"unknown\""},
+                {"bloom", "\"n_layer\"", "\"num_hidden_layers\""},   {"mpt", "\"attn_config\"", "\"init_config\""},
                 {"mpt", "\"attn_pdrop\": 0", "\"attn_pdrop\": 0.5"}, {"mpt", "low_precision_layernorm", "layernorm"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct spoiled spoiled = copy_model(rows[i].model);

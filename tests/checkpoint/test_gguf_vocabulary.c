@@ -236,6 +236,42 @@ TEST(words_that_merges_do_not_make) {
     }
 }
 
+// llama.cpp adds a space after every special token. A tokenizer that does so at the beginning of a text alone is told.
+TEST(spaces_after_tokens) {
+    static const char form[] =
+        "{\"version\": \"1.0\", \"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true, "
+        "\"normalized\": "
+        "false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false}, {\"id\": 257, \"content\": \"%s\", "
+        "\"special\": true, \"normalized\": false, \"single_word\": false, \"lstrip\": false, \"rstrip\": false}], "
+        "\"normalizer\": null, \"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"▁\", "
+        "\"prepend_scheme\": \"%s\", \"split\": false}, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
+        "[{\"type\": "
+        "\"Replace\", \"pattern\": {\"String\": \"▁\"}, \"content\": \" \"}, {\"type\": \"ByteFallback\"}, {\"type\": "
+        "\"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]}, \"model\": {\"type\": "
+        "\"BPE\", "
+        "\"unk_token\": \"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {\"<unk>\": 0%s, \"%s\": "
+        "257, "
+        "\"a\": 258, \"▁\": 259, \"aa\": 260}, \"merges\": [\"a a\"]}}";
+    static const struct {
+        const char *token, *scheme;
+        bool is_spaced;
+    } rows[] = {
+        {"[INST]", "first", true}, {"</s>", "first", false}, {"[INST]", "never", false}, {"[INST]", "always", false}};
+    struct buffer bytes = {0};
+    for (int i = 0; i < 256; i++)
+        buffer_printf(&bytes, ", \"<0x%02X>\": %d", (unsigned)i, i + 1);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *text = memory_printf(form, rows[i].token, rows[i].scheme, buffer_string(&bytes), rows[i].token);
+        struct gguf_vocabulary v = {
+            .size = 261, .tokens = memory_alloc(261 * sizeof v.tokens[0]), .bos = -1, .eos = -1};
+        EXPECT_OK(gguf_vocabulary_from_json(&v, text, strlen(text), "t.json"));
+        EXPECT((v.spaced != NULL) == rows[i].is_spaced && (!v.spaced || strcmp(v.spaced, "[INST]") == 0));
+        gguf_vocabulary_free(&v);
+        free(text);
+    }
+    buffer_free(&bytes);
+}
+
 static void expect_token(const struct gguf_vocabulary *v, int32_t id, const char *text) {
     EXPECT(id >= 0 && id < v->size);
     EXPECT_STRING(v->tokens[id].text, text);
@@ -285,4 +321,4 @@ TEST(named_end) {
 }
 
 TEST_MAIN(TEST_CASE(vocabularies), TEST_CASE(ends), TEST_CASE(special_ids), TEST_CASE(named_end), TEST_CASE(scores),
-          TEST_CASE(words_that_merges_do_not_make), TEST_CASE(refused))
+          TEST_CASE(words_that_merges_do_not_make), TEST_CASE(spaces_after_tokens), TEST_CASE(refused))

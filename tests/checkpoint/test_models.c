@@ -209,10 +209,10 @@ TEST(type_of_mixed) {
                                          "model.decoder.layers.1.fc1.weight", "model.decoder.layers.1.fc2.weight"};
     for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
         rewrite(&spoiled, &(struct change){.tensor = halves[i], .is_half = true});
-    replace(&spoiled, "config.json", "\"dtype\": \"float32\"", "\"x\": 1");
+    replace(&spoiled, "config.json", "\"dtype\": \"float32\"", "\"top_k\": 1");
     EXPECT_OK(write_as(&spoiled, to, NULL));
     expect_text(to, "config.json", "\"torch_dtype\": \"float32\"");
-    replace(&spoiled, "config.json", "\"x\": 1", "\"dtype\": \"bfloat16\"");
+    replace(&spoiled, "config.json", "\"top_k\": 1", "\"dtype\": \"bfloat16\"");
     EXPECT_OK(write_as(&spoiled, said, NULL));
     expect_text(said, "config.json", "\"dtype\": \"bfloat16\"");
     free(to);

@@ -263,6 +263,11 @@ expect 1 "a model of words, which a tokenizer.json cannot express" "$BEVATRON" c
 [ ! -e "$work/x" ] && pass || fail "a model without its tokenizer"
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-bare" --no-tokenizer
 [ ! -e "$work/hf-bare/tokenizer.json" ] && [ ! -e "$work/hf-bare/vocab.json" ] && pass || fail "--no-tokenizer"
+# Of a folder of Hugging Face with a tokenizer too, in both forms.
+for to in bevatron huggingface; do
+    expect 0 "read back: flags" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/bare-$to" --to $to --no-tokenizer
+done
+[ ! -e "$work/bare-huggingface/tokenizer.json" ] && pass || fail "--no-tokenizer of a folder of Hugging Face"
 
 expect 0 "huggingface: 34 tensors" "$BEVATRON" checkpoint inspect $foreign/bert_mlm
 expect 0 "decoder.layers.3.mlp.linear_fc2.weight fp32 (12, 48)" "$BEVATRON" checkpoint inspect --tensors $foreign/megatron_v2_tp2_pp2

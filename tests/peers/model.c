@@ -1,9 +1,9 @@
-// Runs a model of --load on the samples of a file: its logits, the gradients of the first micro-batch, and of
-// --train-iters updates the losses (the last column is the auxiliary loss of experts), norms of gradients and weights,
-// for peers to compare with another program. The samples are arrays of a safetensors file (tokens, labels, mask; types,
-// lengths, decoder_tokens, pair_labels if the model has them), one micro-batch after another. Gradients and weights are
-// written as our checkpoints, --gradients and --save, so that `checkpoint convert` gives them the names and the packing
-// of the other program. Arithmetic is fp32.
+// Runs a model of --load on the samples of a file: its logits. With --gradients, also the gradients of the first
+// micro-batch, and of --train-iters updates the losses (the last column is the auxiliary loss of experts), norms of
+// gradients and weights, for peers to compare with another program. The samples are arrays of a safetensors file
+// (tokens, labels, mask; types, lengths, decoder_tokens, pair_labels if the model has them), one micro-batch after
+// another. Gradients and weights are written as our checkpoints, --gradients and --save, so that `checkpoint convert`
+// gives them the names and the packing of the other program. Arithmetic is fp32.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/safetensors.h"
@@ -151,9 +151,11 @@ static int run_asked(struct asked *asked) {
     TRY(open_step(&step, asked, path, &mesh, device, STEP_EVALUATE));
     TRY(write_logits(step, asked, &file));
     step_close(step);
-    TRY(open_step(&step, asked, path, &mesh, device, STEP_TRAIN));
-    TRY(train(step, asked, &file));
-    step_close(step);
+    if (asked->gradients) {
+        TRY(open_step(&step, asked, path, &mesh, device, STEP_TRAIN));
+        TRY(train(step, asked, &file));
+        step_close(step);
+    }
     world_close(world);
     device_close(device);
     safetensors_close(&file);
