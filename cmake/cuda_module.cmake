@@ -71,8 +71,9 @@ if(BEVATRON_CUDA_CODE MATCHES "sm_90")
   list(APPEND module_objects bevatron_hopper)
 endif()
 
-# Compressed, the module is a fraction of its size; the driver unpacks what a run uses.
-set(cuda_options -O3 -Xcompiler=-Wall,-Wextra -Xfatbin=-compress-all)
+# Compressed, the module is a fraction of its size; the driver unpacks what a run uses. It needs no C++ library: nothing
+# throws, and the only static variables that are set at run time are nvcc's own, which all threads set to the same value.
+set(cuda_options -O3 -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-threadsafe-statics -Xfatbin=-compress-all)
 if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   list(APPEND cuda_options --compress-mode=size)
 endif()
@@ -97,7 +98,7 @@ target_compile_definitions(bevatron_cuda PRIVATE "$<$<COMPILE_LANGUAGE:C>:${modu
 
 # The CUDA runtime is linked statically and opens the driver itself; all else is loaded when needed, see
 # src/base/library.h. Linked lazily, so that a module of another version loads far enough to tell its version.
-set_target_properties(bevatron_cuda PROPERTIES PREFIX "" SUFFIX .so LINKER_LANGUAGE C
+set_target_properties(bevatron_cuda PROPERTIES PREFIX "" SUFFIX .so LINKER_LANGUAGE C CUDA_RUNTIME_LIBRARY None
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
   LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/cuda_module.map;${CMAKE_BINARY_DIR}/wraps.options")
 target_link_libraries(bevatron_cuda PRIVATE CUDA::cudart_static)

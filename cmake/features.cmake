@@ -133,6 +133,8 @@ if(NOT cuda_wanted STREQUAL "OFF")
     list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "[^0-9].*" "" OUTPUT_VARIABLE BEVATRON_CUDA_CODE)
     list(TRANSFORM BEVATRON_CUDA_CODE PREPEND sm_)
     list(JOIN BEVATRON_CUDA_CODE ", " BEVATRON_CUDA_CODE)
+    # nvcc only compiles here: CMake need not try how it links, which fails with a sysroot.
+    set(CMAKE_CUDA_COMPILER_FORCED TRUE)
     enable_language(CUDA)
     # CMake 3.25 marks CUDA::nvToolsExt, which CUDA 13 no longer has, for projects that ask for that version, and fails.
     set(minimum_version ${CMAKE_MINIMUM_REQUIRED_VERSION})

@@ -76,12 +76,19 @@ expect 0 "iteration        2/" train_with "$work/anywhere/bevatron/bin/bevatron"
 
 if [ -n "$(command -v dpkg-deb)" ] && [ -n "$(command -v dpkg-shlibdeps)" ] && [ -n "$(command -v file)" ]; then
     (cd "$build" && umask 022 && cpack -G DEB -B "$work/deb") >"$work/out" 2>&1 || fail "cpack -G DEB"
-    deb=$(echo "$work"/deb/*.deb)
+    deb=$(echo "$work"/deb/bevatron_*.deb)
     expect 0 "libc6" dpkg-deb -f "$deb" Depends
     expect 0 "Recommends" dpkg-deb -f "$deb"
     expect 0 "./usr/share/man/man1/bevatron-train.1.gz" dpkg-deb -c "$deb"
     mkdir "$work/unpacked"
     dpkg-deb -x "$deb" "$work/unpacked"
+    if [ -f "$build/bevatron_cuda.so" ]; then
+        deb=$(echo "$work"/deb/bevatron-cuda_*.deb)
+        expect 0 "bevatron (= " dpkg-deb -f "$deb" Depends
+        dpkg-deb -x "$deb" "$work/unpacked"
+        [ -s "$work/unpacked/usr/lib/bevatron/bevatron_cuda.so" ] && pass || fail "the package of the module lacks it"
+        expect 0 "CUDA       yes" "$work/unpacked/usr/bin/bevatron" version
+    fi
     # shellcheck disable=SC2086
     has "$work/unpacked/usr" $everything
 else
@@ -117,6 +124,15 @@ if [ -n "$(command -v dpkg-query)" ]; then
     grep -vE '^(static [^ ()]+\.a|shared [^ ]+) ' "$work/out" && fail "no library" || pass
     [ "$(wc -l <"$work/asked")" -le 4 ] && pass || fail "dpkg-query was asked $(wc -l <"$work/asked") times"
 fi
+
+# The module for GPUs must need nothing but what the program gives it.
+symbols=src/ops/cuda/program.symbols
+module=$build/tests/fakes/module_good/bevatron_cuda.so
+if tools/check_module "$module" $symbols no >"$work/out" 2>&1; then pass; else fail "check_module of a module that needs nothing"; fi
+expect 1 "lists symbols that $module does not need: " tools/check_module "$module" $symbols yes
+printf 'int __wrap_log_info(void);\nint nowhere(void);\nint f(void);\nint f(void) { return __wrap_log_info() + nowhere(); }\n' |
+    cc -shared -fPIC -x c -o "$work/needy.so" -
+expect 1 "needs symbols that $symbols does not list: nowhere" tools/check_module "$work/needy.so" $symbols no
 
 # Tools that need a network are tested only without one.
 expect 2 "usage" tools/make_sysroot
