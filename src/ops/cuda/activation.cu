@@ -30,24 +30,35 @@ template <typename T> static __global__ void activation_kernel(struct activation
     load4(x, (const T *)args.x + row * columns, column, columns);
     if (args.dy)
         load4(dy, (const T *)args.dy + row * columns, column, columns);
+    several<4> value = {x[0], x[1], x[2], x[3]}, slope = value;
+    bool is_fast = args.activation == ACTIVATION_GELU_TANH, has_value = args.again || !args.dy;
+    if (!is_fast && args.dy)
+        slope = any_slopes(args.activation, slope);
+    if (!is_fast && has_value)
+        value = any_values(args.activation, value);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        if (args.again)
-            y[i] = value_of(args.activation, x[i]);
-        x[i] = args.dy ? dy[i] * slope_of(args.activation, x[i]) : value_of(args.activation, x[i]);
+        y[i] = is_fast && has_value ? value_of(ACTIVATION_GELU_TANH, x[i]) : value.x[i];
+        float s = is_fast && args.dy ? slope_of(ACTIVATION_GELU_TANH, x[i]) : slope.x[i];
+        x[i] = args.dy ? dy[i] * s : y[i];
     }
     store4((T *)args.out + row * columns, column, columns, x);
     if (args.again)
         store4((T *)args.again + row * columns, column, columns, y);
 }
 
-// Value and slope of the gate's activation. Llama's own, without a rule, is written out: the two share an exponential.
+// Values and slopes of eight gates. Llama's own activation, without a rule, is written out: the two share an
+// exponential.
 template <typename T, bool IS_SILU>
-static __device__ __forceinline__ float2 gate_of(enum activation activation, float x) {
-    if (!IS_SILU)
-        return make_float2(value_of(activation, x), slope_of(activation, x));
-    float s = logistic<T>(x);
-    return make_float2(x * s, s + x * s * (1.0f - s));
+static __device__ __forceinline__ eight_gates gates_of(const struct activation_args &args, const float gate[8]) {
+    eight_gates at = {};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        float s = logistic<T>(gate[i]);
+        at.x[i] = IS_SILU ? gate[i] * s : glu_gate(args.rule, gate[i]);
+        at.slope[i] = s + gate[i] * s * (1.0f - s);
+    }
+    return IS_SILU ? at : any_gates(args.activation, at);
 }
 
 // A block per row, eight columns a thread and step.
@@ -58,11 +69,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_forward_kernel(st
         float gate[8], up[8];
         load8(gate, x, column, columns, args.is_wide);
         load8(up, x + columns, column, columns, args.is_wide);
+        const eight_gates gates = gates_of<T, IS_SILU>(args, gate);
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float x = IS_SILU ? gate[i] : glu_gate(args.rule, gate[i]);
-            up[i] = (IS_SILU ? up[i] : glu_up(args.rule, up[i])) * gate_of<T, IS_SILU>(args.activation, x).x;
-        }
+        for (int i = 0; i < 8; i++)
+            up[i] = (IS_SILU ? up[i] : glu_up(args.rule, up[i])) * gates.x[i];
         store8((T *)args.out + row * columns, column, columns, args.is_wide, up);
     }
 }
@@ -76,9 +86,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(s
         load8(gate, x, column, columns, args.is_wide);
         load8(up, x + columns, column, columns, args.is_wide);
         load8(dy, (const T *)args.dy + row * columns, column, columns, args.is_wide);
+        const eight_gates gates = gates_of<T, IS_SILU>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = gate_of<T, IS_SILU>(args.activation, IS_SILU ? gate[i] : glu_gate(args.rule, gate[i]));
+            float2 at = make_float2(gates.x[i], gates.slope[i]);
             float other = IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
             gate[i] = IS_SILU || glu_gate_moves(args.rule, gate[i]) ? dy[i] * other * at.y : 0.0f;
             up[i] = IS_SILU || glu_up_moves(args.rule, up[i]) ? dy[i] * at.x : 0.0f;

@@ -62,6 +62,74 @@ static __device__ __forceinline__ float slope_of(enum activation activation, flo
     }
 }
 
+// ---- Any activation ----
+// Values and slopes of several numbers at once. Not inlined, and two numbers at a time: the cases of all activations,
+// unrolled for each number of each kernel, took most of the time to compile. Kernels write out what is fast and common.
+
+template <int N> struct several { float x[N]; };
+
+template <int N, typename F> static __device__ __forceinline__ several<N> by_pairs(several<N> at, const F &function) {
+#pragma unroll 1
+    for (int n = 0; n < N / 2; n++) {
+        float first = function(at.x[0]), second = function(at.x[1]);
+#pragma unroll
+        for (int i = 0; i < N - 2; i++)
+            at.x[i] = at.x[i + 2];
+        at.x[N - 2] = first;
+        at.x[N - 1] = second;
+    }
+    return at;
+}
+
+template <int N> static __device__ __noinline__ several<N> any_values(enum activation activation, several<N> at) {
+    return by_pairs(at, [&](float x) { return value_of(activation, x); });
+}
+
+template <int N> static __device__ __noinline__ several<N> any_slopes(enum activation activation, several<N> at) {
+    return by_pairs(at, [&](float x) { return slope_of(activation, x); });
+}
+
+// Value and slope, which share exponentials.
+static __device__ __forceinline__ float2 both_of(enum activation activation, float x) {
+#define BOTH(activation_)                                                                                              \
+    case activation_:                                                                                                  \
+        return make_float2(value_of(activation_, x), slope_of(activation_, x))
+    switch (activation) {
+        BOTH(ACTIVATION_GELU_TANH);
+        BOTH(ACTIVATION_GELU);
+        BOTH(ACTIVATION_RELU);
+        BOTH(ACTIVATION_SQUARED_RELU);
+        BOTH(ACTIVATION_SILU);
+        BOTH(ACTIVATION_QUICK_GELU);
+    default:
+        return make_float2(value_of(ACTIVATION_COUNT, x), slope_of(ACTIVATION_COUNT, x));
+    }
+#undef BOTH
+}
+
+struct eight_gates {
+    float x[8], slope[8];
+};
+
+template <typename F> static __device__ __forceinline__ eight_gates gates_by_pairs(eight_gates at, const F &function) {
+#pragma unroll 1
+    for (int n = 0; n < 4; n++) {
+        float2 first = function(at.x[0]), second = function(at.x[1]);
+#pragma unroll
+        for (int i = 0; i < 6; i++) {
+            at.x[i] = at.x[i + 2];
+            at.slope[i] = at.slope[i + 2];
+        }
+        at.x[6] = first.x, at.x[7] = second.x;
+        at.slope[6] = first.y, at.slope[7] = second.y;
+    }
+    return at;
+}
+
+static __device__ __noinline__ eight_gates any_gates(enum activation activation, eight_gates at) {
+    return gates_by_pairs(at, [&](float x) { return both_of(activation, x); });
+}
+
 // The logistic function; for bf16 by the fast exponential, which is off by some 1e-6.
 template <typename T> static __device__ __forceinline__ float logistic(float x) {
     return 1.0f / (1.0f + expf(-x));
@@ -105,11 +173,17 @@ template <typename T> static __device__ __forceinline__ float gelu_tanh_gradient
 }
 
 // Value and slope of the gate's activation; those of SiLU and of the quick GELU share an exponential.
-template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
-    if (activation != ACTIVATION_SILU && activation != ACTIVATION_QUICK_GELU)
-        return make_float2(value_of(activation, x), slope_of(activation, x));
+static __device__ __host__ __forceinline__ bool is_logistic(enum activation activation) {
+    return activation == ACTIVATION_SILU || activation == ACTIVATION_QUICK_GELU;
+}
+
+template <typename T> static __device__ __forceinline__ float2 logistic_gate(enum activation activation, float x) {
     float factor = activation == ACTIVATION_SILU ? 1.0f : QUICK_GELU, s = logistic<T>(factor * x);
     return make_float2(x * s, s + factor * x * s * (1.0f - s));
+}
+
+template <typename T> static __device__ __forceinline__ float2 gate_at(enum activation activation, float x) {
+    return is_logistic(activation) ? logistic_gate<T>(activation, x) : both_of(activation, x);
 }
 
 #endif

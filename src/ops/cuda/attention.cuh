@@ -204,7 +204,7 @@ static __device__ __forceinline__ void row_products(float out[R][R], const float
 #pragma unroll
         for (int c = 0; c < R; c++)
             out[r][c] = 0;
-#pragma unroll 8
+#pragma unroll 4
     for (int d = 0; d < shape::COLUMNS; d++) {
         float x[R], y[R];
 #pragma unroll
@@ -226,7 +226,7 @@ template <int R, int NC, bool BY_KEY>
 static __device__ __forceinline__ void accumulate(float sum[R][NC], const float *pair, const float *rows) {
     using shape = tile<R, NC>;
     int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
-#pragma unroll 4
+#pragma unroll 2
     for (int j = 0; j < shape::ROWS; j++) {
         float weight[R];
 #pragma unroll

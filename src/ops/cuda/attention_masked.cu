@@ -69,7 +69,7 @@ static __device__ __forceinline__ void add_row(float sum[MOST_LANE_COLUMNS], flo
         sum[i] += factor * y[i];
 }
 
-static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
+static __device__ __forceinline__ float bias_at(const struct attention_args &args, int head, int64_t query,
                                                 int64_t key) {
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
@@ -84,7 +84,7 @@ static __device__ __forceinline__ float score_of(const struct attention_args &ar
         score = args.cap * t;
         *slope = 1.0f - t * t;
     }
-    return score + bias_of(args, head, query, key);
+    return score + bias_at(args, head, query, key);
 }
 
 // Lanes draw dropout for one another. Along the keys of a query, a lane draws eight neighbouring keys, so the warp has

@@ -211,9 +211,10 @@ static void launch_expert_blocks(struct cuda_device *cuda, const struct expert_b
     int64_t columns = args.in.columns, tiles = divide_up(columns, TILE);
     if (IS_SINGLE)
         tiles += divide_up(2 * columns, TILE);
-    bool is_silu = args.in.activation == ACTIVATION_SILU && args.in.rule.limit == 0 && args.in.rule.offset == 0;
-    auto kernel = is_silu ? expert_blocks_kernel<KIND, IS_GATED, true, IS_SINGLE>
-                          : expert_blocks_kernel<KIND, IS_GATED, false, IS_SINGLE>;
+    auto kernel = expert_blocks_kernel<KIND, IS_GATED, KIND == EXPERT8_ROWS, IS_SINGLE>;
+    if constexpr (IS_GATED && !IS_SINGLE)
+        if (expert8_is_silu(args.in))
+            kernel = expert_blocks_kernel<KIND, true, true, false>;
     dim3 grid(grid_x(KIND == EXPERT8_BACKWARD ? 1 : tiles),
               grid_yz(min(divide_up(args.in.rows, TILE), (int64_t)65535)));
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

@@ -61,10 +61,11 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
 template <int KIND, bool IS_GATED> static void launch_expert8(struct cuda_device *cuda, struct expert8_args args) {
     int64_t across = KIND == EXPERT8_BACKWARD ? 1 : divide_up(args.columns, TILE);
     dim3 grid(grid_x(across), grid_yz(min(divide_up(args.rows, TILE), (int64_t)65535)));
-    if (args.activation == ACTIVATION_SILU && args.rule.limit == 0 && args.rule.offset == 0)
-        LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, true>), grid, QUANTIZE_THREADS, 0, args);
-    else
-        LAUNCH(cuda, (expert8_kernel<KIND, IS_GATED, false>), grid, QUANTIZE_THREADS, 0, args);
+    auto kernel = expert8_kernel<KIND, IS_GATED, KIND == EXPERT8_ROWS>;
+    if constexpr (IS_GATED)
+        if (expert8_is_silu(args))
+            kernel = expert8_kernel<KIND, true, true>;
+    LAUNCH(cuda, kernel, grid, QUANTIZE_THREADS, 0, args);
 }
 
 static struct operand_pointers pointers_of(const struct operand *to) {

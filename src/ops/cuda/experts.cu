@@ -36,8 +36,22 @@ static __device__ __forceinline__ const T *bias_at(const struct expert_args &arg
     return args.bias ? (const T *)args.bias + expert_at(args.offsets, args.experts, blockIdx.x) * width : NULL;
 }
 
+// Values and slopes of eight gates. IS_LOGISTIC: by SiLU or the quick GELU.
+template <typename T, bool IS_LOGISTIC>
+static __device__ __forceinline__ eight_gates gates_of(const struct expert_args &args, const float gate[8]) {
+    eight_gates at = {};
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        at.x[i] = args.is_gated ? glu_gate(args.rule, gate[i]) : gate[i];
+        float2 both = IS_LOGISTIC ? logistic_gate<T>(args.activation, at.x[i]) : make_float2(at.x[i], 0.0f);
+        at.x[i] = both.x;
+        at.slope[i] = both.y;
+    }
+    return IS_LOGISTIC ? at : any_gates(args.activation, at);
+}
+
 // Rows are read before it is known whether the place has a source: that takes two more reads, one after the other.
-template <typename T> static __global__ void expert_forward_kernel(struct expert_args args) {
+template <typename T, bool IS_LOGISTIC> static __global__ void expert_forward_kernel(struct expert_args args) {
     int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
     int32_t source = args.sources[place];
     const T *x = (const T *)args.x + place * width, *bias = source >= 0 ? bias_at<T>(args, width) : NULL;
@@ -51,10 +65,10 @@ template <typename T> static __global__ void expert_forward_kernel(struct expert
             add_bias(value, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
+        const eight_gates gates = gates_of<T, IS_LOGISTIC>(args, value);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float gate = args.is_gated ? glu_gate(args.rule, value[i]) : value[i];
-            float y = weight * gate_at<T>(args.activation, gate).x * (args.is_gated ? glu_up(args.rule, up[i]) : 1.0f);
+            float y = weight * gates.x[i] * (args.is_gated ? glu_up(args.rule, up[i]) : 1.0f);
             value[i] = source >= 0 ? y : 0.0f;
         }
         store8((T *)args.y + place * columns, column, columns, args.is_wide, value);
@@ -62,7 +76,7 @@ template <typename T> static __global__ void expert_forward_kernel(struct expert
 }
 
 // dx may be where x is, y where dy is: a thread reads its columns before it writes them.
-template <typename T> static __global__ void expert_backward_kernel(struct expert_args args) {
+template <typename T, bool IS_LOGISTIC> static __global__ void expert_backward_kernel(struct expert_args args) {
     __shared__ float shared[32];
     int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
     int32_t source = args.sources[place];
@@ -80,9 +94,10 @@ template <typename T> static __global__ void expert_backward_kernel(struct exper
             add_bias(gate, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
+        const eight_gates gates = gates_of<T, IS_LOGISTIC>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = gate_at<T>(args.activation, args.is_gated ? glu_gate(args.rule, gate[i]) : gate[i]);
+            float2 at = make_float2(gates.x[i], gates.slope[i]);
             float other = args.is_gated ? glu_up(args.rule, up[i]) : 1.0f, y = at.x * other;
             dweight += dy[i] * y;
             bool moves = source >= 0 && (!args.is_gated || glu_gate_moves(args.rule, gate[i]));
@@ -124,9 +139,11 @@ extern "C" void cuda_expert_activation_forward(struct device *device, const stru
     const struct tensor tensors[] = {op->y, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     if (tensor_count(op->y) > 0)
-        WITH_TYPE(
-            op->y.dtype, T,
-            LAUNCH(cuda, expert_forward_kernel<T>, grid_x(op->y.shape[0]), expert_threads(args.columns), 0, args));
+        WITH_TYPE(op->y.dtype, T, {
+            void (*kernel)(struct expert_args) =
+                is_logistic(args.activation) ? expert_forward_kernel<T, true> : expert_forward_kernel<T, false>;
+            LAUNCH(cuda, kernel, grid_x(op->y.shape[0]), expert_threads(args.columns), 0, args);
+        });
 }
 
 extern "C" void cuda_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
@@ -151,9 +168,11 @@ extern "C" void cuda_expert_activation_backward(struct device *device, const str
     // Slots without a place.
     CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
     if (tensor_count(op->dy) > 0)
-        WITH_TYPE(
-            op->dy.dtype, T,
-            LAUNCH(cuda, expert_backward_kernel<T>, grid_x(op->dy.shape[0]), expert_threads(args.columns), 0, args));
+        WITH_TYPE(op->dy.dtype, T, {
+            void (*kernel)(struct expert_args) =
+                is_logistic(args.activation) ? expert_backward_kernel<T, true> : expert_backward_kernel<T, false>;
+            LAUNCH(cuda, kernel, grid_x(op->dy.shape[0]), expert_threads(args.columns), 0, args);
+        });
     if (op->dbias.data)
         expert_column_sums(cuda, op->dbias, op->dx, op->offsets);
 }

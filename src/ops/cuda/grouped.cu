@@ -31,7 +31,7 @@ static __device__ __forceinline__ void multiply_tile(float sum[PER_THREAD][PER_T
                                   : 0.0f;
         }
         __syncthreads();
-#pragma unroll
+#pragma unroll 4
         for (int k = 0; k < STEP; k++)
 #pragma unroll
             for (int i = 0; i < PER_THREAD; i++)
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void store_tile(D *d, const float sum[PER_THRE
 }
 
 // Block at (row tile of all experts, column tile).
-template <typename T, bool IS_INPUT> static __global__ void grouped_rows_kernel(struct grouped_args args) {
+template <typename T> static __global__ void grouped_rows_kernel(struct grouped_args args, bool is_input) {
     __shared__ int before[ROUTER_MOST_EXPERTS + 1];
     count_tiles<PLAIN_THREADS>(before, args, TILE);
     if ((int64_t)blockIdx.x >= before[args.experts])
@@ -66,14 +66,14 @@ template <typename T, bool IS_INPUT> static __global__ void grouped_rows_kernel(
     float sum[PER_THREAD][PER_THREAD] = {};
     group_matmul<T> m;
     m.rows = tile.end;
-    m.columns = IS_INPUT ? args.inputs : args.outputs;
-    m.inner = IS_INPUT ? args.outputs : args.inputs;
+    m.columns = is_input ? args.inputs : args.outputs;
+    m.inner = is_input ? args.outputs : args.inputs;
     m.a = (const T *)args.a;
     m.b = (const T *)args.b + tile.expert * args.outputs * args.inputs;
     m.a_row = m.inner;
     m.a_inner = 1;
-    m.b_inner = IS_INPUT ? args.inputs : 1;
-    m.b_column = IS_INPUT ? 1 : args.inputs;
+    m.b_inner = is_input ? args.inputs : 1;
+    m.b_column = is_input ? 1 : args.inputs;
     multiply_tile(sum, m, tile.row, (int64_t)blockIdx.y * TILE);
     store_tile((T *)args.d, sum, m.rows, m.columns, tile.row, (int64_t)blockIdx.y * TILE, false);
 }
@@ -108,10 +108,7 @@ static void run_plain(struct cuda_device *cuda, const struct op_grouped_matmul *
     bool is_input = op->kind == GROUPED_INPUT;
     args.row_tiles = op->a.shape[0] / TILE + args.experts;
     dim3 grid(grid_x(args.row_tiles), grid_yz(divide_up(op->d.shape[1], TILE)));
-    WITH_TYPE(op->a.dtype, T, {
-        void (*kernel)(struct grouped_args) = is_input ? grouped_rows_kernel<T, true> : grouped_rows_kernel<T, false>;
-        LAUNCH(cuda, kernel, grid, PLAIN_THREADS, 0, args);
-    });
+    WITH_TYPE(op->a.dtype, T, LAUNCH(cuda, grouped_rows_kernel<T>, grid, PLAIN_THREADS, 0, args, is_input));
 }
 
 extern "C" void cuda_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {

@@ -166,10 +166,12 @@ static void launch_plain(struct cuda_device *cuda, const backward_args<T> &args,
 // ---- Which kernel ----
 
 // fp32 has the threads, blocks and rows of a queue of rows one by one, so that its sums keep their order, but reads
-// global memory: it is not worth the time that its kernels would take to compile.
+// global memory: it is not worth the time that its kernels would take to compile. For the same reason blocks of 224
+// threads have the kernel of 384: two of the latter leave a thread as many registers as three of the former need.
 template <typename T, int GROUPS, int THREADS, int BLOCKS, int ROWS_OF_16, int STAGES_OF_16>
 static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &args, int quantities) {
     enum { ROWS = sizeof(T) == 2 ? ROWS_OF_16 : 1, STAGES = STAGES_OF_16 + (ROWS < ROWS_OF_16) };
+    enum { MOST_THREADS = THREADS == 224 ? 384 : THREADS, LEAST_BLOCKS = THREADS == 224 ? 2 : BLOCKS };
     unsigned threads = threads_of_row(args.columns, GROUPS), rows = max(1u, THREADS / threads);
     size_t bytes = (size_t)STAGES * ROWS * BACKWARD_TENSORS * GROUPS * threads * rows * sizeof(eight<T>);
     int most = 0;
@@ -180,8 +182,9 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
     blocks = min(blocks, divide_up(args.rows, rows * ROWS));
     if constexpr (sizeof(T) == 2) {
         void (*kernel)(backward_args<T>) =
-            quantities == 1 ? norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, 1>
-                            : norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, QUANTITIES>;
+            quantities == 1
+                ? norm_backward_queued_kernel<T, GROUPS, MOST_THREADS, LEAST_BLOCKS, ROWS, STAGES, 1>
+                : norm_backward_queued_kernel<T, GROUPS, MOST_THREADS, LEAST_BLOCKS, ROWS, STAGES, QUANTITIES>;
         CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
         LAUNCH(cuda, kernel, grid_x(blocks), dim3(threads, rows), bytes, args);
     } else {

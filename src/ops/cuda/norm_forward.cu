@@ -23,11 +23,20 @@ template <typename T> struct forward_args {
     struct cuda_dropout dropout;
 };
 
+template <typename A, typename B> static constexpr bool is_same = false;
+template <typename A> static constexpr bool is_same<A, A> = true;
+
+// How many groups loops are unrolled by: what a thread holds of a row stays in registers, but for rows that are not
+// aligned and long ones of fp32, which are rare.
+template <typename T, int GROUPS, bool IS_WIDE> struct norm_loops {
+    enum { UNROLLED = GROUPS <= 4 || (IS_WIDE && sizeof(T) == 2) ? GROUPS : 1 };
+};
+
 // Mean and sum of squared distances from it, of a row of which the threads hold parts: each warp finds those of its
 // part and one barrier puts the parts together, which rounds as little as two passes over the row. With is_rms the
 // mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or after. With
 // IS_WIDE columns are a multiple of eight.
-template <int GROUPS, bool IS_WIDE>
+template <typename T, int GROUPS, bool IS_WIDE>
 static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8], int columns, bool is_rms,
                                                      float3 *shared) {
     int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
@@ -35,7 +44,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
     int count = 0, first = threadIdx.x & ~31;  // columns of this warp
     float mean = 0;
     if (!is_rms) {
-#pragma unroll
+#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
         for (int g = 0; g < GROUPS; g++) {
             count += max(0, min(8 * 32, columns - 8 * (first + g * (int)blockDim.x)));
 #pragma unroll
@@ -45,7 +54,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
         if (count > 0)
             mean = warp_sum(total) / (float)count;
     }
-#pragma unroll
+#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
     for (int g = 0; g < GROUPS; g++) {
         int column = group_column(g);
         if (IS_WIDE && column >= columns)
@@ -121,28 +130,30 @@ static __device__ __forceinline__ uint32_t store_float8(const forward_args<T> &a
 // columns a row belongs to one warp, which needs no barrier.
 template <typename T, int GROUPS, bool IS_WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forward_args<T> args) {
+    // fp8 follows from bf16 alone.
+    constexpr bool HAS_CODES = IS_WIDE && is_same<T, __nv_bfloat16>;
     __shared__ float3 shared[NORM_THREADS / 32];
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     int columns = (int)args.columns;
     bool is_row = row < args.rows;
-    uint32_t before = IS_WIDE && args.y8 ? range_seen(args.range) : 0;
+    uint32_t before = HAS_CODES && args.y8 ? range_seen(args.range) : 0;
     // All reads of a row are on their way before the first is used, and before what may be written over them.
     eight<T> x[GROUPS], delta[GROUPS];
-#pragma unroll
+#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
     for (int g = 0; g < GROUPS; g++) {
         int column = group_column(g);
         x[g] = fetch_part<IS_WIDE>(args.x + row * columns, column, columns, is_row);
         delta[g] = fetch_part<IS_WIDE>(args.delta + row * columns, column, columns, is_row && args.delta);
     }
     float value[GROUPS][8];
-#pragma unroll
+#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
     for (int g = 0; g < GROUPS; g++) {
         int column = group_column(g);
         unpack8(value[g], x[g]);
         if (args.delta && is_row && column < columns)
             add_delta<IS_WIDE>(value[g], delta[g], args, row, column);
     }
-    float2 moments = row_moments<GROUPS, IS_WIDE>(value, columns, args.is_rms, shared);
+    float2 moments = row_moments<T, GROUPS, IS_WIDE>(value, columns, args.is_rms, shared);
     float mean = moments.x, rstd = 1.0f / sqrtf(moments.y / (float)columns + args.epsilon);
     if (!is_row)
         return;
@@ -153,8 +164,8 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     }
     T *y = args.y + row * columns;
     uint32_t seen = 0;
-    float scale = IS_WIDE && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
-#pragma unroll
+    float scale = HAS_CODES && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
+#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
     for (int g = 0; g < GROUPS; g++) {
         int column = group_column(g);
         float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -166,12 +177,12 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
 #pragma unroll
         for (int i = 0; i < 8; i++)
             value[g][i] = (value[g][i] - mean) * rstd * (gain[i] + args.gain_offset) + bias[i];
-        if (IS_WIDE && args.y8)
+        if (HAS_CODES && args.y8)
             seen = store_float8(args, row, column, value[g], scale, seen);
         else
             store8(y, column, columns, IS_WIDE, value[g]);
     }
-    if (IS_WIDE && args.y8)
+    if (HAS_CODES && args.y8)
         range_see(args.range, before, seen);
 }
 
@@ -188,6 +199,8 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.columns = op->x.shape[1];
     args.is_rms = op->kind == NORM_RMS;
     bool is_float8 = dtype_is_float8(op->y.dtype);
+    if (is_float8 && op->x.dtype != DTYPE_BF16)
+        die("the CUDA backend stores norms of bf16 in fp8, not of %s", dtype_name(op->x.dtype));
     args.y = is_float8 ? NULL : (T *)op->y.data;
     args.y8 = is_float8 ? (uint8_t *)op->y.data : NULL;
     args.range = (float *)op->y_range.data;

@@ -39,33 +39,6 @@ static __device__ __forceinline__ float fast_gelu_share(float x) {
     return fast_share(x * (a + b * (x * x)));
 }
 
-// Values and slopes of eight numbers by an activation that is not written out. Not inlined, and two numbers at a time:
-// unrolled for each row of each kernel, they took most of the time to compile.
-struct eight_numbers {
-    float x[8];
-};
-
-template <typename F> static __device__ __forceinline__ eight_numbers by_pairs(eight_numbers at, const F &function) {
-#pragma unroll 1
-    for (int n = 0; n < 4; n++) {
-        float first = function(at.x[0]), second = function(at.x[1]);
-#pragma unroll
-        for (int i = 0; i < 6; i++)
-            at.x[i] = at.x[i + 2];
-        at.x[6] = first;
-        at.x[7] = second;
-    }
-    return at;
-}
-
-static __device__ __noinline__ eight_numbers any_values(enum activation activation, eight_numbers at) {
-    return by_pairs(at, [&](float x) { return value_of(activation, x); });
-}
-
-static __device__ __noinline__ eight_numbers any_slopes(enum activation activation, eight_numbers at) {
-    return by_pairs(at, [&](float x) { return slope_of(activation, x); });
-}
-
 // `any` is the value or slope where the activation is not written out.
 template <int FUNCTION> static __device__ __forceinline__ float value_at(float x, float any) {
     if (FUNCTION == FAST_GELU)
@@ -111,7 +84,7 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8
                                                        const float bias[MOST_HALVES][8], enum activation activation) {
     constexpr bool IS_GRADIENT = KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT;
     float x[8], up[8], dy[8];
-    eight_numbers any = {}, any_slope = {};
+    several<8> any = {}, any_slope = {};
     unpack8(x, row.x);
     if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
         unpack8(up, row.up);
@@ -182,7 +155,7 @@ static __device__ __forceinline__ struct turned_part part_of(const struct quanti
         to.y = args.result;
         to.transposed = args.result_transposed;
         to.stride = columns;
-        to.scale = args.result_range[RANGE_SCALE];
+        to.scale = FUNCTION != ANY || args.result_range ? args.result_range[RANGE_SCALE] : 0.0f;
         to.is_e5m2 = false;
         return to;
     }
@@ -331,10 +304,12 @@ static void launch_quantize(struct cuda_device *cuda, const struct quantize_args
             LAUNCH(cuda, (quantize_rows_kernel<KIND, FUNCTION>), rows, QUANTIZE_THREADS, 0, args);
             return;
         }
-    if (IS_GRADIENT && (args.result || args.result_transposed))
+    // Rare activations have one kernel, which computes a result that may have no place.
+    if (IS_GRADIENT && (FUNCTION == ANY || args.result || args.result_transposed))
         LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, IS_GRADIENT>), grid, QUANTIZE_THREADS, 0, args);
     else
-        LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, false>), grid, QUANTIZE_THREADS, 0, args);
+        LAUNCH(cuda, (quantize_kernel < KIND, FUNCTION, IS_GRADIENT && FUNCTION == ANY >), grid, QUANTIZE_THREADS, 0,
+               args);
 }
 
 template <int KIND> static void launch_kind(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {

@@ -14,11 +14,11 @@
 enum {
     MANY_STAGES = 3,
     WARPS = COMPUTE_THREADS / 32,
-    WARP_ROWS = 16,
-    PART_BYTES = WARP_ROWS * LINE_BYTES,  // a box
-    MOST_BLOCKS = COLUMNS / PART,         // of a tile's row
-    WARP_BYTES = MOST_BLOCKS * PART_BYTES,
-    MANY_BYTES = MANY_STAGES * STAGE_BYTES + WARPS * WARP_BYTES,
+    MANY_BOX_ROWS = 16,
+    MANY_BOX_BYTES = MANY_BOX_ROWS * LINE_BYTES,  // a box
+    MOST_BLOCKS = COLUMNS / PART,                 // of a tile's row
+    MANY_WARP_BYTES = MOST_BLOCKS * MANY_BOX_BYTES,
+    MANY_BYTES = MANY_STAGES * STAGE_BYTES + WARPS * MANY_WARP_BYTES,
 };
 
 struct many_args {
@@ -101,15 +101,15 @@ static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, co
             uint64_t *full = &stages.full[turn.stage];
             uint8_t *a = stages.memory + turn.stage * STAGE_BYTES, *b = a + A_BYTES;
             barrier_wait(&stages.empty[turn.stage], turn.parity);
-            barrier_expect(full, A_BYTES + tile.blocks * BOX_BYTES);
+            barrier_expect(full, A_BYTES + tile.blocks * MANY_BOX_BYTES);
             if (!A_CROSSED)
                 copy_box(a, a_map, full, step, tile.row, tile.matrix);
 #pragma unroll
             for (int i = 0; A_CROSSED && i < ROWS / BOX_COLUMNS; i++)
-                copy_box(a + i * BOX_BYTES, a_map, full, tile.row + i * BOX_COLUMNS, step, tile.matrix);
+                copy_box(a + i * MANY_BOX_BYTES, a_map, full, tile.row + i * BOX_COLUMNS, step, tile.matrix);
             for (int i = 0; i < tile.blocks; i++) {
                 int aside = tile.column + i * BOX_COLUMNS;
-                copy_box(b + i * BOX_BYTES, b_map, full, B_CROSSED ? aside : step, B_CROSSED ? step : aside,
+                copy_box(b + i * MANY_BOX_BYTES, b_map, full, B_CROSSED ? aside : step, B_CROSSED ? step : aside,
                          tile.matrix);
             }
         }
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, co
 
 // The 16 rows of a tile that a warp has: their results leave through memory of its own, a block a box.
 struct many_warp {
-    uint8_t *memory;  // WARP_BYTES
+    uint8_t *memory;  // MANY_WARP_BYTES
     uint64_t *full;   // barrier: what is added has come
     uint32_t parity;
     int row, blocks;  // of this tile
@@ -137,10 +137,11 @@ static __device__ __forceinline__ void begin_adding(const struct many_args &args
     if (threadIdx.x % 32 == 0) {
         stores_wait();
         if (args.has_c) {
-            barrier_expect(warp.full, warp.blocks * PART_BYTES);
+            barrier_expect(warp.full, warp.blocks * MANY_BOX_BYTES);
 #pragma unroll 1
             for (int i = 0; i < warp.blocks; i++)
-                copy_box(warp.memory + i * PART_BYTES, c_map, warp.full, tile.column + i * PART, warp.row, tile.matrix);
+                copy_box(warp.memory + i * MANY_BOX_BYTES, c_map, warp.full, tile.column + i * PART, warp.row,
+                         tile.matrix);
         }
     }
     __syncwarp();
@@ -208,22 +209,22 @@ static __device__ __forceinline__ void mirror_box(uint8_t *block, const uint32_t
 // results have left it.
 static __device__ __forceinline__ void store_mirrored(const struct many_warp &warp, const struct many_tile &tile,
                                                       const CUtensorMap *block_map) {
-    int quarter = warp.row / WARP_ROWS % 4, group = warp.row / PART % 2, row = warp.row / PART * PART;
+    int quarter = warp.row / MANY_BOX_ROWS % 4, group = warp.row / PART % 2, row = warp.row / PART * PART;
     int count = min(warp.blocks, (row - tile.column) / PART);
     if (count <= 0)
         return;
-    uint8_t *memory = warp.memory - quarter * WARP_BYTES;
+    uint8_t *memory = warp.memory - quarter * MANY_WARP_BYTES;
     uint32_t packed[MOST_BLOCKS * 16];
 #pragma unroll
     for (int i = 0; i < MOST_BLOCKS; i++)
-        load_box(packed + i * 16, warp.memory + i * PART_BYTES);
+        load_box(packed + i * 16, warp.memory + i * MANY_BOX_BYTES);
     if (threadIdx.x % 32 == 0)
         stores_wait();
     meet_group(group);
 #pragma unroll
     for (int i = 0; i < MOST_BLOCKS; i++)
         if (i < count)
-            mirror_box(memory + i * WARP_BYTES, packed + i * 16, quarter);
+            mirror_box(memory + i * MANY_WARP_BYTES, packed + i * 16, quarter);
     fence_async();
     meet_group(group);
     if (threadIdx.x % 32 == 0 && quarter < count) {
@@ -249,13 +250,13 @@ static __device__ __forceinline__ void store_many(const struct many_args &args, 
 #pragma unroll
     for (int i = 0; i < MOST_BLOCKS; i++)
         if (i < warp.blocks)
-            combine_box(warp.memory + i * PART_BYTES, sums + i * PART / 2, share);
+            combine_box(warp.memory + i * MANY_BOX_BYTES, sums + i * PART / 2, share);
     fence_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
 #pragma unroll 1
         for (int i = 0; i < warp.blocks; i++)
-            store_box(maps.d, warp.memory + i * PART_BYTES, tile.column + i * PART, warp.row, tile.matrix);
+            store_box(maps.d, warp.memory + i * MANY_BOX_BYTES, tile.column + i * PART, warp.row, tile.matrix);
         stores_commit();
     }
     __syncwarp();
@@ -280,7 +281,7 @@ static __device__ __forceinline__ void compute_many(const struct many_args &args
     many_tiles<IS_SYMMETRIC> tiles(args);
     stage_turn<MANY_STAGES> turn = {0, 0};
     int group = threadIdx.x / 128 - 1, number_of_warp = threadIdx.x / 32 - 4;
-    struct many_warp warp = {stages.memory + MANY_STAGES * STAGE_BYTES + number_of_warp * WARP_BYTES,
+    struct many_warp warp = {stages.memory + MANY_STAGES * STAGE_BYTES + number_of_warp * MANY_WARP_BYTES,
                              &added[number_of_warp], 0, 0, 0};
     for (int number = (int)blockIdx.x; number < tiles.count; number += (int)gridDim.x) {
         struct many_tile tile = tiles.at(number);
@@ -289,7 +290,7 @@ static __device__ __forceinline__ void compute_many(const struct many_args &args
 #pragma unroll
         for (int i = 0; i < 128; i++)
             sums[i] = 0;
-        warp.row = tile.row + number_of_warp * WARP_ROWS;
+        warp.row = tile.row + number_of_warp * MANY_BOX_ROWS;
         warp.blocks = tiles.of_group(tile, group);
         auto beside = [&]() { begin_adding(args, warp, tile, maps.c); };
         switch (warp.blocks) {
@@ -345,7 +346,7 @@ template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static void launch_many(struct cuda_device *cuda, const struct op_matmul_many *op, const struct many_args &args) {
     CUtensorMap a_map = map_tensor(op->a, A_CROSSED ? (int)STEP : (int)ROWS);
     CUtensorMap b_map = map_tensor(op->b, STEP);
-    CUtensorMap c_map = map_tensor(args.has_c ? op->c : op->d, WARP_ROWS), d_map = map_tensor(op->d, WARP_ROWS);
+    CUtensorMap c_map = map_tensor(args.has_c ? op->c : op->d, MANY_BOX_ROWS), d_map = map_tensor(op->d, MANY_BOX_ROWS);
     CUtensorMap block_map = map_tensor(op->d, PART);
     many_tiles<IS_SYMMETRIC> tiles(args);
     int processors = 0, bytes = MANY_BYTES + ALIGNMENT;
