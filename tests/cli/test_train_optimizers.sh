@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
 # Runs with every optimizer, with narrow moments and with states in host memory: one that was stopped and resumed equals an
 # uninterrupted one, bit for bit; another optimizer's state is refused, and flags that do not fit.
-# tier: all
-# label: slow
 # cost: 8
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
