@@ -34,12 +34,6 @@ grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is
 expect 0 "note: --tensorboard-queue-size has no effect" "${train[@]}" --data-path "$prefix" --tensorboard-queue-size 5 --dry-run
 expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
 expect 2 "--qk-l2-norm" "${train[@]}" --data-path "$prefix" --qk-l2-norm
-expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
-expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-latent-size 4
-expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
-expect 2 "a head is 4097 channels wide" "${train[@]}" --data-path "$prefix" --kv-channels 4097
-expect 2 "--num-layers 20000 is above 16383" "${train[@]}" --data-path "$prefix" --num-layers 20000
-expect 2 "TB is the most" "${train[@]}" --data-path "$prefix" --num-layers 16000 --hidden-size 65536 --num-attention-heads 256
 expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf16
 
 # Files.

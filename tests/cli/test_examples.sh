@@ -2,6 +2,7 @@
 # Every file of examples is run, planned or read by a test; the list below says which. Here: the flag sets of
 # examples/aws are accepted by train without the files of a cluster, fit the machines they name, and can be launched by
 # the commands in their headers.
+# label: slow
 . tests/cli/common.sh || exit
 unset LUSTRE
 

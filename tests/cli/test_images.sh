@@ -2,6 +2,7 @@
 # The images: scripts that the shell accepts, a Dockerfile that refers to existing files and steps, a build context that
 # is enough to configure, and node-setup.sh and enroot.sh run with stand-ins. The Dockerfile and its steps are read, not
 # run: they need NVIDIA's and AWS's servers.
+# label: slow
 . tests/cli/common.sh || exit
 images=examples/images
 # goes_well COMMAND…: must exit with code 0, with any output.

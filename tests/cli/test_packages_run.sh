@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # tests/packages/run.sh does not pass vacuously: some package must have been tried, and in every named root.
 # debootstrap, chroot, mount and dpkg are stand-ins.
+# tier: all
+# label: slow
 . tests/cli/common.sh || exit
 mkdir "$work/bin" "$work/packages"
 stand_in() { printf '#!/bin/sh\n%s\n' "$2" >"$work/bin/$1" && chmod +x "$work/bin/$1"; }

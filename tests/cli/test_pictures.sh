@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The pictures in docs/pictures match the current schedules, mesh and pieces.
+# label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 draw=$(dirname "$BEVATRON")/draw_pictures

@@ -3,6 +3,7 @@
 # and how that is reported; kubectl also against a small stand-in for a cluster's API server. Each part is skipped if
 # its program is not installed (pip install aws-parallelcluster; apt install kubernetes-client slurm-client).
 # tier: all
+# label: slow
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --train-iters 5)

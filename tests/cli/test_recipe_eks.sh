@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # examples/recipes/2-megatron-eks.sh: every step is printed without an account or a cluster; nothing is run or applied
 # unless requested, and then not with the account of the example.
+# label: slow
 . tests/cli/common.sh || exit
 export BEVATRON
 unset APPLY ACCOUNT REGION FSX_ID URLS MACHINE NODES

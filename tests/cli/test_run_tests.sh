@@ -2,6 +2,7 @@
 # tools/run_tests on builds of a few small tests: some pass, some always fail, some fail a given number of times. Each
 # counts its runs in a file, so nothing here depends on chance.
 # tier: all
+# label: slow
 set -u
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 root=$(mktemp -d)

@@ -3,6 +3,7 @@
 # clean tree. Every case is a small tree in a temporary folder with one fault in it. At the end, tools/install_packages
 # runs on machines that lack things, and tools/same_bits compares programs that do and do not differ.
 # tier: all
+# label: slow
 set -u
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 root=$(mktemp -d)

@@ -1,5 +1,5 @@
-// The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
-// in memory. The sizes are chosen so that every operation is split into several tasks.
+// Pools of 1, 2, 3, 4 and 7 threads leave the same bytes in memory. All sizes are such that operations are split.
+// label: slow
 // cost: 15
 #include "cases_float4.h"
 #include "ops/cpu/kernel.h"
