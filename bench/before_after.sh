@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Times two programs beside each other, in turns, to show that a change made nothing slower:
 #   bench/before_after.sh OLD NEW [PATTERN]     (programs built from two commits; only the rows whose name matches)
-# Rows: training steps on the CPU and, if there is one, on the GPU (the models of bench/gpu.sh), preprocess, and
-# start-up. Each row prints the median of both, the ratio new/old, and the spread of OLD (its fastest and slowest turn
+# Rows: training steps on the CPU and, if there is one, on the GPU (the models of bench/gpu.sh and bench/gpu_mixtures.sh),
+# preprocess, and start-up. Each row prints the median of both, the ratio new/old, and the spread of OLD (its fastest and slowest turn
 # beside its median), below which a ratio says nothing. CPU rows count processor time, so other programs matter less.
 # From the environment: ROUNDS=5 (turns of each program), GPU_STEPS=20.
 set -u
@@ -76,10 +76,18 @@ row "CPU step, gpt bf16" processor bench step "${small[@]}" --steps 6 --bf16
 row "CPU step, llama fp32" processor bench step --model llama "${small[@]}" --steps 12
 row "CPU step, bert fp32" processor bench step --model bert "${small[@]}" --steps 12
 if nvidia-smi >/dev/null 2>&1; then
+    steps=${GPU_STEPS:-20}
     while read -r name _; do
         read -ra flags < <(bench/gpu.sh flags "$name")
-        row "GPU step, $name" step "${flags[@]}" --steps "${GPU_STEPS:-20}"
-        row "GPU step, $name, fp8" step "${flags[@]}" --fp8-format hybrid --steps "${GPU_STEPS:-20}"
+        row "GPU step, $name" step "${flags[@]}" --steps "$steps"
+        row "GPU step, $name, fp8" step "${flags[@]}" --fp8-format hybrid --steps "$steps"
+        read -ra flags < <(GPU_DROPOUT=0.1 bench/gpu.sh flags "$name")
+        row "GPU step, $name, dropout" step "${flags[@]}" --steps "$steps"
     done < <(bench/gpu.sh list)
+    while read -r name _; do
+        read -ra flags < <(bench/gpu_mixtures.sh flags "$name")
+        row "GPU step, $name" step "${flags[@]}" --steps "$steps"
+        row "GPU step, $name, fp8" step "${flags[@]}" --fp8-format hybrid --steps "$steps"
+    done < <(bench/gpu_mixtures.sh list)
 fi
 [ ! -s "$work/failed" ]

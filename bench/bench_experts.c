@@ -1,4 +1,4 @@
-// layer: ops
+// layer: comm
 // Times the operations of one layer of experts, forward and backward, on any device: time, arithmetic or bytes per
 // second, and the share of everything but the matmuls.
 // Usage: bench_experts [DEVICE DTYPE TOKENS HIDDEN WIDTH EXPERTS CHOSEN REPEATS]; the default is cpu fp32 1024 256 512

@@ -1,4 +1,4 @@
-// layer: ops
+// layer: comm
 // Times the matmuls of one Newton-Schulz step of Muon on a GPU, for matrices of the same shape at once: the Gram
 // matrix, its polynomial and the step, and how fast they are. Symmetric matmuls are counted by half.
 // Usage: bench_many; the shapes are those of GPT-2 XL and of a Llama of 1.3B.

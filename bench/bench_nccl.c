@@ -50,9 +50,9 @@ int main(int argc, char **argv) {
     struct nccl_trial trial = {.times = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 500};
     struct world *world = NULL;
     if (cuda_count() == 0 || device_open(&trial.device, &(struct device_options){.name = "cuda"}) < 0 ||
-        !nccl_is_built() || nccl_world_open(&world, trial.device, NULL) < 0 ||
+        !nccl_library() || nccl_world_open(&world, trial.device, NULL) < 0 ||
         world->collective->group_create(world, &trial.group, (int[]){0}, 1, "one") < 0) {
-        fprintf(stderr, "this needs a GPU and a build with NCCL\n");
+        fprintf(stderr, "this needs a GPU and NCCL (bevatron version)\n");
         return EXIT_FAILURE;
     }
     trial.x = tensor_1d(device_alloc(trial.device, sizeof(float) * (size_t)elements), DTYPE_F32, elements);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Times training steps of mixtures of experts in bf16 beside PyTorch (compiled, grouped matmuls over sorted rows), on a
 # machine with an NVIDIA GPU:
-#   bench/gpu_mixtures.sh BEVATRON [MODEL…]       (all by default; bench/gpu_mixtures.sh list names them)
+#   bench/gpu_mixtures.sh BEVATRON [MODEL…]       (all by default; bench/gpu_mixtures.sh list names them, flags
+#                                           NAME prints one's flags)
 # Prints milliseconds, the ratio, memory, and the share of our step that routing and permutation take. MIXTURE_PEERS=0
 # leaves PyTorch out; MIXTURE_FP8=1 times our steps in fp8 too; MIXTURE_PARTS=1 prints all parts of our steps;
 # MIXTURE_FLAGS has further flags for ours; MIXTURE_LINES=FILE keeps the lines of JSON.
@@ -17,6 +18,19 @@ if [ "$program" = list ]; then
     echo "$models"
     exit 0
 fi
+
+# flags_of layers hidden heads sequence batch vocabulary experts chosen width: the flags of train for such a model.
+flags_of() {
+    printf '%s ' --device cuda --bf16 --quick-weights --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" \
+        --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6" --num-experts "$7" \
+        --moe-router-topk "$8" --ffn-hidden-size "$9" --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0.01 \
+        --swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights \
+        --disable-bias-linear --hidden-dropout 0 --attention-dropout 0
+}
+if [ "$program" = flags ]; then
+    read -ra model < <(grep "^${1:-} " <<<"$models") && flags_of "${model[@]:1}"
+    exit
+fi
 [ $# -gt 0 ] || mapfile -t names < <(cut -d' ' -f1 <<<"$models")
 [ $# -eq 0 ] || names=("$@")
 
@@ -27,13 +41,10 @@ of() {
 
 # time_ours FLAG…: what our program prints about steps of the model.
 time_ours() {
-    # shellcheck disable=SC2086  # flags
-    out=$("$program" bench step --steps 10 --parts --device cuda --bf16 --quick-weights --num-layers "$layers" \
-        --hidden-size "$hidden" --num-attention-heads "$heads" --seq-length "$sequence" --max-position-embeddings "$sequence" \
-        --micro-batch-size "$batch" --vocab-size "$vocabulary" --num-experts "$experts" --moe-router-topk "$chosen" \
-        --ffn-hidden-size "$width" --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0.01 --swiglu \
-        --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights \
-        --disable-bias-linear --hidden-dropout 0 --attention-dropout 0 ${MIXTURE_FLAGS:-} "$@" 2>&1)
+    local flags
+    read -ra flags < <(flags_of "$layers" "$hidden" "$heads" "$sequence" "$batch" "$vocabulary" "$experts" "$chosen" "$width")
+    # shellcheck disable=SC2086  # MIXTURE_FLAGS are words
+    out=$("$program" bench step --steps 10 --parts "${flags[@]}" ${MIXTURE_FLAGS:-} "$@" 2>&1)
     [ "${MIXTURE_PARTS:-0}" = 0 ] || printf '%s\n' "$out" >&2
     printf '%s\n' "$out"
 }

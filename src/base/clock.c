@@ -35,11 +35,15 @@ void clock_shift_wall(double seconds) {
     atomic_store(&wall_shift, atomic_load(&wall_shift) + seconds);
 }
 
+static struct timespec split(double seconds) {
+    double whole = floor(seconds);
+    return (struct timespec){.tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9)};
+}
+
 void clock_sleep(double seconds) {
     if (!(seconds > 0))
         return;
-    double whole = floor(seconds);
-    struct timespec left = {.tv_sec = (time_t)whole, .tv_nsec = (long)((seconds - whole) * 1e9)};
+    struct timespec left = split(seconds);
     while (nanosleep(&left, &left) < 0 && errno == EINTR)
         continue;
 }
@@ -53,4 +57,24 @@ void clock_format(double wall_seconds, char *text, size_t size) {
     if (!localtime_r(&seconds, &parts) || strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", &parts) == 0)
         snprintf(date, sizeof date, "0000-00-00 00:00:00");
     snprintf(text, size, "%s.%06d", date, microseconds);
+}
+
+double clock_now(struct clock *clock) {
+    return clock ? clock->now(clock) : clock_seconds();
+}
+
+void clock_pause(struct clock *clock, double seconds) {
+    if (clock)
+        clock->sleep(clock, seconds);
+    else
+        clock_sleep(seconds);
+}
+
+bool clock_wait(struct clock *clock, pthread_cond_t *changed, pthread_mutex_t *lock, double until) {
+    struct timespec moment = split(until);
+    if (clock)
+        clock->wait(clock, changed, lock, until);
+    else
+        (void)pthread_cond_clockwait(changed, lock, CLOCK_MONOTONIC, &moment);
+    return clock_now(clock) < until;
 }

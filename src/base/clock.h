@@ -1,7 +1,9 @@
-// Time: a monotonic clock for durations, wall time for log lines.
+// Time: a monotonic clock for durations, wall time for log lines, and a clock as a value for code that waits.
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,5 +16,18 @@ void clock_shift_wall(double seconds);
 void clock_sleep(double seconds);
 // "2026-01-02 03:04:05.678901" in local time; at least 27 bytes.
 void clock_format(double wall_seconds, char *text, size_t size);
+
+// The time of code that has deadlines or waits comes from its caller: NULL is the monotonic clock, a test has one that
+// it moves itself (tests/moved_clock.h).
+struct clock {
+    double (*now)(struct clock *clock);
+    void (*sleep)(struct clock *clock, double seconds);
+    void (*wait)(struct clock *clock, pthread_cond_t *changed, pthread_mutex_t *lock, double until);
+};
+double clock_now(struct clock *clock);
+void clock_pause(struct clock *clock, double seconds);
+// Waits until the condition is signalled or that moment has come; returns whether it is still ahead. As with
+// pthread_cond_wait the caller has the lock, and looks again at what it waits for.
+bool clock_wait(struct clock *clock, pthread_cond_t *changed, pthread_mutex_t *lock, double until);
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -116,9 +117,11 @@ static int start(const char *command, char **environment, int *in, int *out, pid
     posix_spawnattr_setsigdefault(&attributes, &usual);
     posix_spawnattr_setflags(&attributes,
                              (short)(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-    char shell[] = "sh", option[] = "-c", *text = memory_string(command);
+    bool is_file = command[0] == '@';
+    char shell[] = "sh", *option = memory_string(is_file ? "--" : "-c"), *text = memory_string(command + is_file);
     int error =
         posix_spawn(child, "/bin/sh", &actions, &attributes, (char *const[]){shell, option, text, NULL}, environment);
+    free(option);
     free(text);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
@@ -144,11 +147,12 @@ struct errand_output {
 static void log_output(const struct errands *errands, struct errand_output *output, const char *bytes, size_t length) {
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] != '\n') {
-            bool is_control = (unsigned char)bytes[i] < ' ' || bytes[i] == 0x7f;
             if (output->line.length < LINE_BYTES)
-                buffer_append_byte(&output->line, is_control ? ' ' : bytes[i]);
+                buffer_append_byte(&output->line, bytes[i] ? bytes[i] : ' ');
             continue;
         }
+        if (output->line.length > 0)
+            utf8_make_printable(output->line.data, "\t");
         if (output->lines < MOST_LINES)
             log_info("%s: %s", errands->options.name, buffer_string(&output->line));
         else if (output->lines == MOST_LINES)
@@ -195,7 +199,7 @@ static void tell_end(const struct errands *errands, const char *label, int statu
 // Until the command itself has ended; what it has left running in the background may hold the pipes open for longer.
 static int attend(const struct errands *errands, pid_t child, int in, int out, const char *input, bool *is_ended) {
     struct errand_output output = {0};
-    double started = clock_seconds(), told = 0;
+    double started = clock_now(errands->options.clock), told = 0;
     int status = 0;
     bool is_open = true;
     for (;;) {
@@ -204,7 +208,7 @@ static int attend(const struct errands *errands, pid_t child, int in, int out, c
             break;
         in = in >= 0 ? feed(in, &input) : in;
         is_open = is_open && read_output(errands, out, &output);
-        double now = clock_seconds();
+        double now = clock_now(errands->options.clock);
         if (told == 0 && now - started > errands->options.limit_seconds) {
             *is_ended = true;
             told = now;
@@ -301,14 +305,10 @@ static void *run_queue(void *opaque) {
 
 struct errands *errands_open(const struct errand_options *options) {
     struct errands *errands = memory_alloc(sizeof *errands);
-    pthread_condattr_t clock;
     errands->options = *options;
     errands->options.command = memory_string(options->command);
     pthread_mutex_init(&errands->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&errands->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_cond_init(&errands->changed, NULL);
     if (thread_start(&errands->thread, run_queue, errands))
         return errands;
     free_errands(errands);
@@ -329,15 +329,11 @@ void errands_add(struct errands *errands, const struct errand *errand) {
 // progress either; it costs one nap.
 static bool wait_until_done(struct errands *errands, double seconds) {
     const double nap = 0.1;
+    struct clock *clock = errands->options.clock;
     for (double waited = 0; waited < seconds && (errands->count > 0 || errands->is_busy);) {
-        double start = clock_seconds();
-        struct timespec end;
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        int64_t nanoseconds = end.tv_nsec + (int64_t)(fmin(nap, seconds - waited) * 1e9);
-        end.tv_sec += (time_t)(nanoseconds / 1000000000);
-        end.tv_nsec = (long)(nanoseconds % 1000000000);
-        pthread_cond_timedwait(&errands->changed, &errands->lock, &end);
-        waited += fmin(clock_seconds() - start, nap);
+        double start = clock_now(clock);
+        (void)clock_wait(clock, &errands->changed, &errands->lock, start + fmin(nap, seconds - waited));
+        waited += fmin(clock_now(clock) - start, nap);
     }
     return errands->count == 0 && !errands->is_busy;
 }

@@ -12,8 +12,9 @@ struct errands;
 
 struct errand_options {
     const char *name;      // of the flag, for the log: "--on-event"; must live as long
-    const char *command;   // for /bin/sh -c
+    const char *command;   // for /bin/sh -c; "@FILE" runs the script FILE, so that other users do not see the text
     double limit_seconds;  // for one command
+    struct clock *clock;   // see clock.h
 };
 // NULL, without an error, if the thread cannot be started.
 struct errands *errands_open(const struct errand_options *options);

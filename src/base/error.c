@@ -1,11 +1,13 @@
 // The error message of each thread, and the end of the process when an invariant is broken.
 //
 // Messages quote names and text out of files that may be hostile, so control characters are replaced before anything
-// reaches a terminal. Formatting goes through a second array because callers quote the present message in the next.
+// reaches a terminal, and secrets in them are hidden. Formatting goes through a second array because callers quote the
+// present message in the next.
 #include "base/error.h"
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/redact.h"
 #include "base/utf8.h"
 #include "base/whereabouts.h"
 #include <stdarg.h>
@@ -31,24 +33,11 @@ static void *_Atomic die_context;
 static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
 static atomic_bool witness_is_called;
 
-// Control characters, also U+0080 to U+009F, and bytes that are not UTF-8 become question marks.
-static void make_printable(char *text) {
-    size_t length = strlen(text), bytes;
-    for (size_t at = 0; at < length; at += bytes) {
-        uint32_t character;
-        bool is_valid;
-        bytes = utf8_decode((const unsigned char *)text + at, length - at, &character, &is_valid);
-        bool is_control =
-            (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7f && character < 0xa0);
-        if (!is_valid || is_control)
-            memset(text + at, '?', bytes);
-    }
-}
-
 static void set_message(enum exit_code code, const char *format, va_list arguments) {
     char text[ERROR_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
-    make_printable(text);
+    utf8_make_printable(text, "\n\t");
+    redact(text, sizeof text);
     memcpy(thread_message, text, strlen(text) + 1);
     thread_code = code;
     thread_is_shared = false;
@@ -77,7 +66,8 @@ int error_context(const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(context, sizeof context, format, arguments);
     va_end(arguments);
-    make_printable(context);
+    utf8_make_printable(context, "\n\t");
+    redact(context, sizeof context);
     // The end of the older message is what is cut if both together are too long.
     snprintf(text, sizeof text, "%s: %s", context, thread_message);
     text[ERROR_BYTES - 1] = '\0';
@@ -179,7 +169,7 @@ void die_at(struct die_place place, const char *format, ...) {
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    make_printable(text);
+    utf8_make_printable(text, "\n\t");
     add_whereabouts(text, sizeof text);
     log_error("%s:%d: %s", place.file, place.line, text);
     fflush(stdout);

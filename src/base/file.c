@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/file_fault.h"
+#include "base/file_patience.h"
 #include "base/looks.h"
 #include "base/memory.h"
 #include "base/watchdog.h"
@@ -31,7 +32,7 @@ static int open_for_reading(const char *path, struct stat *status) {
     return descriptor;
 }
 
-// Reads to the end rather than trusting the size: pipes and files in /proc say 0.
+// Reads to the end rather than trusting the size: pipes and files in /proc say 0. Returns 0, -1, or -errno.
 static int read_to_end(int descriptor, const char *path, size_t limit_bytes, struct buffer *out, bool is_pipe) {
     size_t start = out->length;
     for (;;) {
@@ -46,8 +47,11 @@ static int read_to_end(int descriptor, const char *path, size_t limit_bytes, str
         ssize_t count = read(descriptor, out->data + out->length, room);
         if (count < 0 && errno == EINTR)
             continue;
-        if (count < 0)
-            return error_set("cannot read %s at byte %zu: %s", path, got, strerror(errno));
+        if (count < 0) {
+            int error = errno;
+            error_set("cannot read %s at byte %zu: %s", path, got, strerror(error));
+            return is_pipe ? -1 : -error;
+        }
         if (count == 0)
             return 0;
         out->length += (size_t)count;
@@ -58,7 +62,7 @@ static int read_to_end(int descriptor, const char *path, size_t limit_bytes, str
     }
 }
 
-static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bool takes_pipes) {
+static int read_once(const char *path, size_t limit_bytes, struct buffer *out, bool takes_pipes) {
     struct stat status;
     buffer_clear(out);
     int descriptor = open_for_reading(path, &status);
@@ -80,6 +84,15 @@ static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bo
     return result;
 }
 
+// From the start each time: a file of a server that came back must be opened anew.
+static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bool takes_pipes) {
+    int result;
+    do
+        result = read_once(path, limit_bytes, out, takes_pipes);
+    while (result < -1 && file_try_again(-result, path));
+    return result < 0 ? -1 : 0;
+}
+
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out) {
     return read_all(path, limit_bytes, out, true);
 }
@@ -98,7 +111,10 @@ int file_map_open(struct file_map *map, const char *path) {
         result = error_set("cannot map %s: it is %s, not a regular file; copy its contents to one", path,
                            file_describe_kind(status.st_mode));
     } else if (status.st_size > 0) {
-        void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        void *data;
+        do
+            data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        while (data == MAP_FAILED && file_try_again(errno, path));
         if (data == MAP_FAILED)
             result = error_set("cannot map the %jd bytes of %s: %s", (intmax_t)status.st_size, path, strerror(errno));
         else
@@ -126,19 +142,27 @@ void file_map_release(const struct file_map *map, size_t begin, size_t end) {
         madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
 }
 
+static int look(const char *path, struct stat *status) {
+    int result;
+    do
+        result = stat(path, status);
+    while (result < 0 && file_try_again(errno, path));
+    return result;
+}
+
 bool file_exists(const char *path) {
     struct stat status;
-    return stat(path, &status) == 0;
+    return look(path, &status) == 0;
 }
 
 bool file_is_folder(const char *path) {
     struct stat status;
-    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    return look(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 bool file_is_regular(const char *path) {
     struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return look(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 bool file_is_empty_folder(const char *path) {
@@ -153,7 +177,7 @@ bool file_is_empty_folder(const char *path) {
 
 int file_size(const char *path, uint64_t *size) {
     struct stat status;
-    if (stat(path, &status) < 0)
+    if (look(path, &status) < 0)
         return error_set("cannot find %s: %s; %s", path, strerror(errno), looks_remedy(errno));
     *size = (uint64_t)status.st_size;
     return 0;

@@ -44,7 +44,8 @@ enum file_temporary_owner file_temporary_owner(const char *path);
 // names are ever removed as leftovers, since "NAME.tmp.old" may be a user's copy.
 size_t file_temporary_stem(const char *name);
 
-// Removes temporary files of `path` that dead processes left; file_create does so too. What cannot be removed stays.
+// Removes temporary files and folders of `path` that dead processes left; file_create does so too. What cannot be
+// removed stays.
 void file_sweep(const char *path);
 
 // Before the work whose output gets this name: -1 if a file of that name would be lost that this program would not have
@@ -61,7 +62,8 @@ int file_write_here(const char *path, const void *bytes, size_t count);
 int file_write_private(const char *path, const void *bytes, size_t count);
 // Reads a whole small file; more than limit_bytes is an error. A pipe is read too, but not waited for indefinitely.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
-// The same for what this program wrote: a pipe or a device of that name is an error.
+// The same for what this program wrote, and for files of other people's folders: a pipe or a device of that name is an
+// error.
 int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
 
 // Opens for reading without waiting for the other end of a pipe; returns a descriptor, to be closed.

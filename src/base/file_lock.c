@@ -60,7 +60,7 @@ static bool has_name(int descriptor, const char *path) {
 static int open_lock(const char *path) {
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor < 0)
-        return error_set("cannot create %s: %s; %s", path, strerror(errno), looks_remedy(errno));
+        return error_set("cannot create %s: %s; %s", path, strerror(errno), looks_write_remedy(errno));
     return descriptor;
 }
 
@@ -91,6 +91,21 @@ int file_lock_try(struct file_lock *lock, const char *path) {
 
 int file_lock_share(struct file_lock *lock, const char *path) {
     return try_lock(lock, path, LOCK_SH);
+}
+
+int file_lock_renew(struct file_lock *lock) {
+    struct stat named;
+    // An error of the file system says nothing about the name.
+    if (has_name(lock->descriptor, lock->path) || (stat(lock->path, &named) < 0 && errno != ENOENT))
+        return FILE_LOCK_HELD;
+    struct file_lock again;
+    int result = file_lock_try(&again, lock->path);
+    if (result < 0 || result == FILE_LOCK_TAKEN)
+        return result;
+    close(lock->descriptor);
+    free(lock->path);
+    *lock = again;
+    return FILE_LOCK_RENEWED;
 }
 
 // The descriptor stays open, which is what keeps the lock.

@@ -15,9 +15,10 @@ struct file_lock {
 };
 
 enum file_lock_result {
-    FILE_LOCK_HELD,    // by this process from now on
-    FILE_LOCK_TAKEN,   // by another process
-    FILE_LOCK_ABSENT,  // the file system has no locks; the file was created nevertheless
+    FILE_LOCK_HELD,     // by this process from now on
+    FILE_LOCK_TAKEN,    // by another process
+    FILE_LOCK_ABSENT,   // the file system has no locks; the file was created nevertheless
+    FILE_LOCK_RENEWED,  // the file was gone, and is this process's again
 };
 
 // Who holds a lock, as the file says.
@@ -35,6 +36,9 @@ int file_lock_share(struct file_lock *lock, const char *path);
 // Shares the lock until this process ends. The file stays, and its time of modification tells when it was last used;
 // a process that may only read the folder shares the lock of an existing file.
 int file_lock_keep(const char *path);
+// Somebody may have removed the file of a lock that is held; then another process can take the lock, too. Returns
+// FILE_LOCK_HELD if the file is still there, FILE_LOCK_RENEWED, FILE_LOCK_TAKEN, or -1 if it cannot be created again.
+int file_lock_renew(struct file_lock *lock);
 void file_lock_holder(struct file_lock_holder *holder, const char *path);
 // Lets go, and removes the file unless others share the lock; safe on a zeroed lock.
 void file_lock_release(struct file_lock *lock);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include "base/error.h"
+#include "base/file_patience.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/looks.h"
@@ -18,15 +19,17 @@ static const int NAP_MS = 100, NOTE_MS = 2000, LIMIT_MS = 120000;
 
 int file_open_input(const char *path, struct stat *status) {
     watchdog_doing("reading", path);
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (descriptor < 0)
-        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
-    if (fstat(descriptor, status) < 0 || fcntl(descriptor, F_SETFL, O_RDONLY) < 0) {
-        error_set("cannot inspect %s: %s", path, strerror(errno));
-        close(descriptor);
-        return -1;
+    for (;;) {
+        int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        if (descriptor >= 0 && fstat(descriptor, status) == 0 && fcntl(descriptor, F_SETFL, O_RDONLY) == 0)
+            return descriptor;
+        int error = errno;
+        if (descriptor >= 0)
+            close(descriptor);
+        if (!file_try_again(error, path))
+            return error_set("cannot %s %s: %s; %s", descriptor < 0 ? "open" : "inspect", path, strerror(error),
+                             looks_remedy(error));
     }
-    return descriptor;
 }
 
 int file_await_pipe(int descriptor, const char *path) {

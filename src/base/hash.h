@@ -19,6 +19,8 @@ void sha256_update(struct sha256 *hash, const void *bytes, size_t count);
 void sha256_final(struct sha256 *hash, unsigned char digest[32]);
 void sha256_hex(const unsigned char digest[32], char text[65]);
 int sha256_file(const char *path, char text[65]);
+// What only those who know the key can compute of the text: HMAC (RFC 2104).
+void hmac_sha256(const void *key, size_t key_bytes, const void *text, size_t text_bytes, unsigned char out[32]);
 
 // Places in a stream whose running digest is wanted: what the SHA-256 would be if the stream ended there, its first 48
 // bits. Two streams that agree at one place and differ at the next differ in the bytes between them.

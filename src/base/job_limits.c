@@ -65,8 +65,8 @@ void job_explain_kill(const struct job_kills *before, const struct job_kills *af
             "ranks), or stop other programs");
     else
         snprintf(text, size,
-                 "this machine's counters show no kill by the OOM killer, so a user or the scheduler probably sent "
-                 "SIGKILL");
+                 "this machine's counters show no kill by the OOM killer, so SIGKILL was sent by a user, the "
+                 "scheduler, or a launcher that ended the run");
 }
 
 struct process_count {

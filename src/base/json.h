@@ -39,6 +39,8 @@ struct json {
 // Parses text into *root. The tree is one allocation, freed by json_free(root). Errors call the text `name`.
 int json_parse(struct json **root, const char *text, size_t length, const char *name);
 int json_parse_file(struct json **root, const char *path, size_t limit_bytes);
+// The same for a file of a folder: a pipe or a device of that name is an error (file_read_own).
+int json_parse_own(struct json **root, const char *path, size_t limit_bytes);
 void json_free(struct json *root);
 
 // A member of an object by name; NULL if there is none or the value is not an object.

@@ -160,14 +160,23 @@ int json_parse(struct json **root, const char *text, size_t length, const char *
     return result;
 }
 
-int json_parse_file(struct json **root, const char *path, size_t limit_bytes) {
+static int parse_file(struct json **root, const char *path, size_t limit_bytes,
+                      int (*read)(const char *path, size_t limit_bytes, struct buffer *out)) {
     struct buffer text = {0};
     *root = NULL;
-    int result = file_read_all(path, limit_bytes, &text);
+    int result = read(path, limit_bytes, &text);
     if (result == 0)
         result = json_parse(root, buffer_string(&text), text.length, path);
     buffer_free(&text);
     return result;
+}
+
+int json_parse_file(struct json **root, const char *path, size_t limit_bytes) {
+    return parse_file(root, path, limit_bytes, file_read_all);
+}
+
+int json_parse_own(struct json **root, const char *path, size_t limit_bytes) {
+    return parse_file(root, path, limit_bytes, file_read_own);
 }
 
 void json_free(struct json *root) {

@@ -118,11 +118,28 @@ static bool try_folder(struct library_search *search, const char *folder) {
     return is_found;
 }
 
-// Puts the variable's value in the place of a leading $NAME; NULL if it has none. To be freed.
+// The folder of a process's program; NULL if it cannot be read. To be freed.
+static char *folder_of_program(const char *process) {
+    char link[64], program[4096];
+    snprintf(link, sizeof link, "/proc/%s/exe", process);
+    ssize_t length = readlink(link, program, sizeof program - 1);
+    if (length <= 0)
+        return NULL;
+    program[length] = 0;
+    return file_parent(program);
+}
+
+// Puts the value in the place of a leading $NAME; NULL if it has none. To be freed.
 static char *expand(const char *pattern) {
     if (pattern[0] != '$')
         return memory_string(pattern);
     size_t length = strcspn(pattern, "/");
+    if (strncmp(pattern, "$ORIGIN", length) == 0) {
+        char *origin = folder_of_program("self"),
+             *path = origin ? memory_printf("%s%s", origin, pattern + length) : NULL;
+        free(origin);
+        return path;
+    }
     char *name = memory_printf("%.*s", (int)length - 1, pattern + 1);
     const char *value = variable(name);
     free(name);
@@ -144,13 +161,12 @@ static bool try_pattern(struct library_search *search, const char *pattern) {
 // PREFIX/bin/mpirun has its library in PREFIX/lib or PREFIX/lib64.
 static bool try_beside_starter(struct library_search *search) {
     static const char *const names[] = {"lib64", "lib"};
-    char link[64], program[4096];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)getppid());
-    ssize_t length = readlink(link, program, sizeof program - 1);
-    if (length <= 0)
+    char process[32];
+    snprintf(process, sizeof process, "%d", (int)getppid());
+    char *bin = folder_of_program(process);
+    if (!bin)
         return false;
-    program[length] = 0;
-    char *bin = file_parent(program), *prefix = file_parent(bin);
+    char *prefix = file_parent(bin);
     bool is_found = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_found; i++) {
         char *folder = file_join(prefix, names[i]);
@@ -169,7 +185,7 @@ static bool find_library(struct library_search *search) {
         return file_is_folder(given) ? try_folder(search, given) : try_name(search, given);
     if (library->is_beside_starter && try_beside_starter(search))
         return true;
-    for (const char *const *soname = library->sonames; *soname; soname++)
+    for (const char *const *soname = library->sonames; *soname && !library->is_own; soname++)
         if (try_name(search, *soname))
             return true;
     for (const char *const *folder = library->folders; *folder; folder++)
@@ -195,10 +211,12 @@ static void find_rival(struct library_search *search) {
 
 // "libnccl.so.2 was searched for with the dynamic loader (LD_LIBRARY_PATH is not set) and in A, B".
 static void say_where(const struct library *library, struct buffer *out) {
-    const char *path = variable("LD_LIBRARY_PATH"), *before = " and in ";
+    const char *path = variable("LD_LIBRARY_PATH"), *before = library->is_own ? " in " : " and in ";
     for (const char *const *soname = library->sonames; *soname; soname++)
         buffer_printf(out, "%s%s", soname == library->sonames ? "" : " or ", *soname);
-    buffer_printf(out, " was searched for with the dynamic loader (LD_LIBRARY_PATH is %s)", path ? path : "not set");
+    buffer_append_string(out, " was searched for");
+    if (!library->is_own)
+        buffer_printf(out, " with the dynamic loader (LD_LIBRARY_PATH is %s)", path ? path : "not set");
     for (const char *const *folder = library->folders; *folder; folder++) {
         char *expanded = expand(*folder);
         if (expanded)

@@ -1,5 +1,5 @@
-// Shared libraries that the program loads when it needs them. So one program runs on machines with and without GPUs,
-// MPI and libcurl, and says what a machine lacks. Which libraries are loaded is state of the process.
+// Shared libraries that the program loads when it needs them, and its own module for GPUs. So one program runs on
+// machines with and without GPUs, MPI and libcurl, and says what a machine lacks. What is loaded is process state.
 //
 // A `struct library` says what a library is called and where it may be. It lives in the folder of its users, together
 // with its symbols: a struct of pointers, each typed by the library's own header and named as the symbol. Both come
@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 enum library_id {
+    LIBRARY_CUDA_MODULE,
     LIBRARY_DRIVER,
     LIBRARY_CUBLASLT,
     LIBRARY_NVRTC,
@@ -48,7 +49,7 @@ struct library {
     const char *variable;        // of the environment: a file or folder, which is then the only one tried
     const char *const *sonames;  // best first, ended by NULL, as the lists below
     // Where to look after the dynamic loader found nothing: patterns of glob(3). "$NAME/…" is left out if that variable
-    // is not set.
+    // is not set; "$ORIGIN" is the program's folder.
     const char *const *folders;
     const char *const *rivals;   // sonames that users may have instead and that do not fit; NULL: none
     const char *rivals_are;      // "MPICH, which has another ABI"
@@ -57,6 +58,7 @@ struct library {
     const char *companions;      // a pattern: files beside it that it opens by name alone; NULL: none
     const char *const *symbols;  // names, in the order of the fields; the first one tells the version
     int symbol_count;
+    bool is_own;             // comes with the program: the dynamic loader does not look for it
     bool is_global;          // its own plugins refer to its symbols
     bool is_beside_starter;  // try first what belongs to the program that started this one, e.g. mpirun
     // Writes the version. Returns -1 after error_set if it is the wrong one: the message follows the file's name.

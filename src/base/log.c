@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/outlet.h"
+#include "base/redact.h"
 #include "base/screen.h"
 #include "base/whereabouts.h"
 
@@ -148,6 +149,7 @@ static void log_line(const char *kind, bool is_error, const char *format, va_lis
     size_t prefix = (size_t)snprintf(text, MESSAGE_BYTES, "%s%s%s%s%s", clears ? screen_clear : "", open,
                                      state.identity, close, kind);
     vsnprintf(text + prefix, MESSAGE_BYTES - prefix - 1, format, arguments);
+    redact(text + prefix, MESSAGE_BYTES - prefix - 1);
     size_t length = strlen(text);
     text[length++] = '\n';
     if (is_error)

@@ -36,5 +36,19 @@ const char *looks_remedy(int error) {
         return "its owner must let you read it, and look into the folders above it (chmod)";
     if (error == EMFILE || error == ENFILE)
         return "raise the limit of open files (ulimit -n)";
+    if (error == EIO || error == ESTALE || error == ETIMEDOUT)
+        return "check the disk and its file server (dmesg)";
+    if (error == ENOMEM)
+        return "free memory on this machine";
     return "check the path";
+}
+
+const char *looks_write_remedy(int error) {
+    if (error == EACCES || error == EPERM)
+        return "its owner must let you write to the folder (chmod), or name another one";
+    if (error == EROFS)
+        return "its file system is read-only; name another folder";
+    if (error == ENOSPC || error == EDQUOT)
+        return "free some space, or name another folder";
+    return looks_remedy(error);
 }

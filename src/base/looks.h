@@ -10,5 +10,7 @@
 const char *looks_like(const void *bytes, size_t size);
 // What to do about a file or folder that could not be opened; `error` is errno.
 const char *looks_remedy(int error);
+// The same for one that could not be created or changed.
+const char *looks_write_remedy(int error);
 
 #endif

@@ -68,13 +68,22 @@ bool outlet_is_ready(int file) {
 // Opened again, since the shell that shares the old description does not expect writes to it to fail.
 static struct {
     pthread_mutex_t lock;
-    bool is_open, waits_at_end;
+    bool is_open, waits_at_end, is_stuck;
     int descriptor;
+    double patience;  // see outlet_set_patience
     dev_t device;
     char kept[KEPT_BYTES];
     size_t length;
     int64_t lost;
 } terminal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static double patience_of[3];  // by descriptor
+
+void outlet_set_patience(int file, double seconds) {
+    pthread_mutex_lock(&terminal.lock);
+    patience_of[file] = seconds;
+    pthread_mutex_unlock(&terminal.lock);
+}
 
 // Whether the file is the terminal, which is the first one that was printed to.
 static bool is_terminal(int file) {
@@ -88,11 +97,12 @@ static bool is_terminal(int file) {
     terminal.descriptor = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     terminal.is_open = terminal.descriptor >= 0;
     terminal.device = status.st_rdev;
+    terminal.patience = patience_of[file];
     return terminal.is_open;
 }
 
 // Returns how many bytes are done with. A terminal that is gone takes everything.
-static size_t write_now(const char *text, size_t length) {
+static size_t write_some(const char *text, size_t length) {
     size_t done = 0;
     while (done < length) {
         ssize_t count = write(terminal.descriptor, text + done, length - done);
@@ -103,6 +113,27 @@ static size_t write_now(const char *text, size_t length) {
         if (count < 0)
             return length;
         done += (size_t)count;
+    }
+    return done;
+}
+
+// The same. Waits for the reader if the terminal is a launcher's, unless it has stopped reading. A terminal with a
+// little room may poll as ready and still take nothing.
+static size_t write_now(const char *text, size_t length) {
+    const double turn = 1e-3;
+    size_t done = write_some(text, length);
+    double last = clock_seconds();
+    terminal.is_stuck = terminal.is_stuck && done == 0;
+    while (done < length && terminal.patience > 0 && !terminal.is_stuck) {
+        (void)can_write(terminal.descriptor, TURN_MILLISECONDS);
+        size_t more = write_some(text + done, length - done);
+        double now = clock_seconds();
+        done += more;
+        if (more > 0)
+            last = now;
+        else
+            clock_sleep(turn);
+        terminal.is_stuck = now - last > terminal.patience;
     }
     return done;
 }

@@ -16,6 +16,10 @@ bool outlet_is_ready(int file);
 // that stalls does not stop a run. Beyond a quarter of a megabyte lines are dropped and counted. Other files are
 // written to if outlet_is_ready, and what cannot be written is dropped.
 void outlet_print(int file, const char *text, size_t length);
+// A launcher such as mpirun may give its ranks a terminal and read it as it would a pipe: then lines wait up to this
+// long for it, until it has once read nothing for that time. 0, the initial value, for a terminal with a person before
+// it. To be called before anything is printed to the descriptor, which is one of the two.
+void outlet_set_patience(int file, double seconds);
 // Whether everything that was printed has been taken, if it is a terminal: what is drawn now would be seen now.
 bool outlet_is_clear(int file);
 

@@ -26,6 +26,7 @@ static _Atomic int active;
 // What is done within it, which code far below the phase knows; how often it was set since the last phase began.
 static const char *_Atomic noted;
 static _Atomic int notes;
+static struct clock *_Atomic given_clock;
 // How long each kind of outermost phase took during the start. Threads that outlive it have phases of their own.
 enum { MOST_KINDS = 16 };
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,6 +44,7 @@ struct phase {
     const char *label, *unit;
     const char *before;  // what was done when it began, see whereabouts.h
     double total, started;
+    struct clock *clock;
     _Atomic int64_t done;
     bool is_terminal, was_shown;  // the thread's, until it has ended
     pthread_t thread;
@@ -69,7 +71,7 @@ static void compose(const struct phase *phase, struct buffer *line) {
     const char *note = atomic_load(&noted);
     if (note)
         buffer_printf(line, "%s (%d), ", note, atomic_load(&notes));
-    progress_append_duration(line, clock_seconds() - phase->started);
+    progress_append_duration(line, clock_now(phase->clock) - phase->started);
 }
 
 static void show(struct phase *phase) {
@@ -87,16 +89,10 @@ static void show(struct phase *phase) {
 
 // Sleeps until this many seconds after the beginning; false if the phase ended meanwhile.
 static bool sleep_until(struct phase *phase, double seconds) {
-    double left = phase->started + seconds - clock_seconds();
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    double end = (double)at.tv_sec + (double)at.tv_nsec / 1e9 + (left > 0 ? left : 0);
-    at.tv_sec = (time_t)end;
-    at.tv_nsec = (long)((end - (double)at.tv_sec) * 1e9);
+    bool is_ahead = true;
     pthread_mutex_lock(&phase->lock);
-    int status = 0;
-    while (!phase->is_over && status == 0)
-        status = pthread_cond_timedwait(&phase->ended, &phase->lock, &at);
+    while (!phase->is_over && is_ahead)
+        is_ahead = clock_wait(phase->clock, &phase->ended, &phase->lock, phase->started + seconds);
     bool is_over = phase->is_over;
     pthread_mutex_unlock(&phase->lock);
     return !is_over;
@@ -113,20 +109,18 @@ struct phase *phase_begin_amount(const char *label, const char *unit, double tot
     lifeline_phase(label);
     atomic_store(&notes, 0);
     const char *before = whereabouts_set_phase(label);
+    struct clock *used = atomic_load(&given_clock);
     struct phase *phase = memory_alloc(sizeof *phase);
     *phase = (struct phase){.before = before,
                             .level = atomic_fetch_add(&active, 1) + 1,
                             .label = label,
                             .unit = unit,
                             .total = total,
-                            .started = clock_seconds(),
+                            .clock = used,
+                            .started = clock_now(used),
                             .is_terminal = screen_is_live()};
     pthread_mutex_init(&phase->lock, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&phase->ended, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&phase->ended, NULL);
     if (thread_start(&phase->thread, watch, phase))
         return phase;
     pthread_cond_destroy(&phase->ended);
@@ -134,6 +128,10 @@ struct phase *phase_begin_amount(const char *label, const char *unit, double tot
     free(phase);
     atomic_fetch_sub(&active, 1);
     return NULL;
+}
+
+void phase_set_clock(struct clock *clock) {
+    atomic_store(&given_clock, clock);
 }
 
 struct phase *phase_begin(const char *label) {
@@ -161,7 +159,7 @@ static void count_start(const struct phase *phase) {
     if (!start.is_over && phase->level == 1 && i < MOST_KINDS) {
         start.count = i == start.count ? i + 1 : start.count;
         start.kinds[i].label = phase->label;
-        start.kinds[i].seconds += clock_seconds() - phase->started;
+        start.kinds[i].seconds += clock_now(phase->clock) - phase->started;
     }
     pthread_mutex_unlock(&start_lock);
 }
@@ -181,7 +179,7 @@ void phase_end(struct phase *phase) {
     count_start(phase);
     if (phase->was_shown) {
         struct buffer line = {0};
-        progress_append_duration(&line, clock_seconds() - phase->started);
+        progress_append_duration(&line, clock_now(phase->clock) - phase->started);
         log_status(NULL);
         log_info("%s took %s", phase->label, buffer_string(&line));
         buffer_free(&line);

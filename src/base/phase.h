@@ -8,6 +8,7 @@
 
 #include <stdint.h>
 
+struct clock;
 struct phase;
 
 // The label must live until the phase ends: "loading the checkpoint". To be ended with phase_end. Returns NULL, which
@@ -21,6 +22,8 @@ void phase_advance(struct phase *phase, int64_t amount);
 // NULL when it is over. The text must live on. For code that does not know the phase; any thread may call it.
 void phase_note(const char *what);
 void phase_end(struct phase *phase);
+// The clock of phases that begin from now on, see clock.h.
+void phase_set_clock(struct clock *clock);
 // Says how long the process has lived, and what the outermost phases so far took of it; once, when its start is over.
 void phase_tell_start(void);
 

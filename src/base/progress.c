@@ -147,7 +147,7 @@ void progress_update(struct progress *p, double done, const char *note) {
     p->done = done;
     if (p->is_quiet)
         return;
-    double now = clock_seconds(), interval = p->is_terminal ? terminal_interval_seconds : plain_interval_seconds;
+    double now = clock_now(p->clock), interval = p->is_terminal ? terminal_interval_seconds : plain_interval_seconds;
     if (!p->is_terminal && p->last_shown == p->started)
         interval = first_plain_seconds;
     if (now - p->last_shown >= interval)
@@ -156,5 +156,5 @@ void progress_update(struct progress *p, double done, const char *note) {
 
 void progress_end(struct progress *p, const char *note) {
     if (!p->is_quiet)
-        show(p, clock_seconds(), note, true);
+        show(p, clock_now(p->clock), note, true);
 }

@@ -13,6 +13,7 @@ struct progress {
     double total;      // 0 if unknown
     double done;
     double started, last_shown;
+    struct clock *clock;  // of what comes after progress_begin, see clock.h
     bool is_terminal;
     bool is_quiet;  // set after progress_begin to show nothing
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/interrupt.h"
 #include "base/watchdog.h"
 #include <errno.h>
@@ -165,7 +166,7 @@ void sha256_update_marked(struct sha256 *hash, const void *bytes, size_t count, 
     }
 }
 
-// Adds all of an open file.
+// Adds all of an open file. Returns 0, -1, or -errno if it cannot be read.
 static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, struct sha256_marks *marks,
                     const char *path) {
     for (;;) {
@@ -173,8 +174,11 @@ static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, s
         ssize_t count = read(descriptor, chunk, FILE_CHUNK_BYTES);
         if (count < 0 && errno == EINTR)
             continue;
-        if (count < 0)
-            return error_set("cannot read %s: %s", path, strerror(errno));
+        if (count < 0) {
+            int error = errno;
+            error_set("cannot read %s: %s", path, strerror(error));
+            return -error;
+        }
         if (count == 0)
             return 0;
         sha256_update_marked(hash, chunk, (size_t)count, marks);
@@ -188,20 +192,32 @@ int sha256_file(const char *path, char text[65]) {
     return sha256_file_marked(path, text, &none);
 }
 
-int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks) {
+static int add_file_once(const char *path, char text[65], struct sha256_marks *marks) {
     struct sha256 hash;
     unsigned char digest[32];
     struct stat status;
     int descriptor = file_open_input(path, &status);
     TRY(descriptor);
     unsigned char *chunk = malloc(FILE_CHUNK_BYTES);
-    int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory while reading %s", path);
+    int result = chunk ? 0 : -ENOMEM;
+    if (!chunk)
+        error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory while reading %s", path);
     sha256_init(&hash);
-    if (result == 0)
+    if (chunk)
         result = add_file(&hash, descriptor, chunk, marks, path);
     sha256_final(&hash, digest);
     sha256_hex(digest, text);
     free(chunk);
     close(descriptor);
     return result;
+}
+
+// From the start each time: a file of a server that came back must be opened anew.
+int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks) {
+    int result;
+    do {
+        marks->next = 0;
+        result = add_file_once(path, text, marks);
+    } while (result < -1 && file_try_again(-result, path));
+    return result < 0 ? -1 : 0;
 }

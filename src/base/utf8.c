@@ -165,3 +165,30 @@ void utf8_append_repaired(struct buffer *out, const char *text, size_t length) {
         }
     }
 }
+
+bool utf8_is_acting(uint32_t c) {
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {{0, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}};
+    bool is_acting = false;
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        is_acting = is_acting || (c >= ranges[i].first && c <= ranges[i].last);
+    return is_acting;
+}
+
+void utf8_make_printable(char *text, const char *kept) {
+    size_t length = strlen(text), to = 0, bytes;
+    for (size_t at = 0; at < length; at += bytes) {
+        uint32_t character;
+        bool is_valid;
+        bytes = utf8_decode((const unsigned char *)text + at, length - at, &character, &is_valid);
+        bool is_kept = is_valid && (!utf8_is_acting(character) || (character < 0x80 && strchr(kept, (int)character)));
+        if (is_kept) {
+            memmove(text + to, text + at, bytes);
+            to += bytes;
+        }
+        for (size_t i = 0; !is_kept && i < (is_valid ? 1 : bytes); i++)
+            text[to++] = '?';
+    }
+    text[to] = '\0';
+}

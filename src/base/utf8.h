@@ -17,5 +17,11 @@ size_t utf8_encode(uint32_t character, char out[4]);
 size_t utf8_check(const char *text, size_t length);
 // Appends the text with one U+FFFD in place of each maximal ill-formed part.
 void utf8_append_repaired(struct buffer *out, const char *text, size_t length);
+// Whether a terminal would act on the character: control characters, line and paragraph separators, and those that
+// change the direction of the text around them (U+202E turns it round), so that it reads as something else.
+bool utf8_is_acting(uint32_t character);
+// Puts a ? in place of each of these and of each ill-formed byte, for texts of strangers that go to a terminal. `kept`
+// are control characters that stay: "\n\t".
+void utf8_make_printable(char *text, const char *kept);
 
 #endif

@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <time.h>
 
 // COUNTED_SECONDS, and no more than a tenth of the shortest limit, is how much of the time between two looks counts. No
 // limit is over within one look, and a warning always comes before the end.
@@ -156,17 +155,13 @@ static void say(const struct finding *finding) {
 
 // Time in which the process or its machine was suspended does not count as waiting.
 static void *run_watchdog(void *argument) {
-    double shortest = *(double *)argument, looked = clock_seconds();
+    struct clock *clock = state.options.clock;
+    double shortest = *(double *)argument, looked = clock_now(clock);
     double pause = fmin(LONGEST_PAUSE, shortest / 20), counted = fmin(COUNTED_SECONDS, shortest / 10);
     pthread_mutex_lock(&state.lock);
     while (!state.is_over) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        double end = (double)until.tv_sec + (double)until.tv_nsec * 1e-9 + pause;
-        until.tv_sec = (time_t)end;
-        until.tv_nsec = (long)((end - (double)until.tv_sec) * 1e9);
-        pthread_cond_timedwait(&state.changed, &state.lock, &until);
-        double now = clock_seconds(), passed = fmin(now - looked, counted);
+        (void)clock_wait(clock, &state.changed, &state.lock, looked + pause);
+        double now = clock_now(clock), passed = fmin(now - looked, counted);
         looked = now;
         struct finding finding = {0};
         for (struct watchdog_work *work = state.first; work && !state.is_over; work = work->next)
@@ -182,15 +177,11 @@ static void *run_watchdog(void *argument) {
 
 void watchdog_open(const struct watchdog_options *options) {
     static double shortest;
-    pthread_condattr_t monotonic;
     shortest = INFINITY;
     for (int kind = 0; kind < WATCHDOG_KINDS; kind++)
         if (options->limits[kind] > 0)
             shortest = fmin(shortest, options->limits[kind]);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&state.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    pthread_cond_init(&state.changed, NULL);
     state.options = *options;
     state.is_over = false;
     process_host(state.host, sizeof state.host);

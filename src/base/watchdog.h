@@ -24,6 +24,7 @@ enum watchdog_kind {
 struct watchdog_options {
     double limits[WATCHDOG_KINDS];  // seconds; 0 for none
     int rank;                       // -1: the process that started the ranks
+    struct clock *clock;            // see clock.h
 };
 void watchdog_open(const struct watchdog_options *options);
 void watchdog_close(void);

@@ -1,6 +1,6 @@
 // Checkpoints. SAVE is the folder of --save and --load:
 //
-//   SAVE/latest_checkpointed_iteration.txt   decimal iteration, no newline (Megatron's name); always replaced last
+//   SAVE/latest_checkpointed_iteration.txt   decimal iteration, newline (Megatron's name); always replaced last
 //   SAVE/iter_0000010/model.safetensors      the weights, as whole (global) tensors under the caller's names
 //   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights if parameters have 16 bits, and the
 //                                            ranges of fp8 tensors if matmuls are in fp8
@@ -194,7 +194,8 @@ struct checkpoint_find {
 
 // Finds a checkpoint and verifies it against its manifest. The caller frees *path (an iter_… folder). If there is no
 // checkpoint, or only damaged ones, returns -1 with EXIT_CODE_NO_CHECKPOINT and a message that names the file and a
-// remedy.
+// remedy. CHECKPOINT_UNREAD, below 0, if a file could not be read: that is no proof of damage, and no other is taken.
+enum { CHECKPOINT_UNREAD = -2 };
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
 // The iteration of the newest checkpoint up to `most` whose replicas were verified and which `accepts` (NULL: any)
 // takes; -1 if there is none. Its files are not checked.
@@ -211,7 +212,7 @@ int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish);
 bool checkpoint_exists(const char *folder);
 // SAVE/iter_0000010, to be freed.
 char *checkpoint_path(const char *folder, int64_t iteration);
-// Verifies one iter_… folder: manifest, sizes and, unless skipped, SHA-256.
+// Verifies one iter_… folder: manifest, sizes and, unless skipped, SHA-256. CHECKPOINT_UNREAD as above.
 int checkpoint_verify(const char *path, bool skip_checksums);
 
 // ---- loading, from the iter_… folder that checkpoint_find returned ----

@@ -273,7 +273,7 @@ int distributed_open(struct distributed *checkpoint, const char *path, bool (*is
     *checkpoint = (struct distributed){.path = memory_string(path)};
     char *file = file_join(path, ".metadata");
     struct buffer text = {0};
-    int result = file_read_all(file, MAX_METADATA_BYTES, &text);
+    int result = file_read_own(file, MAX_METADATA_BYTES, &text);
     if (result == 0) {
         result = torch_pickle_parse(&checkpoint->pickle, (const unsigned char *)text.data, text.length);
         if (result == 0)

@@ -6,8 +6,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *role, const char *path) {
     list->items = memory_realloc(list->items, (list->count + 1) * sizeof list->items[0]);
@@ -34,17 +36,20 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
     *list = (struct checkpoint_file_list){0};
     struct manifest manifest;
     TRY(manifest_read(&manifest, path));
-    for (size_t i = 0; i < manifest.count; i++) {
+    int result = 0;
+    for (size_t i = 0; i < manifest.count && result == 0; i++) {
         const char *name = manifest.files[i].name, *end = strchr(name, '_');
         if (strcmp(manifest.files[i].holds, "file") != 0 || !end)
             continue;
         char *role = memory_printf("%.*s", (int)(end - name), name), *full = file_join(path, name);
         checkpoint_file_list_add(list, role, full);
+        if (file_exists(full) && !extra_is_inside(path, full))
+            result = error_set("%s is a link that leads out of the checkpoint; copy the file there", full);
         free(role);
         free(full);
     }
     manifest_free(&manifest);
-    return 0;
+    return result;
 }
 
 void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *role) {
@@ -92,6 +97,44 @@ int extra_check(const struct checkpoint_file_list *files) {
             return error_context("cannot save a checkpoint");
         file_map_close(&map);
     }
+    return 0;
+}
+
+static bool begins_in(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || strcmp(folder, "/") == 0);
+}
+
+// MODEL/blobs, where the folder is MODEL/snapshots/REVISION; NULL if it is another one.
+static char *blobs_of(const char *folder) {
+    static const char snapshots[] = "/snapshots";
+    char *parent = file_parent(folder);
+    size_t length = strlen(parent), tail = sizeof snapshots - 1;
+    bool is_snapshot = length > tail && strcmp(parent + length - tail, snapshots) == 0;
+    char *blobs = is_snapshot ? memory_printf("%.*s/blobs", (int)(length - tail), parent) : NULL;
+    free(parent);
+    return blobs;
+}
+
+bool extra_is_inside(const char *folder, const char *path) {
+    char *root = realpath(folder, NULL), *file = realpath(path, NULL), *blobs = root ? blobs_of(root) : NULL;
+    bool is_inside = root && file && (begins_in(file, root) || (blobs && begins_in(file, blobs)));
+    free(root);
+    free(file);
+    free(blobs);
+    return is_inside;
+}
+
+int extra_check_inside(const char *folder, const char *path) {
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return error_set("cannot read %s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return error_set("%s is %s, not a regular file; replace it by one", path, file_describe_kind(status.st_mode));
+    if (!extra_is_inside(folder, path))
+        return error_set("%s is a link that leads out of the folder, and would be copied; if it is to be, put the file "
+                         "itself there",
+                         path);
     return 0;
 }
 

@@ -1,11 +1,13 @@
 // Decides which checkpoint to load, and whether it is complete. The marker is believed if it makes sense; a missing or
 // garbled one costs a warning and a search, since the folders themselves say everything. Damage is never ignored
-// silently. If there are several ranks, the first does all of this, and the others verify their share of the files of
-// whichever checkpoint it looks at.
+// silently, and an error of the file system is not damage: it is waited for, and if it stays, nothing is decided. If
+// there are several ranks, the first does all of this, and the others verify their share of the files of whichever
+// checkpoint it looks at.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -64,10 +66,16 @@ static int read_manifest(struct manifest *manifest, const char *path) {
 }
 
 int checkpoint_verify(const char *path, bool skip_checksums) {
-    struct manifest manifest;
-    TRY(read_manifest(&manifest, path));
-    int result =
-        manifest_verify(&manifest, path, &(struct manifest_proof){.skip_checksums = skip_checksums, .size = 1});
+    struct manifest manifest = {0};
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = read_manifest(&manifest, path);
+    if (result == 0)
+        result =
+            manifest_verify(&manifest, path, &(struct manifest_proof){.skip_checksums = skip_checksums, .size = 1});
+    if (result < 0 && file_doubt() < 0)
+        result = CHECKPOINT_UNREAD;
+    file_patience_end(&patience);
     manifest_free(&manifest);
     return result;
 }
@@ -80,10 +88,21 @@ struct verify_request {
     int64_t iteration, digest;
 };
 
+// Proof of damage on any rank counts before another rank's failure to read.
+static int agree_on_proof(const struct checkpoint_find *find, int result, bool is_unread) {
+    int64_t failed[2] = {result < 0 && !is_unread, is_unread};
+    comm_max_i64(find->all, failed, 2, "checkpoint proved");
+    if (failed[0])
+        return comm_agree(find->all, is_unread ? 0 : result, "checkpoint proved");
+    return comm_agree(find->all, result, "checkpoint proved") < 0 ? CHECKPOINT_UNREAD : 0;
+}
+
 static int prove_share(const struct checkpoint_find *find, struct verify_request *request) {
     int self = group_rank(find->all);
     char *path = checkpoint_path(find->folder, request->iteration);
     struct manifest manifest = {0};
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
     int result = read_manifest(&manifest, path);
     if (self == 0)
         request->digest = result == 0 ? manifest_digest(&manifest) : -1;
@@ -97,9 +116,11 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
             manifest_verify(&manifest, path,
                             &(struct manifest_proof){
                                 .skip_checksums = find->skip_checksums, .self = self, .size = group_size(find->all)});
+    bool is_unread = result < 0 && file_doubt() < 0;
+    file_patience_end(&patience);
     manifest_free(&manifest);
     free(path);
-    return comm_agree(find->all, result, "checkpoint proved");
+    return agree_on_proof(find, result, is_unread);
 }
 
 // What the others do until the first rank has decided.
@@ -119,7 +140,7 @@ static void dismiss(const struct checkpoint_find *find) {
     comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to verify");
 }
 
-// Whether the checkpoint of an iteration is complete.
+// 0 if the checkpoint of an iteration is complete; CHECKPOINT_UNREAD if it cannot be told.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
         struct verify_request request = {.iteration = iteration};
@@ -178,13 +199,17 @@ static int hold_and_prove(const struct checkpoint_find *find, int64_t iteration)
     if (find->hold)
         *find->hold = folder_hold(path);
     free(path);
-    if (prove(find, iteration) == 0)
+    int result = prove(find, iteration);
+    if (result == 0)
         return 0;
     if (find->hold && *find->hold >= 0)
         close(*find->hold);
     if (find->hold)
         *find->hold = -1;
-    return -1;
+    if (result == CHECKPOINT_UNREAD && !was_stopped())
+        error_context("the checkpoint of iteration %" PRId64 " in %s is not used, and no older one instead", iteration,
+                      find->folder);
+    return result;
 }
 
 // Tries the iterations up to and including `newest`, in descending order. 0 and *iteration, or -1 with the message of
@@ -194,16 +219,22 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
     for (size_t i = list->count; i-- > 0;) {
         if (list->iterations[i] > newest)
             continue;
-        if (hold_and_prove(find, list->iterations[i]) == 0) {
+        int result = hold_and_prove(find, list->iterations[i]);
+        if (result == 0) {
             *iteration = list->iterations[i];
             return 0;
         }
-        if (was_stopped())
-            return -1;
+        if (was_stopped() || result == CHECKPOINT_UNREAD)
+            return result;
         if (is_of_newer_program())
             return refuse(find, list->iterations[i], list);
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
+    if (list->count == 0 && manifest_has_foreign_weights(find->folder))
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s has weights of Hugging Face, but no config.json that names a model_type; copy the "
+                              "model's config.json",
+                              find->folder);
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
                           "there is no valid checkpoint in %s; check the path, or restore one from a copy",
                           find->folder);
@@ -235,35 +266,57 @@ static int do_without(const struct checkpoint_find *find, const struct folder_li
     if (find->step >= 0 || !find->allow_fallback || is_of_newer_program())
         return refuse(find, wanted, list);
     log_warn("the latest checkpoint, iteration %" PRId64 ", is damaged: %s", wanted, error_message());
-    TRY(search(find, list, wanted - 1, iteration));
+    int result = search(find, list, wanted - 1, iteration);
+    if (result < 0)
+        return result;
     log_warn("FALLING BACK to the checkpoint of iteration %" PRId64 ": later iterations are lost", *iteration);
     return 0;
 }
 
+// Whether the marker names an iteration that is not there, while a later one is: its digits have changed.
+static bool is_misled(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted) {
+    if (find->step >= 0 || !find->allow_fallback || list->count == 0 || list->iterations[list->count - 1] <= wanted)
+        return false;
+    bool is_there = false;
+    for (size_t i = 0; i < list->count; i++)
+        is_there = is_there || list->iterations[i] == wanted;
+    return !is_there;
+}
+
 static int choose(const struct checkpoint_find *find, const struct folder_list *list, int64_t *iteration) {
     int64_t wanted = find->step;
-    int marker = 1;
+    int marker = 1, result = 0;
     // A run in progress removes checkpoints after it has named a newer one: then the newer one is used.
     for (int i = 0; i < MOST_TRIES; i++) {
         int64_t change = last_change(find->folder);
         if (find->step < 0)
             marker = folder_marker_read(find->folder, &wanted);
+        if (file_doubt() < 0)
+            return CHECKPOINT_UNREAD;
         if (marker <= 0)
             break;
         *iteration = wanted;
-        if (hold_and_prove(find, wanted) == 0)
+        result = hold_and_prove(find, wanted);
+        if (result == 0)
             return 0;
-        if (was_stopped() || find->step >= 0 || !has_moved_on(find, wanted, change))
+        if (was_stopped() || result == CHECKPOINT_UNREAD || find->step >= 0 || !has_moved_on(find, wanted, change))
             break;
+    }
+    if (result == CHECKPOINT_UNREAD)
+        return result;
+    if (marker > 0 && is_misled(find, list, wanted)) {
+        error_set("%s in %s names iteration %" PRId64 ", which is not there", folder_marker_name(), find->folder,
+                  wanted);
+        marker = -1;
     }
     if (marker > 0)
         return do_without(find, list, wanted, iteration);
     if (marker < 0)
         log_warn("%s; looking for the newest valid checkpoint instead", error_message());
-    TRY(search(find, list, INT64_MAX, iteration));
-    if (marker < 0)
+    result = search(find, list, INT64_MAX, iteration);
+    if (result == 0 && marker < 0)
         log_warn("using the checkpoint of iteration %" PRId64, *iteration);
-    return 0;
+    return result;
 }
 
 // The flag must name a folder, and the one above the checkpoints.
@@ -288,13 +341,23 @@ static int check_folder(const struct checkpoint_find *find) {
     return -1;
 }
 
-static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
+static int look_here(const struct checkpoint_find *find, int64_t *iteration) {
     TRY(check_folder(find));
     folder_restore(find->folder);
     struct folder_list list;
     TRY(folder_list_read(&list, find->folder));
     int result = choose(find, &list, iteration);
     folder_list_free(&list);
+    return result;
+}
+
+static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = look_here(find, iteration);
+    if (result < 0 && file_doubt() < 0)
+        result = CHECKPOINT_UNREAD;
+    file_patience_end(&patience);
     return result;
 }
 
@@ -312,8 +375,11 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
     if (find->all) {
         if (group_rank(find->all) == 0)
             dismiss(find);
-        result = comm_agree(find->all, result, "checkpoint found");
-        comm_broadcast_i64(find->all, iteration, 1, 0, "iteration of the checkpoint");
+        int64_t found[2] = {*iteration, result};
+        (void)comm_agree(find->all, result, "checkpoint found");
+        comm_broadcast_i64(find->all, found, 2, 0, "iteration of the checkpoint");
+        *iteration = found[0];
+        result = (int)found[1];
         comm_patience_end(find->all);
     }
     if (result == 0)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/log.h"
 #include "base/looks.h"
 #include "base/memory.h"
@@ -71,14 +72,15 @@ static int compare_iterations(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-int folder_list_read(struct folder_list *list, const char *folder) {
+// Returns errno if the listing has failed or was cut short, else 0.
+static int list_once(struct folder_list *list, const char *folder) {
     *list = (struct folder_list){0};
     DIR *stream = opendir(folder);
     if (!stream)
-        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+        return errno;
     size_t capacity = 0;
     const struct dirent *entry;
-    while ((entry = readdir(stream))) {
+    while (errno = 0, (entry = readdir(stream))) {
         int64_t iteration = folder_iteration(entry->d_name);
         if (iteration < 0)
             continue;
@@ -93,9 +95,20 @@ int folder_list_read(struct folder_list *list, const char *folder) {
         }
         list->iterations[list->count++] = iteration;
     }
+    int error = errno;
     closedir(stream);
-    if (list->count > 0)
+    if (error == 0 && list->count > 0)
         qsort(list->iterations, list->count, sizeof list->iterations[0], compare_iterations);
+    return error;
+}
+
+int folder_list_read(struct folder_list *list, const char *folder) {
+    int error;
+    while ((error = list_once(list, folder)) != 0) {
+        folder_list_free(list);
+        if (!file_try_again(error, folder))
+            return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
+    }
     return 0;
 }
 
@@ -126,6 +139,27 @@ int folder_marker_parse(const struct buffer *text, const char *name, int64_t *it
     return 0;
 }
 
+// We end the marker with a newline. Without one its last digits may be gone: "6" of "60".
+static int check_uncut(const struct buffer *text, const char *path, const char *folder, int64_t iteration) {
+    struct folder_list list = {0};
+    if ((text->length > 0 && text->data[text->length - 1] == '\n') || folder_list_read(&list, folder) < 0)
+        return 0;
+    int64_t longer = -1;
+    for (size_t i = 0; i < list.count; i++) {
+        int64_t head = list.iterations[i];
+        while (head > iteration)
+            head /= 10;
+        if (list.iterations[i] > iteration && head == iteration)
+            longer = list.iterations[i];
+    }
+    folder_list_free(&list);
+    if (longer < 0)
+        return 0;
+    return error_set("%s was cut: it holds %" PRId64 " without a newline, and iteration %" PRId64
+                     " is there; if %" PRId64 " is meant, add a newline, or give --ckpt-step",
+                     path, iteration, longer, iteration);
+}
+
 int folder_marker_read(const char *folder, int64_t *iteration) {
     if (!folder_marker_exists(folder))
         return 0;
@@ -134,6 +168,8 @@ int folder_marker_read(const char *folder, int64_t *iteration) {
     int result = file_read_own(path, 64, &text);
     if (result == 0)
         result = folder_marker_parse(&text, path, iteration);
+    if (result == 0)
+        result = check_uncut(&text, path, folder, *iteration);
     buffer_free(&text);
     free(path);
     return result < 0 ? -1 : 1;
@@ -141,7 +177,7 @@ int folder_marker_read(const char *folder, int64_t *iteration) {
 
 int folder_marker_write(const char *folder, int64_t iteration) {
     char text[32];
-    int length = snprintf(text, sizeof text, "%" PRId64, iteration);
+    int length = snprintf(text, sizeof text, "%" PRId64 "\n", iteration);
     char *path = file_join(folder, marker_name);
     int result = file_write_here(path, text, (size_t)length);
     free(path);

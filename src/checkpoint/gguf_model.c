@@ -336,6 +336,7 @@ int model_write_gguf(const struct model_write *write) {
     if (!job.architecture)
         return -1;
     char *temporary = file_temporary_name(write->folder);
+    file_sweep(write->folder);
     int result = file_make_parent(write->folder);
     if (result == 0)
         result = make(&job, temporary);

@@ -71,7 +71,7 @@ static char *read_template(const struct model_source *source, const struct json 
         struct buffer text = {0};
         if (strlen(path) < 19 || strcmp(path + strlen(path) - 19, "chat_template.jinja") != 0)
             continue;
-        char *copy = file_read_all(path, LARGEST_FILE, &text) == 0 ? memory_string(buffer_string(&text)) : NULL;
+        char *copy = file_read_own(path, LARGEST_FILE, &text) == 0 ? memory_string(buffer_string(&text)) : NULL;
         error_clear();
         buffer_free(&text);
         if (copy)
@@ -176,7 +176,7 @@ static int from_json(struct gguf_vocabulary *vocabulary, const struct tokenizer_
     if (begins(options->type, "HuggingFace")) {
         path = file_is_folder(options->model_file) ? file_join(options->model_file, "tokenizer.json")
                                                    : memory_string(options->model_file);
-        result = file_read_all(path, LARGEST_FILE, &text);
+        result = file_read_own(path, LARGEST_FILE, &text);
     } else {
         struct hf_roles roles = hf_save_roles(tokenizer);
         path = memory_string(options->vocab_file ? options->vocab_file : options->model_file);

@@ -21,7 +21,7 @@ struct json *hf_read_beside(const struct model_source *source, const char *name)
     struct json *root = NULL;
     for (size_t i = 0; i < source->files.count && !root; i++)
         if (strcmp(extra_name(&source->files.items[i]), name) == 0 &&
-            json_parse_file(&root, source->files.items[i].path, LARGEST_FILE) < 0)
+            json_parse_own(&root, source->files.items[i].path, LARGEST_FILE) < 0)
             error_clear();
     return root;
 }
@@ -153,7 +153,7 @@ int hf_end_write(const char *folder, const struct model_source *source, const st
         char *path = file_join(folder, edits[i].name);
         struct json *root = NULL;
         if (file_exists(path))
-            result = json_parse_file(&root, path, LARGEST_FILE);
+            result = json_parse_own(&root, path, LARGEST_FILE);
         if (result == 0 && root)
             result = rewrite(&edits[i], &end, root, path);
         json_free(root);

@@ -19,16 +19,6 @@ bool hf_surroundings_is_role(const char *role) {
     return strncmp(role, HF_ROLE, strlen(HF_ROLE)) == 0;
 }
 
-bool hf_surroundings_is_folder(const char *path) {
-    char *config = file_join(path, "config.json");
-    struct json *root = NULL;
-    bool is_theirs = file_exists(config) &&
-                     (json_parse_file(&root, config, MAX_CONFIG_BYTES) < 0 || json_member(root, "model_type") != NULL);
-    json_free(root);
-    free(config);
-    return is_theirs;
-}
-
 static bool ends_with(const char *text, const char *end) {
     size_t length = strlen(text), tail = strlen(end);
     return length >= tail && strcmp(text + length - tail, end) == 0;
@@ -53,6 +43,29 @@ static bool is_other_weights(const char *name) {
                                        ".msgpack", ".onnx",      ".gguf", ".ot",   ".npz", ".msgpack.index.json",
                                        ".tflite",  ".onnx_data", ".nemo", ".pkl",  NULL};
     return ends_with_any(name, ends);
+}
+
+static bool has_weights(const char *path) {
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                                        "pytorch_model.bin.index.json"};
+    bool has = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !has; i++) {
+        char *file = file_join(path, names[i]);
+        has = file_exists(file);
+        free(file);
+    }
+    return has;
+}
+
+// A folder with weights is one, too, so that what is wrong with its config.json is said.
+bool hf_surroundings_is_folder(const char *path) {
+    char *config = file_join(path, "config.json");
+    struct json *root = NULL;
+    bool is_theirs = file_exists(config) && (json_parse_own(&root, config, MAX_CONFIG_BYTES) < 0 ||
+                                             root->type != JSON_OBJECT || json_member(root, "model_type") != NULL);
+    json_free(root);
+    free(config);
+    return is_theirs || has_weights(path);
 }
 
 static void leave(struct buffer *left, const char *name, const char *why) {
@@ -82,24 +95,36 @@ static char **list_names(const char *folder, size_t *count) {
     return names;
 }
 
-static void add_file(const char *path, const char *name, const char *role, struct checkpoint_file_list *files,
-                     struct buffer *left) {
+// The list that a file of a folder goes to.
+struct surroundings_to {
+    const char *folder;
+    struct checkpoint_file_list *files;
+    struct buffer *left;
+};
+
+static void add_file(const struct surroundings_to *to, const char *path, const char *name, const char *role) {
     uint64_t bytes = 0;
+    struct buffer *left = to->left;
     if (is_model(name))
         return;
     if (is_other_weights(name))
         leave(left, name, "weights or state of another program");
     else if (file_size(path, &bytes) < 0)
         leave(left, name, error_message());
+    else if (!file_is_regular(path))
+        leave(left, name, "not a regular file");
+    else if (!extra_is_inside(to->folder, path))
+        leave(left, name, "a link that leads out of the folder");
     else if (bytes > MAX_BYTES)
         leave(left, name, "larger than 256 MiB");
     else
-        checkpoint_file_list_add(files, role, path);
+        checkpoint_file_list_add(to->files, role, path);
 }
 
 void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files, struct buffer *left) {
     size_t count = 0;
     char **names = list_names(folder, &count);
+    struct surroundings_to to = {.folder = folder, .files = files, .left = left};
     for (size_t i = 0; i < count; i++) {
         char *path = file_join(folder, names[i]);
         if (strcmp(names[i], templates) == 0 && file_is_folder(path)) {
@@ -107,7 +132,7 @@ void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files
             char **inner = list_names(path, &inner_count);
             for (size_t k = 0; k < inner_count; k++) {
                 char *inside = file_join(path, inner[k]);
-                add_file(inside, inner[k], HF_ROLE_TEMPLATE, files, left);
+                add_file(&to, inside, inner[k], HF_ROLE_TEMPLATE);
                 free(inside);
                 free(inner[k]);
             }
@@ -115,7 +140,7 @@ void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files
         } else if (file_is_folder(path)) {
             leave(left, names[i], "a folder");
         } else {
-            add_file(path, names[i], HF_ROLE, files, left);
+            add_file(&to, path, names[i], HF_ROLE);
         }
         free(path);
         free(names[i]);

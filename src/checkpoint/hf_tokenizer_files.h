@@ -8,8 +8,9 @@
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/hf_save.h"
 
-// Sets the flags of the tokenizer of a Hugging Face folder that is being opened, and adds its main files.
-void hf_tokenizer_find(struct model_source *source);
+// Sets the flags of the tokenizer of a Hugging Face folder that is being opened, and adds its main files. -1 if one of
+// them leads out of the folder.
+int hf_tokenizer_find(struct model_source *source);
 
 struct model_tokenizer {
     // NULL if the model has none, or one that Hugging Face wrote itself and that ends texts as it did

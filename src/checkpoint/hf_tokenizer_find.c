@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/hf_end.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static void refine_wordpiece(struct model_source *source) {
     struct config *config = &source->config;
     char *path = file_join(source->path, "tokenizer_config.json");
     struct json *root = NULL;
-    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *lower = json_member(root, "do_lower_case");
         if (lower && lower->type == JSON_FALSE) {
             free(config->tokenizer_type);
@@ -29,7 +30,7 @@ static void refine_wordpiece(struct model_source *source) {
     json_free(root);
     free(path);
     struct buffer text = {0};
-    if (file_read_all(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
+    if (file_read_own(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
         int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
         for (size_t i = 0; i < text.length; i++)
             lines += text.data[i] == '\n';
@@ -42,7 +43,7 @@ static void refine_wordpiece(struct model_source *source) {
 static char *read_end(const struct model_source *source, const char *name) {
     char *path = file_join(source->path, name), *end = NULL;
     struct json *root = NULL;
-    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *token = hf_token_text(root, "eos_token");
         if (token && strlen(token->string) == token->length)
             end = memory_string(token->string);
@@ -85,7 +86,7 @@ static void take_end(struct model_source *source) {
 static void note_beginning(struct model_source *source) {
     char *path = file_join(source->path, "tokenizer_config.json");
     struct json *root = NULL;
-    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *adds = json_member(root, "add_bos_token");
         if (adds && adds->type == JSON_TRUE)
             buffer_printf(
@@ -99,7 +100,7 @@ static void note_beginning(struct model_source *source) {
     free(path);
 }
 
-void hf_tokenizer_find(struct model_source *source) {
+int hf_tokenizer_find(struct model_source *source) {
     static const struct {
         const char *name, *role, *type, *second;
     } rows[] = {
@@ -110,10 +111,16 @@ void hf_tokenizer_find(struct model_source *source) {
         {"vocab.txt", "vocab-file", "BertWordPieceLowerCase", NULL},
     };
     struct config *config = &source->config;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type; i++) {
+    int result = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type && result == 0; i++) {
         char *path = file_join(source->path, rows[i].name);
         char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
-        if (file_exists(path) && (!second || file_exists(second))) {
+        bool is_there = file_exists(path) && (!second || file_exists(second));
+        if (is_there)
+            result = extra_check_inside(source->path, path);
+        if (is_there && second && result == 0)
+            result = extra_check_inside(source->path, second);
+        if (is_there && result == 0) {
             config->tokenizer_type = memory_string(rows[i].type);
             char **slot = strcmp(rows[i].role, "vocab-file") == 0 ? &config->vocab_file : &config->tokenizer_model;
             *slot = realpath(path, NULL);
@@ -132,4 +139,5 @@ void hf_tokenizer_find(struct model_source *source) {
         free(path);
         free(second);
     }
+    return result;
 }

@@ -369,6 +369,7 @@ int model_write_huggingface(const struct model_write *write) {
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;
     TRY(model_range_check(&whole));
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
+    file_sweep(write->folder);
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
     note_padding(&job);

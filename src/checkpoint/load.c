@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/phase.h"
@@ -87,7 +88,7 @@ static void note_others(struct part_files *part, const struct manifest_file *fil
     part->other_count += file->tensor_count;
 }
 
-static int part_open(struct part_files *part, const struct checkpoint_load *load) {
+static int open_files(struct part_files *part, const struct checkpoint_load *load) {
     const char *name = part_names[load->part];
     *part = (struct part_files){0};
     struct manifest manifest;
@@ -122,6 +123,16 @@ static int part_open(struct part_files *part, const struct checkpoint_load *load
                                : "load another one");
     if (result < 0)
         part_close(part);
+    return result;
+}
+
+static int part_open(struct part_files *part, const struct checkpoint_load *load) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = open_files(part, load);
+    if (result < 0)
+        (void)file_doubt();
+    file_patience_end(&patience);
     return result;
 }
 
@@ -236,9 +247,20 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
     return result;
 }
 
+// Whether a question about a checkpoint is answered by what could be read of it: "no" would leave out what it holds.
+static void end_question(struct file_patience *patience) {
+    if (file_doubt() < 0)
+        die("%s", error_message());
+    file_patience_end(patience);
+}
+
 bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
     struct manifest manifest;
-    if (manifest_read(&manifest, path) < 0)
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = manifest_read(&manifest, path);
+    end_question(&patience);
+    if (result < 0)
         return false;
     bool has = false;
     for (size_t i = 0; i < manifest.count; i++)
@@ -251,7 +273,11 @@ bool checkpoint_has_part(const char *path, enum checkpoint_part part) {
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name) {
     struct part_files files;
     const struct checkpoint_load load = {.path = path, .part = part, .is_partial = true};
-    if (part_open(&files, &load) < 0)
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = open_files(&files, &load);
+    end_question(&patience);
+    if (result < 0)
         return false;
     bool has = part_find(&files, name) || is_elsewhere(&files, name);
     part_close(&files);

@@ -67,7 +67,7 @@ static const char *backend_of(const char *path) {
     char *file = file_join(path, "metadata.json");
     struct json *root = NULL;
     const char *name = NULL, *backend = NULL;
-    if (file_is_regular(file) && json_parse_file(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
+    if (file_is_regular(file) && json_parse_own(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
         json_member(root, "sharded_backend") && json_get_string(root, "sharded_backend", &name) == 0)
         backend = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
     error_clear();

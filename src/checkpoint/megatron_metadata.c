@@ -63,7 +63,7 @@ int megatron_metadata_read(const char *folder, const char **backend) {
     int result = 0;
     *backend = NULL;
     if (file_exists(path)) {
-        result = file_read_all(path, MAX_BYTES, &text);
+        result = file_read_own(path, MAX_BYTES, &text);
         if (result == 0)
             result = megatron_metadata_parse(buffer_string(&text), text.length, path, backend);
     }

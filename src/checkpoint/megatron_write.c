@@ -495,6 +495,7 @@ int model_write_megatron(const struct model_write *write) {
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
+    file_sweep(write->folder);
     struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
     int result = list_pieces(&job);
     if (result == 0)

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
@@ -22,7 +23,7 @@ enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 // those who only look.
 enum { MOST_TOKENS = 4096 };
 
-int model_source_open(struct model_source *source, const struct model_source_options *options) {
+static int open_source(struct model_source *source, const struct model_source_options *options) {
     *source = (struct model_source){.path = memory_string(options->path), .leaves_depths = options->leaves_depths};
     config_defaults(&source->config);
     for (size_t i = 0; i < KIND_COUNT && !source->of; i++)
@@ -43,6 +44,16 @@ int model_source_open(struct model_source *source, const struct model_source_opt
         result = source->of->open(source, options);
     if (result < 0)
         model_source_close(source);
+    return result;
+}
+
+int model_source_open(struct model_source *source, const struct model_source_options *options) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = open_source(source, options);
+    if (result < 0)
+        (void)file_doubt();
+    file_patience_end(&patience);
     return result;
 }
 

@@ -58,8 +58,8 @@ static bool is_share(const char *name, const char *part) {
 // Names that a save gives to files in an iteration's folder, whatever the manifest says.
 static bool is_name_of_ours(const char *name) {
     static const char *const whole[] = {"state.json", "config.json", "manifest.json", "data_identity.json"};
-    static const char *const roles[] = {"vocab-file_", "merge-file_", "tokenizer-model_", "huggingface_",
-                                        "huggingface-"};
+    static const char *const roles[] = {"vocab-file_",  "merge-file_",  "tokenizer-model_",
+                                        "huggingface_", "huggingface-", "rehearsal-"};
     bool is_known = is_share(name, "model") || is_share(name, "optimizer");
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         is_known = is_known || strcmp(name, whole[i]) == 0;
@@ -160,7 +160,7 @@ static bool has_model_config(const char *folder) {
     enum { MAX_CONFIG_BYTES = 16 << 20 };
     char *path = file_join(folder, "config.json");
     struct json *root = NULL;
-    bool is_model = file_is_regular(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0 &&
+    bool is_model = file_is_regular(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0 &&
                     root->type == JSON_OBJECT &&
                     (json_member(root, "model_type") || json_member(root, "architectures"));
     json_free(root);

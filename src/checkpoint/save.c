@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { DIGEST_WORDS = 8 };
 
@@ -34,6 +35,7 @@ struct checkpoint_job {
     struct group *all;  // NULL for this process alone
     int rank, ranks;
     char *temporary;  // the folder while it is written
+    bool has_made;    // SAVE was not there before
     // This rank's share. A process that is alone may have several, as many ranks would; then it counts as all of them.
     struct share *shares;
     int share_count;
@@ -60,9 +62,10 @@ static int agree(const struct checkpoint_job *job, int status, const char *what)
 // ---- the folder ----
 
 // Makes sure that SAVE can be written to.
-static int prepare(const struct checkpoint_job *job) {
+static int prepare(struct checkpoint_job *job) {
     if (job->rank != 0)
         return 0;
+    job->has_made = !file_exists(job->save.folder);
     TRY(file_make_folders(job->save.folder));
     folder_restore(job->save.folder);
     if (folder_remove_leftovers(job->save.folder) < 0)
@@ -208,6 +211,9 @@ static int undo(const struct checkpoint_job *job) {
     struct error_note *note = error_take();
     if (job->rank == 0 && job->temporary && file_remove_tree(job->temporary) < 0)
         log_warn("%s", error_message());
+    // Unless something else is in it by now.
+    if (job->rank == 0 && job->has_made)
+        (void)rmdir(job->save.folder);
     if (job->all) {
         int64_t nothing = 0;
         comm_broadcast_i64(job->all, &nothing, 1, 0, "checkpoint undone");

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
 #include <inttypes.h>
@@ -254,7 +255,7 @@ static void take_tokenizer(struct model_source *source, const char *path) {
     bool is_there[3];
     for (size_t i = 0; i < 3; i++) {
         files[i] = file_join(parent, names[i]);
-        is_there[i] = file_is_regular(files[i]);
+        is_there[i] = file_is_regular(files[i]) && extra_is_inside(parent, files[i]);
     }
     if (is_there[0] && is_there[1] && is_there[2]) {
         for (size_t i = 0; i < 3; i++) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
 #include "checkpoint/hf_reorder.h"
@@ -182,7 +183,13 @@ static int plan_all(struct model_source *source) {
 
 static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
     const char *model_type = NULL;
-    TRY(json_parse_file(&source->foreign_config, path, MAX_CONFIG_BYTES));
+    if (!file_exists(path))
+        return error_set("there is none, and it says what model the weights beside it are; copy it from where they are "
+                         "from");
+    TRY(extra_check_inside(source->path, path));
+    TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));
+    if (source->foreign_config->type != JSON_OBJECT)
+        return error_set("it is not a JSON object");
     TRY(json_get_string(source->foreign_config, "model_type", &model_type));
     detail->family = hf_family_find(model_type, source->foreign_config);
     if (!detail->family) {
@@ -230,7 +237,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     int result = read_model(source, detail, path);
     free(path);
     TRY(result);
-    hf_tokenizer_find(source);
+    TRY(hf_tokenizer_find(source));
     find_other_files(source);
     TRY(source_build(source));
     return plan_all(source);

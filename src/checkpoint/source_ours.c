@@ -109,7 +109,7 @@ static int match_weights(struct model_source *source) {
 // A file that cannot be parsed is ignored: it only adds members that are not needed here.
 static void read_foreign_config(struct model_source *source) {
     const char *path = hf_surroundings_config(&source->files);
-    if (path && json_parse_file(&source->foreign_config, path, 16 << 20) < 0)
+    if (path && json_parse_own(&source->foreign_config, path, 16 << 20) < 0)
         error_clear();
     for (size_t i = 0; i < source->files.count; i++)
         if (source->files.items[i].path == path)

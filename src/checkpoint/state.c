@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -227,11 +228,11 @@ static int read_config(struct checkpoint_state *state, const char *path) {
     return result;
 }
 
-int checkpoint_load_state(const char *path, struct checkpoint_state *state) {
+static int load_state(const char *path, struct checkpoint_state *state) {
     *state = (struct checkpoint_state){0};
     char *state_path = file_join(path, state_name), *config_path = file_join(path, config_name);
     struct json *root = NULL;
-    int result = json_parse_file(&root, state_path, MAX_STATE_BYTES);
+    int result = json_parse_own(&root, state_path, MAX_STATE_BYTES);
     if (result == 0) {
         result = read_members(state, root);
         if (result < 0)
@@ -239,10 +240,23 @@ int checkpoint_load_state(const char *path, struct checkpoint_state *state) {
     }
     if (result == 0 && file_exists(config_path))
         result = read_config(state, config_path);
+    // Without an answer it may have a config.json.
+    if (result == 0)
+        result = file_doubt();
     json_free(root);
     free(state_path);
     free(config_path);
     if (result < 0)
         checkpoint_state_free(state);
+    return result;
+}
+
+int checkpoint_load_state(const char *path, struct checkpoint_state *state) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = load_state(path, state);
+    if (result < 0)
+        (void)file_doubt();
+    file_patience_end(&patience);
     return result;
 }

@@ -119,7 +119,7 @@ static int read_indexed(struct weights *weights, const struct index *index) {
 
 static int open_indexed(struct weights *weights, const char *folder, const char *path) {
     struct json *root = NULL;
-    TRY(json_parse_file(&root, path, MAX_INDEX_BYTES));
+    TRY(json_parse_own(&root, path, MAX_INDEX_BYTES));
     struct index index = {.folder = folder, .map = json_member(root, "weight_map")};
     int result = 0;
     if (!index.map || index.map->type != JSON_OBJECT || index.map->count == 0)

@@ -275,7 +275,7 @@ static void append_flags(const struct config *config, struct buffer *out) {
         if (!is_told)
             continue;
         struct buffer value = {0};
-        flag_format(&given->flags[i], config, &value);
+        flag_show(&given->flags[i], config, &value);
         json_key(&w, given->flags[i].name + 2);
         json_cstring(&w, buffer_string(&value));
         buffer_free(&value);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/gguf.h"
@@ -44,16 +45,11 @@ struct inspect_view {
     struct json_writer json;
 };
 
-// Names and metadata come out of files that may be hostile: control characters, which could rewrite the terminal or
-// fake lines of this output, become '?'. Those of two bytes (U+0080 to U+009F) count among them. To be freed.
+// Names and metadata come out of files that may be hostile, and could rewrite the terminal or fake lines of this
+// output. To be freed.
 char *checkpoint_printable(const char *text) {
-    char *copy = memory_string(text), *to = copy;
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        bool is_long = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
-        *to++ = *at < 0x20 || *at == 0x7f || is_long ? '?' : (char)*at;
-        at += is_long;
-    }
-    *to = '\0';
+    char *copy = memory_string(text);
+    utf8_make_printable(copy, "");
     return copy;
 }
 

@@ -38,8 +38,10 @@ static void print_verdict(const char *path, const char *error, const struct chec
 // A single file has no manifest: its own structure is all that can be checked.
 static int verify_one(const char *path, const struct checkpoint_verify_options *options) {
     int result = 0;
+    bool is_unread = false;
     if (file_is_folder(path)) {
         result = checkpoint_verify(path, options->sizes_only);
+        is_unread = result == CHECKPOINT_UNREAD;
     } else {
         struct safetensors file;
         result = safetensors_open(&file, path);
@@ -49,6 +51,8 @@ static int verify_one(const char *path, const struct checkpoint_verify_options *
     print_verdict(path, result < 0 ? error_message() : NULL, options);
     if (result == 0)
         return EXIT_CODE_OK;
+    if (is_unread)
+        return command_failed();
     char *why = memory_string(error_message());
     error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s", why);
     free(why);
@@ -89,7 +93,8 @@ int checkpoint_prove(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
         .epilogue = "PATH is an iter_… folder, a --save folder (all its checkpoints), or a .safetensors file (its "
-                    "structure only).\nThe exit code is 216 if something is damaged.\nExample:\n  bevatron checkpoint "
+                    "structure only).\nThe exit code is 216 if something is damaged, 1 if a file "
+                    "cannot be read.\nExample:\n  bevatron checkpoint "
                     "verify run/iter_0001000\n",
     };
     struct checkpoint_verify_options options;

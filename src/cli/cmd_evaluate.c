@@ -153,6 +153,12 @@ static int open_samples(struct subject *subject, struct config *config, const st
 static int open_dataset(struct subject *subject, struct config *config, const struct session *session,
                         const struct tokenizer *tokenizer) {
     TRY(open_samples(subject, config, session, tokenizer));
+    if (!subject->datasets.corpora[SPLIT_VALID] && config->split && config->data_path.count > 0)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--split %s leaves nothing of --data-path for validation, its second share, which is what "
+            "is evaluated; raise that share, or leave out --split to evaluate all of the data",
+            config->split);
     if (!subject->datasets.corpora[SPLIT_VALID])
         return error_set_code(EXIT_CODE_USAGE,
                               "give the dataset or text to evaluate with --data-path, or a file with --text");

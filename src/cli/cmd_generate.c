@@ -78,6 +78,8 @@ struct author {
     struct token_stream stream;  // what has been written of the present text
     struct buffer text;          // with --json, the present text without its prompt
     int64_t tokens;              // new ones of the present text
+    int64_t given;               // those that it begins with
+    bool is_told_of_window;      // that it is longer than the model can see
     struct progress progress;
 };
 
@@ -91,11 +93,23 @@ static int write_text(const struct buffer *text) {
     return is_written ? 0 : error_set("cannot write the text to standard output: %s", strerror(errno));
 }
 
+// The text goes on, but the model does not see all of it any more.
+static void tell_of_window(struct author *author) {
+    int64_t window = step_window(author->step);
+    if (author->is_told_of_window || author->given + author->tokens <= window)
+        return;
+    author->is_told_of_window = true;
+    log_warn_once("the text is longer than the model's %lld positions: whenever they run out, only its last %lld "
+                  "tokens are read again; give a smaller --max-new-tokens, or a model with more positions",
+                  (long long)window, (long long)((window + 1) / 2));
+}
+
 static int write_token(void *context, int32_t token) {
     struct author *author = context;
     if (!writes(author))
         return 0;
     author->tokens++;
+    tell_of_window(author);
     progress_update(&author->progress, (double)author->tokens, NULL);
     if (author->options->json)
         return token_stream_add(&author->stream, token, &author->text);
@@ -194,6 +208,7 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
         double started = clock_seconds();
         author->stream = (struct token_stream){.tokenizer = tokenizer};
         author->tokens = 0;
+        author->given = config_form(&options->config) == CONFIG_T5 ? 1 : ids.count;
         // The answer of an encoder-decoder is printed alone, a continuation after its prompt.
         if (config_form(&options->config) != CONFIG_T5 && writes(author)) {
             if (!options->json)

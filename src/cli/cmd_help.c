@@ -5,6 +5,7 @@
 #include "cli/help_pages.h"
 #include "cli/libraries.h"
 #include "config/config.h"
+#include "ops/cuda_module.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -75,12 +76,24 @@ static void print_libraries(void) {
     }
 }
 
+// The parts that are in the module for GPUs.
+static void print_module(void) {
+    const struct cuda_module *module = cuda_module();
+    if (module)
+        printf("  %-10s yes: CUDA %s for %s\n", "CUDA", module->toolkit, module->architectures);
+    else
+        printf("  %-10s no\n", "CUDA");
+    printf("  %-10s %s\n", "CUDNN", module && module->has_cudnn ? "yes" : "no");
+    printf("  %-10s %s\n", "NCCL", module && module->nccl_library ? "yes" : "no");
+}
+
 int cmd_version(int argc, char **argv) {
     (void)argc;
     (void)argv;
     printf("bevatron %s\n", BEVATRON_VERSION);
     for (size_t i = 0; i < feature_count; i++)
         printf("  %-10s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
+    print_module();
     int gpus = cuda_count();
     if (gpus < 0)
         printf("  %-10s %s\n", "GPUs", error_message());

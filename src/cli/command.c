@@ -1,5 +1,6 @@
 // What commands have in common: failing, choosing a part, parsing and running. See commands.h.
 #include "base/error.h"
+#include "base/file_patience.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -125,10 +126,13 @@ int command_run(const struct command_call *call, int argc, char **argv) {
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(call->flags, call->options, argc, argv);
     struct phase *phase = status == 0 && call->phase ? phase_begin(call->phase) : NULL;
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
     if (status == 0 && call->run_each)
         exit_code = run_each(call);
     else if (status == 0)
         status = call->run(call->options);
+    file_patience_end(&patience);
     phase_end(phase);
     if (status < 0)
         exit_code = command_failed();

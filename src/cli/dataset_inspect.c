@@ -112,13 +112,13 @@ static int inspect(const void *context, const char *prefix) {
     return 0;
 }
 
-static void print_verdict(const char *prefix, const struct index_reader *reader, const char *error, bool as_json) {
+static void print_verdict(const char *prefix, const struct index_reader *reader, int result, bool as_json) {
     log_status(NULL);  // the result starts on a new line
     if (as_json)
-        command_print_verdict("prefix", prefix, error);
-    else if (!error)
-        printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, reader->document_count,
-               reader->token_count);
+        command_print_verdict("prefix", prefix, result < 0 ? error_message() : NULL);
+    else if (result >= 0)
+        printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens%s\n", prefix, reader->document_count,
+               reader->token_count, result > 0 ? ", SHA-256 equal" : " (no .sha256 file: changed tokens go unnoticed)");
 }
 
 static int verify(const void *context, const char *prefix) {
@@ -127,9 +127,11 @@ static int verify(const void *context, const char *prefix) {
     int result = index_open(&reader, prefix);
     if (result == 0)
         result = index_verify_tokens(reader, options->vocab_size);
-    print_verdict(prefix, reader, result < 0 ? error_message() : NULL, options->json);
+    if (result == 0)
+        result = index_sums_check(prefix);
+    print_verdict(prefix, reader, result, options->json);
     index_close(reader);
-    return result;
+    return result < 0 ? -1 : 0;
 }
 
 int dataset_inspect(int argc, char **argv) {
@@ -153,7 +155,8 @@ int dataset_verify(int argc, char **argv) {
     const struct flag_table table = {FLAG_TABLE(verify_rows)};
     const struct flag_command command = {
         .name = "dataset verify",
-        .summary = "Checks every length, pointer, document boundary and token of datasets.",
+        .summary = "Checks every length, pointer, document boundary and token of datasets, and both "
+                   "files' SHA-256 if there is a .sha256 file.",
         .tables = &table,
         .table_count = 1,
         .positional_name = "PREFIX…",

@@ -79,6 +79,7 @@ static int run_merge(void *context) {
         TRY(list_folder(options->input, &options->prefixes));
     TRY(index_files_check_output(options->output_prefix));
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
+    TRY(index_sums_write(options->output_prefix, options->output_prefix));
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
     log_status(NULL);  // the result starts on a new line

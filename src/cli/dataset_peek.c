@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
@@ -72,10 +73,14 @@ static int read_document(const struct index_reader *reader, int64_t limit, struc
 // Text out of a dataset may hold anything; on a terminal, control characters must not act.
 static void print_text(const struct buffer *text) {
     bool is_terminal = isatty(STDOUT_FILENO);
-    for (size_t i = 0; i < text->length; i++) {
-        unsigned char byte = (unsigned char)text->data[i];
-        bool is_control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
-        putchar(is_terminal && is_control ? '?' : byte);
+    for (size_t at = 0, bytes; at < text->length; at += bytes) {
+        const unsigned char *here = (const unsigned char *)text->data + at;
+        uint32_t character;
+        bytes = utf8_decode(here, text->length - at, &character, NULL);
+        if (is_terminal && utf8_is_acting(character) && character != '\n' && character != '\t')
+            putchar('?');
+        else
+            fwrite(here, 1, bytes, stdout);
     }
     putchar('\n');
 }

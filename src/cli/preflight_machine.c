@@ -29,16 +29,17 @@ static void say_faults(struct preflight *flight, const char *faults) {
     }
 }
 
-// What the GPUs of this machine need. Attention runs without cuDNN, only slower, and one rank has no use for NCCL.
-static void libraries(struct preflight *flight) {
+// What the GPUs of this machine need; without any, whether the module for them is there. Attention runs without cuDNN,
+// only slower, and one rank has no use for NCCL.
+static void libraries(struct preflight *flight, bool has_gpus) {
     const struct library *list[MOST_LIBRARIES];
     int count = libraries_list(list);
     for (int i = 0; i < count; i++) {
         enum library_id id = list[i]->id;
-        if (id == LIBRARY_CURL)
+        if (id == LIBRARY_CURL || (!has_gpus && id != LIBRARY_CUDA_MODULE))
             continue;
-        bool is_needed =
-            id == LIBRARY_DRIVER || id == LIBRARY_CUBLASLT || (id == LIBRARY_NCCL && flight->session->place.size > 1);
+        bool is_needed = has_gpus && (id == LIBRARY_CUDA_MODULE || id == LIBRARY_DRIVER || id == LIBRARY_CUBLASLT ||
+                                      (id == LIBRARY_NCCL && flight->session->place.size > 1));
         struct buffer text = {0};
         bool is_found = library_describe(list[i], &text);
         preflight_say(flight,
@@ -89,9 +90,8 @@ void preflight_gpus(struct preflight *flight) {
         preflight_say_error(flight, "gpus");
     else if (gpus->count > 0 && usable == 0)
         preflight_say(flight, VERDICT_BAD, "gpus",
-                      "this bevatron cannot use them: built without CUDA, or for another driver (bevatron version)");
-    if (gpus->count > 0)
-        libraries(flight);
+                      "this bevatron cannot use them: the module for GPUs or the driver is missing or does not fit");
+    libraries(flight, gpus->count > 0);
     buffer_free(&faults);
     free(gpus);
 }

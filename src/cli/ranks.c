@@ -41,7 +41,9 @@ static int read_meeting(struct launched_ranks *ranks, const char *(*get)(const c
     const char *token = either(get, "BEVATRON_JOB_TOKEN", "SLURM_JOB_ID");
     TRY(read_number(get, get("MASTER_PORT") ? "MASTER_PORT" : "PET_MASTER_PORT", &ranks->port));
     snprintf(ranks->address, sizeof ranks->address, "%s", address ? address : "");
+    const char *own = get("BEVATRON_JOB_TOKEN");
     snprintf(ranks->token, sizeof ranks->token, "%s/%s", token ? token : "", id ? id : "");
+    ranks->is_secret = own && *own;
     ranks->port = ranks->port < 0 ? DEFAULT_PORT : ranks->port;
     if (ranks->port == 0 || ranks->port > UINT16_MAX)
         return error_set_code(EXIT_CODE_USAGE, "MASTER_PORT is %d; a port is between 1 and 65535", ranks->port);
@@ -100,6 +102,7 @@ static int detect_slurm(struct launched_ranks *ranks, const char *(*get)(const c
     const char *tasks = get("SLURM_STEP_TASKS_PER_NODE");
     long local_size = tasks ? strtol(tasks, NULL, 10) : 1;
     ranks->place.local_size = local_size > 0 && local_size <= ranks->place.size ? (int)local_size : 1;
+    ranks->is_on_one_machine = local_size == ranks->place.size;
     TRY(check_place(&ranks->place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"));
     TRY(read_meeting(ranks, get));
     const char *hosts = either(get, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
@@ -120,12 +123,27 @@ static int detect_torchrun(struct launched_ranks *ranks, const char *(*get)(cons
     TRY(read_number(get, "LOCAL_RANK", &place->local_rank));
     TRY(read_number(get, "LOCAL_WORLD_SIZE", &place->local_size));
     TRY(read_meeting(ranks, get));
+    ranks->is_on_one_machine = place->local_size == place->size;
     TRY(check_place(place, "RANK", "WORLD_SIZE"));
     if (place->size > 1 && !ranks->address[0])
         return error_set_code(
             EXIT_CODE_USAGE, "WORLD_SIZE is %d, but MASTER_ADDR is not set; set it to the host of rank 0", place->size);
     ranks->kind = place->size > 1 ? RANKS_TCP : RANKS_ALONE;
     return 0;
+}
+
+// Numbers that leave open which rank this is: taken for one rank alone, each would train a model of its own.
+static int check_world(const struct launched_ranks *ranks, const char *(*get)(const char *)) {
+    int size;
+    TRY(read_number(get, "WORLD_SIZE", &size));
+    if (size <= 1 || ranks->nodes > 0 || (!get("RANK") && !get("MASTER_ADDR")))
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE,
+        "WORLD_SIZE is %d, but %s is not set; set RANK, LOCAL_RANK and MASTER_ADDR for every rank, or "
+        "BEVATRON_NODES to the number of machines (RANK is then the machine's, --nproc its ranks), or "
+        "unset WORLD_SIZE to train alone",
+        size, get("RANK") ? "LOCAL_RANK" : "RANK");
 }
 
 // Jobs of Kubernetes: the number of this machine, and how many there are if the job says so.
@@ -135,10 +153,11 @@ static int detect_node(struct launched_ranks *ranks, const char *(*get)(const ch
     for (size_t i = 0; i < sizeof names / sizeof names[0] && ranks->node < 0; i++)
         TRY(read_number(get, names[i], &ranks->node));
     if (ranks->node < 0)
-        return 0;
+        return check_world(ranks, get);
     TRY(read_number(get, get("PET_NNODES") ? "PET_NNODES" : "BEVATRON_NODES", &ranks->nodes));
     TRY(read_meeting(ranks, get));
     ranks->nodes = ranks->nodes < 0 ? 0 : ranks->nodes;
+    TRY(check_world(ranks, get));
     if (ranks->nodes > 0 && ranks->node >= ranks->nodes)
         return error_set_code(EXIT_CODE_USAGE, "node %d does not fit %d nodes; the launcher sets both numbers",
                               ranks->node, ranks->nodes);
@@ -152,6 +171,7 @@ int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *na
     TRY(read_number(get, "OMPI_COMM_WORLD_SIZE", &openmpi));
     TRY(read_number(get, "PMI_SIZE", &hydra));
     bool is_step = get("SLURM_PROCID") && get("SLURM_STEP_ID");
+    ranks->is_read = openmpi > 0 || hydra > 0 || is_step;
     if (openmpi > 1 || (hydra > 1 && !is_step)) {
         ranks->kind = RANKS_MPI;
         return 0;

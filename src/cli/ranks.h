@@ -15,11 +15,14 @@ enum ranks_kind {
 
 struct launched_ranks {
     enum ranks_kind kind;
+    bool is_read;              // mpirun or srun has started even one rank alone, and reads what it prints
     struct world_place place;  // for RANKS_TCP
     int node, nodes;           // for RANKS_NODE; nodes is 0 if the launcher does not say
     char address[256];         // of rank 0's machine; empty if the launcher does not say
     int port;
-    char token[160];  // tells this job from others on the same network
+    char token[160];         // tells this job from others on the same network
+    bool is_on_one_machine;  // for RANKS_TCP: all ranks, as the launcher says
+    bool is_secret;          // the token cannot be guessed: a launcher of ours or the user has drawn it
 };
 
 // `get` is getenv, or a test's replacement.

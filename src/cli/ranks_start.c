@@ -115,6 +115,10 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
     if (nproc > cores)
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    // All ranks are here and share memory: what could reach other machines would only listen on a port, on all
+    // interfaces.
+    setenv("OMPI_MCA_pml", "ob1", 0);
+    setenv("OMPI_MCA_btl", "^tcp,ofi,usnic", 0);
     // When a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
     // others. They cannot save without that rank, and their supervisor waits.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
@@ -216,8 +220,10 @@ void ranks_take_terminal(const char *given) {
     }
     // mpirun is in the background for the terminal, which may be set to stop what writes from there.
     signal(SIGTTOU, SIG_IGN);
-    for (size_t i = 0; i < digits; i++)
+    for (size_t i = 0; i < digits; i++) {
         dup2(terminal, given[i] - '0');
+        outlet_set_patience(given[i] - '0', 0);
+    }
     close(terminal);
 }
 
@@ -235,6 +241,10 @@ static void tell_signal(int code, const struct job_kills *before, const char *ra
     else if (number > 0 && number < NSIG)
         log_error("bevatron: %s was ended by signal %d (%s), and the others were stopped", who, number,
                   strsignal(number));
+    else if (number >= NSIG && code < EXIT_CODE_STOPPED)
+        log_error("bevatron: MPI ended %s with code %d: it lost its connection to another rank; check the network "
+                  "between the hosts, then resume from the last checkpoint",
+                  who, code);
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes

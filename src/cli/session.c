@@ -2,11 +2,13 @@
 #include "cli/session.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_patience.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/outlet.h"
 #include "base/phase.h"
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *environment(const char *name) {
@@ -66,6 +69,18 @@ static void note_machine(struct session *session) {
                                            environment("PMIX_NAMESPACE"));
 }
 
+// A terminal that standard input does not share is the launcher's way of reading what its ranks write: Open MPI has one
+// for their standard output. `srun --pty` connects all three.
+static void await_launcher(void) {
+    const double patience = 60;
+    struct stat input, output;
+    for (int file = STDOUT_FILENO; file <= STDERR_FILENO; file++) {
+        bool is_own = isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &input) == 0 && fstat(file, &output) == 0 &&
+                      input.st_rdev == output.st_rdev;
+        outlet_set_patience(file, is_own ? 0 : patience);
+    }
+}
+
 static int start_mpi(struct session *session) {
     bool is_first = is_first_here();
     if (is_first) {
@@ -86,6 +101,8 @@ static int start_mpi(struct session *session) {
 int session_start(struct session *session) {
     *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
     TRY(ranks_detect(&session->ranks, environment));
+    if (session->ranks.is_read)
+        await_launcher();
     if (session->ranks.kind == RANKS_TCP || session->ranks.kind == RANKS_MPI) {
         raise_file_limit();
         widen_queues();
@@ -252,10 +269,28 @@ static int check_device(const struct device *device, const struct config *config
     return 0;
 }
 
+// Numbers of jobs and names of runs are known to others. Then the secret is one that this user's ranks alone can read.
+static void choose_secret(const struct session *session, const struct config *config, struct world_meeting *meeting) {
+    const struct launched_ranks *ranks = &session->ranks;
+    if (ranks->kind != RANKS_TCP || ranks->is_secret)
+        return;
+    meeting->is_public_folder = ranks->is_on_one_machine;
+    if (meeting->is_public_folder)
+        meeting->secret_folder = session_temporary_folder();
+    else if (config->save && *config->save)
+        meeting->secret_folder = config->save;
+    else if (ranks->place.rank == 0)
+        log_warn(
+            "this job has no secret, so whoever reaches %s port %d can join it as a rank; set BEVATRON_JOB_TOKEN to "
+            "the same random text for all ranks",
+            ranks->address, ranks->port);
+}
+
 int session_meet_early(struct session *session, const struct config *config) {
     const struct launched_ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
+    choose_secret(session, config, &meeting);
     char *algorithm_cache = device_times_algorithms(config->device) ? find_algorithm_cache() : NULL;
     struct device_options options = {.name = config->device,
                                      .threads = choose_threads(config, &session->place),
@@ -368,8 +403,11 @@ int session_run(const struct session_call *call, int argc, char **argv) {
         return command_failed();
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(call->flags, call->options, argc, argv);
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
     if (status == 0)
         status = call->run(call->options, &session);
+    file_patience_end(&patience);
     if (status < 0)
         exit_code = session_failed(&session);
     session_close(&session);

@@ -7,7 +7,7 @@
 #include <math.h>
 
 double stall_look(struct stall *stall, int64_t beats) {
-    double now = clock_seconds(), passed = stall->looked > 0 ? now - stall->looked : 0;
+    double now = clock_now(stall->clock), passed = stall->looked > 0 ? now - stall->looked : 0;
     stall->waited = beats == stall->beats ? stall->waited + fmin(passed, 2 * STALL_LOOK_SECONDS) : 0;
     stall->beats = beats;
     stall->looked = now;

@@ -10,6 +10,7 @@
 struct stall {
     int64_t beats;
     double waited, looked;
+    struct clock *clock;  // see base/clock.h
 };
 // Seconds for which the count has been the same. Of the time between two looks only a little counts: a paused machine,
 // or an observer that was suspended, says nothing about the run. Zeroed before the first call.

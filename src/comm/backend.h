@@ -69,6 +69,7 @@ struct world {
     struct device *device;
     struct world_place place;
     double deadline_seconds;
+    struct clock *clock;                     // of the deadline, see base/clock.h
     struct group *groups[WORLD_MAX_GROUPS];  // all groups created, freed with the world; the first holds all ranks
     int group_count;
     struct record record;
@@ -126,13 +127,13 @@ enum devices_fit devices_find(const struct world *world, struct buffer *out);
 // "rank 1 on n2, rank 3 on n4" that could not load NCCL; false if there is none.
 bool hosts_lack_nccl(const struct world *world, struct buffer *out);
 
-// Whether NCCL is built in. It refuses ranks that share a GPU unless NCCL_HOSTID says that they are on different
-// machines.
-bool nccl_is_built(void);
-// What the backends load when they are opened; NULL if one is not built in.
+// What the backends load when they are opened; NULL if the program was built without MPI, or the module for GPUs is
+// missing or was built without NCCL.
 const struct library *nccl_library(void);
 const struct library *mpi_library(void);
-// A world that wraps another: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
+int nccl_load(void);
+// NCCL refuses ranks that share a GPU unless NCCL_HOSTID says that they are on different machines. A world that wraps
+// another: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 
 int self_world_open(struct world **world, struct device *device);

@@ -75,7 +75,7 @@ static bool insists_on_nccl(const struct world_options *options, enum devices_fi
 }
 
 static bool can_use_nccl(const struct world_options *options, enum devices_fit fit, bool insists) {
-    bool may = nccl_is_built() && (!options->carrier || insists);
+    bool may = !options->carrier || insists;
     return may && (fit == DEVICES_OWN || (fit == DEVICES_SHARED && insists));
 }
 
@@ -89,8 +89,7 @@ static void warn_of_sharing(const struct world *world, const char *which) {
 
 // Whether this rank may use NCCL, if the others can. It is loaded before ranks tell each other what they have.
 static bool may_use_nccl(const struct world_options *options, const struct device *device) {
-    return nccl_is_built() && device && device->ops->identity &&
-           (!options->carrier || strcmp(options->carrier, "nccl") == 0);
+    return device && device->ops->identity && (!options->carrier || strcmp(options->carrier, "nccl") == 0);
 }
 
 // A rank that lacks NCCL knows why; if the first rank does not, its users have to look there. All ranks decide the
@@ -113,11 +112,10 @@ static int refuse(const char *which, enum devices_fit fit, bool is_mpi) {
                   "or give --device cpu",
                   which);
     else if (is_mpi)
-        error_set("--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out to "
-                  "communicate over MPI");
+        error_set("--distributed-backend nccl needs a GPU for every rank; leave it out to communicate over MPI");
     else
-        error_set("several ranks without MPI need one GPU each and a build with NCCL; for CPUs, or several ranks on a "
-                  "GPU, start them with mpirun or srun --mpi=pmix");
+        error_set("several ranks without MPI need one GPU each; for CPUs, or several ranks on a GPU, start them with "
+                  "mpirun or srun --mpi=pmix");
     error_mark_shared();
     return -1;
 }
@@ -130,7 +128,7 @@ static int open_backend(struct world **world, const struct world_options *option
         return self_world_open(world, device);
     TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
     (*world)->deadline_seconds = options->deadline_seconds;
-    (*world)->lacks_nccl = may_use_nccl(options, device) && library_load(nccl_library()) < 0;
+    (*world)->lacks_nccl = may_use_nccl(options, device) && nccl_load() < 0;
     struct error_note *why = (*world)->lacks_nccl ? error_take() : NULL;
     hosts_gather(*world);
     struct buffer which = {0}, lacking = {0};

@@ -54,6 +54,9 @@ struct world_meeting {
     const char *address;  // of rank 0: a host name or an IP address
     int port;
     const char *token;  // tells this job from others
+    // Where rank 0 leaves a secret, unless the token is one: a folder that all ranks can read. NULL for none.
+    const char *secret_folder;
+    bool is_public_folder;  // others may make files there
 };
 
 // What the environment says about this process; found by the command line and passed down.

@@ -60,7 +60,7 @@ static int make_run_folder(const char *path) {
 }
 
 static void count_time(struct stopwatch *stopwatch, const struct world *world) {
-    double now = clock_seconds();
+    double now = clock_now(world->clock);
     if (stopwatch->looked > 0)
         stopwatch->waited += fmin(now - stopwatch->looked, fmin(1, world->deadline_seconds / 10));
     stopwatch->looked = now;
@@ -78,7 +78,7 @@ static bool is_patient(const struct world *world, struct stopwatch *patience) {
     double left = hang_patience(world->deadline_seconds) - patience->waited;
     if (left <= 0)
         return false;
-    clock_sleep(fmin(left, 0.1));
+    clock_pause(world->clock, fmin(left, 0.1));
     return true;
 }
 
@@ -90,7 +90,7 @@ double hang_turn(int place, int world_size) {
 }
 
 static void wait_for_turn(const struct world *world, int place) {
-    clock_sleep(fmin(hang_turn(place, world->place.size), world->deadline_seconds));
+    clock_pause(world->clock, fmin(hang_turn(place, world->place.size), world->deadline_seconds));
 }
 
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,

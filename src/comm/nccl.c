@@ -84,10 +84,6 @@ struct nccl_group {
     int64_t began;      // for a trace: the stamp before the collective that is being queued; 0 for none
 };
 
-bool nccl_is_built(void) {
-    return true;
-}
-
 // The first rank creates the id, and the others receive it.
 static ncclUniqueId share_id(const struct nccl_group *g) {
     ncclUniqueId id;

@@ -14,7 +14,7 @@ static const double LONG_YIELD = 1e-3, BUSY_AT_FIRST = 10e-3, BUSY_AT_MOST = 0.5
 
 static void yield_processor(struct pause_manner *manner, double now) {
     sched_yield();
-    double later = clock_seconds();
+    double later = clock_now(manner->clock);
     if (later - now < LONG_YIELD) {
         manner->busy_seconds /= 2;
         return;
@@ -41,7 +41,7 @@ static const struct pause_pace roomy = {5e-3, 1.0 / 256, 10e-6, 500e-6};
 void pause_after_look(struct pause *pause, struct pause_manner *manner, double most) {
     if (pause->looks++ < (manner->is_crowded ? 0 : EAGER_LOOKS))
         return;
-    double now = clock_seconds();
+    double now = clock_now(manner->clock);
     bool has_moved = manner->is_crowded && pause->resumed > 0 && now - pause->resumed > MOVING_LOOK;
     if (pause->began == 0 || has_moved)
         pause->began = now;
@@ -50,8 +50,8 @@ void pause_after_look(struct pause *pause, struct pause_manner *manner, double m
     double nap = waited < pace->after ? 0 : fmin(fmax(waited * pace->share, pace->shortest), pace->longest);
     nap = fmin(nap, most);
     if (nap > 0)
-        clock_sleep(nap);
+        clock_pause(manner->clock, nap);
     else
         yield_processor(manner, now);
-    pause->resumed = clock_seconds();
+    pause->resumed = clock_now(manner->clock);
 }

@@ -20,6 +20,7 @@ struct pause_manner {
     bool is_crowded;      // the ranks of this machine have more threads than processors
     double busy_until;    // another program had the processor a moment ago
     double busy_seconds;  // how long it was taken for busy the last time
+    struct clock *clock;  // see base/clock.h
 };
 
 // One wait; zeroed when it begins.

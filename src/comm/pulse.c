@@ -7,10 +7,8 @@
 #include "base/watchdog.h"
 #include "comm/hang.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct pulse {
     struct group *line;  // the group used by the rounds, of the world that carries host values
@@ -39,10 +37,7 @@ int pulse_open(struct pulse **pulse, struct world *world) {
     p->ranks = (struct group){
         .world = world, .name = memory_string(GROUP_NAME), .rank = all->rank, .size = all->size, .ranks = all->ranks};
     p->pause = fmin(1, world->deadline_seconds / 20);
-    pthread_condattr_t monotonic;
-    CHECK(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
-    CHECK(pthread_mutex_init(&p->lock, NULL) == 0 && pthread_cond_init(&p->changed, &monotonic) == 0);
-    pthread_condattr_destroy(&monotonic);
+    CHECK(pthread_mutex_init(&p->lock, NULL) == 0 && pthread_cond_init(&p->changed, NULL) == 0);
     if (host->collective->group_create(host, &p->line, all->ranks, all->size, GROUP_NAME) < 0) {
         pulse_close(p);
         return -1;
@@ -81,7 +76,7 @@ static bool exchange(struct pulse *pulse) {
     while (!collective->test(pulse->line, handle)) {
         if (is_dropped(pulse))
             return false;
-        clock_sleep(nap);
+        clock_pause(pulse->ranks.world->clock, nap);
         nap = fmin(2 * nap, 5e-3);
         stopwatch_look(&stopwatch, &request);
     }
@@ -91,15 +86,12 @@ static bool exchange(struct pulse *pulse) {
 
 // Waits until it is time for the next round: at once if this rank is done. False if there is to be none.
 static bool wait_for_turn(struct pulse *pulse) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    double end = (double)until.tv_nsec * 1e-9 + pulse->pause, whole = floor(end);
-    until.tv_sec += (time_t)whole;
-    until.tv_nsec = (long)((end - whole) * 1e9);
-    int status = 0;
+    struct clock *clock = pulse->ranks.world->clock;
+    double until = clock_now(clock) + pulse->pause;
+    bool is_ahead = true;
     pthread_mutex_lock(&pulse->lock);
-    while (!pulse->is_done && !pulse->is_dropped && status != ETIMEDOUT)
-        status = pthread_cond_timedwait(&pulse->changed, &pulse->lock, &until);
+    while (!pulse->is_done && !pulse->is_dropped && is_ahead)
+        is_ahead = clock_wait(clock, &pulse->changed, &pulse->lock, until);
     pulse->is_busy = !pulse->is_done;
     bool goes_on = !pulse->is_dropped;
     pthread_mutex_unlock(&pulse->lock);

@@ -49,12 +49,12 @@ static void *run_pump(void *argument) {
             pthread_cond_wait(&pump->woken, &pump->lock);
             continue;
         }
-        double end = clock_seconds() + pump->pace.poll_seconds;
+        double end = clock_now(pump->pace.clock) + pump->pace.poll_seconds;
         do
             pump->is_awake = pump->poll(pump->context);
-        while (pump->is_awake && clock_seconds() < end);
+        while (pump->is_awake && clock_now(pump->pace.clock) < end);
         pthread_mutex_unlock(&pump->lock);
-        clock_sleep(pump->pace.nap_seconds);
+        clock_pause(pump->pace.clock, pump->pace.nap_seconds);
         pthread_mutex_lock(&pump->lock);
     }
     pthread_mutex_unlock(&pump->lock);

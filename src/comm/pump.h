@@ -16,6 +16,7 @@ struct pump;
 // How long the thread calls `poll` before it sleeps, and for how long it then sleeps.
 struct pump_pace {
     double poll_seconds, nap_seconds;
+    struct clock *clock;  // see base/clock.h
 };
 
 // `poll` is called with the lock held and says whether anything is still in flight.

@@ -138,6 +138,7 @@ void star_prepare_socket(int fd) {
 void star_open(struct star *star, const struct star_options *options) {
     CHECK(options->size > 0 && options->size <= STAR_MAX_SIZE && options->rank >= 0 && options->rank < options->size);
     *star = (struct star){.name = memory_string(options->name), .rank = options->rank, .size = options->size};
+    memcpy(star->key, options->key, sizeof star->key);
     star->links = memory_alloc(sizeof *star->links * (size_t)star->size);
     for (int i = 0; i < star->size; i++)
         star->links[i].socket = -1;
@@ -165,46 +166,86 @@ bool star_is_note_due(struct wait_note *note, double now) {
     return true;
 }
 
-// One attempt: 0 joined, 1 no answer yet, -1 refused.
-static int try_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub,
-                    double until) {
-    int fd = socket(hub->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return star_no_socket(options->name);
+// Files that another machine has just made may need a moment to be seen.
+enum { MOST_UNREAD = 12 };
+
+struct joining {
+    struct star *star;
+    const struct star_options *options;
+    const struct sockaddr_storage *hub;
+    double until;
+    int unread;  // how often the hub's file could not be read
+};
+
+// Sends what is to be sent, then receives what is to be received; 1 if the hub is gone.
+static int talk(const struct joining *joining, int fd, void *said, size_t said_bytes, void *heard, size_t heard_bytes) {
+    return move_all(fd, said, said_bytes, true, joining->until) < 0 ||
+           move_all(fd, heard, heard_bytes, false, joining->until) < 0;
+}
+
+// 0 let in, 1 no answer, -1 refused.
+static int introduce(struct joining *joining, int fd) {
+    const struct star_options *options = joining->options;
     struct hello hello = {.magic = HELLO_MAGIC, .size = (uint32_t)options->size, .rank = (uint32_t)options->rank};
-    memcpy(hello.token, options->token, sizeof hello.token);
+    struct challenge challenge = {0};
     struct welcome answer = {0};
+    unsigned char proof[PROOF_BYTES], *key = joining->star->key;
+    if (!star_make_nonce(hello.nonce))
+        return error_set("cannot get random numbers from the system: %s", strerror(errno));
+    if (talk(joining, fd, &hello, sizeof hello, &challenge, sizeof challenge) != 0)
+        return 1;
+    if (challenge.magic != HELLO_MAGIC)
+        return error_set("%s: what answers rank %d in rank 0's place is another program or version", options->name,
+                         options->rank);
+    challenge.note[sizeof challenge.note - 1] = 0;
+    memcpy(key, options->key, STAR_KEY_BYTES);
+    int taken = star_secret_take(&options->secret, challenge.note, key);
+    if (taken != 0)
+        return taken > 0 && ++joining->unread < MOST_UNREAD ? 1 : error_context("%s", options->name);
+    star_prove(key, STAR_VISITOR, &hello, &challenge, proof);
+    if (talk(joining, fd, proof, sizeof proof, &answer, sizeof answer) != 0)
+        return 1;
+    answer.reason[sizeof answer.reason - 1] = 0;
+    if (answer.is_refused)
+        return error_set("%s: rank 0 rejected rank %d: %s; start all ranks with the same command and job",
+                         options->name, options->rank, answer.reason);
+    star_prove(key, STAR_HUB, &hello, &challenge, proof);
+    if (!star_same_proof(proof, answer.proof))
+        return error_set("%s: what answers rank %d in rank 0's place does not know the job's secret; another program "
+                         "has the port, so choose another MASTER_PORT",
+                         options->name, options->rank);
+    return 0;
+}
+
+// One attempt: 0 joined, 1 no answer yet, -1 refused.
+static int try_join(struct joining *joining) {
+    int fd = socket(joining->hub->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return star_no_socket(joining->options->name);
     // A machine that drops unknown packets would make connect() hang for minutes.
     struct timeval patience = {.tv_sec = 5};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    if (connect(fd, (const struct sockaddr *)hub, length_of(hub)) < 0) {
-        close(fd);
-        return 1;
+    int status = connect(fd, (const struct sockaddr *)joining->hub, length_of(joining->hub)) < 0;
+    if (status == 0) {
+        star_prepare_socket(fd);
+        status = introduce(joining, fd);
     }
-    star_prepare_socket(fd);
-    if (move_all(fd, &hello, sizeof hello, true, until) < 0 || move_all(fd, &answer, sizeof answer, false, until) < 0) {
+    if (status == 0)
+        joining->star->links[0] = (struct star_link){.socket = fd, .address = *joining->hub};
+    else
         close(fd);
-        return 1;
-    }
-    if (answer.magic != HELLO_MAGIC || answer.is_refused) {
-        close(fd);
-        answer.reason[sizeof answer.reason - 1] = 0;
-        return error_set("%s: rank 0 rejected rank %d: %s; start all ranks with the same command and job",
-                         options->name, options->rank,
-                         answer.magic == HELLO_MAGIC ? answer.reason : "it is another program");
-    }
-    star->links[0] = (struct star_link){.socket = fd, .address = *hub};
-    return 0;
+    return status;
 }
 
 int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub) {
     star_open(star, options);
     double until = clock_seconds() + options->deadline_seconds;
     struct wait_note note = star_begin_wait(options, 20);
+    struct joining joining = {.star = star, .options = options, .hub = hub, .until = until};
     char text[96];
     star_describe(hub, text, sizeof text);
     int status = 1;
-    for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
+    for (double pause = 0.01; (status = try_join(&joining)) == 1; pause = pause < 1 ? 2 * pause : 1) {
         if ((status = interrupt_check()) < 0)
             break;
         double now = clock_seconds();

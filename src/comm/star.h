@@ -1,8 +1,12 @@
 // Processes joined by sockets: the first is the hub and holds a connection to each of the others. The star carries what
 // a launcher without MPI leaves open: a few numbers at a time, ids and decisions, never tensors.
 //
-// A process that joins presents the job's token, the protocol, the number of processes and its own number. The hub
+// A process that joins says the protocol, the number of processes and its own number. It and the hub then prove to each
+// other that they know the job's key, which is never sent: each answers with an HMAC of random numbers of both. The hub
 // turns away what does not fit and says why. Every wait has a deadline.
+//
+// A key that strangers could guess, since the launcher gave no secret, is mixed with one that the hub leaves in a file
+// of a folder that all processes of the job, and nobody else, can read.
 #ifndef COMM_STAR_H
 #define COMM_STAR_H
 
@@ -10,12 +14,20 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum { STAR_TOKEN_BYTES = 32, STAR_MAX_SIZE = 1 << 16 };
+enum { STAR_KEY_BYTES = 32, STAR_NOTE_BYTES = 192, STAR_MAX_SIZE = 1 << 16 };
+
+// Where the hub's file is.
+struct star_secret {
+    const char *folder;          // NULL for none
+    bool is_public;              // strangers may make files there, so that only this user's count
+    char note[STAR_NOTE_BYTES];  // of the hub: the file's name; "" if there is none
+};
 
 struct star_options {
     const char *name;  // of what is joined, for messages
     int rank, size;
-    unsigned char token[STAR_TOKEN_BYTES];  // the same for all processes of a job, and for no other
+    unsigned char key[STAR_KEY_BYTES];  // the same for all processes of a job, and for no other
+    struct star_secret secret;
     double deadline_seconds;
 };
 
@@ -27,6 +39,7 @@ struct star_link {
 struct star {
     char *name;
     int rank, size;
+    unsigned char key[STAR_KEY_BYTES];  // mixed with the hub's file
     struct star_link *links;  // of the hub: one per rank, its own empty; of the others: links[0] leads to the hub
 };
 
@@ -36,6 +49,11 @@ int star_listen(const struct sockaddr_storage *address, int *listener, int *port
 // given to jobs may be those of a proxy.
 int star_resolve(const char *host, int port, bool is_own, struct sockaddr_storage *address);
 struct sockaddr_storage star_with_port(const struct sockaddr_storage *address, int port);
+
+// For the hub, before it gathers: leaves a secret in the folder, if there is one, and mixes it into the key. The file
+// is removed by star_secret_remove.
+int star_secret_leave(struct star_options *options);
+void star_secret_remove(struct star_secret *secret);
 
 // For the hub: waits for all others on the listener, which stays open.
 int star_gather(struct star *star, const struct star_options *options, int listener);

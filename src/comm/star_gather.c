@@ -1,7 +1,8 @@
 // The hub of a star: lets its ranks in. See star.h.
 //
 // Anyone can connect to the port. The hub serves all visitors at the same time, and each has a few seconds to identify
-// itself, so silent strangers do not hold up ranks. A rank sends its hello as soon as it is connected. When the slots
+// itself, so silent strangers do not hold up ranks. A rank sends its hello as soon as it is connected, and its proof as
+// soon as it has the challenge. When the slots
 // for visitors or this process's open files are used up, the visitor that has waited longest is dropped; a rank that
 // was dropped like this reconnects.
 #include "base/clock.h"
@@ -25,8 +26,11 @@ struct visitor {
     int socket;
     struct sockaddr_storage address;
     double until;
+    bool is_challenged;  // its hello is complete, and it was asked for the proof
     struct hello hello;
-    size_t heard;  // bytes of the hello
+    struct challenge challenge;
+    unsigned char proof[PROOF_BYTES];
+    size_t heard;  // bytes of the hello, then of the proof
 };
 
 struct door {
@@ -44,21 +48,16 @@ struct door {
 
 // ---- judging ----
 
-// Compares every byte even after a difference, so that the time taken reveals nothing about the token.
-static bool same_token(const unsigned char *a, const unsigned char *b) {
-    unsigned char difference = 0;
-    for (int i = 0; i < STAR_TOKEN_BYTES; i++)
-        difference |= (unsigned char)(a[i] ^ b[i]);
-    return difference == 0;
-}
-
-static void judge(const struct star *star, const struct star_options *options, const struct hello *hello,
+static void judge(const struct star *star, const struct star_options *options, const struct visitor *visitor,
                   struct welcome *answer) {
+    const struct hello *hello = &visitor->hello;
+    unsigned char proof[PROOF_BYTES];
     *answer = (struct welcome){.magic = HELLO_MAGIC, .is_refused = 1};
+    star_prove(star->key, STAR_VISITOR, hello, &visitor->challenge, proof);
     if (hello->magic != HELLO_MAGIC)
         snprintf(answer->reason, sizeof answer->reason, "another program or version");
-    else if (!same_token(hello->token, options->token))
-        snprintf(answer->reason, sizeof answer->reason, "another job (its token differs)");
+    else if (!star_same_proof(visitor->proof, proof))
+        snprintf(answer->reason, sizeof answer->reason, "another job (its token or secret differs)");
     else if (hello->size != (uint32_t)options->size)
         snprintf(answer->reason, sizeof answer->reason, "it counts %u ranks, rank 0 counts %d", hello->size,
                  options->size);
@@ -68,6 +67,8 @@ static void judge(const struct star *star, const struct star_options *options, c
         snprintf(answer->reason, sizeof answer->reason, "rank %u has already joined", hello->rank);
     else
         answer->is_refused = 0;
+    if (!answer->is_refused)
+        star_prove(star->key, STAR_HUB, hello, &visitor->challenge, answer->proof);
 }
 
 // Strangers can be many; the log names the first ones.
@@ -83,11 +84,28 @@ static void reject(struct door *door, struct visitor *visitor, const char *reaso
     visitor->socket = -1;
 }
 
-// Answers a visitor whose hello is complete. The answer fits into the buffer of a connection on which nothing was sent.
+// What is sent fits into the buffer of a connection on which next to nothing was sent.
+static bool tell(const struct visitor *visitor, const void *bytes, size_t size) {
+    return send(visitor->socket, bytes, size, MSG_NOSIGNAL) == (ssize_t)size;
+}
+
+// Asks a visitor whose hello is complete for its proof.
+static void ask(struct door *door, struct visitor *visitor) {
+    visitor->is_challenged = true;
+    visitor->heard = 0;
+    visitor->challenge = (struct challenge){.magic = HELLO_MAGIC};
+    snprintf(visitor->challenge.note, sizeof visitor->challenge.note, "%s", door->options->secret.note);
+    if (!star_make_nonce(visitor->challenge.nonce))
+        reject(door, visitor, "this system has no random numbers to ask for its proof with");
+    else if (!tell(visitor, &visitor->challenge, sizeof visitor->challenge))
+        reject(door, visitor, "it left without waiting for the answer");
+}
+
+// Answers a visitor that has said everything, or that is no rank.
 static void answer(struct door *door, struct visitor *visitor) {
     struct welcome welcome;
-    judge(door->star, door->options, &visitor->hello, &welcome);
-    bool is_told = send(visitor->socket, &welcome, sizeof welcome, MSG_NOSIGNAL) == (ssize_t)sizeof welcome;
+    judge(door->star, door->options, visitor, &welcome);
+    bool is_told = tell(visitor, &welcome, sizeof welcome);
     if (!is_told || welcome.is_refused) {
         reject(door, visitor, welcome.is_refused ? welcome.reason : "it left without waiting for the answer");
         return;
@@ -99,9 +117,10 @@ static void answer(struct door *door, struct visitor *visitor) {
 
 // Reads what a visitor has said so far, and answers it, or sends it away if it has left or used up its time.
 static void hear(struct door *door, struct visitor *visitor, double now) {
-    for (;;) {
-        ssize_t count =
-            recv(visitor->socket, (char *)&visitor->hello + visitor->heard, sizeof visitor->hello - visitor->heard, 0);
+    while (visitor->socket >= 0) {
+        unsigned char *to = visitor->is_challenged ? visitor->proof : (unsigned char *)&visitor->hello;
+        size_t size = visitor->is_challenged ? sizeof visitor->proof : sizeof visitor->hello;
+        ssize_t count = recv(visitor->socket, to + visitor->heard, size - visitor->heard, 0);
         if (count < 0 && errno == EINTR)
             continue;
         if (count <= 0) {
@@ -111,10 +130,12 @@ static void hear(struct door *door, struct visitor *visitor, double now) {
             return;
         }
         visitor->heard += (size_t)count;
-        if (visitor->heard == sizeof visitor->hello) {
+        if (visitor->heard < size)
+            continue;
+        if (visitor->is_challenged || visitor->hello.magic != HELLO_MAGIC)
             answer(door, visitor);
-            return;
-        }
+        else
+            ask(door, visitor);
     }
 }
 

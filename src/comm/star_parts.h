@@ -1,23 +1,43 @@
 // What the two ends of a star's handshake share. Internal to star*.c.
 //
-// A visitor sends a hello, and the hub answers with one welcome: it lets the visitor in, or says why not.
+// A visitor sends a hello, the hub a challenge, the visitor its proof, and the hub one welcome: it lets the visitor in
+// and proves itself, or says why not.
 #ifndef COMM_STAR_PARTS_H
 #define COMM_STAR_PARTS_H
 
 #include "comm/star.h"
 #include <stddef.h>
 
-enum { HELLO_MAGIC = 0x62766a32 };
+enum { HELLO_MAGIC = 0x62766a33, NONCE_BYTES = 32, PROOF_BYTES = 32 };
 
 struct hello {
     uint32_t magic, size, rank;
-    unsigned char token[STAR_TOKEN_BYTES];
+    unsigned char nonce[NONCE_BYTES];
+};
+
+struct challenge {
+    uint32_t magic;
+    unsigned char nonce[NONCE_BYTES];
+    char note[STAR_NOTE_BYTES];  // the file that has a part of the key, "" for none
 };
 
 struct welcome {
     uint32_t magic, is_refused;
     char reason[120];
+    unsigned char proof[PROOF_BYTES];  // zero if refused
 };
+
+enum star_side { STAR_VISITOR = 'v', STAR_HUB = 'h' };
+// That this side of this very handshake knows the key.
+void star_prove(const unsigned char *key, enum star_side side, const struct hello *hello,
+                const struct challenge *challenge, unsigned char proof[PROOF_BYTES]);
+// Takes as long wherever they differ, which reveals nothing.
+bool star_same_proof(const unsigned char *a, const unsigned char *b);
+// Numbers that were never used before; false if the system has none.
+bool star_make_nonce(unsigned char nonce[NONCE_BYTES]);
+// Mixes the secret of the file that the hub names into the key. With a message: 1 if it is not there yet, -1 if it
+// cannot be read, or must not be.
+int star_secret_take(const struct star_secret *secret, const char *note, unsigned char key[STAR_KEY_BYTES]);
 
 void star_open(struct star *star, const struct star_options *options);
 // The error for a socket that the system did not give, by errno.

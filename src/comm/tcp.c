@@ -151,7 +151,10 @@ static int come_together(struct tcp_world *w, const struct world_meeting *meetin
     int listener, port;
     TRY(star_resolve(meeting->address, meeting->port, true, &w->own));
     TRY(star_listen(&w->own, &listener, &port));
-    int status = star_gather(&w->star, &w->options, listener);
+    int status = star_secret_leave(&w->options);
+    if (status == 0)
+        status = star_gather(&w->star, &w->options, listener);
+    star_secret_remove(&w->options.secret);
     close(listener);
     return status;
 }
@@ -162,18 +165,23 @@ int tcp_world_open(struct world **world, struct device *device, const struct wor
     w->base.collective = &tcp_collective;
     w->base.device = device;
     w->base.place = meeting->place;
-    w->options = (struct star_options){.name = "the job",
-                                       .rank = meeting->place.rank,
-                                       .size = meeting->place.size,
-                                       .deadline_seconds = options->deadline_seconds};
+    w->options =
+        (struct star_options){.name = "the job",
+                              .rank = meeting->place.rank,
+                              .size = meeting->place.size,
+                              .secret = {.folder = meeting->secret_folder, .is_public = meeting->is_public_folder},
+                              .deadline_seconds = options->deadline_seconds};
     struct sha256 hash;
     sha256_init(&hash);
     sha256_update(&hash, meeting->token, strlen(meeting->token));
-    sha256_final(&hash, w->options.token);
+    sha256_final(&hash, w->options.key);
     if (come_together(w, meeting) < 0) {
         free(w);
         return -1;
     }
+    // Groups need no file: everybody has the whole key now.
+    memcpy(w->options.key, w->star.key, sizeof w->options.key);
+    w->options.secret = (struct star_secret){0};
     share_addresses(w);
     *world = &w->base;
     return 0;

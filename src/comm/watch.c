@@ -8,9 +8,6 @@
 
 #include <stdlib.h>
 
-// A look takes the driver's lock, which kernel launches need too, so it is rare. A hang is still found soon enough.
-static const struct pump_pace pace = {.poll_seconds = 0, .nap_seconds = 0.01};
-
 enum { FIRST_CAPACITY = 256 };
 
 struct watched {
@@ -57,6 +54,8 @@ static bool look(void *context) {
 }
 
 struct watch *watch_new(struct world *world) {
+    // A look takes the driver's lock, which kernel launches need too, so it is rare. A hang is still found soon enough.
+    const struct pump_pace pace = {.poll_seconds = 0, .nap_seconds = 0.01, .clock = world->clock};
     struct watch *watch = memory_alloc(sizeof *watch);
     *watch = (struct watch){.world = world, .capacity = FIRST_CAPACITY, .pump = pump_new(look, watch, pace)};
     watch->ring = memory_alloc(sizeof *watch->ring * FIRST_CAPACITY);
@@ -136,7 +135,7 @@ void watch_settle(struct watch *watch) {
         is_done = !look(watch);
         watch_unlock(watch);
         if (!is_done)
-            clock_sleep(1e-3);
+            clock_sleep(1e-3);  // also where a test has the clock: the end is real
     }
 }
 

@@ -454,6 +454,10 @@ int config_apply_preset(struct config *config);
 void config_list_presets(struct buffer *out);
 // Name of preset i, NULL after the last.
 const char *config_preset_name(size_t i);
+// The parameters of preset i as published, "1.1B", for people and tests.
+const char *config_preset_parameters(size_t i);
+// The vocabulary of the published model behind a preset; 0 for a name that is none.
+int64_t config_preset_vocabulary(const char *name);
 
 // Derives what follows from the flags, and refuses what is contradictory or not implemented: all complaints in one
 // message, each with its remedy. world_size is the number of ranks.

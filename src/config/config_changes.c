@@ -105,8 +105,8 @@ static bool names_same_files(const struct config *config, const struct config *b
 static void compare(const struct config *config, const struct config *before, const struct flag *flag,
                     struct buffer *out) {
     struct buffer here = {0}, there = {0};
-    flag_format(flag, config, &here);
-    flag_format(flag, before, &there);
+    flag_show(flag, config, &here);
+    flag_show(flag, before, &there);
     if (strcmp(buffer_string(&here), buffer_string(&there)) != 0 && !names_same_files(config, before, flag))
         buffer_printf(out, "%s%s is %s there and %s here", out->length ? ", " : "", flag->name, buffer_string(&there),
                       buffer_string(&here));

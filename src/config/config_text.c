@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/redact.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,6 +168,11 @@ static bool is_unset(const struct flag *flag, const void *base) {
     }
 }
 
+static void append_item(struct buffer *out, const char *before, char *text) {
+    buffer_printf(out, "%s%s'", before, text);
+    free(text);
+}
+
 // As Python prints it: True, None, 0.1, 1.0, ['a', 'b'].
 static void append_python(const struct flag *flag, const void *base, struct buffer *out) {
     const void *slot = (const char *)base + flag->offset;
@@ -177,11 +183,11 @@ static void append_python(const struct flag *flag, const void *base, struct buff
     } else if (flag->type == FLAG_STRING_LIST) {
         const struct string_list *list = slot;
         for (int64_t i = 0; i < list->count; i++)
-            buffer_printf(out, "%s'%s'", i ? ", " : "[", list->items[i]);
+            append_item(out, i ? ", '" : "['", flag_redact(flag, list->items[i]));
         buffer_append_byte(out, ']');
     } else {
         size_t start = out->length;
-        flag_format(flag, base, out);
+        flag_show(flag, base, out);
         if (flag->type == FLAG_DOUBLE && !strpbrk(out->data + start, ".e"))
             buffer_append_string(out, ".0");
     }
@@ -261,6 +267,12 @@ void config_dump(const struct config *config, bool is_folded, struct buffer *out
     buffer_append_string(out, "-------------------- end of arguments ---------------------\n");
 }
 
+static void write_text(const struct flag *flag, const char *text, struct json_writer *writer) {
+    char *shown = flag_redact(flag, text);
+    json_cstring(writer, shown);
+    free(shown);
+}
+
 static void write_value(const struct flag *flag, const void *base, struct json_writer *writer) {
     const void *slot = (const char *)base + flag->offset;
     switch (flag->type) {
@@ -278,12 +290,12 @@ static void write_value(const struct flag *flag, const void *base, struct json_w
         break;
     case FLAG_STRING:
     case FLAG_CHOICE:
-        json_cstring(writer, *(char *const *)slot);
+        write_text(flag, *(char *const *)slot, writer);
         break;
     case FLAG_STRING_LIST:
         json_begin_array(writer);
         for (int64_t i = 0; i < ((const struct string_list *)slot)->count; i++)
-            json_cstring(writer, ((const struct string_list *)slot)->items[i]);
+            write_text(flag, ((const struct string_list *)slot)->items[i], writer);
         json_end_array(writer);
         break;
     }
@@ -332,6 +344,8 @@ static int take_field(struct config *config, const struct json *object, const ch
     const char *text = json_text(value);
     if (!text)
         return error_set("the configuration's \"%s\" is neither a number nor a text", field);
+    if (redact_is_marked(text))
+        return 0;
     struct flag_table table = config_flag_table(0);
     return flag_set(&table, config, field, text, FLAG_FROM_PRESET);
 }

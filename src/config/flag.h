@@ -86,8 +86,11 @@ struct flag {
     bool required;                   // leaving it out is an error
     bool repeats_add;                // FLAG_STRING_LIST: a second --flag adds items and does not replace them
     bool has_phrases;                // FLAG_STRING_LIST: items hold blanks, so that one text in a file is one item
-    bool advanced;                   // shown by --help-all, not by --help
-    bool not_yet;  // its feature is not built: only the default is accepted (by the command, not by the parser)
+    // FLAG_STRING: a command, which may hold secrets anywhere: what is shown and stored has a mark in its place. Of
+    // "@FILE", which only says where the command is, it has the value.
+    bool is_secret;
+    bool advanced;  // shown by --help-all, not by --help
+    bool not_yet;   // its feature is not built: only the default is accepted (by the command, not by the parser)
 };
 
 // Another name: sets `target` to `value`, or, if that is NULL, to what follows on the command line. Several rows
@@ -206,6 +209,11 @@ const struct flag *flag_find(const struct flag_table *table, const char *name);
 // Appends a value as text: the number, the string, items with spaces between; "None" if unset.
 // `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);
+// The same for people and for files that others read: without secrets (base/redact.h). A file in which it is found is
+// read as if the flag were not there.
+void flag_show(const struct flag *flag, const void *base, struct buffer *out);
+// A text of the flag as it may be shown, to be freed; NULL stays NULL.
+char *flag_redact(const struct flag *flag, const char *text);
 
 // The texts that an argument of a command may ask for. Users type the first two. `bevatron help` asks each command for
 // the others, because only a command knows its tables.

@@ -1,6 +1,8 @@
 // Values and ranges as text: what a person reads in --help and error messages, and what the engine would read back.
 #include "config/flag.h"
 #include "config/flag_internal.h"
+#include "base/memory.h"
+#include "base/redact.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,21 @@ void flag_format(const struct flag *flag, const void *base, struct buffer *out) 
         break;
     }
     }
+}
+
+char *flag_redact(const struct flag *flag, const char *text) {
+    bool is_hidden = flag->is_secret && text && text[0] != '@' && text[0];
+    return is_hidden ? memory_string(REDACT_MARK) : text ? redact_copy(text) : NULL;
+}
+
+void flag_show(const struct flag *flag, const void *base, struct buffer *out) {
+    struct buffer text = {0};
+    flag_format(flag, base, &text);
+    bool is_unset = flag->is_secret && !*(char *const *)((const char *)base + flag->offset);
+    char *shown = is_unset ? memory_string(buffer_string(&text)) : flag_redact(flag, buffer_string(&text));
+    buffer_append_string(out, shown);
+    free(shown);
+    buffer_free(&text);
 }
 
 void flag_format_range(const struct flag *flag, struct buffer *out) {

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/redact.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,6 +132,19 @@ static int apply_alias(struct flag_parse *parse, const struct flag_match *match,
     return 0;
 }
 
+// A file that this program wrote lacks secrets: what --config finds in place of a value is none. Comparisons with a
+// checkpoint's flags keep it.
+static bool is_redacted(const struct flag_parse *parse, const struct string_list *items) {
+    for (int64_t i = 0; parse->has_variables && i < items->count; i++)
+        if (redact_is_marked(items->items[i]))
+            return true;
+    return false;
+}
+
+static const char *name_of(const struct flag_match *match) {
+    return match->flag ? match->flag->name : match->alias ? match->alias->name : match->known;
+}
+
 int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,
                enum flag_source source) {
     struct string_list words = {0};
@@ -142,8 +156,10 @@ int flag_apply(struct flag_parse *parse, const struct flag_match *match, const s
         string_list_add_words(&words, items->items[0]);
         items = &words;
     }
-    int status;
-    if (match->flag)
+    int status = 0;
+    if (is_redacted(parse, items) && source == FLAG_FROM_FILE)
+        note_once(parse, name_of(match), "held a secret, which was not stored (" REDACT_MARK "); give the flag again");
+    else if (match->flag)
         status = apply_row(parse, match->table, match->flag, items, source);
     else if (match->alias)
         status = apply_alias(parse, match, items, source);
@@ -193,6 +209,11 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
         string_list_add(&values.items, equals + 1);
     else
         taken = take_values(parse->command, match.arity, argc - 1, argv + 1, &values.items);
+    if (taken < 0 && match.flag && match.flag->help) {
+        char *why = memory_string(error_message());
+        error_set_code(EXIT_CODE_USAGE, "%s (%s)", why, match.flag->help);
+        free(why);
+    }
     // Files were read before the flags; here their names are only passed over.
     if (taken >= 0 && !is_config && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
         taken = -1;

@@ -103,3 +103,13 @@ const char *config_preset_name(size_t i) {
     const struct preset *preset = preset_at(i);
     return preset ? preset->name : NULL;
 }
+
+const char *config_preset_parameters(size_t i) {
+    const struct preset *preset = preset_at(i);
+    return preset ? preset->parameters : NULL;
+}
+
+int64_t config_preset_vocabulary(const char *name) {
+    const struct preset *preset = find_preset(name);
+    return preset ? preset->vocabulary : 0;
+}

@@ -8,6 +8,7 @@
 struct preset {
     const char *name;
     int64_t layers, hidden, heads, positions;
+    int64_t vocabulary;      // rows of the released embedding: what a plan takes for the tokenizer's
     int64_t vocab_multiple;  // --make-vocab-size-divisible-by
     const char *kind;        // flags of its family, "--flag value …"
     const char *more;        // flags of its own, or ""

@@ -243,8 +243,8 @@ static void validate_checkpoints(struct config *config, struct complaints *compl
     bool has_wandb = config->wandb_project && *config->wandb_project;
     if (has_wandb && (!config->wandb_exp_name || !*config->wandb_exp_name))
         complain(complaints, "--wandb-project needs --wandb-exp-name, the name of the run");
-    if (config->on_event && !*config->on_event)
-        complain(complaints, "--on-event is empty; give a shell command, or leave it out");
+    if (config->on_event && (!*config->on_event || strcmp(config->on_event, "@") == 0))
+        complain(complaints, "--on-event is empty; give a shell command or @FILE, or leave it out");
     if (config->save && !config->metrics_file)
         config->metrics_file = file_join(config->save, "metrics.jsonl");
 }

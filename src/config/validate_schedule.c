@@ -309,7 +309,9 @@ static void validate_lr(struct config *config, struct complaints *complaints) {
     if (strcmp(config->lr_decay_style, "WSD") != 0)
         return;
     if (config->lr_wsd_decay_steps == 0)
-        complain(complaints, "--lr-decay-style WSD needs --lr-wsd-decay-%s, the length of its last part",
+        complain(complaints,
+                 "--lr-decay-style WSD needs --lr-wsd-decay-%s, the length of its last part; without a last part it is "
+                 "--lr-decay-style constant",
                  by_samples ? "samples" : "iters");
     else if (config->lr_decay_steps > 0 && config->lr_wsd_decay_steps > config->lr_decay_steps)
         complain(complaints, "--lr-wsd-decay-%s %" PRId64 " is longer than the whole, %s %" PRId64 "; shorten it",

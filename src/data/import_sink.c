@@ -38,8 +38,10 @@ int import_sink_close(struct import_sink *sink, int status) {
     bool is_pending = !sink->options->lines_are_documents && sink->summary->sequences > 0;
     if (status == 0 && is_pending)
         status = end_document(sink);
-    if (status == 0)
-        return index_writer_commit(sink->writer);
+    if (status == 0) {
+        TRY(index_writer_commit(sink->writer));
+        return index_sums_write(sink->options->output, sink->options->output);
+    }
     index_writer_abort(sink->writer);
     return -1;
 }

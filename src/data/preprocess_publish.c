@@ -3,6 +3,7 @@
 // after the journal says so, everything is renamed.
 #include "data/preprocess_publish.h"
 #include "data/index/assemble.h"
+#include "data/index/index.h"
 #include "data/index/rearrange.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -126,10 +127,24 @@ static int write_indexes(const struct preprocess_publish *publish, struct store 
     return result;
 }
 
+// Of the files as they will be published.
+static int write_sums(const struct preprocess_publish *publish) {
+    struct phase *phase = phase_begin("computing checksums");
+    int result = 0;
+    for (int64_t key = 0; result == 0 && key < publish->journal->keys; key++) {
+        char *prefix = final_prefix(publish, key);
+        result = index_sums_write(prefix, publish->targets[key]);
+        free(prefix);
+    }
+    phase_end(phase);
+    return result;
+}
+
 int preprocess_finish(const struct preprocess_publish *publish, struct store *store, struct preprocess_state *state) {
     TRY(write_indexes(publish, store, state));
     if (is_rearranged(publish))
         TRY(rearrange(publish, state));
+    TRY(write_sums(publish));
     return journal_write(publish->journal, JOURNAL_PUBLISH, state);
 }
 
@@ -164,8 +179,9 @@ static int publish_key(const struct preprocess_publish *publish, int64_t key) {
     char *from_tokens = memory_printf("%s.bin", from), *from_index = memory_printf("%s.idx", from);
     char *tokens = memory_printf("%s.bin", publish->targets[key]),
          *index = memory_printf("%s.idx", publish->targets[key]);
-    int result = 0;
-    if (file_exists(from_tokens)) {
+    char *from_sums = memory_printf("%s.sha256", from), *sums = memory_printf("%s.sha256", publish->targets[key]);
+    int result = file_exists(from_tokens) ? index_sums_remove(publish->targets[key]) : 0;
+    if (result == 0 && file_exists(from_tokens)) {
         char *old = resolve(index);
         if (unlink(old) < 0 && errno != ENOENT)
             result = error_set("cannot replace %s: %s; choose a writable folder", old, strerror(errno));
@@ -175,6 +191,11 @@ static int publish_key(const struct preprocess_publish *publish, int64_t key) {
         result = take_name(from_tokens, tokens);
     if (result == 0)
         result = take_name(from_index, index);
+    // The unfinished output of an older program has none.
+    if (result == 0 && file_exists(from_sums))
+        result = take_name(from_sums, sums);
+    free(from_sums);
+    free(sums);
     free(from);
     free(from_tokens);
     free(from_index);

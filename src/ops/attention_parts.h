@@ -41,10 +41,4 @@ static inline struct attention_part attention_part(struct tensor q, struct tenso
     return part;
 }
 
-// For tests, on a GPU: how many parts cuDNN has done so far, and the most elements of one from now on, which may not be
-// above ATTENTION_PART_ELEMENTS.
-struct device;
-int64_t cuda_cudnn_parts(const struct device *device);
-void cuda_cudnn_cut(struct device *device, int64_t elements);
-
 #endif

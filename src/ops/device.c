@@ -1,6 +1,8 @@
 // Opens a backend by name and gives its memory functions a tensor's face. This is the only file that knows the names.
 #include "ops/device.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "ops/cuda_module.h"
 #include <string.h>
 
 // GPUs that fail are opened, so that the error says why: falling back to the CPU would hide it.
@@ -15,6 +17,13 @@ static const char *resolve(const char *name) {
     return count != 0 ? "cuda" : "cpu";
 }
 
+static void warn_of_missing_module(void) {
+    struct buffer text = {0};
+    if (cuda_module_is_missed(&text))
+        log_warn_once("%s; running on the CPU (--device cpu silences this)", buffer_string(&text));
+    buffer_free(&text);
+}
+
 bool device_times_algorithms(const char *name) {
     return strcmp(resolve(name), "cuda") == 0;
 }
@@ -22,8 +31,11 @@ bool device_times_algorithms(const char *name) {
 int device_open(struct device **device, const struct device_options *options) {
     *device = NULL;
     const char *name = resolve(options->name);
-    if (strcmp(name, "cpu") == 0)
+    if (strcmp(name, "cpu") == 0) {
+        if (options->name && strcmp(options->name, "auto") == 0)
+            warn_of_missing_module();
         return cpu_open(device, options);
+    }
     if (strcmp(name, "cuda") == 0) {
         // Ranks beyond the number of GPUs share them, which is slow but correct.
         struct device_options here = *options;

@@ -62,21 +62,19 @@ bool device_is_imaginary(const struct device *device);
 bool device_gains_by_many(const struct device *device);
 void device_describe(const struct device *device, char *text, size_t size);
 
-// One per backend. cuda_open fails with a message if the build has no CUDA.
+// One per backend. cuda_open and cuda_count load the module of GPUs (cuda_module.h).
 int cpu_open(struct device **device, const struct device_options *options);   // reads threads and cpu_kernels
 int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
 int paper_open(struct device **device, const struct device *real);
 // The names that cpu_kernels may hold on this processor, best first: "amx, avx512, openblas".
 void cpu_list_kernels(char *text, size_t size);
-// The libraries that devices of this build load when they are opened: fills at most DEVICE_MOST_LIBRARIES, returns how
-// many.
-enum { DEVICE_MOST_LIBRARIES = 4 };
+// The libraries that GPUs need, those of the module if it can be loaded: fills at most DEVICE_MOST_LIBRARIES, returns
+// how many.
+enum { DEVICE_MOST_LIBRARIES = 5 };
 int device_libraries(const struct library **list);
-// How many GPUs can be used; 0 if the build or the machine has none, -1 after error_set if they or their driver fail.
+// How many GPUs can be used; 0 if the machine has none or their module is missing, -1 after error_set if they or their
+// driver fail.
 int cuda_count(void);
-// Whether cuDNN gets attention with masks on this GPU, and how many operations of attention it has done.
-bool cuda_cudnn_takes_masks(const struct device *device);
-int64_t cuda_cudnn_passes(const struct device *device);
 // Ends a message about a device whose memory runs out during a run.
 #define DEVICE_FULL_REMEDY                                                                                             \
     "; its memory is full: run nvidia-smi to see who else uses it, or give a smaller --micro-batch-size or "           \

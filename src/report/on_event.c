@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -32,6 +33,9 @@ struct on_event *on_event_open(const struct on_event_options *options) {
     on_event->options = *options;
     pthread_mutex_init(&on_event->lock, NULL);
     process_host(on_event->host, sizeof on_event->host);
+    if (options->command[0] == '@' && access(options->command + 1, R_OK) < 0)
+        log_warn("--on-event: cannot read the script %s: %s; events fail until it is there", options->command + 1,
+                 strerror(errno));
     return on_event;
 }
 

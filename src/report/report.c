@@ -20,7 +20,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // Points kept for the plot. When they are all used, neighbours are averaged and each then stands for twice as many
@@ -100,13 +99,11 @@ static struct live_losses losses_of(const struct report *report) {
 // An iteration may take minutes, and the window may change meanwhile.
 static void *redraw_view(void *argument) {
     struct report *report = argument;
-    struct timespec next;
-    clock_gettime(CLOCK_MONOTONIC, &next);
+    double next = clock_seconds();
     pthread_mutex_lock(&report->lock);
     while (!report->is_closing) {
-        next.tv_sec++;
-        while (!report->is_closing &&
-               pthread_cond_clockwait(&report->closing, &report->lock, CLOCK_MONOTONIC, &next) == 0)
+        next++;
+        while (!report->is_closing && clock_wait(NULL, &report->closing, &report->lock, next))
             continue;
         if (!report->is_closing)
             live_tick(&report->live, &report->shown, losses_of(report));

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "report/host_header.h"
 #include "report/prometheus.h"
 #include <errno.h>
 #include <netdb.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,6 +37,7 @@ struct scrape {
     struct prometheus *source;  // NULL for a switch
     atomic_bool *is_on;         // of a switch
     const char *what;
+    char host[256];  // the address; "" if other machines reach it
     struct scrape_client clients[MOST_CLIENTS];
     pthread_t thread;
 };
@@ -55,7 +58,40 @@ static bool is_complete(const char *bytes, size_t length) {
     return false;
 }
 
-enum scrape_request scrape_parse(const char *bytes, size_t length) {
+// The value of a header in lines that end with an empty one; "" if there is none. False if it does not fit.
+static bool read_header(const char *bytes, size_t length, const char *name, char *value, size_t size) {
+    size_t name_bytes = strlen(name);
+    *value = '\0';
+    for (const char *at = bytes; (at = memchr(at, '\n', (size_t)(bytes + length - at)));) {
+        const char *line = ++at, *end = memchr(line, '\n', (size_t)(bytes + length - line));
+        if (!end || (size_t)(end - line) <= name_bytes || line[name_bytes] != ':' ||
+            strncasecmp(line, name, name_bytes) != 0)
+            continue;
+        for (line += name_bytes + 1; line < end && (*line == ' ' || *line == '\t');)
+            line++;
+        while (end > line && (end[-1] == '\r' || end[-1] == ' ' || end[-1] == '\t'))
+            end--;
+        if ((size_t)(end - line) >= size || memchr(line, 0, (size_t)(end - line)))
+            return false;
+        memcpy(value, line, (size_t)(end - line));
+        value[end - line] = '\0';
+        return true;
+    }
+    return true;
+}
+
+// Programs may leave the headers out, and browsers do not.
+static bool is_of_other_site(const char *bytes, size_t length, const char *host) {
+    char name[256], site[32];
+    if (!host)
+        return false;
+    if (!read_header(bytes, length, "Host", name, sizeof name) ||
+        !read_header(bytes, length, "Sec-Fetch-Site", site, sizeof site))
+        return true;
+    return (*name && !host_header_is_ours(host, name)) || strcmp(site, "cross-site") == 0;
+}
+
+enum scrape_request scrape_parse(const char *bytes, size_t length, const char *host) {
     if (!is_complete(bytes, length))
         return length >= SCRAPE_REQUEST_BYTES ? SCRAPE_TOO_LARGE : SCRAPE_INCOMPLETE;
     const char *end = memchr(bytes, '\n', length);
@@ -70,6 +106,8 @@ enum scrape_request scrape_parse(const char *bytes, size_t length) {
     bool is_head = is_word(bytes, method_bytes, "HEAD");
     if (!is_head && !is_word(bytes, method_bytes, "GET"))
         return SCRAPE_BAD_METHOD;
+    if (is_of_other_site(bytes, length, host))
+        return SCRAPE_OTHER_HOST;
     const char *query = memchr(++target, '?', target_bytes);
     size_t path_bytes = query ? (size_t)(query - target) : target_bytes;
     if (is_word(target, path_bytes, "/metrics"))
@@ -92,6 +130,7 @@ static void answer(const struct scrape *scrape, struct scrape_client *client, en
         [SCRAPE_NOT_FOUND] = "404 Not Found",
         [SCRAPE_BAD_METHOD] = "405 Method Not Allowed",
         [SCRAPE_BAD_REQUEST] = "400 Bad Request",
+        [SCRAPE_OTHER_HOST] = "403 Forbidden",
         [SCRAPE_TOO_LARGE] = "431 Request Header Fields Too Large",
     };
     struct buffer body = {0};
@@ -134,7 +173,8 @@ static void serve_client(const struct scrape *scrape, struct scrape_client *clie
             return;
         is_open = count > 0;
         client->received += is_open ? (size_t)count : 0;
-        enum scrape_request request = scrape_parse(client->request, client->received);
+        enum scrape_request request =
+            scrape_parse(client->request, client->received, scrape->host[0] ? scrape->host : NULL);
         if (is_open && request != SCRAPE_INCOMPLETE)
             answer(scrape, client, request);
     }
@@ -247,6 +287,8 @@ static int listen_on(const char *address, int port) {
 static int open_server(struct scrape *scrape, const char *address, int port) {
     int listener = listen_on(address, port);
     TRY(listener);
+    if (host_is_loopback(address))
+        snprintf(scrape->host, sizeof scrape->host, "%s", address);
     scrape->listener = listener;
     scrape->wake = eventfd(0, EFD_CLOEXEC);
     for (int i = 0; i < MOST_CLIENTS; i++)

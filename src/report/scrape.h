@@ -29,7 +29,10 @@ enum scrape_request {
     SCRAPE_BAD_METHOD,
     SCRAPE_BAD_REQUEST,
     SCRAPE_TOO_LARGE,
+    SCRAPE_OTHER_HOST,  // a page of another site has sent it
 };
-enum scrape_request scrape_parse(const char *bytes, size_t length);
+// `host` is the address that the server listens on, if only this machine reaches it: then a Host header must name it or
+// this machine. NULL: names are not checked, since other machines may call this one anything.
+enum scrape_request scrape_parse(const char *bytes, size_t length, const char *host);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "data/bad_data.h"
+#include "train/generate.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -58,8 +59,8 @@ static int64_t most_likely(const float *logits, int64_t count) {
     return best;
 }
 
-// If a text is too long for the model, its beginning is left out.
-static bool is_right(const struct cloze *cloze, const struct question *question, float *logits) {
+// 1 or 0. If a text is too long for the model, its beginning is left out.
+static int is_right(const struct cloze *cloze, const struct question *question, float *logits) {
     struct step *step = cloze->step;
     int64_t room = step_window(step) - question->asked.count + 1;
     int64_t count = question->given.count < room ? question->given.count : room;
@@ -67,12 +68,13 @@ static bool is_right(const struct cloze *cloze, const struct question *question,
     step_forget(step);
     step_logits(step, question->given.ids + question->given.count - count, count, logits);
     for (int64_t i = 0; i < question->asked.count; i++) {
+        TRY(logits_check(logits, vocabulary));
         if (most_likely(logits, vocabulary) != question->asked.ids[i])
-            return false;
+            return 0;
         if (i + 1 < question->asked.count)
             step_logits(step, &question->asked.ids[i], 1, logits);
     }
-    return true;
+    return 1;
 }
 
 struct examination {
@@ -102,8 +104,11 @@ static int examine(struct examination *e, const char *line, size_t length, int64
         status = bad_data("the text has no word after another one to ask for");
     if (status < 0)
         return error_context("%s:%" PRId64, e->cloze->path, number);
+    int right = is_right(e->cloze, &e->question, e->logits);
+    if (right < 0)
+        return error_context("%s:%" PRId64, e->cloze->path, number);
     e->result->texts++;
-    e->result->right += is_right(e->cloze, &e->question, e->logits);
+    e->result->right += right;
     return 0;
 }
 

@@ -292,6 +292,16 @@ static int check_nothing(const struct corpus_options *options, const struct data
                           paths->split);
 }
 
+// The log says which data the run was trained on, in a form that `sha256sum -c` and `dataset verify` can check.
+enum { MOST_NAMED = 16 };
+static int name_sums(const char *prefix) {
+    char sums[INDEX_SUMS][65];
+    int found = index_sums_read(prefix, sums);
+    if (found > 0)
+        log_info("dataset %s: SHA-256 of its tokens %s (not compared; see dataset verify)", prefix, sums[0]);
+    return found < 0 ? -1 : 0;
+}
+
 static int check_paths(const struct corpus_options *options, const struct data_paths *paths) {
     bool is_empty_share;
     TRY(is_empty(paths->split, options->which, &is_empty_share));
@@ -304,6 +314,8 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     int status = 0;
     for (int64_t i = 0; status == 0 && i < list.count; i++)
         status = check_part(options, may_be_empty ? NULL : part_of(paths, i), list.prefixes[i]);
+    for (int64_t i = 0; status == 0 && options->which == SPLIT_TRAIN && i < list.count && i < MOST_NAMED; i++)
+        status = name_sums(list.prefixes[i]);
     blend_list_free(&list);
     return status;
 }

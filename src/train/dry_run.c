@@ -45,7 +45,7 @@ int dry_run_complete(struct config *config) {
         TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
     bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
     if (config->vocab_size == 0 && config->padded_vocab_size == 0 && !has_tokenizer)
-        TRY(give(config, "--vocab-size", planned_vocabulary_of(config->preset)));
+        TRY(give(config, "--vocab-size", config_preset_vocabulary(config->preset)));
     struct buffer size = {0};
     if (config->vocab_size > 0)
         buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->vocab_size);

@@ -9,6 +9,7 @@
 #include "train/datasets.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 static int fill_text(void *context, int64_t sample, const struct batch *row) {
     const struct token_text *text = context;
@@ -73,6 +74,19 @@ int evaluate_batches(const struct evaluate_batches *batches, const struct meter 
     return status;
 }
 
+// All ranks have the same sums.
+static int check_finite(const struct evaluation *result, const char *name) {
+    bool is_finite = isfinite(result->loss);
+    for (int i = 0; i < result->depths; i++)
+        is_finite = is_finite && isfinite(result->depth_losses[i]);
+    if (is_finite)
+        return 0;
+    return error_set_code(EXIT_CODE_NOT_FINITE,
+                          "the loss on %s is %g: the model's weights have NaN or infinity, or overflow in this "
+                          "precision; load an earlier checkpoint",
+                          name, result->loss);
+}
+
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     struct step *step = evaluate->step;
     struct sample_source source = evaluate->source;
@@ -125,5 +139,5 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     for (int i = 0; i < mean.depths; i++)
         result->depth_losses[i] = mean.depth_losses[i];
     loader_close(loader);
-    return status;
+    return status < 0 ? -1 : check_finite(result, source.name);
 }

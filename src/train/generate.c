@@ -29,6 +29,23 @@ static int32_t likeliest(const float *logits, int64_t vocab_size) {
     return (int32_t)best;
 }
 
+int logits_check(const float *logits, int64_t vocab_size) {
+    bool is_possible = false;
+    int64_t bad = -1;
+    for (int64_t i = 0; i < vocab_size && bad < 0; i++) {
+        // A logit of minus infinity rules a token out.
+        if (isnan(logits[i]) || logits[i] == INFINITY)
+            bad = i;
+        is_possible = is_possible || isfinite(logits[i]);
+    }
+    if (bad < 0 && is_possible)
+        return 0;
+    return error_set_code(EXIT_CODE_NOT_FINITE,
+                          "the model's output is not finite (the logit of token %lld is %g): its weights have NaN or "
+                          "infinity, or overflow in this precision; load an earlier checkpoint",
+                          (long long)(bad < 0 ? 0 : bad), (double)logits[bad < 0 ? 0 : bad]);
+}
+
 // A number in [0, 1) that depends only on seed and draw.
 static double uniform(uint64_t seed, uint64_t draw) {
     struct philox random = philox4x32(seed, (uint32_t)draw, (uint32_t)(draw >> 32), 0x67656e65u, 0);
@@ -127,6 +144,9 @@ int generate_run(const struct generate *generate) {
     int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {
         feed(step, &history, fresh, logits);
+        status = logits_check(logits, generate->vocab_size);
+        if (status < 0)
+            break;
         int32_t token = sample_token(&generate->sampling, logits, generate->vocab_size, (uint64_t)i);
         history.tokens[history.count++] = token;
         fresh = 1;

@@ -5,11 +5,9 @@
 
 #include "config/config.h"
 
-// The vocabulary of the published model behind a preset.
-int64_t planned_vocabulary_of(const char *preset);
 // Sets the padded vocabulary size of a run that is planned: from the tokenizer, or, if this machine lacks its files,
-// from --vocab-size or the published tokenizer of that type. *assumed_for is the file that is missing, NULL if none is
-// or the flag says how many tokens there are.
+// from --vocab-size, --padded-vocab-size, the published tokenizer of that type, or the preset. *assumed_for is the file
+// that is missing, NULL if none is or a flag says how many tokens there are.
 int planned_vocabulary_set(struct config *config, const char **assumed_for);
 
 #endif

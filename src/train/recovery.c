@@ -281,8 +281,9 @@ static int find_target(struct recovery *recovery, char **path, int64_t *iteratio
         struct checkpoint_find find = {
             .folder = folder->path, .flag = folder->flag, .step = folder->iteration, .all = recovery->mesh->all};
         recovery->from = folder->path;
-        if (checkpoint_find(&find, path, iteration) == 0)
-            return 0;
+        int result = checkpoint_find(&find, path, iteration);
+        if (result == 0 || result == CHECKPOINT_UNREAD)
+            return result;
         if (recovery->mesh->rank == 0)
             log_warn("%s", error_message());
         error_clear();

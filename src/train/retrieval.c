@@ -7,6 +7,7 @@
 #include "train/datasets.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -214,6 +215,21 @@ static void sum_counts(const struct mesh *mesh, int64_t *counts, int count) {
     free(table);
 }
 
+// An embedding that is not finite is the nearest to nothing, and would be counted as a miss.
+static int check_finite(const struct retrieval *retrieval, const struct embedded *embedded) {
+    bool is_finite = true;
+    for (int64_t i = 0; i < embedded->count * embedded->E; i++)
+        is_finite = is_finite && isfinite(embedded->blocks[i]);
+    for (int64_t i = 0; i < embedded->own_count * embedded->E; i++)
+        is_finite = is_finite && isfinite(embedded->queries[i]);
+    if (is_finite)
+        return 0;
+    return error_set_code(EXIT_CODE_NOT_FINITE,
+                          "the embeddings of %s are not finite: the model's weights have NaN or infinity, or overflow "
+                          "in this precision; load an earlier checkpoint",
+                          retrieval->source.name);
+}
+
 int retrieval_run(const struct retrieval *retrieval, struct retrieval_result *result) {
     struct embedded embedded = {.count = retrieval->source.count};
     int64_t most = retrieval->max_queries > 0 ? retrieval->max_queries : embedded.count;
@@ -221,6 +237,8 @@ int retrieval_run(const struct retrieval *retrieval, struct retrieval_result *re
     if (embedded.count == 0)
         return error_set_code(EXIT_CODE_BAD_DATA, "%s has no blocks to search", retrieval->source.name);
     int status = embed_all(retrieval, &embedded);
+    if (status == 0)
+        status = check_finite(retrieval, &embedded);
     if (status == 0) {
         // Samples come in ascending order.
         while (*queries < embedded.own_count && embedded.own[*queries] < most)

@@ -193,6 +193,27 @@ int save_folder_open(struct save_folder *folder, const struct config *config, co
     return status;
 }
 
+static int keep_lock(struct file_lock *lock) {
+    int result = lock->path ? file_lock_renew(lock) : FILE_LOCK_HELD;
+    if (result == FILE_LOCK_RENEWED)
+        log_warn("%s was removed while this run held it, and was made again; without it a second run could write to "
+                 "the same folder",
+                 lock->path);
+    if (result != FILE_LOCK_TAKEN)
+        return result < 0 ? -1 : 0;
+    struct file_lock_holder holder;
+    file_lock_holder(&holder, lock->path);
+    return error_set_code(EXIT_CODE_USAGE,
+                          "%s was removed while this run held it, and another run (process %ld on %s) has taken it; "
+                          "this run writes nothing there any more: stop one of them, or give one another --save",
+                          lock->path, holder.process, holder.host[0] ? holder.host : "another machine");
+}
+
+int save_folder_keep(struct save_folder *folder) {
+    TRY(keep_lock(&folder->lock));
+    return keep_lock(&folder->fallback);
+}
+
 void save_folder_close(struct save_folder *folder) {
     file_lock_release(&folder->lock);
     file_lock_release(&folder->fallback);

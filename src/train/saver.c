@@ -212,8 +212,8 @@ static int save_to(struct saver *saver, struct progress_state *at, const char *f
     saver->started = clock_seconds();
     fault_set_save(at->iteration);
     (void)fault_at(FAULT_AT_SAVE);
-    const struct run_state run = {saver->step, config, at,
-                                  saver->kept, folder, &saver->unmarked[folder != config->save]};
+    const struct run_state run = {
+        saver->step, config, at, saver->kept, folder, &saver->unmarked[folder != config->save], saver->place};
     TRY(config->async_save ? state_save_start(&run, &saver->job) : state_save(&run));
     saver->iteration = at->iteration;
     if (!config->async_save)

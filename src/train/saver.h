@@ -20,6 +20,7 @@ struct saver {
     struct report *report;         // NULL except on the reporting rank
     struct remote_copier *copier;  // of --save-to, on the first rank; NULL otherwise
     const struct kept_files *kept;
+    struct save_folder *place;   // NULL: its lock is not looked at
     bool loads_copy;             // see struct trainer_options
     int64_t iteration;           // of the last checkpoint saved since this start; -1 if there is none
     int64_t kept_iteration;      // up to which the run is in a checkpoint; at first where it started

@@ -134,6 +134,11 @@ struct saving {
     struct checkpoint_save options;
 };
 
+static int keep_place(void *place, const char *folder) {
+    (void)folder;
+    return save_folder_keep(place);
+}
+
 static void begin_saving(struct saving *saving, const struct run_state *run) {
     struct step *step = run->step;
     const struct config *config = run->config;
@@ -167,6 +172,8 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .state = &saving->state,
                                                .keep_last = config->keep_last,
                                                .retain_interval = config->save_retain_interval,
+                                               .check = run->place ? keep_place : NULL,
+                                               .context = run->place,
                                                .unmarked = run->unmarked};
     struct checkpoint_save *options = &saving->options;
     options->model = saving->model = list_model(step, config, &options->model_count);

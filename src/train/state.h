@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "step/step.h"
 #include "train/kept_files.h"
+#include "train/save_folder.h"
 
 // Where a run stands. All of it is saved.
 struct progress_state {
@@ -31,8 +32,9 @@ struct run_state {
     const struct config *config;
     struct progress_state *progress;
     const struct kept_files *kept;
-    const char *folder;  // to save to; NULL for --save
-    int64_t *unmarked;   // there, see struct checkpoint_save
+    const char *folder;         // to save to; NULL for --save
+    int64_t *unmarked;          // there, see struct checkpoint_save
+    struct save_folder *place;  // its lock must still be held before a checkpoint gets its name; NULL: not asked
 };
 
 // Before training: fails if a save would, for want of space or because a file that goes along cannot be read. All ranks

@@ -2,6 +2,7 @@
 // program, for one process or for all ranks together. See state.h.
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
@@ -32,11 +33,15 @@ int64_t state_latest(const struct config *config) {
 }
 
 bool state_is_begun(const struct config *config) {
-    return config->load &&
-           (model_source_is_foreign(config->load) || checkpoint_exists(config->load) || is_in_fallback(config));
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    bool is = config->load &&
+              (model_source_is_foreign(config->load) || checkpoint_exists(config->load) || is_in_fallback(config));
+    file_patience_end(&patience);
+    return is;
 }
 
-static int find_alone(const struct config *config, bool skip_checksums, char **path, int64_t *iteration, int *hold) {
+static int look_alone(const struct config *config, bool skip_checksums, char **path, int64_t *iteration, int *hold) {
     bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
     const char *folder = is_pretrained            ? config->pretrained_checkpoint
                          : is_in_fallback(config) ? config->save_fallback
@@ -50,7 +55,16 @@ static int find_alone(const struct config *config, bool skip_checksums, char **p
                                    .step = is_pretrained ? -1 : config->ckpt_step,
                                    .skip_checksums = skip_checksums,
                                    .hold = hold};
+    TRY(file_doubt());
     return checkpoint_find(&find, path, iteration);
+}
+
+static int find_alone(const struct config *config, bool skip_checksums, char **path, int64_t *iteration, int *hold) {
+    struct file_patience patience = {0};
+    file_patience_begin(&patience);
+    int result = look_alone(config, skip_checksums, path, iteration, hold);
+    file_patience_end(&patience);
+    return result;
 }
 
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
@@ -95,27 +109,30 @@ int state_find_pretrained(const struct config *config, const struct mesh *mesh, 
 // The checkpoint in --save-fallback, if it is to be resumed and whole; *path stays NULL otherwise.
 static int find_in_fallback(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
     int64_t is_newer = mesh->rank == 0 && is_in_fallback(config);
+    TRY(comm_agree(mesh->all, file_doubt(), "checkpoint in the fallback"));
     comm_broadcast_i64(mesh->all, &is_newer, 1, 0, "checkpoint in the fallback");
     if (!is_newer)
         return 0;
     struct checkpoint_find find = {
         .folder = config->save_fallback, .flag = "--save-fallback", .step = -1, .all = mesh->all};
-    if (checkpoint_find(&find, path, iteration) == 0) {
+    int result = checkpoint_find(&find, path, iteration);
+    if (result == 0) {
         log_info("the latest checkpoint of the run, of iteration %" PRId64 ", is in %s (--save-fallback)", *iteration,
                  config->save_fallback);
         return 0;
     }
-    if (error_exit_code() == EXIT_CODE_STOPPED)
+    if (error_exit_code() == EXIT_CODE_STOPPED || result == CHECKPOINT_UNREAD)
         return -1;
     log_warn_once("%s; resuming from %s instead", error_message(), config->load);
     error_clear();
     return 0;
 }
 
-int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
-    *path = NULL;
-    *iteration = -1;
-    if (model_source_is_foreign(config->load)) {
+static int look_together(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
+    bool is_foreign = model_source_is_foreign(config->load);
+    // A rank that could not look would go another way than the others.
+    TRY(comm_agree(mesh->all, file_doubt(), "kind of checkpoint"));
+    if (is_foreign) {
         *path = memory_string(config->load);
         *iteration = model_source_iteration(config->load, config->ckpt_step);
         return 0;
@@ -124,6 +141,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     if (*path)
         return 0;
     int64_t exists = mesh->rank == 0 && checkpoint_exists(config->load);
+    TRY(comm_agree(mesh->all, file_doubt(), "checkpoint exists"));
     comm_broadcast_i64(mesh->all, &exists, 1, 0, "checkpoint exists");
     if (exists) {
         struct checkpoint_find find = {.folder = config->load,
@@ -139,4 +157,14 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
                    config->load);
     error_mark_shared();
     return -1;
+}
+
+int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
+    struct file_patience patience = {0};
+    *path = NULL;
+    *iteration = -1;
+    file_patience_begin(&patience);
+    int result = look_together(config, mesh, path, iteration);
+    file_patience_end(&patience);
+    return result;
 }

@@ -161,6 +161,7 @@ static int open_step(struct trainer *trainer) {
                                     .mesh = trainer->mesh,
                                     .step = trainer->step,
                                     .kept = &trainer->kept,
+                                    .place = &trainer->save_folder,
                                     .loads_copy = trainer->options->loads_copy,
                                     .iteration = -1,
                                     .kept_iteration = trainer->at.iteration};

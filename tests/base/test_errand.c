@@ -1,10 +1,12 @@
 // Commands beside the program's work: what they are told, what becomes of their output, and that slow, failing and
 // hostile ones hold up nothing and leave nothing behind.
+// tier: all
 #include "base/errand.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "capture.h"
+#include "moved_clock.h"
 #include "test.h"
 #include <errno.h>
 #include <signal.h>
@@ -65,6 +67,31 @@ TEST(facts) {
     end();
 }
 
+// The shell is told the file's name alone: its own line says so, which is what `ps` shows.
+TEST(a_script_in_a_file) {
+    begin();
+    char path[128], named[160];
+    snprintf(path, sizeof path, "%s/-notify.sh", folder);
+    snprintf(command, sizeof command, "tr '\\0' ' ' </proc/$$/cmdline >%s/line; echo \"$NAME\" >%s/name\n", folder,
+             folder);
+    struct buffer script = {0};
+    buffer_append_string(&script, command);
+    EXPECT_OK(file_write_all(path, script.data, script.length));
+    buffer_free(&script);
+    snprintf(named, sizeof named, "@%s", path);
+    static const char *const variables[] = {"NAME=saved", NULL};
+    struct errands *errands = open_with(named, LONG_SECONDS);
+    errands_add(errands, &(struct errand){.label = "first", .variables = variables});
+    errands_close(errands, LONG_SECONDS);
+    struct buffer line = content("line"), name = content("name");
+    snprintf(named, sizeof named, "sh -- %s ", path);
+    EXPECT_STRING(buffer_string(&line), named);
+    EXPECT_STRING(buffer_string(&name), "saved\n");
+    buffer_free(&line);
+    buffer_free(&name);
+    end();
+}
+
 static void speak(void) {
     struct errands *errands = open_with("echo one; printf 'a\\033[31mb\\ntwo'; echo three >&2; exit 7", LONG_SECONDS);
     errands_add(errands, &(struct errand){.label = "saved at 5", .variables = no_variables});
@@ -80,7 +107,7 @@ static void speak(void) {
 TEST(output) {
     capture_run(&capture, speak);
     EXPECT_INT(capture.status, 0);
-    EXPECT(strstr(capture.text, "--hook: one\n--hook: a [31mb\n") != NULL);
+    EXPECT(strstr(capture.text, "--hook: one\n--hook: a?[31mb\n") != NULL);
     EXPECT(strstr(capture.text, "two") != NULL && strstr(capture.text, "three") != NULL);
     EXPECT(strstr(capture.text, "warning: --hook: the command for \"saved at 5\" failed with exit code 7\n") != NULL);
     EXPECT(strstr(capture.text, "the rest is not shown") != NULL);
@@ -88,10 +115,19 @@ TEST(output) {
     EXPECT(strstr(capture.text, "the command for \"killed\" was ended by signal 9") != NULL);
 }
 
+// Ten seconds pass in a millisecond.
 static void take_too_long(void) {
+    static struct moved_clock moved;
+    moved_clock_open(&moved, false);
     // It ignores the polite signal, and so does its child.
-    struct errands *errands = open_with("trap '' TERM; sleep 1000; sleep 1000", 0.1);
+    struct errands *errands = errands_open(&(struct errand_options){.name = "--hook",
+                                                                    .command = "trap '' TERM; sleep 1000; sleep 1000",
+                                                                    .limit_seconds = 60,
+                                                                    .clock = &moved.clock});
+    CHECK(errands != NULL);
     errands_add(errands, &(struct errand){.label = "slow", .variables = no_variables});
+    for (; !errands_wait(errands, 0); clock_sleep(1e-3))
+        moved_clock_move(&moved, 10);
     errands_close(errands, LONG_SECONDS);
     _exit(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD ? 0 : 1);
 }
@@ -99,7 +135,7 @@ static void take_too_long(void) {
 TEST(limit) {
     capture_run(&capture, take_too_long);
     EXPECT_INT(capture.status, 0);
-    EXPECT(strstr(capture.text, "the command for \"slow\" took longer than 0 s and was ended") != NULL);
+    EXPECT(strstr(capture.text, "the command for \"slow\" took longer than 60 s and was ended") != NULL);
 }
 
 // A command that never reads, and leaves a process behind that holds its output.
@@ -163,5 +199,5 @@ TEST(closing_early) {
     end();
 }
 
-TEST_MAIN(TEST_CASE(facts), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background), TEST_CASE(queue),
-          TEST_CASE(closing_early))
+TEST_MAIN(TEST_CASE(facts), TEST_CASE(a_script_in_a_file), TEST_CASE(output), TEST_CASE(limit), TEST_CASE(background),
+          TEST_CASE(queue), TEST_CASE(closing_early))

@@ -42,7 +42,10 @@ TEST(long_and_hostile_messages) {
     // Control characters of the second set, and bytes that are not text.
     error_set("\xc2\x9b"
               "31m \xff\xd8 \x9b \xe2\x82 \xed\xa0\x80 \xe2\x82\xac \xc2\xa0");
-    EXPECT_STRING(error_message(), "??31m ?? ? ?? ??? \xe2\x82\xac \xc2\xa0");
+    EXPECT_STRING(error_message(), "?31m ?? ? ?? ??? \xe2\x82\xac \xc2\xa0");
+    // What turns the text around it, so that "gnp.exe" reads "exe.png".
+    error_set("a\xe2\x80\xaegnp\xe2\x81\xa6\xd8\x9c\xe2\x80\xa8 \xe2\x80\xa6");
+    EXPECT_STRING(error_message(), "a?gnp??? \xe2\x80\xa6");
 }
 
 static void *fail_in_thread(void *unused) {

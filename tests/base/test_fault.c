@@ -1,4 +1,5 @@
 // Injected faults: when they fire, that they fire once, also across restarts, and what each kind does to a process.
+// tier: all
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"

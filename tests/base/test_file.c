@@ -378,6 +378,32 @@ TEST(leftovers_are_swept) {
     remove_place(place);
 }
 
+// The folder of a model that a killed program was writing goes when the model is written again, and so does what was to
+// become a temporary file. Those of live writers and other names stay.
+TEST(folders_are_swept) {
+    char *place = make_place(), *path = file_join(place, "model"), *own = file_temporary_name(path);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        char *folder = file_temporary_name(path), *file = file_join(folder, "weights"), *inner;
+        bool is_made = file_make_folders(folder) == 0 && file_write_all(file, "x", 1) == 0;
+        inner = file_temporary_name(folder);
+        is_made = is_made && file_write_all(inner, "x", 1) == 0;
+        _exit(!is_made);
+    }
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    char *copy = file_join(place, "model.tmp.old");
+    EXPECT_OK(file_make_folders(own));
+    EXPECT_OK(file_make_folders(copy));
+    EXPECT_INT(entries_in(place), 4);
+    file_sweep(path);
+    EXPECT_INT(entries_in(place), 2);
+    EXPECT(file_exists(own) && file_exists(copy));
+    free(path), free(own), free(copy);
+    remove_place(place);
+}
+
 // A folder with a temporary name is removed as a whole: ranks that write to it do not read all names in it.
 TEST(new_folders_are_not_swept) {
     char *place = make_place(), *whole = file_join(place, "iter_0000001"), *folder = file_temporary_name(whole);
@@ -536,6 +562,6 @@ TEST(huge_files_are_synced_in_pieces) {
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(pipes_are_not_files),
           TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet),
-          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_not_swept),
-          TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths),
-          TEST_CASE(same_paths), TEST_CASE(huge_files_are_synced_in_pieces))
+          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(folders_are_swept),
+          TEST_CASE(new_folders_are_not_swept), TEST_CASE(new_folders_are_synced), TEST_CASE(reading),
+          TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths), TEST_CASE(huge_files_are_synced_in_pieces))

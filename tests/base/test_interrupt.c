@@ -1,4 +1,5 @@
 // Signals that ask a command to stop: which of them end it at once after another one.
+// tier: all
 #include "base/interrupt.h"
 #include "capture.h"
 

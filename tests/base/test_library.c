@@ -153,6 +153,25 @@ TEST(files_beside) {
     free(part);
 }
 
+// A part of the program is looked for beside it: the dynamic loader, which has another one, is not asked.
+TEST(own) {
+    static const char *const wrong[] = {"$ORIGIN/nowhere", "$ORIGIN/fakes/old", NULL};
+    static const char *const right[] = {"$ORIGIN/../tests/fakes/good", NULL};
+    static const char *const loaders[] = {"libc.so.6", NULL};
+    struct library library = fake(LIBRARY_CUDA_MODULE, wrong);
+    begin();
+    library.is_own = true;
+    EXPECT_ERROR(library_load(&library),
+                 "/fakes/old/libfake.so.1 is fake 6.0, and 7 is needed; libfake.so.1 was searched "
+                 "for in " FAKES_PARENT "/nowhere, " FAKES_PARENT "/fakes/old; install fake");
+    library.sonames = loaders;
+    EXPECT_ERROR(library_load(&library), "need: libc.so.6 was searched for in /");
+    library.sonames = sonames;
+    library.folders = right;
+    EXPECT_OK(library_load(&library));
+    EXPECT(describes(&library, "/good/libfake.so.1"));
+}
+
 // The libraries of the program that started this one come first: here the folder of the test's parent does not have it,
 // so the other places are tried.
 TEST(beside_the_starter) {
@@ -166,4 +185,4 @@ TEST(beside_the_starter) {
 }
 
 TEST_MAIN(TEST_CASE(found_in_a_folder), TEST_CASE(missing), TEST_CASE(unfit), TEST_CASE(given_by_a_variable),
-          TEST_CASE(files_beside), TEST_CASE(beside_the_starter))
+          TEST_CASE(files_beside), TEST_CASE(own), TEST_CASE(beside_the_starter))

@@ -28,6 +28,10 @@ TEST(looks) {
 TEST(remedies) {
     EXPECT_STRING(looks_remedy(ENOENT), "check the path");
     EXPECT(strstr(looks_remedy(EACCES), "chmod") && strstr(looks_remedy(EMFILE), "ulimit -n"));
+    // Who may not write is not helped by reading.
+    EXPECT(strstr(looks_write_remedy(EACCES), "must let you write") && !strstr(looks_write_remedy(EACCES), "read"));
+    EXPECT(strstr(looks_write_remedy(EROFS), "read-only") && strstr(looks_write_remedy(ENOSPC), "space"));
+    EXPECT_STRING(looks_write_remedy(ENOENT), "check the path");
 }
 
 TEST_MAIN(TEST_CASE(looks), TEST_CASE(remedies))

@@ -1,4 +1,5 @@
 // Output without a reader: writers do not wait for a reader that has stopped, and do not die with one that has exited.
+// tier: all
 #include "base/outlet.h"
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -219,12 +220,16 @@ TEST(a_closed_pipe_counts_as_ready) {
 }
 
 // Far more than a terminal and what is kept for it have room for.
-static void print_much(void) {
+static void print_lines(int count) {
     char line[64];
-    for (int i = 0; i < LINES; i++) {
+    for (int i = 0; i < count; i++) {
         int length = snprintf(line, sizeof line, "line %08d of those that are to be relayed\n", i);
         outlet_print(STDERR_FILENO, line, (size_t)length);
     }
+}
+
+static void print_much(void) {
+    print_lines(LINES);
 }
 
 TEST(a_terminal_that_nobody_reads_stops_nobody) {
@@ -232,6 +237,45 @@ TEST(a_terminal_that_nobody_reads_stops_nobody) {
     int status;
     pty_begin(&run, 80, print_much, NULL);
     EXPECT(waitpid(run.child, &status, 0) == run.child && status == 0);  // nothing was read
+    close(run.control);
+}
+
+// A launcher that reads what its ranks write, more slowly than they write it: all of it arrives.
+enum { LAUNCHER_LINES = 30000 };
+
+static void print_to_launcher(void) {
+    outlet_set_patience(STDERR_FILENO, LONG_SECONDS);
+    print_lines(LAUNCHER_LINES);
+}
+
+TEST(a_terminal_of_a_launcher_loses_nothing) {
+    static struct pty_run run;
+    struct outlet_reader reader = {0};
+    char bytes[4096];
+    int status;
+    pty_begin(&run, 80, print_to_launcher, NULL);
+    for (ssize_t count; (count = terminal_read(run.control, bytes, sizeof bytes)) > 0; clock_sleep(1e-4))
+        for (ssize_t i = 0; i < count; i++)
+            if (bytes[i] != '\r')
+                buffer_append_byte(&reader.text, bytes[i]);
+    EXPECT(waitpid(run.child, &status, 0) == run.child && status == 0);
+    EXPECT_INT(count_lost(buffer_string(&reader.text)), 0);
+    EXPECT_INT(reader.text.length, (int64_t)LAUNCHER_LINES * LINE_LENGTH);
+    buffer_free(&reader.text);
+    close(run.control);
+}
+
+// Without a reader it is waited for once; then it is as any other.
+static void print_to_stuck_launcher(void) {
+    outlet_set_patience(STDERR_FILENO, 1e-3);
+    print_lines(LAUNCHER_LINES);
+}
+
+TEST(a_launcher_that_does_not_read_stops_nobody) {
+    static struct pty_run run;
+    int status;
+    pty_begin(&run, 80, print_to_stuck_launcher, NULL);
+    EXPECT(waitpid(run.child, &status, 0) == run.child && status == 0);
     close(run.control);
 }
 
@@ -345,7 +389,8 @@ TEST(a_terminal_that_is_gone_stops_nobody) {
     EXPECT(waitpid(run.child, &status, 0) == run.child && status == 0);
 }
 
-TEST_MAIN(TEST_CASE(a_terminal_that_nobody_reads_stops_nobody), TEST_CASE(a_terminal_on_hold_gets_its_lines_later),
+TEST_MAIN(TEST_CASE(a_terminal_that_nobody_reads_stops_nobody), TEST_CASE(a_terminal_of_a_launcher_loses_nothing),
+          TEST_CASE(a_launcher_that_does_not_read_stops_nobody), TEST_CASE(a_terminal_on_hold_gets_its_lines_later),
           TEST_CASE(what_is_kept_is_written_at_the_end), TEST_CASE(a_terminal_that_is_gone_stops_nobody),
           TEST_CASE(an_answer_to_a_signal_does_not_stand_inside_a_view), TEST_CASE(everything_is_passed_on),
           TEST_CASE(a_reader_that_went_away_stops_nobody),

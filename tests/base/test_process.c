@@ -1,4 +1,5 @@
 // Other programs: their output, how they end, and arguments that are passed unchanged.
+// tier: all
 #include "base/process.h"
 #include "test.h"
 

@@ -1,5 +1,6 @@
 // Lines at the bottom of a terminal: messages stand above them, nothing of what they showed before is left, and what a
 // terminal cannot do is not asked of it.
+// tier: all
 #include "base/screen.h"
 #include "base/log.h"
 #include "pty.h"

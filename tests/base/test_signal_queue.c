@@ -1,4 +1,5 @@
 // The queue of signals: none is lost, whichever thread receives it and whatever the process is doing.
+// tier: all
 #include "base/signal_queue.h"
 #include "test.h"
 

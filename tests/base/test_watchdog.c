@@ -4,14 +4,26 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "moved_clock.h"
 #include "test.h"
 
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+static struct moved_clock moved;
+
 static void open_all(double seconds) {
-    watchdog_open(&(struct watchdog_options){.limits = {seconds, seconds, seconds, seconds}, .rank = 3});
+    watchdog_open(
+        &(struct watchdog_options){.limits = {seconds, seconds, seconds, seconds}, .rank = 3, .clock = &moved.clock});
+}
+
+// So many seconds, in each of which the watchdog looks.
+static void pass(int seconds) {
+    for (int i = 0; i < seconds; i++) {
+        moved_clock_move(&moved, 1);
+        moved_clock_await(&moved, 1);
+    }
 }
 
 // Runs `work` in a child; returns its exit code, and what it wrote to stderr.
@@ -38,12 +50,13 @@ static int exit_code_of(void (*work)(void), char *said, size_t size) {
 
 static void get_stuck(void) {
     struct watchdog_work outer, inner;
-    // Before the watchdog looks: a process that is held up between the two would be stuck in training.
+    // The clock runs: what the watchdog is to find is there before it looks.
+    moved_clock_open(&moved, true);
     watchdog_begin(&outer, WATCHDOG_STEP, "training");
     watchdog_iteration(20);
     watchdog_begin(&inner, WATCHDOG_SAVE, "saving the checkpoint");
     watchdog_doing("syncing", "run/model.safetensors");
-    open_all(0.4);
+    open_all(600);
     for (;;) {
         clock_sleep(0.01);
         watchdog_beat_all();  // others get on; this does not help a save
@@ -53,34 +66,47 @@ static void get_stuck(void) {
 TEST(stuck_work_ends_the_process) {
     static char said[4096];
     EXPECT_INT(exit_code_of(get_stuck, said, sizeof said), EXIT_CODE_HANG);
-    // On a busy machine the seconds are more than the limit's.
-    EXPECT(strstr(said, "still saving the checkpoint after iteration 20, ") && strstr(said, " s, rank 3 on "));
-    EXPECT(strstr(said,
-                  ", syncing run/model.safetensors; the run ends after 0 s without progress (--save-timeout-minutes)"));
-    EXPECT(strstr(said, "saving the checkpoint after iteration 20: nothing was completed for "));
-    EXPECT(strstr(said, " s, longer than --save-timeout-minutes allows, on rank 3 on "));
+    const char *line = said;
+    for (int seconds = 60; seconds < 600; seconds *= 2) {
+        char start[128];
+        snprintf(start, sizeof start, "warning: still saving the checkpoint after iteration 20, %d s, rank 3 on ",
+                 seconds);
+        EXPECT(line && strncmp(line, start, strlen(start)) == 0);
+        line = strchr(line, '\n');
+        line = line ? line + 1 : NULL;
+    }
+    EXPECT(strstr(said, ", syncing run/model.safetensors; the run ends after 600 s without progress "
+                        "(--save-timeout-minutes)\n"));
+    EXPECT(line &&
+           strstr(line, "saving the checkpoint after iteration 20: nothing was completed for 600 s, longer than "
+                        "--save-timeout-minutes allows, on rank 3 on "));
     EXPECT(!strstr(said, "training"));
 }
 
-// Ten times the limit, with something completed all the time: by this thread, by others, inside, or while waiting for
+// Longer than the limit each, with something completed in time: by this thread, by others, inside, or while waiting for
 // work that has its own limit.
 static void get_on(void) {
     struct watchdog_work outer, inner;
-    open_all(2);
+    moved_clock_open(&moved, false);
+    open_all(10);
+    moved_clock_await(&moved, 1);
     watchdog_begin(&outer, WATCHDOG_STEP, "training");
-    for (int i = 0; i < 40; i++) {
-        clock_sleep(0.05);
-        if (i % 4 == 0)
+    for (int i = 0; i < 6; i++) {
+        pass(9);
+        if (i < 2) {
             watchdog_beat();
-        else if (i % 4 == 1)
+        } else if (i < 4) {
             watchdog_beat_all();
-        watchdog_begin(&inner, i % 4 == 2 ? WATCHDOG_ELSEWHERE : WATCHDOG_LOAD, "reading");
-        clock_sleep(0.02);
-        watchdog_end(&inner);
+        } else {
+            watchdog_begin(&inner, WATCHDOG_LOAD, "reading");
+            pass(9);
+            watchdog_end(&inner);
+        }
     }
     watchdog_begin(&inner, WATCHDOG_ELSEWHERE, "waiting");
-    clock_sleep(2.5);
+    pass(20);
     watchdog_end(&inner);
+    pass(9);
     watchdog_end(&outer);
     watchdog_close();
 }
@@ -92,25 +118,25 @@ TEST(work_that_proceeds_does_not) {
 }
 
 static void *sleep_in_background(void *unused) {
-    (void)unused;
     struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_SAVE, "saving a checkpoint in the background");
-    clock_sleep(60);
-    watchdog_end(&work);
-    return NULL;
+    pause();
+    return unused;
 }
 
 // A thread of its own that is stuck, while the first one works.
 static void leave_thread_stuck(void) {
     struct watchdog_work work;
     pthread_t thread;
-    // Training has a longer limit, which a busy machine does not exceed.
-    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_STEP] = 60, [WATCHDOG_SAVE] = 0.4}, .rank = 3});
+    moved_clock_open(&moved, false);
+    watchdog_open(&(struct watchdog_options){
+        .limits = {[WATCHDOG_STEP] = 10, [WATCHDOG_SAVE] = 20}, .rank = 3, .clock = &moved.clock});
+    moved_clock_await(&moved, 1);
     watchdog_begin(&work, WATCHDOG_STEP, "training");
     if (!thread_start(&thread, sleep_in_background, NULL))
         _exit(1);
     for (;;) {
-        clock_sleep(0.01);
+        pass(6);
         watchdog_beat();
         watchdog_beat_all();
     }
@@ -144,9 +170,11 @@ TEST(work_while_the_process_ends) {
 
 static void wait_without_limit(void) {
     struct watchdog_work work;
-    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 0.1}});
+    moved_clock_open(&moved, false);
+    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 1}, .clock = &moved.clock});
+    moved_clock_await(&moved, 1);
     watchdog_begin(&work, WATCHDOG_STEP, "training");
-    clock_sleep(0.5);
+    pass(20);
     watchdog_end(&work);
     watchdog_close();
 }

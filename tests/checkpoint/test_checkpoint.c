@@ -189,8 +189,8 @@ TEST(state_round_trip) {
     struct buffer marker = {0};
     char *marker_path = file_join(folder.path, "latest_checkpointed_iteration.txt");
     marker = read_whole(marker_path);
-    EXPECT_STRING(buffer_string(&marker), "1234567890");
-    EXPECT_INT(marker.length, 10);
+    EXPECT_STRING(buffer_string(&marker), "1234567890\n");
+    EXPECT_INT(marker.length, 11);
     buffer_free(&marker);
     free(marker_path);
     free(path);

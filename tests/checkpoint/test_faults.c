@@ -1,6 +1,7 @@
 // Saves that are killed or run out of space. A child saves under ptrace and is killed at its n-th system call, for
 // every n: the result must always load as the old checkpoint or the new one. A file size limit stands in for a full
 // disk.
+// tier: all
 // cost: 10
 #include "checkpoint/small_run.h"
 #include "checkpoint/temporary.h"

@@ -147,6 +147,8 @@ TEST(what_may_be_removed) {
         {NULL, {"manifest.json", "state.json", "config.json", "model.safetensors", "optimizer.safetensors", NULL}},
         {NULL, {"model-00001-of-00002.safetensors", "vocab-file_vocab.json", "huggingface_README.md", NULL}},
         {NULL, {"model.safetensors.tmp.host.12.00c0ffee", NULL}},
+        // Of the trial before the first iteration, and while it writes one.
+        {NULL, {"rehearsal-0", "rehearsal-1.tmp.host.12.00c0ffee", NULL}},
         {"notes.txt", {"manifest.json", "notes.txt", NULL}},
         {"model-best.safetensors", {"manifest.json", "model-best.safetensors", NULL}},
         {"model.safetensors.tmp.1", {"model.safetensors.tmp.1", NULL}},

@@ -41,6 +41,7 @@ TEST(counts) {
         int64_t vocabulary = 0, count = 0;
         EXPECT_INT(sscanf(line, "%63s %" SCNd64 " %" SCNd64, name, &vocabulary, &count), 3);
         check_preset(name, vocabulary, count);
+        EXPECT_INT(config_preset_vocabulary(name), vocabulary);
     }
     buffer_free(&text);
     // No preset is missing.
@@ -80,4 +81,50 @@ TEST(published_vocabularies) {
     }
 }
 
-TEST_MAIN(TEST_CASE(counts), TEST_CASE(published_vocabularies))
+// "1.23B" of the paper or model card; *digit is the worth of its last digit.
+static double published(const char *text, double *digit) {
+    char *end;
+    double number = strtod(text, &end), unit = *end == 'B' ? 1e9 : *end == 'M' ? 1e6 : 0;
+    const char *point = strchr(text, '.');
+    *digit = unit;
+    for (const char *c = point ? point + 1 : end; c < end; c++)
+        *digit /= 10;
+    return number * unit;
+}
+
+// What a plan counts without a tokenizer: the preset alone says how many parameters the published model has.
+TEST(published_sizes) {
+    // These are printed too large or too small by their own papers: a round name, or another way of counting.
+    static const char *const loose[] = {"opt-350m", "t5-large", "megatron-345m", "megatron-bert-345m"};
+    for (size_t i = 0; config_preset_name(i); i++) {
+        const char *name = config_preset_name(i);
+        char *argv[] = {"train",
+                        "--preset",
+                        (char *)(uintptr_t)name,
+
+                        "--micro-batch-size",
+                        "1",
+                        "--train-iters",
+                        "1",
+                        "--lr",
+                        "1",
+                        "--mock-data",
+                        "--vocab-size",
+                        "1"};
+        double digit, expected = published(config_preset_parameters(i), &digit), tolerance = 0.02;
+        EXPECT(expected > 0);
+        for (size_t k = 0; k < sizeof loose / sizeof loose[0]; k++)
+            tolerance = strcmp(name, loose[k]) == 0 ? 0.06 : tolerance;
+        struct config config;
+        EXPECT_OK(config_parse(&config, sizeof argv / sizeof argv[0], argv));
+        EXPECT_OK(config_validate(&config, 1));
+        EXPECT_OK(config_pad_vocab(&config, config_preset_vocabulary(name)));
+        double count = (double)census_parameters(&config);
+        if (fabs(count - expected) > fmax(0.51 * digit, tolerance * expected))
+            test_fail("%s has %.0f parameters, published are %s", name, count, config_preset_parameters(i));
+        config_free(&config);
+    }
+    EXPECT_INT(config_preset_vocabulary("none"), 0);
+}
+
+TEST_MAIN(TEST_CASE(counts), TEST_CASE(published_vocabularies), TEST_CASE(published_sizes))

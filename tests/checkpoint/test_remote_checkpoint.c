@@ -1,5 +1,6 @@
 // Copies of checkpoints in S3, against the server of tests/base/object_server.h: whole or not there, whatever fails and
 // whenever the process is killed.
+// tier: all
 #include "test.h"
 
 #include "base/clock.h"

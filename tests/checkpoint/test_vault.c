@@ -1,4 +1,5 @@
 // Checkpoints in shared memory: what a rank leaves is found by the next one, whole or not at all.
+// tier: all
 #include "checkpoint/vault.h"
 #include "test.h"
 

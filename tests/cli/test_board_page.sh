@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The board's page in a real Chromium: see tests/board/page.py. `make test-board` installs what it needs and runs it.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

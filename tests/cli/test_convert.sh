@@ -223,19 +223,6 @@ expect 2 "the same command starts and resumes" "$BEVATRON" train "${mock[@]}" --
 expect 216 "no checkpoint in $work/nothing" "$BEVATRON" train "${mock[@]}" --pretrained-checkpoint "$work/nothing" --num-layers 1 \
     --hidden-size 8 --num-attention-heads 2 --vocab-size 9 --train-iters 1
 
-# The stages of a pipeline read their own layers from it.
-if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
-    for folder in megatron_dist_llama gpt2; do
-        expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 1
-        sed -n 's/.*lm loss: \([0-9.]*\).*/\1/p' "$work/out" | cut -c1-5 >"$work/loss.alone"
-        stages=(--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 1)
-        expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 1 \
-            --nproc 2 --global-batch-size 2 "${stages[@]}"
-        sed -n 's/.*lm loss: \([0-9.]*\).*/\1/p' "$work/out" | cut -c1-5 >"$work/loss.stages"
-        expect_same "$work/loss.alone" "$work/loss.stages" "the loss of $folder in two stages"
-    done
-fi
-
 # A tokenizer that the input lacks can be added.
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/bert-hf" --to huggingface \
     --tokenizer-type BertWordPieceLowerCase --vocab-file "$work/small.txt"

@@ -54,6 +54,22 @@ expect 1 'parts/b.idx does not exist' "$bevatron" dataset merge --input parts --
 [ ! -e x.bin ] && [ ! -e x.idx ] || fail "a failed merge left files"
 [ -z "$(find . -name '*.tmp*' -o -name '*.spill*')" ] || fail "temporary files stayed"
 
+# Checksums: what we write has them, and one changed token or boundary is found; what others write has none.
+expect 0 'both: whole, 6 documents, 14 tokens, SHA-256 equal' "$bevatron" dataset verify both
+sha256sum --quiet -c both.sha256 && pass || fail "sha256sum does not read both.sha256"
+expect 0 'parts/a: whole, 3 documents, 7 tokens (no .sha256 file' "$bevatron" dataset verify parts/a
+for ending in bin idx; do
+    cp both.bin flipped.bin && cp both.idx flipped.idx && cp both.sha256 flipped.sha256
+    # Token 5 becomes 4; the boundary after the first document moves to the next, which is empty.
+    [ $ending = bin ] && printf '\4' | dd of=flipped.bin bs=1 seek=0 conv=notrunc 2>/dev/null
+    [ $ending = idx ] && printf '\2' | dd of=flipped.idx bs=1 seek=98 conv=notrunc 2>/dev/null
+    expect 215 "flipped.$ending has the SHA-256" "$bevatron" dataset verify flipped
+    expect 215 '"is_whole":false' "$bevatron" dataset verify --json flipped
+done
+echo nonsense >flipped.sha256
+expect 215 'flipped.sha256 has no line of 64 hexadecimal digits for the .bin file' "$bevatron" dataset verify flipped
+rm flipped.*
+
 # Damage, each kind with its exit code; the other datasets of the command line are still checked.
 truncate -s 13 parts/a.bin
 expect 215 'parts/a.bin: 13 bytes, but parts/a.idx describes 14: the file is truncated' "$bevatron" dataset inspect parts/a

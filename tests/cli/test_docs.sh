@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # label: slow
 # The documents are correct: their commands run as printed (docs.sh says which blocks), with small models; the flags,
-# links, make targets and build options that they name exist. docs/prepare-data.md has its own test.
+# links, make targets and build options that they name exist. docs/prepare-data.md has its own test, and so have commands
+# that start ranks: test_docs_ranks.sh runs this script with BEVATRON_DOCS_RANKS=yes, for their stories only.
+# cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 . tests/cli/docs.sh || exit
 
-ranks=
-if [ -n "$(command -v mpirun)" ] && "$BEVATRON" version | grep -q "MPI *yes"; then ranks=1; fi
+ranks=${BEVATRON_DOCS_RANKS:+1}
 
 # A stand-in for `bevatron` on a page: the same command, with a model and a run that finish at once (the last of equal
 # flags counts), and without starting anything on a cluster.
@@ -159,6 +160,7 @@ prepare_clusters() {
 for page in README.md docs/*.md; do
     [ "$page" = docs/prepare-data.md ] && continue
     for story in $(stories "$page"); do
+        [ -z "$ranks" ] || grep -qx "<!-- run: $story ranks -->" "$page" || continue
         case $story in
         samples) rest= ;;
         blends) rest="--vocab-file books-vocab.json --merge-file books-merges.txt" ;;
@@ -169,6 +171,7 @@ for page in README.md docs/*.md; do
     done
 done
 
+[ -z "$ranks" ] || finish
 # Everything that looks like one of our commands is checked.
 pages=(README.md CONTRIBUTING.md docs/*.md docs/internals/*.md)
 # These have blocks that need no mark; flags, links and paths are checked.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Moving averages of weights: they change nothing in training, are evaluated, resumed to the bit and exported, in every
-# precision and with a split optimizer.
+# precision. On two ranks: tests/parallel/test_training.sh.
 # cost: 6
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -56,18 +56,4 @@ planned() {
 }
 parameters=$((($(planned) - 0) / 12))
 [ $(($(planned --ema-decay 0.9) - $(planned))) = $((4 * parameters)) ] && pass || fail "plan: $(planned) and $(planned --ema-decay 0.9) bytes"
-
-if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI *yes"; then
-    expect 0 "iteration        6/" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${model[@]}" --ema-decay 0.7 --eval-with-ema \
-        --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-bucket-size 3000 --save "$work/two"
-    two=$(evaluated)
-    rm -rf "$work/used"
-    expect 0 "iteration        6/" "$BEVATRON" train "${model[@]}" --ema-decay 0.7 --eval-with-ema --save "$work/used"
-    one=$(evaluated)
-    [ -n "$one" ] && awk -v a="${one##* }" -v b="${two##* }" 'BEGIN { d = (a - b) / a; exit d * d > 1e-10 }' && pass ||
-        fail "two ranks evaluate $two, one $one"
-    # Averaged on two ranks, resumed on one.
-    expect 0 "iteration        7/" "$BEVATRON" train "${model[@]}" --ema-decay 0.7 --eval-with-ema --load "$work/two" --train-iters 7 \
-        --override-opt_param-scheduler
-fi
 finish

@@ -59,6 +59,26 @@ expect 215 "no word after another one to ask for" "${evaluate[@]}" --cloze "$wor
 : >"$work/bad.jsonl"
 expect 215 "has no texts" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 
+expect 2 "--split 1,0,1 leaves nothing of --data-path for validation" "${evaluate[@]}" --data-path "$work/data_text_document" --split 1,0,1
+
+# Weights that are not finite: neither a loss nor a text is printed, and the exit code says it.
+expect 0 "" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/nan"
+size=$(stat -c %s "$work/nan/model.safetensors")
+printf '\377\377\377\377' | dd of="$work/nan/model.safetensors" bs=1 seek=$((size - 4)) conv=notrunc 2>/dev/null
+nan=(--load "$work/nan" --device cpu "${tokenizer[@]}")
+expect 213 "the model's weights have NaN" "$BEVATRON" evaluate "${nan[@]}" --text "$work/train.txt"
+grep -q perplexity "$work/out" && fail "a perplexity of NaN is printed" || pass
+expect 213 "cloze.jsonl:1: the model's output is not finite" "$BEVATRON" evaluate "${nan[@]}" --cloze "$work/cloze.jsonl"
+expect 213 "the model's output is not finite" "$BEVATRON" generate "${nan[@]}" --prompt "one two" --max-new-tokens 3
+expect 0 "longer than the model's 64 positions" "$BEVATRON" generate --load "$work/run" --device cpu --prompt "one two" --max-new-tokens 80 --ignore-eod
+expect 0 "one two" "$BEVATRON" generate --load "$work/run" --device cpu --prompt "one two" --max-new-tokens 60 --ignore-eod
+grep -q "positions" "$work/out" && fail "a text within the model's positions is warned of" || pass
+# Weights alone are not a checkpoint, and the message says what is missing.
+mkdir "$work/alone" && cp "$work/nan/model.safetensors" "$work/alone/"
+expect 216 "no config.json that names a model_type" "$BEVATRON" evaluate --load "$work/alone" --device cpu --text "$work/train.txt"
+echo '[1]' >"$work/alone/config.json"
+expect 216 "no config.json that names a model_type" "$BEVATRON" evaluate --load "$work/alone" --device cpu --text "$work/train.txt"
+
 # Models that do not predict the next token have no perplexity on a text, and no last word.
 for name in t5 bert; do
     for file in --text --cloze; do

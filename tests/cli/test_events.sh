@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Where a run is watched: events in metrics.jsonl, the command of --on-event, Prometheus, wandb; runs that stop, fail or
 # are killed; and logging targets that are full, missing or broken, which change nothing about the training.
+# tier: all
 # cost: 10
 . tests/cli/common.sh
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
@@ -144,7 +145,43 @@ scraped() {
     [ "$events_of" = "stopped by SIGTERM 143" ] && pass || fail "the end of a run that was stopped: $events_of"
 }
 
-for part in whole_run not_finite no_data broken killed scraped; do
+# nowhere TEXT FILE…: the text is in none of the files and folders.
+nowhere() {
+    local text=$1 found
+    shift
+    found=$(grep -rla -- "$text" "$@")
+    [ -z "$found" ] && pass || fail "\"$text\" is in $found"
+}
+
+# A command may hold secrets: it is in nothing that the run writes. From a file it is not in the process list either.
+secrets() {
+    local train=("$BEVATRON" train "${model[@]}" --train-iters 4 --save "$work/run" --save-interval 2 --log-arguments
+        --tensorboard-dir "$work/board" --wandb-project p --wandb-exp-name n --wandb-save-dir "$work/wandb"
+        --prometheus-textfile "$work/run.prom")
+    heard_of() { rm -rf "$work/board" "$work/wandb" && "${train[@]}" "$@" >"$work/out" 2>&1 || fail "a run with $1"; }
+    heard heard_of --exit-interval 2 --on-event \
+        ": -H 'Authorization: s3cret' https://hooks.slack.com/services/s3cret; $hook"
+    has "$work/run.events" "saved|2||"
+    has "$work/out" "on_event ........................................ [redacted]"
+    has "$work/run/iter_0000002/config.json" '"on_event":"[redacted]"'
+    nowhere s3cret "$work/run" "$work/board" "$work/wandb" "$work/run.prom" "$work/out"
+    # A run that takes its flags from there has no command, says so, and resumes.
+    expect 0 "note: --on-event held a secret" "$BEVATRON" train --config "$work/run/iter_0000002/config.json" --load "$work/run"
+    grep -q "iteration        4/" "$work/out" && pass || fail "it does not resume"
+    # The script tells what the process list has of it.
+    printf '%s\n' "# s3cret" "tr '\\0' ' ' </proc/\$\$/cmdline >'$work/line'" >"$work/notify.sh"
+    expect 0 "" "${train[@]}" --train-iters 6 --override-opt_param-scheduler --load "$work/run" --on-event "@$work/notify.sh"
+    within 900 test -s "$work/line" && pass || fail "the script did not run"
+    [ "$(cat "$work/line")" = "sh -- $work/notify.sh " ] && pass || fail "the process list has $(cat "$work/line")"
+    nowhere s3cret "$work/run" "$work/board" "$work/out" "$work/line"
+    expect 0 "cannot read the script $work/no.sh" "${train[@]}" --train-iters 6 --override-opt_param-scheduler --load "$work/run" \
+        --on-event "@$work/no.sh"
+    expect 1 "s3://[redacted]@bucket/run" "$BEVATRON" train "${model[@]}" --train-iters 4 --save "$work/run" \
+        --load s3://KEY:s3cret@bucket/run --save-to s3://KEY:s3cret@bucket/run
+    nowhere s3cret "$work/out"
+}
+
+for part in whole_run not_finite no_data broken killed scraped secrets; do
     beside "$part" "$part"
 done
 gather

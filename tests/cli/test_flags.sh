@@ -74,26 +74,6 @@ expect 215 "no data is given for training; give --train-data-path" "${data[@]}" 
 expect 1 "s3://b/d is in S3, not a dataset here; copy its .bin and .idx files" "${data[@]}" --data-path s3://b/d
 expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
 
-# Whatever takes longer than two seconds reports what it is: an evaluation, slow text.
-in_background "$work/long" "${mock[@]}" --eval-interval 1 --eval-iters 1000000000
-long=$!
-mkfifo "$work/pipe"
-"$BEVATRON" tokenizer encode "${tokenizer[@]}" <"$work/pipe" >"$work/encoded" 2>&1 &
-encoding=$!
-"$BEVATRON" tokenizer decode "${tokenizer[@]}" <"$work/pipe" >"$work/decoded" 2>&1 &
-decoding=$!
-exec {pipe}>"$work/pipe"
-await_text "^evaluating: .* of 1.*G iterations, .* so far" "$work/long"
-await_text "^encoding standard input: .* so far" "$work/encoded"
-await_text "^decoding standard input: .* so far" "$work/decoded"
-exec {pipe}>&-
-kill -9 $long
-for process in $encoding $decoding; do
-    end_of $process
-    [ $code = 0 ] && pass || fail "a tokenizer that is given nothing ends with $code"
-done
-wait $long 2>/dev/null
-
 # Arguments: a log has those given and derived, with the flag all of them, a terminal none.
 expect 0 "more have their defaults; --log-arguments lists them" "${mock[@]}"
 grep -qE "^  ffn_hidden_size \.+ 64$" "$work/out" && ! grep -q "^  adam_beta1 " "$work/out" && pass || fail "the short list of arguments"

@@ -2,6 +2,7 @@
 # Folders of others: every command that writes is pointed at checkpoints of every other program and at an ordinary
 # folder of a user's files. No existing file may be changed, moved or removed. Then the folder of --save: which runs
 # may write to it, one at a time.
+# tier: all
 # cost: 20
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

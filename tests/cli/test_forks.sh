@@ -3,7 +3,6 @@
 # Megatron's flags; runs that end by tokens or by files; batch sizes of evaluations; samples with the middle at the end.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
-needs_parts MPI
 
 run=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16
     --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --min-lr 1e-5
@@ -43,41 +42,19 @@ expect 1 "cannot open $work/none.json" "$BEVATRON" train "${run[@]}" --train-ite
 expect 0 "deepspeed_config" "$BEVATRON" train --dry-run "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}"
 expect 0 "" "$BEVATRON" plan "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}" --machine p4d.24xlarge --nproc 2
 
-expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --fp16 --train-iters 1 "${deepspeed[@]}" --nproc 2
-[ "$(grep -c "counts instead of --clip-grad" "$work/out")" = 1 ] && pass || fail "a note is not said once"
-
 # A file ends a run after a checkpoint, and keeps it from starting again.
 touch "$work/stop"
 expect 0 "exiting program, as the file of --kill-switch-path asks" "$BEVATRON" train "${run[@]}" --train-iters 5 \
     --kill-switch-path "$work/stop" --save "$work/killed"
 grep -q "iteration        1/" "$work/out" && fail "a run starts in spite of its kill switch" || pass
 rm "$work/stop"
-mkdir "$work/triggers"
-log=$work/long
-in_background "$log" "$BEVATRON" train "${run[@]}" --train-iters 100000000 --trigger-path "$work/triggers" \
-    --kill-switch-path "$work/stop" --save "$work/long-run" --save-interval 100000000 && running=$!
-await_text "iteration        2/" "$log"
-touch "$work/triggers/save"
-within 900 test ! -e "$work/triggers/save" && pass || fail "a file that asks for a checkpoint is ignored"
-ls "$work/long-run"/iter_*/model.safetensors >/dev/null 2>&1 && pass || fail "no checkpoint though a file asked for one"
-# One that cannot be removed asks once.
-saved() { [ "$(grep -c "successfully saved checkpoint" "$log")" = "$1" ]; }
-within 900 saved 1 || fail "the checkpoint is not announced"
-mkdir "$work/triggers/save"
-await_text "it counts no more until you remove it" "$log"
-seen=$(losses "$log" | wc -l)
-is_beyond() { [ "$(losses "$log" | wc -l)" -gt $((seen + 20)) ]; }
-within 900 is_beyond && saved 2 && pass || fail "a folder instead of a file asks again and again"
-touch "$work/triggers/exit"
-end_of "$running"
-[ "$code" = 0 ] && pass || fail "a run that a file has ended does not exit with 0"
-grep -q "exiting program, as the file of --trigger-path asks" "$log" && pass || fail "a file does not end the run"
 # Without --save there is no checkpoint, and the file stays.
-rm "$work/triggers/exit"
+mkdir "$work/triggers"
+touch "$work/triggers/save"
 expect 0 "the folder $work/nowhere of --trigger-path does not exist; create it" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --trigger-path "$work/nowhere"
 expect 2 "is not a folder; give the folder for the files save and exit" "$BEVATRON" train "${run[@]}" --train-iters 1 \
-    --trigger-path "$log"
+    --trigger-path "$work/ds.json"
 expect 0 "the file save of --trigger-path has no effect without --save" "$BEVATRON" train "${run[@]}" --train-iters 3 \
     --trigger-path "$work/triggers"
 
@@ -94,12 +71,7 @@ losses >"$work/eight"
 expect 0 "validation loss" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 6
 losses >"$work/four"
 same_losses "$work/eight" "$work/four" 4 "losses of evaluations with other batches"
-expect 0 "Evaluating on 24 samples" "$BEVATRON" train "${run[@]}" --train-iters 4 --eval-interval 2 --eval-iters 3 \
-    --eval-global-batch-size 8 --eval-micro-batch-size 4 --nproc 2
-expect 2 "is not a multiple of --micro-batch-size × data-parallel ranks = 2 × 2" "$BEVATRON" train "${run[@]}" \
-    --train-iters 4 --eval-global-batch-size 6 --nproc 2
-
-# Fill in the middle: one rank and two, stopped and resumed, the same weights; another rate, others.
+# Fill in the middle: stopped and resumed, the same weights; another rate, others.
 for i in $(seq 60); do
     printf '{"text": "def f%d(x): return x + %d if größe else naïve(数, %d)"}\n' "$i" "$i" "$((i * 7))"
 done >"$work/code.jsonl"
@@ -108,14 +80,7 @@ expect 0 "" "$BEVATRON" preprocess --input "$work/code.jsonl" --output-prefix "$
     --tokenizer-type HuggingFaceTokenizer --tokenizer-model tests/golden/fim/tokenizer.json
 fim=("$BEVATRON" train "${run[@]:3}" --data-path "$work/code_text_document" "${tokenizer[@]}" --split 1 --hidden-dropout 0
     --attention-dropout 0 --train-iters 4 --fim-data --fim-rate 0.7 --fim-spm-rate 0.4)
-train_losses() {
-    grep -o "lm loss: [^ ]*" "$work/out" | cut -d' ' -f3
-}
 expect 0 "iteration        4/" "${fim[@]}" --save "$work/fim1"
-train_losses >"$work/fim1.losses"
-expect 0 "iteration        4/" "${fim[@]}" --nproc 2
-train_losses >"$work/fim2.losses"
-same_losses "$work/fim1.losses" "$work/fim2.losses" 4 "two ranks with --fim-data"
 expect 0 "exiting program at iteration 2" "${fim[@]}" --save "$work/fim3" --exit-interval 2
 expect 0 "iteration        4/" "${fim[@]}" --save "$work/fim3" --load "$work/fim3"
 same_weights fim1/iter_0000004 fim3/iter_0000004 "fill in the middle, stopped and resumed"

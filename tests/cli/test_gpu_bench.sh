@@ -3,6 +3,7 @@
 # and llm.c. A program that fails, hangs or runs out of memory must only cost its own cell of the table, and two must
 # never have the GPU at once. Nothing here depends on the speed of the machine: hanging programs are ended by their own
 # limit.
+# tier: all
 set -u
 bench=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../bench" && pwd)
 root=$(mktemp -d)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The manual pages and completion scripts that the program makes from its tables of flags: complete, and accepted by the
 # programs that read them: groff, and bash, zsh and fish with a real Tab key.
+# tier: all
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh" || exit
 cd "$work" || exit 1
 

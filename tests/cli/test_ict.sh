@@ -2,6 +2,7 @@
 # ICT from text to retrieval: sentences and titles become blocks; two towers initialized from a BERT learn to find a
 # sentence's block; a run that was stopped and resumed equals an uninterrupted one bit for bit; evaluate gives the loss,
 # and how often the block is found among all of them; invalid combinations are refused.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

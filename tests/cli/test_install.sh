@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# tier: all
 # label: slow
 # cost: 10
 # What `make install` and the packages install works from any folder: the program, manual pages, completion, documents,

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# tier: all
 # cost: 10
 # launch kubernetes beyond the job itself: where pods run and what they mount, fields merged from a file, the warning
 # about disks that are deleted with their pod, and rehearsals on CPUs, whose pods are then run here as plain processes.

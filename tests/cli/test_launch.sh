@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launch: flags of both kinds on one line, sbatch driven through a stand-in that records what it gets, failures said
 # clearly, and a local run that is started again.
+# tier: all
 # cost: 15
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50

@@ -2,6 +2,7 @@
 # The libraries that the program loads when needed: it links none of them, starts without any, says what is missing and
 # what to do, and refuses those that do not fit. Real ones are hidden by the variables that name a file, and by a root
 # that holds only the program and what it links.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 fakes=$(dirname "$BEVATRON")/tests/fakes
@@ -61,15 +62,37 @@ if has CUDA; then
     chmod +x "$work/bin/nvidia-smi"
     expect 1 "libraries  cuBLASLt missing: BEVATRON_CUBLASLT_LIBRARY is" env "${hidden[@]}" PATH="$work/bin:$PATH" "$BEVATRON" preflight --device cpu
 else
-    expect 1 "built without CUDA" "$BEVATRON" "${train[@]}" --device cuda
+    expect 1 "cannot load bevatron_cuda, which GPUs need: bevatron_cuda.so was searched for in " "$BEVATRON" "${train[@]}" --device cuda
+    says "install the package bevatron-cuda, or run \`make cuda\` in the source tree, or set BEVATRON_CUDA_LIBRARY to its path, or use --device cpu"
 fi
+
+# The module for GPUs: of another version, built with other headers, missing. --device auto uses the CPU and says so, where
+# a driver counts GPUs.
+for pair in "version|belongs to bevatron 0.0.9, but this is bevatron" "headers|was built with other headers (0123456789abcdef) than this bevatron"; do
+    module=BEVATRON_CUDA_LIBRARY=$fakes/module_${pair%%|*}/bevatron_cuda.so
+    expect 0 "${pair#*|}" env "$module" "$BEVATRON" version
+    expect 1 "${pair#*|}" env "$module" "$BEVATRON" "${train[@]}" --device cuda
+    expect 0 "bevatron_cuda unfit: $fakes/module_${pair%%|*}/bevatron_cuda.so" env "$module" "$BEVATRON" preflight --device cpu
+    expect 0 "this machine has 2 GPUs, but their module cannot be used: unfit: " \
+        env "$module" BEVATRON_DRIVER_LIBRARY="$fakes/good/libfake.so.1" "$BEVATRON" "${train[@]}" --device auto
+    says "iteration        2/       2"
+done
+expect 1 "cannot load bevatron_cuda, which GPUs need: BEVATRON_CUDA_LIBRARY is /nonexistent" \
+    env BEVATRON_CUDA_LIBRARY=/nonexistent "$BEVATRON" "${train[@]}" --device cuda
+# It is found beside the program, and in lib/bevatron beside bin, wherever that is.
+mkdir -p "$work/beside" "$work/a place/bin" "$work/a place/lib/bevatron"
+cp "$BEVATRON" "$work/beside/" && cp "$BEVATRON" "$work/a place/bin/"
+cp "$fakes/module_good/bevatron_cuda.so" "$work/beside/" && cp "$fakes/module_good/bevatron_cuda.so" "$work/a place/lib/bevatron/"
+expect 0 "CUDA       yes: CUDA 99.1 for sm_80, sm_90" "$work/beside/bevatron" version
+says "CUDA 99.1, sm_80, sm_90  $(realpath "$work")/beside/bevatron_cuda.so"
+expect 0 "CUDA 99.1, sm_80, sm_90  $(realpath "$work")/a place/lib/bevatron/bevatron_cuda.so" "$work/a place/bin/bevatron" version
 
 # Libraries that do not fit.
 expect 0 "kernels" env "${old[@]}" "$BEVATRON" version
 is_open_mpi && says 'is "MPICH Version:'
 is_open_mpi && says "which has another ABI than Open MPI"
 has CUDA && says "is cuBLASLt 9.4.5, but this bevatron was built for version"
-has CUDA && says "does not report a version; it is probably the stub for linking in the CUDA toolkit"
+says "does not report a version; it is probably the stub for linking in the CUDA toolkit"
 has CUDNN && says "is cuDNN 9.14.0 for CUDA 9, but this bevatron was built for CUDA"
 has MICROHTTPD && says "is version 0.9.70, but 0.9.71 or later is needed"
 has NCCL && says "is NCCL 2.10.3, but NCCL 2.13 or a later 2.x is needed"
@@ -104,7 +127,9 @@ bare() { chroot "$root" /bevatron "$@"; }
 if [ "$(id -u)" = 0 ] && command -v ldd >/dev/null && ! ldd "$BEVATRON" | grep -q libasan; then
     mkdir -p "$root/dev" "$root/tmp"
     cp "$BEVATRON" "$root/bevatron"
-    ldd "$BEVATRON" | grep -oE '/[^ ]+' | while read -r library; do
+    module=$(dirname "$BEVATRON")/bevatron_cuda.so
+    has CUDA && cp "$module" "$root/" || module=
+    ldd "$BEVATRON" ${module:+"$module"} | grep -oE '/[^ ]+' | while read -r library; do
         mkdir -p "$root$(dirname "$library")"
         cp -L "$library" "$root$library"
     done
@@ -112,7 +137,8 @@ if [ "$(id -u)" = 0 ] && command -v ldd >/dev/null && ! ldd "$BEVATRON" | grep -
         expect 0 "kernels" bare version
         is_open_mpi && says "missing: apt-get install openmpi-bin"
         has CURL && says "missing: apt-get install libcurl4 ca-certificates"
-        has CUDA && says "missing: install the NVIDIA driver on the host"
+        says "missing: install the NVIDIA driver on the host"
+        has CUDA || says "missing: install the package bevatron-cuda"
         has CUDA && says "missing: apt-get install libcublas-"
         has CUDNN && says "missing: apt-get install libcudnn9-cuda-"
         has NCCL && says "missing: apt-get install libnccl2"

@@ -1,5 +1,6 @@
 // Shared memory of an mpirun that is gone is removed, also if its ranks were killed while MPI started; that of one that
 // lives, or of other jobs, is not.
+// tier: all
 #include "cli/mpi_leftovers.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Training in 16 bits on the CPU: fp16 overflows at first, skips, finds its loss scale and learns like fp32; an overflow
 # in the middle of a run is skipped too; a resumed run has the same scale and bits; bf16 follows fp32.
+# tier: all
 # label: slow
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -114,27 +114,4 @@ expect 0 "new/folder/y" "$BEVATRON" preprocess --input "$work/in.jsonl" --output
 expect 1 "cannot create the folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/in.jsonl/x" "${null[@]}"
 expect 1 "is a folder without" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
 [ -z "$(find "$work" -name 'x*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
-
-# Stopped in the middle, even while the input is silent: the temporary files are removed, and it dies of the signal.
-for signal in TERM INT; do
-    mkfifo "$work/pipe"
-    "$BEVATRON" preprocess --input - --output-prefix "$work/stopped" "${null[@]}" <"$work/pipe" >"$work/out" 2>&1 &
-    pid=$!
-    exec 3>"$work/pipe"
-    cat "$work/in.jsonl" >&3
-    within 900 [ -e "$work/stopped.unfinished/data.0.bin" ] && pass || fail "no temporary file before SIG$signal"
-    sleep 0.5  # time to reach the silence
-    # A background process of a script ignores SIGINT unless it sets a handler; ours must keep it ignored, as with
-    # nohup.
-    [ "$signal" = INT ] && grep -qE '^SigIgn:.*[2367abef]$' "/proc/$pid/status" 2>/dev/null && kill -TERM "$pid"
-    kill -"$signal" "$pid" 2>/dev/null
-    wait "$pid"
-    code=$?
-    exec 3>&-
-    [ "$code" -gt 128 ] && pass || fail "exit code $code after SIG$signal"
-    grep -q "stopped by" "$work/out" && pass || fail "nothing said about SIG$signal"
-    [ -z "$(find "$work" -name 'stopped*')" ] && pass || fail "SIG$signal left $(find "$work" -name 'stopped*')"
-    rm -f "$work/pipe"
-done
-
 finish

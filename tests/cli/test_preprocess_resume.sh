@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bevatron preprocess, killed at any moment: the same command resumes it, and the files are those of a run that was
 # never stopped. Other flags or inputs are an error, --restart starts over, nothing appears early.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launch progress notices from outside that a run completes nothing: beside the run, where it also outlives a file system
 # that does not answer, and as a probe that looks once.
+# tier: all
 # cost: 15
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50

@@ -22,13 +22,17 @@ TEST(alone) {
     EXPECT_OK(DETECT(&ranks, "HOME", "/root"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
     EXPECT_INT(ranks.place.size, 1);
+    EXPECT(!ranks.is_read);
     // mpirun -n 1, an allocation without a step, and a step of one task are one rank.
     EXPECT_OK(DETECT(&ranks, "OMPI_COMM_WORLD_SIZE", "1", "WORLD_SIZE", "8", "RANK", "3"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(ranks.is_read);
     EXPECT_OK(DETECT(&ranks, "SLURM_JOB_ID", "7", "SLURM_NTASKS", "8"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(!ranks.is_read);
     EXPECT_OK(DETECT(&ranks, "SLURM_PROCID", "0", "SLURM_STEP_ID", "0", "SLURM_STEP_NUM_TASKS", "1"));
     EXPECT_INT(ranks.kind, RANKS_ALONE);
+    EXPECT(ranks.is_read);
 }
 
 TEST(mpirun_comes_first) {
@@ -86,6 +90,13 @@ TEST(torchrun) {
     EXPECT_STRING(ranks.address, "node0");
     EXPECT_INT(ranks.port, 1234);
     EXPECT(strstr(ranks.token, "abc") != NULL);
+    // The name of a run is no secret; whether all ranks are here, all must see alike.
+    EXPECT(!ranks.is_secret && !ranks.is_on_one_machine);
+    EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "4", "LOCAL_RANK", "3", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR",
+                     "a", "BEVATRON_JOB_TOKEN", "drawn"));
+    EXPECT(ranks.is_secret && ranks.is_on_one_machine);
+    EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "4", "LOCAL_RANK", "3", "MASTER_ADDR", "a"));
+    EXPECT(!ranks.is_on_one_machine);
     EXPECT_ERROR(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3"), "MASTER_ADDR");
     EXPECT_ERROR(DETECT(&ranks, "RANK", "8", "WORLD_SIZE", "8", "LOCAL_RANK", "0", "MASTER_ADDR", "a"), "RANK 8");
     EXPECT_ERROR(
@@ -120,5 +131,21 @@ TEST(machines_of_kubernetes) {
                  "node 2 does not fit 2 nodes");
 }
 
+// Each of these would train alone, all of them on top of each other.
+TEST(a_rank_of_unknown_place) {
+    struct launched_ranks ranks;
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "127.0.0.1"), "LOCAL_RANK is not set");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "2"), "LOCAL_RANK is not set");
+    EXPECT_ERROR(DETECT(&ranks, "LOCAL_RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "a"), "but RANK is not set");
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "x"), "WORLD_SIZE is \"x\"");
+    EXPECT_OK(DETECT(&ranks, "RANK", "0", "WORLD_SIZE", "1", "MASTER_ADDR", "127.0.0.1"));
+    EXPECT_OK(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "2", "BEVATRON_NODES", "2", "MASTER_ADDR", "a"));
+    EXPECT_INT(ranks.kind, RANKS_NODE);
+    EXPECT_INT(ranks.node, 1);
+    EXPECT_OK(DETECT(&ranks, "WORLD_SIZE", "2"));
+    EXPECT_INT(ranks.kind, RANKS_ALONE);
+}
+
 TEST_MAIN(TEST_CASE(alone), TEST_CASE(mpirun_comes_first), TEST_CASE(srun), TEST_CASE(first_host), TEST_CASE(torchrun),
-          TEST_CASE(machines_of_kubernetes))
+          TEST_CASE(machines_of_kubernetes), TEST_CASE(a_rank_of_unknown_place))

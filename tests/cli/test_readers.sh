@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Commands that read the checkpoints of a run that goes on and keeps only the last one: they never find them missing. Then
 # links in the folder of --save, which are not followed, and modes of files without a mask.
+# tier: all
 # cost: 4
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50

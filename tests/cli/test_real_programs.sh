@@ -2,6 +2,7 @@
 # cluster and launch with the real pcluster, kubectl and sbatch, as far as they work without a cloud: what they refuse
 # and how that is reported; kubectl also against a small stand-in for a cluster's API server. Each part is skipped if
 # its program is not installed (pip install aws-parallelcluster; apt install kubernetes-client slurm-client).
+# tier: all
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --train-iters 5)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# tier: all
 # cost: 25
 # The recipes of examples/recipes about the UltraCluster, as a reader would follow them: from an INI file to a
 # configuration and a dataset, then a planned job, training on two ranks, and a second start that resumes.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The script of launch slurm decides with the program itself whether its job is requeued. Stand-ins play Slurm: srun
 # runs one real rank, or fails as it is told; scontrol records that the job is requeued, and the script is run again.
+# tier: all
 # cost: 12
 . tests/cli/common.sh || exit
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50

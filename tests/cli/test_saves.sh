@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Saves that fail: the run continues, tries again and succeeds once there is space; --save-fallback; the last save; what
 # a process may not write at all. A preloaded library has no space for files of checkpoints while another file exists.
+# tier: all
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -2,6 +2,7 @@
 # Files that do not answer: an fsync that does not return, while training waits and in the background; a read of data;
 # pipes where files should be; a dataset that is truncated under a run. Each ends with its exit code and a sentence that
 # names the file. Limits of a process: open files, what it may write, and the memory of its control group.
+# tier: all
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# tier: all
 # label: slow
 # The files beside the weights of a Hugging Face model are kept: through a plain conversion, through ours and back, and
 # through resumed training. Every file of the source is there, byte by byte, except the weights, config.json and those

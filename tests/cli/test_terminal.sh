@@ -2,6 +2,7 @@
 # A run on a terminal: a view at the bottom that leaves nothing behind, short lines above it, Ctrl-C that is answered at
 # once; what a terminal cannot show is not drawn; one that stalls, is on hold or goes away stops no run. What is piped is
 # as it was without a terminal.
+# tier: all
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh

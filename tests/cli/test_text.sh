@@ -1,29 +1,11 @@
 #!/usr/bin/env bash
 # train on text: a file, a folder or a pattern as --data-path is tokenized into a cache, which is used again, rebuilt when
-# the text has changed, shared by runs that start at the same time, and never taken if it is damaged or unfinished. What
-# the flags leave open is chosen and named.
-# cost: 12
+# the text has changed, and never taken if it is damaged or unfinished. What the flags leave open is chosen and named.
+# Terminals, kills and runs beside each other: test_text_cache.sh.
+# cost: 3
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
-
-# words FIRST LINES: lines of text.
-words() {
-    awk -v first="$1" -v lines="$2" 'BEGIN { split("the a one black white cat dog ran sat slept home away under over", w, " ")
-        for (i = 0; i < lines; i++) { line = ""
-            for (k = 0; k < 8; k++) line = line w[(first + i * 5 + k * (i % 3 + 1)) % 14 + 1] (k < 7 ? " " : ".")
-            print line } }'
-}
-as_json() { sed 's/.*/{"text": "&"}/'; }
-mkdir "$work/data"
-text=$work/data/books.jsonl
-words 1 400 | as_json >"$text"
-size=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --threads 1 --log-interval 1)
-short=(--micro-batch-size 2 --lr 1e-3 --train-iters 2 --eval-iters 0)
-own=(--tokenizer-type auto --vocab-size 300)
-train=("$BEVATRON" train "${size[@]}" "${short[@]}")
-losses() { grep -o "iteration .*lm loss: [^|]*" "$1" | sed 's/elapsed[^|]*|//'; }
-cache=$work/data/.bevatron-cache
-datasets() { find "$cache" -name data_text_document.bin | wc -l; }
+. tests/cli/text.sh || exit
 
 # Without a tokenizer the error says how to get one.
 expect 2 "books.jsonl is text, but no tokenizer is given; add --tokenizer-type auto --vocab-size 32000" "${train[@]}" --data-path "$text"
@@ -48,26 +30,6 @@ for tokenizer in "" "${own[*]}" "--tokenizer-type NullTokenizer --vocab-size 300
     missing "$work/gone.jsonl does not exist; check the path" 0.5 "$text" 0.5 "$work/gone.jsonl"
 done
 [ -d "$cache" ] && fail "text was tokenized before the names were checked" || pass
-
-# A person at a terminal is asked, and the answer holds for all ranks. (script has a terminal to offer.)
-typed() { # ANSWER COMMAND…
-    printf '%s\n' "$1" >"$work/answer"
-    printf '%q ' "${@:2}" >"$work/line"
-    script -qec "$(cat "$work/line")" /dev/null <"$work/answer"
-}
-if command -v script >/dev/null; then
-    asked=("${train[@]}" --data-path "$text" --vocab-size 300 --data-cache-path "$work/asked")
-    expect 2 "books.jsonl is text, but no tokenizer is given. Train one of 300 tokens on it (--tokenizer-type auto)? [Y/n]" typed n "${asked[@]}"
-    grep -q "add --tokenizer-type auto" "$work/out" && pass || fail "a refusal does not say what else to do"
-    expect 0 "iteration 2/2" typed y "${asked[@]}" --save "$work/asked_run"
-    [ -d "$(echo "$work"/asked/tokenizer-*)" ] && pass || fail "no tokenizer was trained"
-    if "$BEVATRON" version | grep -q "MPI *yes" && command -v mpirun >/dev/null; then
-        expect 0 "iteration 2/2" typed "" "${asked[@]}" --nproc 2
-        [ "$(grep -c "no tokenizer is given" "$work/out")" = 1 ] && pass || fail "not asked once"
-    fi
-    # A run that resumes has its checkpoint's, and does not ask.
-    expect 0 "iteration        3/" "${asked[@]}" --train-iters 3 --load "$work/asked_run" --override-opt_param-scheduler
-fi
 
 # Several texts without weights: an evaluation of more samples than they have repeats them, and a run that is longer
 # than the texts is told so when it starts.
@@ -139,58 +101,6 @@ truncate -s 20 "$bin"
 touch "$(dirname "$bin").lock"
 expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}"
 expect_same "$work/pre_text_document.bin" "$bin" "the tokens after a kill"
-
-# An entry that has not been used for a month is removed, unless a run has it open. (Not on file systems that machines
-# share.)
-if [[ " tmpfs ext2/ext3 xfs overlayfs " == *" $(stat -f -c %T "$work") "* ]]; then
-    expect 0 "" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
-    entry=$(echo "$work"/old/books.jsonl-*[0-9a-f]/)
-    in_background "$work/busy_log" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old" --train-iters 100000 --save "$work/busy"
-    pid=$!
-    await_text "iteration        1/" "$work/busy_log"
-    touch -d "31 days ago" "$entry"/* "$work"/old/tokenizer-*/*
-    words 2 50 | as_json >"$work/data/other.jsonl"
-    other=("${train[@]}" --data-path "$work/data/other.jsonl" --vocab-file "$work/tok/vocab.json" --merge-file "$work/tok/merges.txt" --data-cache-path "$work/old")
-    expect 0 "tokenized $work/data/other.jsonl" "${other[@]}"
-    [ -f "$entry/manifest.json" ] && pass || fail "a dataset in use was removed"
-    kill -9 $pid
-    wait $pid 2>/dev/null
-    touch -d "29 days ago" "$entry"/*
-    expect 0 "" "${other[@]}"
-    [ -f "$entry/manifest.json" ] && pass || fail "a dataset was removed too early"
-    mkdir -p "$work/old/mine-0123456789abcdef"
-    touch -d "31 days ago" "$entry"/* "$work/old/mine-0123456789abcdef"
-    expect 0 "unused for 30 days" "${other[@]}"
-    [ ! -e "$entry" ] && [ -d "$work/old/mine-0123456789abcdef" ] && pass || fail "not the old dataset was removed: $(ls "$work/old")"
-    expect 0 "tokenized $text" "${train[@]}" --data-path "$text" "${own[@]}" --data-cache-path "$work/old"
-fi
-
-# Killed at some moment of building: the next run has the same losses.
-rm -rf "$cache"
-RANDOM=7
-for ((i = 0; i < 4; i++)); do
-    in_background "$work/killed" "${train[@]}" --data-path "$text" "${own[@]}"
-    pid=$!
-    within 900 test -d "$cache"
-    sleep "0.0$((RANDOM % 10))"
-    kill -9 $pid
-    wait $pid 2>/dev/null
-done
-expect 0 "iteration        2/" "${train[@]}" --data-path "$text" "${own[@]}"
-losses "$work/out" >"$work/losses"
-expect_same "$work/first" "$work/losses" "losses after kills"
-
-# Two runs at once: one builds, the other waits for it.
-rm -rf "$cache"
-for i in 1 2; do "${train[@]}" --data-path "$text" "${own[@]}" >"$work/at_once$i" 2>&1 & pids[i]=$!; done
-for i in 1 2; do
-    end_of "${pids[i]}"
-    [ "$code" = 0 ] && pass || { fail "run $i at once: exit code $code"; cat "$work/at_once$i"; }
-    losses "$work/at_once$i" >"$work/losses"
-    expect_same "$work/first" "$work/losses" "losses of run $i at once"
-done
-[ "$(cat "$work"/at_once? | grep -c "^tokenized")" = 1 ] && pass || fail "not tokenized once"
-[ -z "$(find "$cache" -name '*.lock')" ] && pass || fail "locks were left"
 
 # Other forms of text: plain, in a folder, compressed, several with weights.
 mkdir "$work/folder" "$work/folder/more"

@@ -2,6 +2,7 @@
 # tools/check_style and tools/check_includes must catch each fault they promise to catch, say where it is, and accept a
 # clean tree. Every case is a small tree in a temporary folder with one fault in it. At the end, tools/install_packages
 # runs on machines that lack things, and tools/same_bits compares programs that do and do not differ.
+# tier: all
 set -u
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 root=$(mktemp -d)

@@ -1,4 +1,5 @@
 // Ranks whose clocks differ find out by how much, and ranks that share a clock find no difference. Run under mpirun.
+// tier: all
 #include "base/clock.h"
 #include "comm/clocks.h"
 #include "ops/device.h"

@@ -1,5 +1,6 @@
 // Two ranks that share a GPU fall back to MPI, and the first of them says so. Run under mpirun; the GPU is a CPU that
 // claims to be one.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ops/device.h"

@@ -1,5 +1,6 @@
 // Two ranks with a GPU each, one of which cannot load NCCL: both refuse, and say which. Run under mpirun; the GPUs are
 // CPUs that claim to be GPUs.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ops/device.h"
@@ -22,8 +23,8 @@ static const char *environment(const char *name) {
 
 TEST(one_rank_lacks_nccl) {
     struct world *world;
-    if (!nccl_is_built())
-        test_skip("built without NCCL");
+    if (!nccl_library())
+        test_skip("no module for GPUs, or one without NCCL");
     library_set_environment(environment);
     struct world_options options = {.backend = "mpi", .deadline_seconds = 300};
     EXPECT(world_open(&world, &options, device) < 0);
@@ -48,7 +49,7 @@ int main(void) {
     table.identity = identify;
     device->ops = &table;
     int status = test_main(cases, sizeof cases / sizeof cases[0]);
-    if (!nccl_is_built())
+    if (!nccl_library())
         world_stop("mpi");
     device_close(device);
     return status;

@@ -1,6 +1,7 @@
 // NCCL on GPUs. Alone: a communicator of one rank, called directly, since comm.c makes groups of one do nothing; this
 // checks streams, types and requests. Under mpirun: what several ranks get, through comm.h, and that no host waits for
 // it. Ranks that share a GPU need different NCCL_HOSTIDs, see bench/gpu_ranks.sh.
+// tier: all
 #include "base/clock.h"
 #include "comm/backend.h"
 #include "ops/device.h"
@@ -13,7 +14,7 @@ static struct world *open_alone(struct device **device) {
     if (cuda_count() == 0)
         test_skip("no GPU");
     EXPECT_OK(device_open(device, &(struct device_options){.name = "cuda"}));
-    if (!nccl_is_built())
+    if (!nccl_library())
         test_skip("built without NCCL");
     EXPECT_OK(nccl_world_open(&world, *device, NULL));
     return world;

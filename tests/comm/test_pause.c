@@ -1,9 +1,9 @@
-// How ranks wait between two looks, and when the ranks of a machine are too many for its processors. A thread that
-// sleeps gives up its processor of its own accord, which the kernel counts; one that yields does not.
-#include "base/clock.h"
+// How ranks wait between two looks, and when the ranks of a machine are too many for its processors. The test moves the
+// clock, which counts the sleeps.
 #include "base/memory.h"
 #include "base/pool.h"
 #include "comm/backend.h"
+#include "moved_clock.h"
 #include "test.h"
 
 #include <limits.h>
@@ -12,95 +12,100 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-// A sleep whose time is over before the thread has left its processor, because the machine paused it there, is not
-// counted: a few of a hundred may be missing.
-enum { LOOKS = 100, MOST_LOOKS = 90 };
+enum { LOOKS = 10 };
 
-static long sleeps_so_far(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_THREAD, &usage);
-    return usage.ru_nvcsw;
-}
+static struct moved_clock moved;
 
-// How often a wait that began so long ago sleeps in so many looks.
-static long sleeps_in_wait(double waited, struct pause_manner manner, double most) {
-    struct pause pause = {.looks = 10, .began = clock_seconds() - waited};
-    long before = sleeps_so_far();
+// How often a wait that began so long ago sleeps in so many looks, each of which takes this long, as a yield does.
+struct looks {
+    double waited, look, most, yield;
+};
+static int sleeps_in(struct looks looks, struct pause_manner manner) {
+    struct pause pause = {.looks = 10};
+    moved_clock_open(&moved, true);
+    moved.now = 1000;
+    manner.clock = &moved.clock;
+    manner.busy_until += moved.now;
+    pause.began = moved.now - looks.waited;
     for (int i = 0; i < LOOKS; i++) {
-        pause.resumed = 0;  // a machine may pause a look
-        pause_after_look(&pause, &manner, most);
+        pause.resumed = i > 0 || looks.look > 0 ? moved.now : 0;
+        moved.step = 0;
+        moved.now += looks.look;
+        double now = moved.now;
+        moved.step = looks.yield;
+        pause_after_look(&pause, &manner, looks.most);
+        moved.step = 0;
+        EXPECT(pause.resumed >= now);
     }
     EXPECT_INT(pause.looks, 10 + LOOKS);
-    return sleeps_so_far() - before;
-}
-
-// A wait that has just begun is over 5 ms old soon on a slow machine: what it has waited is reset before each look.
-static long sleeps_when_short(bool is_crowded, double busy_for) {
-    struct pause pause = {.looks = 10};
-    long before = sleeps_so_far();
-    for (int i = 0; i < LOOKS; i++) {
-        struct pause_manner manner = {.is_crowded = is_crowded,
-                                      .busy_until = busy_for > 0 ? clock_seconds() + busy_for : 0};
-        pause.began = 0;
-        pause_after_look(&pause, &manner, HUGE_VAL);
-    }
-    return sleeps_so_far() - before;
+    return moved.sleeps;
 }
 
 TEST(short_waits_yield) {
-    EXPECT(sleeps_when_short(false, 0) < LOOKS / 2);
-    EXPECT(sleeps_when_short(true, 0) < LOOKS / 2);
+    const struct looks looks = {.look = 1e-6, .most = HUGE_VAL};
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), 0);
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.is_crowded = true}), 0);
 }
 
 TEST(waits_sleep_where_another_program_has_the_processor) {
-    EXPECT(sleeps_when_short(false, 100) >= MOST_LOOKS);
-    EXPECT(sleeps_when_short(true, 100) >= MOST_LOOKS);
+    const struct looks looks = {.look = 1e-6, .most = HUGE_VAL};
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.busy_until = 100}), LOOKS);
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.is_crowded = true, .busy_until = 100}), LOOKS);
+}
+
+// The first yield takes 2 ms: for 10 ms the others are sleeps, of 10 to 200 µs.
+TEST(a_long_yield_is_not_repeated_soon) {
+    const struct looks looks = {.look = 1e-6, .most = HUGE_VAL, .yield = 2e-3};
+    struct pause pause = {.looks = 10};
+    struct pause_manner manner = {.clock = &moved.clock};
+    moved_clock_open(&moved, true);
+    moved.now = 1000;
+    moved.step = looks.yield;
+    pause_after_look(&pause, &manner, looks.most);
+    moved.step = 0;
+    EXPECT_INT(moved.sleeps, 0);
+    EXPECT_NEAR(manner.busy_seconds, 10e-3, 1e-12);
+    double until = manner.busy_until;
+    pause.began = moved.now;
+    while (moved.now < until) {
+        int before = moved.sleeps;
+        pause_after_look(&pause, &manner, looks.most);
+        EXPECT_INT(moved.sleeps, before + 1);
+    }
+    pause.began = 0;
+    int before = moved.sleeps;
+    pause_after_look(&pause, &manner, looks.most);
+    EXPECT_INT(moved.sleeps, before);
+    EXPECT_NEAR(manner.busy_seconds, 5e-3, 1e-12);
 }
 
 TEST(long_waits_sleep_sooner_if_ranks_outnumber_processors) {
-    EXPECT(sleeps_in_wait(2e-3, (struct pause_manner){.is_crowded = true}, HUGE_VAL) >= MOST_LOOKS);
-    EXPECT(sleeps_in_wait(10e-3, (struct pause_manner){0}, HUGE_VAL) >= MOST_LOOKS);
+    struct looks looks = {.waited = 2e-3, .look = 1e-6, .most = HUGE_VAL};
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.is_crowded = true}), LOOKS);
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), 0);
+    looks.waited = 10e-3;
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), LOOKS);
 }
 
-// Looks that take long move data: more of them are needed soon.
+// Looks that take long move data: more of them are needed soon. Without a crowd a look asks MPI many times: that it
+// takes long says nothing, and long waits sleep.
 TEST(waits_that_move_data_yield) {
-    struct pause_manner manner = {.is_crowded = true};
-    struct pause pause = {.looks = 10};
-    long before = sleeps_so_far();
-    for (int i = 0; i < LOOKS; i++) {
-        double now = clock_seconds();
-        pause.began = now - 1;
-        pause.resumed = now - 20e-6;
-        manner.busy_until = 0;
-        pause_after_look(&pause, &manner, HUGE_VAL);
-        EXPECT(pause.began >= now && pause.resumed >= now);
-    }
-    EXPECT(sleeps_so_far() - before < LOOKS / 2);
-}
-
-// Without a crowd a look asks MPI many times: that it takes long says nothing, and long waits sleep.
-TEST(long_looks_of_few_ranks_sleep) {
-    struct pause_manner manner = {.is_crowded = false};
-    struct pause pause = {.looks = 10};
-    long before = sleeps_so_far();
-    for (int i = 0; i < LOOKS; i++) {
-        double now = clock_seconds();
-        pause.began = now - 1;
-        pause.resumed = now - 20e-6;
-        pause_after_look(&pause, &manner, HUGE_VAL);
-        EXPECT(pause.began < now);
-    }
-    EXPECT(sleeps_so_far() - before >= MOST_LOOKS);
+    const struct looks looks = {.waited = 1, .look = 20e-6, .most = HUGE_VAL};
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.is_crowded = true}), 0);
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), LOOKS);
 }
 
 // A message that is there but not due yet, on an emulated link.
 TEST(sleeps_do_not_outlast_a_known_end) {
-    EXPECT(sleeps_in_wait(1, (struct pause_manner){.is_crowded = true}, -1e-6) < LOOKS / 2);
-    double begin = clock_seconds();
-    EXPECT(sleeps_in_wait(1, (struct pause_manner){0}, 1e-3) >= MOST_LOOKS);
-    EXPECT(clock_seconds() - begin >= LOOKS * 500e-6);
+    struct looks looks = {.waited = 1, .look = 1e-6, .most = -1e-6};
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){.is_crowded = true}), 0);
+    looks.most = 100e-6;
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), LOOKS);
+    EXPECT_NEAR(moved.now - 1000, LOOKS * (100e-6 + looks.look), 1e-9);
+    looks.most = 1e-3;
+    EXPECT_INT(sleeps_in(looks, (struct pause_manner){0}), LOOKS);
+    EXPECT_NEAR(moved.now - 1000, LOOKS * (500e-6 + looks.look), 1e-9);
 }
 
 static void place_rank(struct host_name *host, const char *name, int threads, int64_t mask) {
@@ -152,5 +157,5 @@ TEST(masks_are_told_apart) {
 
 TEST_MAIN(TEST_CASE(short_waits_yield), TEST_CASE(waits_sleep_where_another_program_has_the_processor),
           TEST_CASE(long_waits_sleep_sooner_if_ranks_outnumber_processors), TEST_CASE(waits_that_move_data_yield),
-          TEST_CASE(long_looks_of_few_ranks_sleep), TEST_CASE(sleeps_do_not_outlast_a_known_end),
+          TEST_CASE(a_long_yield_is_not_repeated_soon), TEST_CASE(sleeps_do_not_outlast_a_known_end),
           TEST_CASE(ranks_outnumber_the_processors_that_they_share), TEST_CASE(masks_are_told_apart))

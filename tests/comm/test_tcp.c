@@ -1,5 +1,6 @@
 // Ranks that find each other over TCP: processes of this machine around one port. Those who do not belong are turned
 // away with a reason, and no rank waits longer than the deadline.
+// tier: all
 #include "../base/capture.h"
 #include "tcp_ranks.h"
 #include "base/clock.h"

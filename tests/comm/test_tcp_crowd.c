@@ -1,4 +1,5 @@
 // Ranks meet in a crowd of strangers that say nothing.
+// tier: all
 #include "tcp_ranks.h"
 #include "base/memory.h"
 #include "comm/star_parts.h"

@@ -1,11 +1,13 @@
 // Collectives that a device waits for, with a fake transport that ends them on request: the host continues, ends are
-// recorded oldest first, and one that does not end ends the process although the host is stuck.
+// recorded oldest first, and one that does not end ends the process although the host is stuck. Where a deadline
+// passes, the test moves the clock.
 #include "../base/capture.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/trace.h"
 #include "comm/backend.h"
+#include "moved_clock.h"
 #include "ops/device.h"
 #include "test.h"
 
@@ -17,6 +19,8 @@ enum { MOST = 2000 };
 
 // For events that come at once on an idle machine. A test that passes never waits that long.
 static const double LONG_SECONDS = 300;
+
+static struct moved_clock moved;
 
 struct watched_operation {
     atomic_bool is_done;
@@ -42,8 +46,10 @@ static void *fake_all_reduce(struct group *group, const struct tensor *x, enum r
     (void)x;
     (void)reduction;
     CHECK(fake.count < MOST);
-    if (fake.keeps_host)
+    if (fake.keeps_host) {
+        moved_clock_release(&moved);
         clock_sleep(LONG_SECONDS);
+    }
     return &fake.operations[fake.count++];
 }
 
@@ -85,6 +91,8 @@ static bool never_test(struct group *group, void *handle) {
 static void *never_max(struct group *group, int64_t *values, int count) {
     (void)group;
     (void)count;
+    moved_clock_release(&moved);
+    moved_clock_set_step(&moved, 1);
     return values;
 }
 
@@ -103,11 +111,12 @@ static const struct collective fake_collective = {.name = "fake",
                                                   .mark = fake_mark,
                                                   .host_group = fake_host_group};
 
-static void open_fake(double deadline) {
+static void open_fake(struct clock *clock) {
     memset(&fake, 0, sizeof fake);
+    fake.world.clock = clock;
     fake.world.collective = &fake_collective;
     fake.world.place = (struct world_place){.rank = 0, .size = 2, .local_rank = 0, .local_size = 1};
-    fake.world.deadline_seconds = deadline;
+    fake.world.deadline_seconds = clock ? 5 : 600;  // of which a look counts for half a second
     fake.world.hosts = fake.hosts;
     memcpy(&fake.hosts[0], "n1", 2);
     memcpy(&fake.hosts[1], "n2", 2);
@@ -119,8 +128,17 @@ static void open_fake(double deadline) {
     fake.world.watch = watch_new(&fake.world);
 }
 
+// With a clock that stands still until the test moves it.
+static void open_held(void) {
+    moved_clock_open(&moved, false);
+    moved.now = 1;
+    open_fake(&moved.clock);
+}
+
 static void close_fake(void) {
     watch_settle(fake.world.watch);
+    if (fake.world.clock)
+        moved_clock_release(&moved);
     watch_free(fake.world.watch);
 }
 
@@ -153,7 +171,7 @@ static int64_t looks_at(int operation, int more) {
 }
 
 TEST(the_host_goes_on) {
-    open_fake(600);
+    open_fake(NULL);
     reduce("first");
     reduce("second");
     EXPECT_INT(atomic_load(&fake.operations[0].orders), 1);
@@ -188,7 +206,7 @@ TEST(waits_of_the_device_are_traced) {
     static const struct ops table = {.clock = &clock, .native_stream = compute_stream};
     struct device device = {.ops = &table};
     struct trace_event event;
-    open_fake(600);
+    open_fake(NULL);
     fake.world.device = &device;
     reduce("before");
     trace_open(16);
@@ -217,7 +235,7 @@ TEST(waits_of_the_device_are_traced) {
 }
 
 TEST(many_at_once) {
-    open_fake(600);
+    open_fake(NULL);
     for (int i = 0; i < MOST; i++) {
         reduce("one of many");
         // Some of them end on the way.
@@ -239,21 +257,20 @@ TEST(many_at_once) {
 
 static void *end_later(void *argument) {
     (void)argument;
-    clock_sleep(0.1);
+    (void)looks_at(0, 20);
     end(0);
     return NULL;
 }
 
 // When ranks work with files, the host knows when a wait is over.
 TEST(a_patient_host_waits) {
-    open_fake(600);
+    open_fake(NULL);
     pthread_t thread;
-    double start = clock_seconds();
     EXPECT_INT(pthread_create(&thread, NULL, end_later, NULL), 0);
     fake.world.patience = 1;
     reduce("waited for");
     fake.world.patience = 0;
-    EXPECT(clock_seconds() - start > 0.09);
+    EXPECT(atomic_load(&fake.operations[0].is_done));
     EXPECT(end_of(1) > 0);
     EXPECT_INT(atomic_load(&fake.operations[0].orders), 1);
     pthread_join(thread, NULL);
@@ -262,7 +279,7 @@ TEST(a_patient_host_waits) {
 
 // Recorded collectives are not watched; their replay is, as one.
 TEST(recordings) {
-    open_fake(600);
+    open_fake(NULL);
     EXPECT(comm_records(&fake.group));
     fake.records = true;
     reduce("recorded");
@@ -307,42 +324,52 @@ static void remove_folder(void) {
     rmdir(folder);
 }
 
+// So many looks of the watch, each a second after the one before.
+static void pass(int seconds) {
+    moved_clock_await(&moved, 1);
+    for (int i = 0; i < seconds; i++) {
+        moved_clock_move(&moved, 1);
+        moved_clock_await(&moved, 1);
+    }
+}
+
 // A wait that ends after three quarters of the deadline removes its file again, and the next one starts from zero.
 TEST(a_late_end) {
     make_folder();
-    open_fake(6);  // a process held up for a second must not exceed the last quarter
+    open_held();
     fake.world.record_folder = folder;
     reduce("late");
-    for (double until = clock_seconds() + LONG_SECONDS; !has_left(0) && clock_seconds() < until;)
-        clock_sleep(1e-3);
+    pass(7);
+    EXPECT(!has_left(0));
+    pass(1);
     EXPECT(has_left(0));
     reduce("after it");
     end(0);
-    EXPECT(looks_at(1, 20) >= 20);
+    pass(8);
     EXPECT(!has_left(0));
+    EXPECT(end_of(1) > 0 && end_of(2) == 0);
     end(1);
     close_fake();
     remove_folder();
 }
 
 static void hang(void) {
-    open_fake(0.5);
+    open_held();
     fake.world.record_folder = folder;
-    end(0);  // before it begins: if a busy machine holds the host up here, this must not become the one that hangs
+    end(0);
     reduce("gradients");
     reduce("loss");
     reduce("after it");
     reduce("after that");
+    moved_clock_release(&moved);
     clock_sleep(LONG_SECONDS);  // like a host inside a driver
 }
 
 TEST(a_hang_ends_a_stuck_host) {
     make_folder();
     static struct capture capture;
-    double start = clock_seconds();
     capture_run(&capture, hang);
     EXPECT_INT(capture.status, EXIT_CODE_HANG);
-    EXPECT(clock_seconds() - start < LONG_SECONDS / 2);
     EXPECT(strstr(capture.text, "collective \"loss\" in group \"pair\" (rank 0 of 2)"));
     EXPECT(strstr(capture.text, "0 other ranks arrived; missing: rank 1 on n2 (left no record in"));
     // The host has started four, its device has reached the second.
@@ -367,7 +394,7 @@ TEST(a_hang_ends_a_stuck_host) {
 }
 
 static void hang_in_start(void) {
-    open_fake(0.5);
+    open_held();
     fake.world.record_folder = folder;
     end(0);
     reduce("gradients");
@@ -386,7 +413,7 @@ TEST(a_start_that_hangs) {
 }
 
 static void hang_at_barrier(void) {
-    open_fake(0.5);
+    open_held();
     fake.world.record_folder = folder;
     end(0);
     reduce("gradients");
@@ -406,7 +433,7 @@ TEST(a_hang_of_host_values) {
 }
 
 static void break_down(void) {
-    open_fake(600);
+    open_fake(NULL);
     reduce("gradients");
     atomic_store(&fake.is_broken, true);
     clock_sleep(LONG_SECONDS);

@@ -3,6 +3,7 @@
 #include "test.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include <unistd.h>
 
 static struct config config;
 
@@ -68,4 +69,60 @@ TEST(dump) {
     buffer_free(&text);
 }
 
-TEST_MAIN(TEST_CASE(dump))
+// What a run stores and prints of its flags, as its log, config.json, metrics, TensorBoard and wandb have it.
+static void expect_no_secrets(const char *text) {
+    static const char *const secrets[] = {"s3cret", "Authorization", "curl", "KEY", "abc123"};
+    for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)
+        if (strstr(text, secrets[i]))
+            test_fail("\"%s\" is shown:\n%s", secrets[i], text);
+}
+
+TEST(secrets_are_not_stored) {
+    char *words[] = {"train",
+                     "--on-event",
+                     "curl -H 'Authorization: s3cret' https://example.org/s3cret",
+                     "--data-path",
+                     "https://h/a.jsonl?part=1&sig=abc123",
+                     "--save",
+                     "run",
+                     "--save-to",
+                     "s3://KEY:s3cret@bucket/run"};
+    config_free(&config);
+    EXPECT_OK(config_parse(&config, sizeof words / sizeof words[0], words));
+    EXPECT_STRING(config.on_event, words[2]);
+    struct buffer text = {0}, json = {0}, changes = {0};
+    struct json_writer writer = {.out = &json};
+    config_dump(&config, false, &text);
+    config_to_json(&config, &writer);
+    expect_no_secrets(buffer_string(&text));
+    expect_no_secrets(buffer_string(&json));
+    EXPECT(strstr(text.data, "on_event ........................................ [redacted]\n"));
+    EXPECT(strstr(json.data, "\"data_path\":[\"https://h/a.jsonl?part=1&sig=[redacted]\"]"));
+    EXPECT(strstr(json.data, "\"save_to\":\"s3://[redacted]@bucket/run\""));
+    // The run goes on with the same flags: nothing has changed.
+    config_list_changes(&config, buffer_string(&json), &changes);
+    EXPECT(!strstr(buffer_string(&changes), "--data-path"));
+    // As a file of --config it gives the other flags, and these three are as if they were not there.
+    char path[] = "/tmp/bevatron_dump_XXXXXX";
+    int file = mkstemp(path);
+    EXPECT(file >= 0 && write(file, json.data, json.length) == (ssize_t)json.length && close(file) == 0);
+    char *again[] = {"train", "--config", path};
+    config_free(&config);
+    EXPECT_OK(config_parse(&config, 3, again));
+    EXPECT(!config.on_event && !config.save_to && config.data_path.count == 0);
+    EXPECT_STRING(config.save, "run");
+    remove(path);
+    buffer_free(&text);
+    buffer_free(&json);
+    buffer_free(&changes);
+}
+
+TEST(a_command_in_a_file_is_stored_as_the_file) {
+    EXPECT_OK(parse("--on-event @/home/me/notify.sh"));
+    struct buffer text = {0};
+    config_dump(&config, false, &text);
+    EXPECT(strstr(text.data, "on_event ........................................ @/home/me/notify.sh\n"));
+    buffer_free(&text);
+}
+
+TEST_MAIN(TEST_CASE(dump), TEST_CASE(secrets_are_not_stored), TEST_CASE(a_command_in_a_file_is_stored_as_the_file))

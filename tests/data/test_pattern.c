@@ -1,4 +1,5 @@
 // Regular expressions: what they match, which are refused, and how long they may take.
+#include "base/buffer.h"
 #include "data/tokenizer/pattern.h"
 #include "test.h"
 #include <stdint.h>
@@ -166,11 +167,12 @@ TEST(patterns_that_are_refused) {
     expect_refused("(?:(?:(?:a{1000}b){1000}){1000}){1000}", "too long");
 }
 
+// Inside of a look-ahead nothing is remembered.
 TEST(patterns_that_go_back_forever_are_stopped) {
     struct pattern *pattern;
     struct pattern_scratch scratch = {0};
     struct pattern_match match;
-    static const char text[] = "(?:a|aa|a[a])+b";
+    static const char text[] = "(?=(?:a|aa|a[a])+b)";
     EXPECT_OK(pattern_compile(&pattern, PATTERN_ONIGURUMA, text, sizeof text - 1, "the pattern"));
     static const unsigned char subject[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     EXPECT_ERROR(pattern_find(pattern, &scratch, subject, sizeof subject - 1, 0, &match), "too many steps");
@@ -178,5 +180,124 @@ TEST(patterns_that_go_back_forever_are_stopped) {
     pattern_free(pattern);
 }
 
+// All matches of a text: their number, and the steps that they took together.
+static int64_t count_matches(const char *text, const unsigned char *subject, size_t length, int64_t *steps) {
+    struct pattern *pattern;
+    struct pattern_scratch scratch = {0};
+    struct pattern_match match;
+    int64_t count = 0;
+    int found = 1;
+    EXPECT_OK(pattern_compile(&pattern, PATTERN_ONIGURUMA, text, strlen(text), "pattern"));
+    for (size_t from = 0; from <= length; from = match.end > match.begin ? match.end : match.end + 1) {
+        found = pattern_find(pattern, &scratch, subject, length, from, &match);
+        if (found != 1)
+            break;
+        count++;
+    }
+    if (found < 0)
+        test_fail("%s: %s", text, error_message());
+    *steps = scratch.steps;
+    pattern_scratch_free(&scratch);
+    pattern_free(pattern);
+    return count;
+}
+
+// Each of these goes back over all letters from each of them: 50,000 letters took 16 seconds, within a limit for each
+// start. Now the steps are those that a number per byte allows.
+TEST(steps_are_proportional_to_the_text) {
+    enum { LETTERS = 50000, MOST_PER_LETTER = 120 };
+    static const struct {
+        const char *pattern;
+        int64_t matches;
+    } rows[] = {
+        {"[\\p{L}\\p{N}]+(?!\\S)|[^\\p{L}]", 1},           // none of the letters
+        {"[\\p{L}\\p{N}]+(?!\\S)|\\p{L}|.", LETTERS + 1},  // one at a time
+        {"(?:[a-z]|[0-9])+(?!\\S)|!", 1},
+        {"(?:a|aa|a[a])+b|!", 1},
+        {"[a-z]++X|!", 1},
+        {"[a-z]{3,}X|!", 1},
+        {"(?:[a-z]+-?)+X|!", 1},
+        {"\\p{L}+\\p{N}+(?=X)|!", 1},
+    };
+    static unsigned char subject[LETTERS + 1];
+    memset(subject, 'a', LETTERS);
+    subject[LETTERS] = '!';
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int64_t steps = 0, matches = count_matches(rows[i].pattern, subject, sizeof subject, &steps);
+        if (matches != rows[i].matches || steps > MOST_PER_LETTER * (int64_t)sizeof subject)
+            test_fail("%s: %lld matches, %lld steps", rows[i].pattern, (long long)matches, (long long)steps);
+    }
+}
+
+// "0-3 5-6 ": all matches of a text; false if it takes too many steps.
+static bool list_matches(const char *text, const char *subject, struct buffer *list) {
+    struct pattern *pattern;
+    struct pattern_scratch scratch = {0};
+    struct pattern_match match;
+    size_t length = strlen(subject);
+    int found = 1;
+    EXPECT_OK(pattern_compile(&pattern, PATTERN_ONIGURUMA, text, strlen(text), "pattern"));
+    for (size_t from = 0; from <= length; from = match.end > match.begin ? match.end : match.end + 1) {
+        found = pattern_find(pattern, &scratch, (const unsigned char *)subject, length, from, &match);
+        if (found != 1)
+            break;
+        buffer_printf(list, "%zu-%zu ", match.begin, match.end);
+    }
+    pattern_scratch_free(&scratch);
+    pattern_free(pattern);
+    return found >= 0;
+}
+
+// A stretch over which patterns go back often, behind it some random letters; all of it twice.
+static struct buffer make_text(int stretch, bool has_other, uint32_t *random) {
+    static const char *const letters[] = {"a", "b", "c", " ", "é"};
+    struct buffer text = {0};
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < stretch; i++)
+            buffer_append_byte(&text, has_other && i % 7 == 0 ? 'b' : 'a');
+        for (int i = 0; i < 12; i++) {
+            *random = *random * 1664525 + 1013904223;
+            buffer_append_string(&text, letters[(*random >> 16) % 5]);
+        }
+    }
+    return text;
+}
+
+// What is remembered changes no match: nothing is where a pattern has \\G, here in an alternative that never matches.
+TEST(memory_changes_no_match) {
+    static const struct {
+        const char *pattern;
+        int stretch;  // short for those that take time exponential in it
+    } rows[] = {{"[a-c]+(?![^ ])|[a-c]", 500},   {"(?:a|b)+c|a|b|c", 500},
+                {"(?:ab|a)+(?=c)|.", 500},       {"a*b*(?=c)|b", 500},
+                {"(?:é|a)+(?=b)|é|b", 500},      {"[aé]+b+(?=c)|[^a]", 500},
+                {"a+?(?=b)|b+|c", 500},          {"[ab]{2,}(?=c)|(?:ab)*c?| ", 500},
+                {"(?:[ab]+c?)+(?! )|[abc ]", 9}, {"(?:[ab]+é?)+(?=c)|[abc ]|é+", 9},
+                {"(?:a|ab?|b)+(?=c)|.", 9}};
+    enum { TEXTS = 16 };
+    uint32_t random = 7;
+    for (size_t p = 0; p < sizeof rows / sizeof rows[0]; p++) {
+        int compared = 0;
+        for (int t = 0; t < TEXTS; t++) {
+            struct buffer text = make_text(rows[p].stretch, t % 2, &random), other = {0}, own = {0}, wanted = {0};
+            buffer_printf(&other, "(?:%s)|\\G\x01", rows[p].pattern);
+            EXPECT(list_matches(rows[p].pattern, buffer_string(&text), &own));
+            if (list_matches(buffer_string(&other), buffer_string(&text), &wanted)) {
+                compared++;
+                if (strcmp(buffer_string(&own), buffer_string(&wanted)) != 0)
+                    test_fail("%s in %s: %s, not %s", rows[p].pattern, text.data, buffer_string(&own),
+                              buffer_string(&wanted));
+            }
+            buffer_free(&own);
+            buffer_free(&wanted);
+            buffer_free(&text);
+            buffer_free(&other);
+        }
+        if (compared < TEXTS / 2)
+            test_fail("%s: only %d texts could be compared", rows[p].pattern, compared);
+    }
+}
+
 TEST_MAIN(TEST_CASE(patterns_match), TEST_CASE(patterns_match_as_oniguruma), TEST_CASE(patterns_match_as_in_rust),
-          TEST_CASE(patterns_that_are_refused), TEST_CASE(patterns_that_go_back_forever_are_stopped))
+          TEST_CASE(patterns_that_are_refused), TEST_CASE(patterns_that_go_back_forever_are_stopped),
+          TEST_CASE(steps_are_proportional_to_the_text), TEST_CASE(memory_changes_no_match))

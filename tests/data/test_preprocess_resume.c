@@ -1,6 +1,7 @@
 // Preprocessing that is killed, or loses its disk, at every single file operation: the next run resumes and gives the
 // files of a run that was never stopped. The C library's functions that change files are replaced by ones that count,
 // and at a chosen number kill the process or fail.
+// tier: all
 // cost: 15
 #include "data/extract/pack.h"
 #include "data/preprocess.h"

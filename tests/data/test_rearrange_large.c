@@ -1,3 +1,4 @@
+// tier: all
 // label: slow
 // Deduplication and shuffling of more than 2^32 bytes and 2^31 tokens. It writes 9 GB, so it runs only if
 // BEVATRON_LARGE_TESTS is set: BEVATRON_LARGE_TESTS=1 build/release/tests/test_data_rearrange_large

@@ -2,6 +2,10 @@
 // changes something below FOLDER, counted from the first one that names a path with NAME in it. All N together give
 // every state of the disk during a save. If there are fewer such calls, the command ends by itself, and their number
 // goes to the file COUNTS. Calls of all threads count. Calls that change no file cannot change what is left behind.
+//
+// With ERRNO:N instead of N the call is not made, but fails with this errno, once, and the command goes on. Then calls
+// that only read or look count, too.
+#include <elf.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -12,6 +16,8 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +27,8 @@ struct killer {
     const char *folder, *name;
     long wanted, count;
     bool has_begun;
+    long error;     // errno that the call fails with; 0: the command is killed
+    pid_t failing;  // the thread in the call that is to fail; 0 for none
 };
 
 // Which arguments of a call name a file: a descriptor, or a path that may be relative to one. -1 for none.
@@ -48,11 +56,55 @@ static const struct call calls[] = {
 #endif
 };
 
-static const struct call *find_call(uint64_t number) {
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
-        if ((uint64_t)calls[i].number == number)
-            return &calls[i];
+// Calls that change nothing.
+static const struct call reads[] = {
+    {SYS_read, 0, -1},  {SYS_pread64, 0, -1},  {SYS_preadv, 0, -1},     {SYS_readv, 0, -1},
+    {SYS_fstat, 0, -1}, {SYS_mmap, 4, -1},     {SYS_getdents64, 0, -1}, {SYS_newfstatat, 0, 1},
+    {SYS_statx, 0, 1},  {SYS_faccessat, 0, 1}, {SYS_flock, 0, -1},      {SYS_lseek, 0, -1},
+#ifdef SYS_stat
+    {SYS_stat, -1, 0},  {SYS_lstat, -1, 0},    {SYS_access, -1, 0},
+#endif
+};
+
+static const struct call *find_in(const struct call *list, size_t count, uint64_t number) {
+    for (size_t i = 0; i < count; i++)
+        if ((uint64_t)list[i].number == number)
+            return &list[i];
     return NULL;
+}
+
+static const struct call *find_call(uint64_t number, bool with_reads) {
+    const struct call *found = find_in(calls, sizeof calls / sizeof calls[0], number);
+    return found || !with_reads ? found : find_in(reads, sizeof reads / sizeof reads[0], number);
+}
+
+// At the entry of a call: makes it one that does not exist. At its exit: what it returns.
+static void skip_call(pid_t thread) {
+#if defined __x86_64__
+    struct user_regs_struct registers;
+    ptrace(PTRACE_GETREGS, thread, NULL, &registers);
+    registers.orig_rax = (unsigned long long)-1;
+    ptrace(PTRACE_SETREGS, thread, NULL, &registers);
+#elif defined __aarch64__
+    int none = -1;
+    struct iovec piece = {&none, sizeof none};
+    ptrace(PTRACE_SETREGSET, thread, (void *)(intptr_t)NT_ARM_SYSTEM_CALL, &piece);
+#endif
+}
+
+static void set_result(pid_t thread, long result) {
+#if defined __x86_64__
+    struct user_regs_struct registers;
+    ptrace(PTRACE_GETREGS, thread, NULL, &registers);
+    registers.rax = (unsigned long long)result;
+    ptrace(PTRACE_SETREGS, thread, NULL, &registers);
+#elif defined __aarch64__
+    struct user_pt_regs registers;
+    struct iovec piece = {&registers, sizeof registers};
+    ptrace(PTRACE_GETREGSET, thread, (void *)(intptr_t)NT_PRSTATUS, &piece);
+    registers.regs[0] = (unsigned long long)result;
+    ptrace(PTRACE_SETREGSET, thread, (void *)(intptr_t)NT_PRSTATUS, &piece);
+#endif
 }
 
 static void read_link(pid_t thread, int descriptor, char *path) {
@@ -95,7 +147,7 @@ static bool is_due(struct killer *killer, pid_t thread) {
     char path[2 * MOST_PATH];
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0 || info.op != PTRACE_SYSCALL_INFO_ENTRY)
         return false;
-    const struct call *call = find_call(info.entry.nr);
+    const struct call *call = find_call(info.entry.nr, killer->error != 0);
     if (!call)
         return false;
     find_path(thread, call, info.entry.args, path);
@@ -136,7 +188,13 @@ static int follow(struct killer *killer, pid_t child) {
             continue;
         int number = WSTOPSIG(status);
         bool is_call = number == (SIGTRAP | 0x80);
-        if (is_call && is_due(killer, thread)) {
+        if (is_call && killer->failing == thread) {
+            set_result(thread, -killer->error);
+            killer->failing = 0;
+        } else if (is_call && is_due(killer, thread) && killer->error != 0) {
+            skip_call(thread);
+            killer->failing = thread;
+        } else if (is_call && killer->error == 0 && killer->wanted > 0 && killer->count == killer->wanted) {
             kill(child, SIGKILL);
             die_as(SIGKILL);
         }
@@ -150,7 +208,11 @@ int main(int argc, char **argv) {
     int status;
     if (argc < 6)
         return 2;
-    struct killer killer = {.folder = argv[1], .name = argv[2], .wanted = strtol(argv[3], NULL, 10)};
+    const char *colon = strchr(argv[3], ':');
+    struct killer killer = {.folder = argv[1],
+                            .name = argv[2],
+                            .wanted = strtol(colon ? colon + 1 : argv[3], NULL, 10),
+                            .error = colon ? strtol(argv[3], NULL, 10) : 0};
     pid_t child = start(argv + 5);
     if (child < 0 || waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
         return CANNOT_TRACE;

@@ -4,6 +4,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
+#include "base/redact.h"
 #include "base/remote/credentials.h"
 #include "base/remote/internal.h"
 #include "base/remote/url.h"
@@ -49,7 +50,7 @@ static void read_address(const char *text, size_t size) {
     char *copy = memory_printf("%.*s", (int)size, text);
     if (url_parse(&url, copy) == 0) {
         struct buffer path = {0};
-        char *shown = url_printable(copy), *again = url_printable(shown);
+        char *shown = redact_copy(copy), *again = redact_copy(shown);
         CHECK(strcmp(shown, again) == 0);
         if (url.kind == URL_S3) {
             CHECK(url.bucket[0]);

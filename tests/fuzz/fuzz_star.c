@@ -1,8 +1,8 @@
 // layer: comm
 // Strangers that connect to a job over TCP: hostile bytes to rank 0, which expects one more rank, and hostile bytes as
-// its answer to a rank that joins. A connection is accepted only with the token, the number of ranks and rank 1. And
-// messages between connected ranks: any numbers, in pieces of any size, arrive as sent. The first byte selects the
-// receiver.
+// its answer to a rank that joins. Nobody is let in, and no rank takes them for rank 0, since bytes that were there
+// before cannot prove anything about random numbers of now. And messages between connected ranks: any numbers, in
+// pieces of any size, arrive as sent. The first byte selects the receiver.
 #include "fuzz.h"
 
 #include "base/log.h"
@@ -19,7 +19,7 @@ struct stranger {
     int listener;
 };
 
-static const struct star_options options = {.name = "fuzz", .size = 2, .deadline_seconds = 0.02, .token = {'t'}};
+static const struct star_options options = {.name = "fuzz", .size = 2, .deadline_seconds = 0.02, .key = {'t'}};
 
 // Answers one visitor with the bytes and exits.
 static void *answer(void *context) {
@@ -45,8 +45,7 @@ static void speak_to_rank(struct stranger *stranger, const struct sockaddr_stora
     pthread_t thread;
     joining.rank = 1;
     CHECK(pthread_create(&thread, NULL, answer, stranger) == 0);
-    if (star_join(&star, &joining, hub) == 0)
-        star_close(&star);
+    CHECK(star_join(&star, &joining, hub) < 0);
     pthread_join(thread, NULL);
 }
 
@@ -56,12 +55,7 @@ static void speak_to_hub(const struct stranger *stranger, const struct sockaddr_
     CHECK(visitor >= 0 && connect(visitor, (const struct sockaddr *)hub, sizeof(struct sockaddr_in)) == 0);
     (void)!send(visitor, stranger->data, stranger->size, MSG_NOSIGNAL);
     shutdown(visitor, SHUT_WR);
-    if (star_gather(&star, &options, stranger->listener) == 0) {
-        static const unsigned char rest[STAR_TOKEN_BYTES] = {'t'};
-        CHECK(stranger->size >= 12 + STAR_TOKEN_BYTES && stranger->data[4] == 2 && stranger->data[8] == 1 &&
-              memcmp(stranger->data + 12, rest, sizeof rest) == 0);
-        star_close(&star);
-    }
+    CHECK(star_gather(&star, &options, stranger->listener) < 0);
     close(visitor);
 }
 

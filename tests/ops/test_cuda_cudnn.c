@@ -2,6 +2,7 @@
 // precision. Skipped without a GPU; on a GPU whose cuDNN does not get these, our own kernels must pass.
 #include "cases_attention.h"
 #include "ops/attention_parts.h"
+#include "ops/cuda_module.h"
 #include "twin.h"
 
 // cuDNN needs lengths of 128 and more.
@@ -20,9 +21,9 @@ static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype
 }
 
 static void expect_cudnn(struct device *gpu, int64_t passes_before, int64_t passes) {
-    int64_t done = cuda_cudnn_passes(gpu) - passes_before;
+    int64_t done = cuda_module()->cudnn_passes(gpu) - passes_before;
     printf("    cuDNN did %d of %d passes\n", (int)done, (int)passes);
-    EXPECT(done == (cuda_cudnn_takes_masks(gpu) ? passes : 0));
+    EXPECT(done == (cuda_module()->cudnn_takes_masks(gpu) ? passes : 0));
 }
 
 // Masks of all kinds, alone and together; the last sample sees nothing.
@@ -43,7 +44,7 @@ static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        int64_t before = cuda_cudnn_passes(gpu);
+        int64_t before = cuda_module()->cudnn_passes(gpu);
         attention_variant(&lab, &cases[i]);
         if (cases[i].window < 1000)
             expect_cudnn(gpu, before, 3);
@@ -76,19 +77,19 @@ struct attention_results {
 static struct attention_results run_in_parts(struct lab *lab, struct attention_setup *s, struct sample dout,
                                              int64_t most) {
     struct device *gpu = lab->device;
-    int64_t count = attention_part(s->q, s->k, s->v, most).count, passes = cuda_cudnn_passes(gpu);
-    int64_t parts = cuda_cudnn_parts(gpu);
+    int64_t count = attention_part(s->q, s->k, s->v, most).count, passes = cuda_module()->cudnn_passes(gpu);
+    int64_t parts = cuda_module()->cudnn_parts(gpu);
     double *gradients[5];
-    cuda_cudnn_cut(gpu, most);
+    cuda_module()->cudnn_cut(gpu, most);
     attention_run_forward(lab, s, true);
     const double *out = heads_gather(lab, s->out, s->whole[3], lab_read(lab, s->whole[3]));
     const double *lse = lab_read(lab, s->lse);
     attention_run_backward(lab, s, dout, gradients);
-    cuda_cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
-    printf("    %d parts: cuDNN did %d passes in %d calls\n", (int)count, (int)(cuda_cudnn_passes(gpu) - passes),
-           (int)(cuda_cudnn_parts(gpu) - parts));
+    cuda_module()->cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
+    printf("    %d parts: cuDNN did %d passes in %d calls\n", (int)count,
+           (int)(cuda_module()->cudnn_passes(gpu) - passes), (int)(cuda_module()->cudnn_parts(gpu) - parts));
     // A deterministic plan may be cut further, where its workspace is small.
-    EXPECT(cuda_cudnn_parts(gpu) - parts >= (cuda_cudnn_passes(gpu) - passes) * count);
+    EXPECT(cuda_module()->cudnn_parts(gpu) - parts >= (cuda_module()->cudnn_passes(gpu) - passes) * count);
     return (struct attention_results){
         {out, lse, gradients[0], gradients[1], gradients[2]},
         {tensor_count(s->out), tensor_count(s->lse), tensor_count(s->q), tensor_count(s->k), tensor_count(s->v)}};
@@ -137,9 +138,9 @@ static void run_parts(bool is_deterministic) {
             struct attention_results parts = run_in_parts(&lab, &s, dout, limits[n]);
             expect_same(&lab, &parts, &whole, is_deterministic);
         }
-        cuda_cudnn_cut(gpu, 1);
+        cuda_module()->cudnn_cut(gpu, 1);
         attention_compare(&lab, &s);
-        cuda_cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
+        cuda_module()->cudnn_cut(gpu, ATTENTION_PART_ELEMENTS);
         lab_clear(&lab);
     }
     lab_close(&lab);
@@ -299,23 +300,23 @@ static void run_fast_dropout(enum dtype dtype, int64_t most) {
         {1, 128, 128, 2, 2, 32, .is_causal = true, .rate = 1e-6f},
     };
     struct device *gpu = open_for_large((struct device_options){.has_fast_dropout = true});
-    if (!cuda_cudnn_takes_masks(gpu)) {
+    if (!cuda_module()->cudnn_takes_masks(gpu)) {
         device_close(gpu);
         test_skip("there is no cuDNN that draws dropout");
     }
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
-    cuda_cudnn_cut(gpu, most);
+    cuda_module()->cudnn_cut(gpu, most);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct attention_setup s;
-        int64_t before = cuda_cudnn_passes(gpu), reads = (cases[i].Tk + cases[i].D - 1) / cases[i].D;
+        int64_t before = cuda_module()->cudnn_passes(gpu), reads = (cases[i].Tk + cases[i].D - 1) / cases[i].D;
         attention_setup(&lab, &s, &cases[i]);
         s.kept = check_draws(&lab, &s);
         attention_compare(&lab, &s);
         expect_cudnn(gpu, before, MASKS_SEEN * reads + 3);
         lab_clear(&lab);
     }
-    int64_t before = cuda_cudnn_passes(gpu);
+    int64_t before = cuda_module()->cudnn_passes(gpu);
     for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
         attention_variant(&lab, &ours[i]);
     expect_cudnn(gpu, before, 0);

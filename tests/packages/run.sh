@@ -4,7 +4,8 @@
 # is unpacked into a folder with a space in its name. Needs root, a network, debootstrap, and for a root of another
 # architecture qemu-user-static. Run by `make test-packages` only.
 # usage: tests/packages/run.sh PACKAGES [ROOT…]    (default: all of the table below for which there is a package)
-# Both kinds of package are tried, bevatron and bevatron-cuda. Fails if none was, or not in every root that is named.
+# Both kinds are tried: bevatron, and bevatron with bevatron-cuda, its module for GPUs, and the archive of both. Fails if none
+# was, or not in every root that is named.
 # ROOTS=folder keeps the roots there; existing ones are reused. Packages of Debian come from where this machine gets its
 # own (or DEBIAN_MIRROR), those of Ubuntu from archive.ubuntu.com (or UBUNTU_MIRROR).
 set -u
@@ -91,10 +92,15 @@ apt-get update -q >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }
 # minbase omits manual pages on some systems; they are tested here.
 rm -f /etc/dpkg/dpkg.cfg.d/excludes
 name=$(dpkg-deb -f /tmp/package.deb Package)
-apt-get install -y -q --no-install-recommends /tmp/package.deb >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }
+module=
+[ ! -f /tmp/module.deb ] || module=/tmp/module.deb
+# shellcheck disable=SC2086  # there may be none
+apt-get install -y -q --no-install-recommends /tmp/package.deb $module >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }
 echo "  installed: $(dpkg-query -W "$name"), depends on $(dpkg-query -f '${Depends}' -W "$name")"
 cd /root
 bevatron version | sed 's/^/  /' | head -n 4
+bevatron version | grep -q "^  CUDA  *$([ -n "$module" ] && echo yes || echo no)"
+[ -z "$module" ] || bevatron version | grep -q '^  bevatron_cuda .* /usr/lib/bevatron/bevatron_cuda.so$'
 # libcurl is recommended, so not here yet, unless the root was used before: the program says so, and finds it once it is
 # installed.
 apt-get purge -y -q libcurl4 libcurl4t64 >/dev/null 2>&1 || apt-get purge -y -q libcurl4 >/dev/null 2>&1 || true
@@ -158,19 +164,22 @@ echo "  the recipes find the package's pages and files"
 mkdir -p "/opt/a place" && tar -xzf /tmp/archive.tar.gz -C "/opt/a place"
 mv "/opt/a place/"bevatron-* "/opt/a place/moved"
 apt-get purge -y -q "$name" >/tmp/log 2>&1
-[ ! -e /usr/bin/bevatron ] && [ ! -e /usr/share/bevatron ]
+[ ! -e /usr/bin/bevatron ] && [ ! -e /usr/share/bevatron ] && [ ! -e /usr/lib/bevatron ]
 echo "  removed without a trace"
 "/opt/a place/moved/bin/bevatron" help files | grep -qx 'examples /opt/a place/moved/share/bevatron/examples'
+[ -z "$module" ] || "/opt/a place/moved/bin/bevatron" version | grep -q '^  bevatron_cuda .* /opt/a place/moved/lib/bevatron/bevatron_cuda.so$'
 PATH="/opt/a place/moved/bin:$PATH" $train >/tmp/log 2>&1
 grep -q 'iteration *5/' /tmp/log
 echo "  the archive trains from a folder that it was moved to"
 TRIAL
 }
 
-# try NAME DEB ARCHIVE: in an existing root.
+# try NAME DEB ARCHIVE: in an existing root. The module's package needs the program's beside it.
 try() {
     local root=$roots/$1
-    cp "$2" "$root/tmp/package.deb"
+    rm -f "$root/tmp/module.deb"
+    cp "${2/bevatron-cuda_/bevatron_}" "$root/tmp/package.deb"
+    [ "$2" = "${2/bevatron-cuda_/bevatron_}" ] || cp "$2" "$root/tmp/module.deb"
     cp "$3" "$root/tmp/archive.tar.gz"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     rm -rf "$root/root/"* "$root/tmp/words" "$root/opt/"*
@@ -194,7 +203,7 @@ while read -r name architecture suite mirror; do
     for kind in bevatron bevatron-cuda; do
         package=$(ls "$packages/$kind"_*_"$architecture".deb 2>/dev/null | tail -n 1)
         archive=$(ls "$packages/$kind"-[0-9]*-linux-"$machine".tar.gz 2>/dev/null | tail -n 1)
-        [ -z "$package" ] || [ -z "$archive" ] || pairs+=("$package" "$archive")
+        [ -z "$package" ] || [ -z "$archive" ] || [ ! -f "${package/bevatron-cuda_/bevatron_}" ] || pairs+=("$package" "$archive")
     done
     if [ ${#pairs[@]} = 0 ]; then
         skip "$name" "there is no package with its archive for $architecture"

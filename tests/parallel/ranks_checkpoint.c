@@ -1,5 +1,6 @@
 // Checkpoints that several ranks write at once: for every layout and number of writers the files hold the same whole
 // tensors, and every other layout reads its slices and pieces from them. Run under mpirun.
+// tier: all
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,4 +1,5 @@
 // Every collective on several ranks, against values that each rank can compute by itself. Run under mpirun.
+// tier: all
 #include "comm/comm.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"

@@ -3,6 +3,7 @@
 # context (also by exchanged heads, with windows and documents), pipeline and data parallelism, recompute and other
 # micro-batches, and its text with a cache is the same too. Twelve heads, which are no power of two. What ALiBi and the norm
 # of words do not go with is refused.
+# tier: all
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -3,6 +3,7 @@
 # those of one rank, alone and combined with the other kinds of parallelism and recompute; documents in a row stay
 # separate; checkpoints move from one layout to another; evaluation gives the same; lengths that cannot be split are
 # refused.
+# tier: all
 # label: slow
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The same run on 1, 2 and 4 data-parallel ranks: the losses agree within 1e-6, with dropout, and a checkpoint can be
 # resumed with another number of ranks.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }

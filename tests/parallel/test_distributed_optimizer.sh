@@ -3,6 +3,7 @@
 # gathering overlapped with the next forward pass, each alone and together, with dropout: losses, evaluation and saved
 # weights of a GPT, a Llama, a BERT and a T5 equal those of one rank (tests/layouts tests the training step itself). In
 # 16 bits losses agree within a bound. Buckets are small, so that there are many. Flags have their old names.
+# tier: all
 # label: slow
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A signal before training begins, while data is indexed, a checkpoint verified or ranks connect, ends a run like a
 # later one: with the exit code that asks for another run, on all ranks, and with nothing half-written.
+# tier: all
 # beside: ranks
 # cost: 90
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

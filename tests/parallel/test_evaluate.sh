@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Evaluation on several ranks: every layout that trains a GPT, a BERT and a T5 gives the loss of one rank, including a
 # pipeline; all ranks verify the checkpoint; what a pipeline cannot do is refused with the alternative.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 . tests/parallel/layouts.sh || exit

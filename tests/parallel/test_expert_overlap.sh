@@ -3,6 +3,7 @@
 # after the other, on layouts of 2, 4 and 8 ranks; runs resume with and without it, and a rank that is killed between
 # the two passes ends the job. What cannot work is refused. tests/step/test_pairs.c shows that exchanges are under way
 # while the other pass computes.
+# tier: all
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -2,6 +2,7 @@
 # Experts that data-parallel ranks share out: biases, capacities and Hugging Face's experts give the weights of one
 # rank, a run resumes to the bit, evaluation does not depend on it, and what cannot work is refused. tests/layouts has
 # the layouts, test_layout_checkpoints.sh checkpoints that change them.
+# tier: all
 # label: slow
 # cost: 8
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -2,6 +2,7 @@
 # --lr-mult and --wd-mult: the weights of two ranks are those of one, with AdamW and with Muon, wherever
 # parameters and their updates are. On one rank they are compared with flags that do the same: another --lr, and
 # --decoupled-lr; and a run resumes to the bit, in every precision, with the factors that it had.
+# tier: all
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

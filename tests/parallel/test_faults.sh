@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Faults while several ranks train: a damaged checkpoint, a full disk on one rank, a stopped rank. The run ends with a
 # message that names the rank and the file, continues, or resumes from the checkpoint before.
+# tier: all
 # cost: 25
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -2,6 +2,7 @@
 # Text by ranks that share a model by tensor or pipeline parallelism: a GPT, a Llama with fewer keys than queries and a
 # T5 write the same as one rank, once, also for lines of standard input, which only the first rank has, and with a
 # vocabulary that does not divide evenly. Ranks that would have nothing to do are refused.
+# tier: all
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

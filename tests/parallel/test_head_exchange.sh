@@ -3,6 +3,7 @@
 # norms equal those of one rank, of a Llama with grouped queries, a window, sinks and caps, of latent attention, of a BERT
 # and of documents in a row, with dropout, alone and combined with other kinds of parallelism and recompute; what cannot
 # be shared is refused.
+# tier: all
 # label: slow
 # cost: 18
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -3,6 +3,7 @@
 # samples in all micro-batches together, losses, top-k accuracies and norms equal those of one rank, with dropout; also
 # with tensor and sequence parallelism, the distributed optimizer and overlap, with two towers and with a shared one. A
 # checkpoint of one layout can be resumed on another. Impossible layouts are refused.
+# tier: all
 # label: slow
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --inject on several ranks: every phase is reached, a fault fires once although the run is restarted, and what kinds
 # do is seen from outside.
+# tier: all
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What a run of several ranks says when one of them crashes or is killed: which it was and where, in the log and in the
 # metrics; and the last line is ours, not mpirun's.
+# tier: all
 # cost: 2
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -2,6 +2,7 @@
 # Latent attention on several ranks gives the weights of one rank: with and without a latent of queries, with and
 # without norms, with YaRN and dropout, computed again, in fp8 by blocks; a run resumes to the bit, also on another layout; what does not work
 # with it is refused. tests/layouts has all layouts of one such model.
+# tier: all
 # label: slow
 # cost: 18
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

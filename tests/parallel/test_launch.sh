@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Starting ranks: --nproc gives the same as mpirun, ranks with other flags than rank 0 are refused by name, and
 # inconsistent launchers are reported.
+# tier: all
 # beside: ranks
 # cost: 40
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

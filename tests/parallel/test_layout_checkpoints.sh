@@ -2,6 +2,7 @@
 # A checkpoint of any layout of ranks can be resumed on any other: saved on each of six, loaded on each of the other
 # five, the next step has the same loss as without a stop, and the following samples are the next ones. Every other layer
 # is a mixture of experts, which three of the layouts share out to ranks: of data, context and tensor parallelism.
+# tier: all
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that can be combined: 20 steps
 # of a GPT, a Llama, a BERT, a T5 and a mixture of experts give the losses and weights of one rank. make test-layouts runs all of them.
+# tier: all
 # label: slow
 # cost: 18
 # parts: 4

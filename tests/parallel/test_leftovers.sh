@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # An mpirun that is killed together with its ranks leaves shared memory and its session folder. The next start removes
 # them, but nothing of a run that goes on, and nothing that another program left.
+# tier: all
 # cost: 3
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

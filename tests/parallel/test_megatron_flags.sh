@@ -4,6 +4,7 @@
 # of queries and keys, parallel residuals, multipliers, layers without positions, norms of outputs, of all heads and
 # with gains by head.
 # Losses and weights equal those of one rank. Gradients summed in bf16 differ only by rounding.
+# tier: all
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

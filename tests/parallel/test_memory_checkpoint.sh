@@ -2,6 +2,7 @@
 # --checkpoint-in-memory: a rank that is killed in any phase, also while it copies to memory, costs at most two
 # iterations; the restarted run reads nothing from disk, and its weights are those of a run that was not disturbed, to
 # the bit.
+# tier: all
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

@@ -2,6 +2,7 @@
 # Checkpoints in memory on two nodes, which are two keepers of this machine with two ranks each: when all processes of a
 # node are killed, keeper included, its ranks get their state from the other node, to the bit; also if that node has
 # other ranks by then, if copies were on their way, and if a node comes back with what it had before.
+# tier: all
 # cost: 16
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

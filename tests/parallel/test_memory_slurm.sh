@@ -2,6 +2,7 @@
 # launch slurm with --checkpoint-in-memory against a real Slurm cluster on this machine, two nodes with two tasks each:
 # ranks that are killed are started again in the same allocation, resume from memory, of which every node has copies for
 # the other, and end with the weights of a job that was not disturbed. With --spares the same holds for a lost node.
+# tier: all
 # label: slow
 # beside: ranks
 # cost: 20

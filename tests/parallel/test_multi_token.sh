@@ -2,6 +2,7 @@
 # Multi-token prediction in whole runs: a run that is resumed on other layouts has the losses of one rank, at every
 # depth and in validation; resumed on the same one, it has its bits. Text does not depend on it, formats without a place
 # for it get the rest, and Megatron-LM's folder brings it back. tests/layouts has the layouts of steps.
+# tier: all
 # label: slow
 # cost: 6
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

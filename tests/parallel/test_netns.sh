@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two virtual hosts with mpirun between them: a run over the network gives the losses of one machine; when the cable is
 # pulled, both sides end within the deadline, each naming the other; a link that is down for seconds ends nothing.
+# tier: all
 # beside: ranks
 # cost: 40
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -2,6 +2,7 @@
 # The program with pipelines: losses, evaluation and saved weights of a GPT, a Llama, a BERT and a T5 with dropout equal
 # those of one rank, with every schedule (tests/layouts tests the training step itself); stages may be uneven; an
 # overflow counts on all stages; a split that is not possible is refused before anything starts.
+# tier: all
 # label: slow
 # cost: 8
 # parts: 3

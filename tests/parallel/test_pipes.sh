@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Nobody reads a run's output, or its reader exits: the run trains to its end.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -36,4 +37,11 @@ for n in $ranks; do
     kill "$reader" 2>/dev/null
     wait "$reader" 2>/dev/null
 done
+
+# mpirun gives its ranks a terminal and reads it more slowly than a fast run writes: every line arrives.
+if command -v mpirun >/dev/null; then
+    bash tests/parallel/mpirun.sh 1 "$BEVATRON" train "${model[@]}" --global-batch-size 1 --train-iters 20000 >"$work/lines" 2>"$work/out"
+    [ "$(grep -c "lm loss" "$work/lines")" = 20000 ] && pass ||
+        fail "of 20000 lines $(grep -c "lm loss" "$work/lines") arrived: $(grep "missing" "$work/lines" | head -n 1)"
+fi
 finish

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # preflight on several ranks: bandwidth against a required one, clocks that differ, one verdict for all.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 $BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }

@@ -2,6 +2,7 @@
 # --profile on one, two and four ranks: spans of a track are apart or within each other, iterations take as long as the
 # log says, the numbers of the run stay the same. Timers, reports of stragglers, and a rank that is stopped again and
 # again is named with its cause.
+# tier: all
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh

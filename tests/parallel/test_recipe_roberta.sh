@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # examples/recipes/3-roberta.sh on a real Slurm cluster on this machine, from text to a model for Hugging Face: two
 # nodes, two ranks each, a small model; otherwise the flags are those of the example.
+# tier: all
 # label: slow
 # beside: ranks
 # cost: 30

@@ -2,6 +2,7 @@
 # The recipes for Slurm, examples/recipes/2-megatron.sh and examples/recipes/4-gpt3-opt.sh, from text to models on a
 # real Slurm cluster on this machine; their full-size commands are only planned. Then the steps of 0-ultracluster.sh and
 # 1-gpt2-8b.sh that run on a head node.
+# tier: all
 # label: slow
 # beside: ranks
 # cost: 120

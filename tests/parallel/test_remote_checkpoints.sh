@@ -3,6 +3,7 @@
 # train; ranks that were killed in the middle of a copy continue from the last whole one, after their disk is lost too,
 # with the losses of a run that was never stopped. All ranks load the iteration that rank 0 chose, whatever their own
 # machine finds.
+# tier: all
 # beside: ranks
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

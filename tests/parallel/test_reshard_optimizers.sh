@@ -2,6 +2,7 @@
 # The state of every optimizer goes from one layout of ranks to another and back without a changed bit. Four ranks, which
 # share out matrices and optimizer, save; two pipeline stages load that, skip an iteration and save the same files; four
 # ranks load those, and train on to the bits of a run that was never stopped.
+# tier: all
 # label: slow
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

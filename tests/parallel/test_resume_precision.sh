@@ -3,6 +3,7 @@
 # with values rounded from them. So if three checkpoints with the same masters, in fp32, bf16 and fp16, are each resumed
 # in each precision on one rank, on two and on two with the distributed optimizer, the first loss depends only on the
 # precision.
+# tier: all
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 : "${COMPARE_WEIGHTS:=$(dirname "$BEVATRON")/tests/compare_weights}"

@@ -2,6 +2,7 @@
 # Going back and skipping batches, at a NaN and at a loss spike: the weights are those of a run that was told to skip the
 # same iterations, to the bit, on one rank and on four; also if the run is stopped and resumed. A bit that flips on one
 # rank is found before the next save, the rank is named, and the run resumes from the last verified checkpoint.
+# tier: all
 # cost: 40
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

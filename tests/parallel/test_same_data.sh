@@ -2,6 +2,7 @@
 # Ranks on machines with their own copies of the data: one whose copy differs from rank 0's is refused by name before
 # training begins, and one that has read other rows is refused before the next checkpoint is saved. Here two working
 # folders stand in for two machines.
+# tier: all
 # beside: ranks
 # cost: 30
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -3,6 +3,7 @@
 # biases, dropout, sequence, context, pipeline and data parallelism, recompute, Muon with QK-clip, and T5's attention to
 # a memory. Losses, norms and weights equal those of one rank; a checkpoint goes from 2 ranks to 4 and to 1 without a
 # changed bit; sizes that cannot be shared are refused.
+# tier: all
 # label: slow
 # cost: 14
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A file system slower than the deadline of collectives does not end a run: ranks wait for files without a deadline,
 # whatever is slow: the tensors, the manifest, the removal of an old checkpoint. A rank that is lost meanwhile ends it.
+# tier: all
 # beside: ranks
 # cost: 40
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

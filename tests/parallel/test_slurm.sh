@@ -4,6 +4,7 @@
 # in its log; it recovers from a killed task; a cancelled job ends with a checkpoint; a chain of short allocations, each
 # of which loses its first start, ends with the bits of one long run while its log is followed; options of sbatch are
 # passed on; preparation comes before training, which does not start if it failed.
+# tier: all
 # label: slow
 # beside: ranks
 # cost: 100

@@ -3,6 +3,7 @@
 # notices within the deadline and two seconds, ends the step with code 212, and the job is requeued and ends with the
 # weights of one that was not disturbed. The same for ranks that hang before their first iteration, which are started again
 # in the same allocation.
+# tier: all
 # label: slow
 # beside: ranks
 # cost: 40

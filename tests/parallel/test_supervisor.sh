@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launch local as a supervisor: a run that makes no progress is ended and restarted, with one rank and with two; it
 # survives unrelated failures within one save interval, and gives up after a fault that recurs at the same iteration.
+# tier: all
 # cost: 60
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

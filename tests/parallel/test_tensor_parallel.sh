@@ -2,6 +2,7 @@
 # Ranks that share each layer, with and without sequence parallelism: losses and norms of a GPT, a Llama, a BERT, a T5,
 # OPT-350M's shape and experts with biases, with dropout, equal those of one rank, also with data parallelism and with a vocabulary that does
 # not divide evenly, and with logits in parts; checkpoints of one layout load on any other; sizes that cannot be split are refused.
+# tier: all
 # label: slow
 # cost: 23
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

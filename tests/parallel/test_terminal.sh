@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ctrl-C on a terminal, for ranks of --nproc and under launch local: the answer comes at once and once, the run saves; a
 # second one quits without saving. The first rank draws the view. Samples of ranks that share a model are those of one.
+# tier: all
 # cost: 25
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh

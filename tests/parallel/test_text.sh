@@ -2,6 +2,7 @@
 # Text as data of several ranks: rank 0 tokenizes while the others wait, and the losses equal those of one rank. A rank
 # that cannot see rank 0's cache makes its own; text that differs is refused. Two working folders stand in for two
 # machines.
+# tier: all
 # beside: ranks
 # cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -2,6 +2,7 @@
 # --calculate-per-token-loss: if some tokens do not count, a step is the mean over those of the global batch that do. So
 # a global batch in many micro-batches, on any layout, learns as in one micro-batch, which has the mean in any case.
 # Without the flag a step is a mean of means, which is another.
+# tier: all
 # label: slow
 # cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

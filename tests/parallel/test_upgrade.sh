@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The program is replaced while it runs, as in an upgrade: failed ranks are restarted from the file that is running, and
 # a run that is asked to stop saves.
+# tier: all
 # cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit

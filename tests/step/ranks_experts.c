@@ -2,6 +2,7 @@
 // model and with recompute, and moves the bias of routers by these counts. The model adds nothing to its residual
 // stream, so every router sees the norm of the token's embedding, and a plain loop knows what it chooses. Run under
 // mpirun.
+// tier: all
 #include "ranks_step.h"
 
 #include <math.h>

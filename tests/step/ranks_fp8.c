@@ -2,6 +2,7 @@
 // delayed recipe and with the one that measures each tensor. In a pipeline several micro-batches are in flight, and
 // each must be read with the range it was stored with. After a step all ranks have the same ranges, even if nothing
 // finite was seen. Run under mpirun.
+// tier: all
 // ranks: 4
 // cost: 20
 #include "base/memory.h"

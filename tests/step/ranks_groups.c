@@ -3,6 +3,7 @@
 // split, rounded or sent early, gradients are summed over each group's own replicas, every parameter counts once in the
 // norm, and all ranks get the weights of a loop in double, with Adam in one group and SGD in the other. Run under
 // mpirun.
+// tier: all
 #include "base/hash.h"
 #include "optim/updates.h"
 #include "parallel/reducer.h"

@@ -1,5 +1,6 @@
 // Two ranks that allocate the memory of a step: a layout that does not fit on one is used by neither; both know about
 // an error; and on one device each gets half of the memory, however far ahead one of them is. Run under mpirun.
+// tier: all
 // ranks: 2
 #include "ranks_step.h"
 #include "scarce.h"

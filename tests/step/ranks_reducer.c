@@ -1,5 +1,6 @@
 // The reducer by itself: for any buckets and with or without the distributed optimizer, every rank finds the sums of
 // its pieces in place of the gradients; in bf16 they are sums of rounded gradients. Run under mpirun.
+// tier: all
 #include "parallel/reducer.h"
 #include "ranks_step.h"
 #include "tensor/half.h"

@@ -1,6 +1,7 @@
 // Passes in which ranks communicate. Over NCCL, where the device waits, they are recorded, and a replay gives the
 // losses and weights of the same steps without recording; through the host they are not recorded. Run under mpirun: on
 // GPUs over NCCL (several ranks on one need an NCCL_HOSTID each, see bench/gpu_ranks.sh), else on a CPU that records.
+// tier: all
 // ranks: 2
 #include "comm/backend.h"
 #include "ranks_step.h"
@@ -98,7 +99,7 @@ static int open_ranks(void) {
         return ranks_open(&ranks);
     TRY(device_open(&ranks.device, &(struct device_options){
                                        .name = "cuda", .index = ranks.place.local_rank, .is_deterministic = true}));
-    if (!nccl_is_built()) {
+    if (!nccl_library()) {
         device_close(ranks.device);
         return ranks_open(&ranks);
     }

@@ -1,6 +1,7 @@
 // --check-replicas detects one bit of one element that differs on one rank, for every parameter, and names the
 // parameter, the ranks that should have agreed and the one that differs: all of them say the same. The bit may be that
 // of an optimizer state. Run under mpirun.
+// tier: all
 #include "ranks_step.h"
 #include "step/internal.h"
 

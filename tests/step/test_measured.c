@@ -1,5 +1,6 @@
 // A step takes the memory that it announces: the fp32 copies that the CPU makes of 16-bit tensors to the byte, in all
 // families, and the whole process, as counted by the system, within a twentieth.
+// tier: all
 // cost: 10
 #include "ops/cpu/cpu.h"
 #include "ranks_step.h"

@@ -18,7 +18,7 @@ static inline void lab_open(struct train_lab *lab, const char *flags) {
     words.file = (struct safetensors){.metadata = &text, .metadata_count = 1};
     golden_parse(&words, "");
     lab->config = words.config;
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
+    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 1}));
     EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
     EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, lab->world));

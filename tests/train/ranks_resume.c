@@ -1,5 +1,6 @@
 // Runs of several ranks with fp8 matmuls: they resume bit for bit, in every layout; all ranks that hold a layer have
 // the saved ranges, and another layout finds those of its layers. Run under mpirun.
+// tier: all
 // ranks: 2
 // cost: 15
 #include "base/file.h"

@@ -1,5 +1,6 @@
 // Ranks that are slow for a reason that the test gives them are named with that reason; and a profile of all ranks has
 // their iterations. Run under mpirun.
+// tier: all
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"

@@ -1,6 +1,7 @@
 // Replicas are compared before every save: a bit that differs on one rank keeps the checkpoint from being written, in
 // the background too; and the run resumes from the newest checkpoint that was saved with equal replicas. Run under
 // mpirun.
+// tier: all
 #include "base/file.h"
 #include "checkpoint/folder.h"
 #include "step/ranks_step.h"

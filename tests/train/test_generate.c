@@ -220,6 +220,32 @@ TEST(text_longer_than_the_window) {
     tear_down();
 }
 
+TEST(logits_that_are_not_finite) {
+    const float good[] = {-INFINITY, 0, -3}, nan[] = {0, NAN, 1}, infinite[] = {0, 1, INFINITY},
+                none[] = {-INFINITY, -INFINITY, -INFINITY};
+    EXPECT_OK(logits_check(good, 3));
+    EXPECT_ERROR(logits_check(nan, 3), "the logit of token 1 is nan");
+    EXPECT_ERROR(logits_check(infinite, 3), "the logit of token 2 is inf");
+    EXPECT_ERROR(logits_check(none, 3), "not finite");
+    set_up();
+    const struct param_list *params = step_params(step);
+    ((float *)params->items[params->count - 1]->value.data)[0] = NAN;
+    struct sink sink = {0};
+    struct generate generate = {.step = step,
+                                .prompt = (int32_t[]){1},
+                                .count = 1,
+                                .max_new_tokens = 5,
+                                .end_token = -1,
+                                .vocab_size = V,
+                                .sampling = {.is_greedy = true},
+                                .accept = keep,
+                                .context = &sink};
+    EXPECT_ERROR(generate_run(&generate), "its weights have NaN");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NOT_FINITE);
+    EXPECT_INT(sink.count, 0);
+    tear_down();
+}
+
 // Frequencies of 20000 draws against the probabilities.
 static void check_frequencies(struct sampling sampling, const double *want) {
     enum { DRAWS = 20000, N = 5 };
@@ -251,4 +277,4 @@ TEST(sampling) {
 
 TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(cache_with_sinks_and_caps), TEST_CASE(cache_with_alibi),
           TEST_CASE(cache_with_longrope), TEST_CASE(cache_of_latents), TEST_CASE(text_longer_than_the_window),
-          TEST_CASE(sampling))
+          TEST_CASE(logits_that_are_not_finite), TEST_CASE(sampling))

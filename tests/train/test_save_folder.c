@@ -113,6 +113,31 @@ TEST(a_lock_that_is_dropped_meanwhile_is_taken) {
     temporary_remove(&t);
 }
 
+// A run whose lock was removed by hand takes it again, unless a second run has it: then the first writes no more.
+TEST(a_lock_that_is_removed_is_noticed) {
+    struct temporary t = temporary_create();
+    struct config config = {.save = t.path};
+    struct mesh mesh = {.size = 1};
+    struct save_folder folder = {0}, second = {0};
+    char *path = file_join(t.path, ".bevatron-lock");
+    EXPECT_OK(save_folder_open(&folder, &config, &mesh));
+    EXPECT_OK(save_folder_keep(&folder));
+    EXPECT_INT(unlink(path), 0);
+    EXPECT_OK(save_folder_keep(&folder));
+    EXPECT(file_exists(path));
+    EXPECT_ERROR(save_folder_open(&second, &config, &mesh), "is writing to");
+    EXPECT_INT(unlink(path), 0);
+    hold(t.path, NULL);
+    EXPECT_ERROR(save_folder_keep(&folder), "another run (process ");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    save_folder_close(&folder);
+    // The lock of the second run is still its own.
+    EXPECT(file_exists(path));
+    end_holder();
+    free(path);
+    temporary_remove(&t);
+}
+
 TEST_MAIN(TEST_CASE(a_run_that_is_alive_here_ends_the_second),
           TEST_CASE(the_lock_of_another_machine_allows_another_attempt),
-          TEST_CASE(a_lock_that_is_dropped_meanwhile_is_taken))
+          TEST_CASE(a_lock_that_is_dropped_meanwhile_is_taken), TEST_CASE(a_lock_that_is_removed_is_noticed))

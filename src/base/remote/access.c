@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/redact.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,14 +292,22 @@ bool remote_learn_time(double server_seconds) {
 
 // ---- addresses with secrets ----
 
+// Two addresses that differ in their secrets alone are two files: the later one has a number.
 char *remote_hide(const char *url) {
-    char *printable = url_printable(url);
+    char *printable = redact_copy(url);
     if (strcmp(printable, url) == 0)
         return printable;
     pthread_mutex_lock(&state.lock);
-    known_set(&state.hidden, printable, url);
+    char *name = memory_string(printable);
+    const struct known_name *entry;
+    for (int number = 2; (entry = known_find(state.hidden, name)) && strcmp(entry->value, url) != 0; number++) {
+        free(name);
+        name = memory_printf("%s#%d", printable, number);
+    }
+    known_set(&state.hidden, name, url);
     pthread_mutex_unlock(&state.lock);
-    return printable;
+    free(printable);
+    return name;
 }
 
 char *remote_reveal(const char *url) {

@@ -2,6 +2,7 @@
 #include "base/remote/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/redact.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static int read_size(const struct http_response *response, const char *url, uint
     if (!text || sscanf(text + is_range, "%llu", &given) != 1)
         return 0;
     if (given > MOST_SIZE) {
-        char *printable = url_printable(url);
+        char *printable = redact_copy(url);
         error_set("cannot read %s: the server says that it has %s bytes, which is not possible", printable,
                   text + is_range);
         free(printable);

@@ -9,32 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BLOCK_BYTES = 64, DIGEST_BYTES = 32 };
-
-void sign_hmac_sha256(const void *key, size_t key_bytes, const void *text, size_t text_bytes, unsigned char out[32]) {
-    unsigned char block[BLOCK_BYTES] = {0}, inner[DIGEST_BYTES];
-    struct sha256 hash;
-    if (key_bytes > BLOCK_BYTES) {
-        sha256_init(&hash);
-        sha256_update(&hash, key, key_bytes);
-        sha256_final(&hash, block);
-    } else if (key_bytes > 0) {
-        memcpy(block, key, key_bytes);
-    }
-    for (size_t i = 0; i < BLOCK_BYTES; i++)
-        block[i] ^= 0x36;
-    sha256_init(&hash);
-    sha256_update(&hash, block, BLOCK_BYTES);
-    sha256_update(&hash, text, text_bytes);
-    sha256_final(&hash, inner);
-    for (size_t i = 0; i < BLOCK_BYTES; i++)
-        block[i] ^= 0x36 ^ 0x5C;
-    sha256_init(&hash);
-    sha256_update(&hash, block, BLOCK_BYTES);
-    sha256_update(&hash, inner, DIGEST_BYTES);
-    sha256_final(&hash, out);
-    explicit_bzero(block, sizeof block);
-}
+enum { DIGEST_BYTES = 32 };
 
 void sign_sha256_hex(const void *bytes, size_t count, char text[65]) {
     unsigned char digest[DIGEST_BYTES];
@@ -74,10 +49,10 @@ static void append_canonical(struct buffer *out, struct buffer *names, const str
 
 static void derive_key(const struct sign_request *request, const char *day, unsigned char key[32]) {
     char *first = memory_printf("AWS4%s", request->secret_key);
-    sign_hmac_sha256(first, strlen(first), day, strlen(day), key);
-    sign_hmac_sha256(key, DIGEST_BYTES, request->region, strlen(request->region), key);
-    sign_hmac_sha256(key, DIGEST_BYTES, request->service, strlen(request->service), key);
-    sign_hmac_sha256(key, DIGEST_BYTES, "aws4_request", strlen("aws4_request"), key);
+    hmac_sha256(first, strlen(first), day, strlen(day), key);
+    hmac_sha256(key, DIGEST_BYTES, request->region, strlen(request->region), key);
+    hmac_sha256(key, DIGEST_BYTES, request->service, strlen(request->service), key);
+    hmac_sha256(key, DIGEST_BYTES, "aws4_request", strlen("aws4_request"), key);
     explicit_bzero(first, strlen(first));
     free(first);
 }
@@ -97,7 +72,7 @@ void sign_request(struct signature *signature, const struct sign_request *reques
     buffer_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s/%s/%s/aws4_request\n%s", signature->date, day, request->region,
                   request->service, digest);
     derive_key(request, day, key);
-    sign_hmac_sha256(key, DIGEST_BYTES, text.data, text.length, mac);
+    hmac_sha256(key, DIGEST_BYTES, text.data, text.length, mac);
     explicit_bzero(key, sizeof key);
     sha256_hex(mac, hex);
     buffer_printf(&signature->authorization,

@@ -32,7 +32,6 @@ struct signature {
 };
 void sign_request(struct signature *signature, const struct sign_request *request);
 
-void sign_hmac_sha256(const void *key, size_t key_bytes, const void *text, size_t text_bytes, unsigned char out[32]);
 // The SHA-256 of bytes, in hexadecimal.
 void sign_sha256_hex(const void *bytes, size_t count, char text[65]);
 

@@ -38,6 +38,10 @@ static int parse_s3(struct url *url) {
     while (is_alphanumeric(*end) || (*end && strchr("-._", *end)))
         end++;
     size_t length = (size_t)(end - begin);
+    if (*end == ':' || *end == '@')
+        return error_set("%s: keys do not belong into an address, which others can see; set AWS_ACCESS_KEY_ID and "
+                         "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+                         url->text);
     if ((*end && *end != '/') || length < 3 || length > 255)
         return error_set("%s does not name a bucket: 3 to 63 lower-case letters, digits, dots and hyphens follow "
                          "s3://, e.g. s3://my-bucket/data/books.jsonl",
@@ -90,38 +94,6 @@ void url_free(struct url *url) {
 char *url_join(const char *prefix, const char *name) {
     size_t length = strlen(prefix);
     return memory_printf("%s%s%s", prefix, length > 0 && prefix[length - 1] == '/' ? "" : "/", name);
-}
-
-// ---- secrets ----
-
-static bool is_secret_name(const char *name, size_t length) {
-    static const char *const parts[] = {"sig", "token", "cred", "secret", "passw", "key", "auth", "x-amz-", "expires"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        for (size_t at = 0; at + strlen(parts[i]) <= length; at++)
-            if (strncasecmp(name + at, parts[i], strlen(parts[i])) == 0)
-                return true;
-    return false;
-}
-
-char *url_printable(const char *text) {
-    const char *query = url_is_remote(text) && !url_is_s3(text) ? strchr(text, '?') : NULL;
-    struct buffer out = {0};
-    if (!query)
-        return memory_string(text);
-    buffer_append(&out, text, (size_t)(query - text) + 1);
-    for (const char *item = query + 1; *item;) {
-        size_t length = strcspn(item, "&"), name = strcspn(item, "=&");
-        bool hides = name < length && is_secret_name(item, name);
-        buffer_append(&out, item, hides ? name + 1 : length);
-        if (hides)
-            buffer_append_string(&out, "…");
-        item += length;
-        if (*item)
-            buffer_append_byte(&out, *item++);
-    }
-    char *copy = memory_string(buffer_string(&out));
-    buffer_free(&out);
-    return copy;
 }
 
 void url_encode(struct buffer *out, const char *text, bool keeps_slashes) {

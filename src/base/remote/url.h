@@ -24,10 +24,6 @@ void url_free(struct url *url);  // safe on a zeroed one
 // PREFIX/NAME, to be freed.
 char *url_join(const char *prefix, const char *name);
 
-// The address for messages and files: values of a query that look like a part of a signature or a token are replaced by
-// "…". To be freed. remote_hide (remote.h) remembers what they stand for.
-char *url_printable(const char *text);
-
 // Percent-encodes all bytes but letters, digits and "-_.~", and slashes if they are to be kept.
 void url_encode(struct buffer *out, const char *text, bool keeps_slashes);
 

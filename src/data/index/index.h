@@ -66,6 +66,18 @@ int index_writers_commit(struct index_writer **writers, int64_t count);
 // Removes the unfinished files and frees w. NULL is fine.
 void index_writer_abort(struct index_writer *w);
 
+// ---- checksums ----
+
+// PREFIX.sha256 has the SHA-256 of .bin and .idx. Writing it reads both; `name` is the prefix that they will have.
+enum { INDEX_SUMS = 2 };
+int index_sums_write(const char *prefix, const char *name);
+// Before other files get these names. A missing file is not an error.
+int index_sums_remove(const char *prefix);
+// 1 and the digits; 0 if there is no such file; -1 if it is garbled.
+int index_sums_read(const char *prefix, char sums[INDEX_SUMS][65]);
+// 1 if both files have these sums; 0 if there is no such file; -1 with EXIT_CODE_BAD_DATA if they differ.
+int index_sums_check(const char *prefix);
+
 // ---- reading ----
 
 struct index_reader {

@@ -184,7 +184,9 @@ static int publish(struct index_writer *w) {
     char *aside = file_temporary_name(w->index_name);
     ino_t old_tokens = file_of(w->tokens_name);
     int result = 0;
-    if (rename(w->index_name, aside) < 0 && errno != ENOENT)
+    if (index_sums_remove(w->prefix) < 0)
+        result = -1;
+    else if (rename(w->index_name, aside) < 0 && errno != ENOENT)
         result = error_set("cannot replace %s: %s; choose a writable folder", w->index_name, strerror(errno));
     else if (file_publish(&w->tokens) < 0 || file_publish(&w->index) < 0)
         result = -1;

@@ -36,7 +36,7 @@ static int32_t configured_end(const struct hf *hf, const char *path) {
     struct json *root;
     if (!file_exists(path))
         return -1;
-    if (json_parse_file(&root, path, LARGEST_FILE) < 0) {
+    if (json_parse_own(&root, path, LARGEST_FILE) < 0) {
         error_clear();
         return -1;
     }

@@ -26,14 +26,15 @@ void pattern_free(struct pattern *pattern);  // NULL is fine
 // Whether an empty match at the beginning of a text is possible.
 bool pattern_may_insert_first(const struct pattern *pattern);
 
-// The backtracking stack; one per thread. Zeroed is valid.
+// The backtracking stack, and what is known of the text that is being searched; one per thread. Zeroed is valid.
 struct pattern_scratch {
     struct pattern_place *places;
     size_t count, capacity;
     size_t *marks;
     size_t mark_capacity;
     size_t from;    // where the search began
-    int64_t steps;  // steps left
+    int64_t steps;  // taken in this text so far
+    struct pattern_memory *memory;
 };
 void pattern_scratch_free(struct pattern_scratch *scratch);
 
@@ -41,8 +42,8 @@ struct pattern_match {
     size_t begin, end;
 };
 
-// The first match that begins at or after *from: 1 and the match, 0 if there is none, -1 if matching takes too many
-// steps.
+// The first match that begins at or after `from`: 1 and the match, 0 if there is none, -1 if matching takes too many
+// steps. A text is searched from 0 on; its steps are counted over all calls, and limited in proportion to its length.
 int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch, const unsigned char *text,
                  size_t length, size_t from, struct pattern_match *match);
 

@@ -245,6 +245,10 @@ int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const 
         return -1;
     }
     emit(compiled, (struct pattern_instruction){.operation = PATTERN_END});
+    compiled->depends_on_path = compiled->keeps || compiled->mark_count > PATTERN_KEEP + 1;
+    for (int32_t i = 0; i < compiled->count; i++)
+        if (compiled->program[i].operation == PATTERN_ASSERT && compiled->program[i].a == ASSERT_SEARCH)
+            compiled->depends_on_path = true;
     for (int32_t i = 0; i < compiled->set_count; i++)
         pattern_set_finish(&compiled->sets[i]);
     *pattern = compiled;

@@ -1,13 +1,20 @@
 // The machine that runs a compiled pattern, by backtracking. An entry of its stack is an instruction and a position. A
 // run of one set is one entry however long it is, which shrinks by a character each time, so stacks stay small.
+//
+// Where matching goes back much, the machine remembers from which places (an instruction and a position) it has gone on
+// in vain: it would again, also from another start. So the steps stay proportional to the text for most patterns. What
+// is inside a LOOK, BEHIND or ATOMIC, or depends on the way to a place, is not remembered, and the limit ends it.
 #include "data/tokenizer/pattern_program.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 
-// Limit per start of a match. Patterns of real tokenizers take a few steps per character.
-static const int64_t most_steps = 1 << 22;  // plus 16 per byte of the text
+// Of a text, beside a number per byte. Patterns of real tokenizers take a few steps per character.
+static const int64_t most_steps = 1 << 22, usual_steps = 1 << 12;
+enum { MOST_PER_BYTE = 256, USUAL_PER_BYTE = 64 };
+// Of memory for the places of SPLIT.
+static const size_t most_bits = (size_t)1 << 29;
 
 enum place_kind {
     PLACE_BRANCH,  // continue at the instruction
@@ -27,9 +34,39 @@ struct text {
     size_t length;
 };
 
+// Of a RUN without an upper limit. A run that begins within the stretch ends where that ends.
+struct run_memory {
+    size_t stretch_begin, stretch_end;
+    // For every position: 0, or, if the machine has gone on from there in vain after this run, 1 more than `above` of a
+    // position below it from which it may not have. `above` of a position is 1 more than it, and 0 of none. NULL: not
+    // needed yet, or too large.
+    uint32_t *below;
+};
+
+struct pattern_memory {
+    const struct pattern *pattern;  // of the search that goes on
+    struct text text;
+    size_t next;              // where it goes on at the earliest
+    int64_t most;             // steps
+    bool is_on;               // the rest is in use
+    int parts;                // how many the machine is in
+    struct run_memory *runs;  // one per instruction
+    unsigned char *tried;     // bits: instruction * (length + 1) + position, of SPLIT; NULL if they would be too many
+};
+
+static void forget(struct pattern_memory *memory) {
+    for (int32_t i = 0; memory->runs && i < memory->pattern->count; i++)
+        free(memory->runs[i].below);
+    free(memory->runs);
+    free(memory->tried);
+}
+
 void pattern_scratch_free(struct pattern_scratch *scratch) {
     free(scratch->places);
     free(scratch->marks);
+    if (scratch->memory)
+        forget(scratch->memory);
+    free(scratch->memory);
     *scratch = (struct pattern_scratch){0};
 }
 
@@ -93,20 +130,124 @@ static void push(struct pattern_scratch *scratch, struct pattern_place place) {
     scratch->places[scratch->count++] = place;
 }
 
+// ---- memory ----
+
+// Starts to remember once a text takes more steps than usual.
+static void remember(const struct pattern *pattern, struct pattern_scratch *scratch) {
+    struct pattern_memory *memory = scratch->memory;
+    size_t count = (size_t)pattern->count, bits;
+    int64_t usual = usual_steps + USUAL_PER_BYTE * (int64_t)memory->text.length;
+    if (memory->is_on || pattern->depends_on_path || scratch->steps < usual)
+        return;
+    memory->is_on = true;
+    memory->runs = memory_alloc(count * sizeof *memory->runs);
+    if (size_mul(count, memory->text.length + 1, &bits) && bits <= most_bits)
+        memory->tried = memory_alloc(bits / 8 + 1);
+}
+
+// What is known of a RUN that may be as long as its characters last; NULL for nothing.
+static struct run_memory *run_memory_of(const struct pattern *pattern, const struct pattern_scratch *scratch,
+                                        int32_t here) {
+    const struct pattern_instruction *run = &pattern->program[here];
+    bool is_known = scratch->memory->is_on && run->max < 0 && run->greed != GREED_LEAST;
+    return is_known ? &scratch->memory->runs[here] : NULL;
+}
+
+// Whether the machine has gone on from this SPLIT in vain; if not, it goes on now.
+static bool was_tried(const struct pattern_scratch *scratch, int32_t here, size_t at) {
+    const struct pattern_memory *memory = scratch->memory;
+    if (!memory->is_on || !memory->tried || memory->parts > 0)
+        return false;
+    size_t bit = (size_t)here * (memory->text.length + 1) + at;
+    bool was = memory->tried[bit / 8] >> (bit % 8) & 1;
+    memory->tried[bit / 8] |= (unsigned char)(1u << (bit % 8));
+    return was;
+}
+
+// Moves *at, a position where a run may end, back to the first from which the machine has not gone on; false if there
+// is none down to `least`. The machine then goes on from there.
+static bool skip_tried(struct pattern_scratch *scratch, int32_t here, size_t *at, size_t least) {
+    struct pattern_memory *memory = scratch->memory;
+    struct run_memory *known = memory->parts == 0 ? run_memory_of(memory->pattern, scratch, here) : NULL;
+    size_t bytes = (memory->text.length + 1) * sizeof *known->below;
+    if (known && !known->below && bytes <= most_bits / 8)
+        known->below = memory_alloc(bytes);
+    if (!known || !known->below)
+        return true;
+    uint32_t *below = known->below, above = (uint32_t)*at + 1;
+    while (above > 0 && below[above - 1] > 0) {
+        // The way is halved for those that come later.
+        uint32_t next = below[above - 1] - 1;
+        if (next > 0 && below[next - 1] > 0)
+            below[above - 1] = below[next - 1];
+        above = next;
+        scratch->steps++;
+    }
+    // What lies before the present search is of no interest, and the way may lead past its beginning.
+    bool is_at_begin = above <= memory->next && below[memory->next] == 0;
+    size_t found = is_at_begin ? memory->next : (size_t)above - 1;
+    if ((above == 0 && !is_at_begin) || found < least)
+        return false;
+    below[found] = found > 0 ? (uint32_t)step_back(memory->text, found) + 2 : 1;
+    *at = found;
+    return true;
+}
+
+// The machine went on from the places on the way to a match and got there. The search goes on at its end.
+static void forget_match(struct pattern_scratch *scratch, size_t end) {
+    struct pattern_memory *memory = scratch->memory;
+    memory->next = end;
+    for (int32_t i = 0; memory->is_on && i < memory->pattern->count; i++) {
+        size_t bit = (size_t)i * (memory->text.length + 1) + end;
+        if (memory->tried)
+            memory->tried[bit / 8] &= (unsigned char)~(1u << (bit % 8));
+        if (memory->runs[i].below)
+            memory->runs[i].below[end] = 0;
+    }
+}
+
+// ---- runs ----
+
+// The end of the characters of a run from here on.
+static size_t end_of_stretch(const struct pattern *pattern, struct pattern_scratch *scratch, int32_t here,
+                             struct text text, size_t at) {
+    struct run_memory *known = run_memory_of(pattern, scratch, here);
+    size_t begin = at, bytes;
+    // A byte that continues a character of several is no place to begin at, except in ill-formed text.
+    if (known && at >= known->stretch_begin && at < known->stretch_end && (text.bytes[at] & 0xC0) != 0x80)
+        return known->stretch_end;
+    while (in_set(pattern, pattern->program[here].a, text, at, &bytes)) {
+        at += bytes;
+        scratch->steps++;
+        if (known && at == known->stretch_begin && known->stretch_end > at) {
+            at = known->stretch_end;
+            break;
+        }
+    }
+    if (known) {
+        known->stretch_begin = begin;
+        known->stretch_end = at;
+    }
+    return at;
+}
+
 // Begins a run: false if there are too few characters. Moves *at past those it takes.
 static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scratch, int32_t here, struct text text,
                       size_t *at) {
     const struct pattern_instruction *run = &pattern->program[here];
-    int32_t count = 0;
+    int32_t count = 0, first_stop = run->max < 0 || run->greed == GREED_LEAST ? run->min : run->max;
     size_t least = *at, bytes;
-    int32_t first_stop = run->greed == GREED_LEAST ? run->min : run->max;
-    while ((first_stop < 0 || count < first_stop) && in_set(pattern, run->a, text, *at, &bytes)) {
+    while (count < first_stop && in_set(pattern, run->a, text, *at, &bytes)) {
         *at += bytes;
-        count++;
-        if (count == run->min)
+        scratch->steps++;
+        if (++count == run->min)
             least = *at;
     }
     if (count < run->min)
+        return false;
+    if (run->max < 0 && run->greed != GREED_LEAST)
+        *at = end_of_stretch(pattern, scratch, here, text, *at);
+    if (run->greed == GREED_MOST && !skip_tried(scratch, here, at, least))
         return false;
     if (run->greed == GREED_MOST && *at > least)
         push(scratch, (struct pattern_place){here, PLACE_RUN, *at, least});
@@ -123,6 +264,8 @@ static bool resume_run(const struct pattern *pattern, struct pattern_scratch *sc
     size_t bytes;
     if (run->greed == GREED_MOST) {
         *at = step_back(text, place.at);
+        if (!skip_tried(scratch, place.instruction, at, place.other))
+            return false;
         if (*at > place.other)
             push(scratch, (struct pattern_place){place.instruction, PLACE_RUN, *at, place.other});
         return true;
@@ -150,7 +293,9 @@ static int run_program(const struct pattern *pattern, struct pattern_scratch *sc
 static int run_part(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
                     struct pattern_part part, size_t *at) {
     size_t kept = scratch->count;
+    scratch->memory->parts++;
     int matched = run_program(pattern, scratch, text, part, at);
+    scratch->memory->parts--;
     scratch->count = kept;
     return matched;
 }
@@ -215,7 +360,7 @@ static inline int go_back(const struct pattern *pattern, struct pattern_scratch 
                           size_t bottom, int32_t *here, size_t *at) {
     while (scratch->count > bottom) {
         struct pattern_place place = scratch->places[--scratch->count];
-        scratch->steps--;
+        scratch->steps++;
         if (place.kind == PLACE_MARK) {
             scratch->marks[place.instruction] = place.at;
         } else if (place.kind == PLACE_BRANCH) {
@@ -240,9 +385,10 @@ static int run_program(const struct pattern *pattern, struct pattern_scratch *sc
     const size_t bottom = scratch->count;
     int32_t here = part.begin;
     for (;;) {
-        if (--scratch->steps < 0)
-            return error_set("%s: matching takes too many steps at one position; the pattern backtracks too much",
-                             pattern->name);
+        if (++scratch->steps > scratch->memory->most)
+            return error_set("%s: matching takes too many steps in a text of %zu bytes; the pattern backtracks too "
+                             "much for it: split the text, or leave it out",
+                             pattern->name, text.length);
         const struct pattern_instruction *instruction = &pattern->program[here];
         int matched = 1;
         if (instruction->operation == PATTERN_RUN) {
@@ -257,7 +403,10 @@ static int run_program(const struct pattern *pattern, struct pattern_scratch *sc
                 return 1;
             matched = 0;
         } else if (instruction->operation == PATTERN_SPLIT) {
-            push(scratch, (struct pattern_place){instruction->b, PLACE_BRANCH, *at, 0});
+            remember(pattern, scratch);
+            matched = !was_tried(scratch, here, *at);
+            if (matched)
+                push(scratch, (struct pattern_place){instruction->b, PLACE_BRANCH, *at, 0});
             here = instruction->a;
         } else if (instruction->operation == PATTERN_JUMP) {
             here = instruction->a;
@@ -274,7 +423,8 @@ static int run_program(const struct pattern *pattern, struct pattern_scratch *sc
     }
 }
 
-static void prepare(const struct pattern *pattern, struct pattern_scratch *scratch) {
+// A search that does not go on where another one has ended is of another text.
+static void prepare(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, size_t from) {
     size_t count = (size_t)pattern->mark_count;
     if (scratch->mark_capacity < count) {
         scratch->marks = memory_realloc(scratch->marks, count * sizeof *scratch->marks);
@@ -282,25 +432,38 @@ static void prepare(const struct pattern *pattern, struct pattern_scratch *scrat
     }
     for (size_t i = 0; i < count; i++)
         scratch->marks[i] = 0;
+    scratch->from = from;
+    if (!scratch->memory)
+        scratch->memory = memory_alloc(sizeof *scratch->memory);
+    struct pattern_memory *memory = scratch->memory;
+    bool goes_on = from > 0 && from >= memory->next && memory->pattern == pattern && memory->text.bytes == text.bytes &&
+                   memory->text.length == text.length;
+    if (goes_on)
+        return;
+    forget(memory);
+    *memory = (struct pattern_memory){
+        .pattern = pattern, .text = text, .most = most_steps + MOST_PER_BYTE * (int64_t)text.length};
+    scratch->steps = 0;
 }
 
 int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch, const unsigned char *bytes,
                  size_t length, size_t from, struct pattern_match *match) {
     struct text text = {bytes, length};
     size_t step;
-    prepare(pattern, scratch);
-    scratch->from = from;
+    prepare(pattern, scratch, text, from);
     for (size_t begin = from; begin <= length; begin += step) {
         size_t end = begin;
         step = 1;
         if (pattern->first_set >= 0 && !in_set(pattern, pattern->first_set, text, begin, &step))
             continue;
+        remember(pattern, scratch);
         scratch->count = 0;
-        scratch->steps = most_steps + 16 * (int64_t)length;
+        scratch->memory->parts = 0;
         scratch->marks[PATTERN_KEEP] = begin;
         int matched = run_program(pattern, scratch, text, (struct pattern_part){0, (size_t)ANYWHERE}, &end);
         if (matched != 0) {
             *match = (struct pattern_match){scratch->marks[PATTERN_KEEP], end};
+            forget_match(scratch, end);
             return matched;
         }
         uint32_t character;

@@ -99,22 +99,27 @@ static __device__ __forceinline__ void store4(struct halves to, int64_t i, int64
 }
 
 // Where the master weights are: in fp32, with a copy in the dtype of the model beside them (or NULL), or in halves, of
-// which the bf16 is that copy.
-template <typename T> struct whole_master {
+// which the bf16 is that copy. The copy is written last, so that its dtype may be looked at then.
+struct whole_master {
     float *value;  // (count)
-    T *copy;       // (count) or NULL
+    void *copy;    // (count) or NULL
+    enum dtype copy_dtype;
 };
 
-template <typename T>
-static __device__ __forceinline__ void load4(float out[4], struct whole_master<T> from, int64_t i, int64_t count) {
+static __device__ __forceinline__ void load4(float out[4], struct whole_master from, int64_t i, int64_t count) {
     load4(out, from.value, i, count);
 }
 
-template <typename T>
-static __device__ __forceinline__ void store4(struct whole_master<T> to, int64_t i, int64_t count, const float x[4]) {
+static __device__ __forceinline__ void store4(struct whole_master to, int64_t i, int64_t count, const float x[4]) {
     store4(to.value, i, count, x);
-    if (to.copy)
-        store4(to.copy, i, count, x);
+    if (!to.copy)
+        return;
+    if (to.copy_dtype == DTYPE_BF16)
+        store4((__nv_bfloat16 *)to.copy, i, count, x);
+    else if (to.copy_dtype == DTYPE_F16)
+        store4((__half *)to.copy, i, count, x);
+    else
+        store4((float *)to.copy, i, count, x);
 }
 
 // Four elements a thread and step. M is a whole_master or halves.
@@ -144,10 +149,10 @@ template <typename M, typename P, typename Q> static __global__ void adam_kernel
             LAUNCH(cuda, kernel<struct halves>, grid, FLAT_THREADS, 0, args, halves);                                  \
             break;                                                                                                     \
         }                                                                                                              \
-        WITH_TYPE(copy_.data ? copy_.dtype : DTYPE_F32, T, {                                                           \
-            whole_master<T> whole = {(float *)master_.data, (T *)copy_.data};                                          \
-            LAUNCH(cuda, kernel<whole_master<T>>, grid, FLAT_THREADS, 0, args, whole);                                 \
-        });                                                                                                            \
+        if (copy_.data && copy_.dtype != DTYPE_F32 && copy_.dtype != DTYPE_BF16 && copy_.dtype != DTYPE_F16)           \
+            die("the CUDA backend has no %s here", dtype_name(copy_.dtype));                                           \
+        struct whole_master whole = {(float *)master_.data, copy_.data, copy_.dtype};                                  \
+        LAUNCH(cuda, kernel<struct whole_master>, grid, FLAT_THREADS, 0, args, whole);                                 \
     } while (0)
 
 // The same over all elements, four a thread.
@@ -172,23 +177,28 @@ template <typename P, typename Q> static void adam(struct cuda_device *cuda, con
     LAUNCH_UPDATE(cuda, adam_kernel, args, op->master, op->copy);
 }
 
-template <typename P> static void adam_of(struct cuda_device *cuda, const struct op_adam *op, P m) {
-    if (op->v.dtype == DTYPE_F32)
-        adam(cuda, op, m, (float *)op->v.data);
-    else if (op->v.dtype == DTYPE_BF16)
-        adam(cuda, op, m, (__nv_bfloat16 *)op->v.data);
-    else
-        adam(cuda, op, m, coded<MOMENT8_SECOND>{(uint8_t *)op->v.data, (uint8_t *)op->v_exponents.data});
+template <enum moment8_kind kind> static coded<kind> coded_of(struct tensor codes, struct tensor exponents) {
+    return {(uint8_t *)codes.data, (uint8_t *)exponents.data};
 }
 
+template <enum moment8_kind kind> static any_moment<kind> any_of(struct tensor moment, struct tensor exponents) {
+    return {coded_of<kind>(moment, exponents), moment.dtype};
+}
+
+// Both moments are usually stored in one way. Others share a kernel.
 extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (op->m.dtype == DTYPE_F32)
-        adam_of(cuda, op, (float *)op->m.data);
-    else if (op->m.dtype == DTYPE_BF16)
-        adam_of(cuda, op, (__nv_bfloat16 *)op->m.data);
+    bool is_plain = op->m.dtype == DTYPE_F32 || op->m.dtype == DTYPE_BF16;
+    bool is_v_plain = op->v.dtype == DTYPE_F32 || op->v.dtype == DTYPE_BF16;
+    if (op->m.dtype == DTYPE_F32 && op->v.dtype == DTYPE_F32)
+        adam(cuda, op, (float *)op->m.data, (float *)op->v.data);
+    else if (op->m.dtype == DTYPE_BF16 && op->v.dtype == DTYPE_BF16)
+        adam(cuda, op, (__nv_bfloat16 *)op->m.data, (__nv_bfloat16 *)op->v.data);
+    else if (!is_plain && !is_v_plain)
+        adam(cuda, op, coded_of<MOMENT8_FIRST>(op->m, op->m_exponents),
+             coded_of<MOMENT8_SECOND>(op->v, op->v_exponents));
     else
-        adam_of(cuda, op, coded<MOMENT8_FIRST>{(uint8_t *)op->m.data, (uint8_t *)op->m_exponents.data});
+        adam(cuda, op, any_of<MOMENT8_FIRST>(op->m, op->m_exponents), any_of<MOMENT8_SECOND>(op->v, op->v_exponents));
 }
 
 struct sgd_args {
@@ -337,7 +347,7 @@ static __device__ __forceinline__ float as_stored(struct halves, float x) {
     return merge_halves(split, split >> 16);
 }
 
-template <typename T> static __device__ __forceinline__ float as_stored(struct whole_master<T>, float x) {
+static __device__ __forceinline__ float as_stored(struct whole_master, float x) {
     return x;
 }
 

@@ -39,6 +39,7 @@ struct attention_args {
     const float *bias;                       // (H, Tq + Tk - 1), or NULL
     float *dbias;                            // (B, H, Tq + Tk - 1), or NULL
     float *dbias_parts;                      // sums along distances, see attention_tensor_backward.cu; or NULL
+    enum dtype dtype;                        // of all tensors, for the kernels that compute in fp32
 };
 
 // The implementations that attention.cu chooses from; queries are not empty.
@@ -88,6 +89,7 @@ static inline struct attention_args attention_inputs(struct tensor q, struct ten
     args.head_size = (int)q.shape[3];
     args.value_size = (int)v.shape[3];
     args.widest = max(args.head_size, args.value_size);
+    args.dtype = q.dtype;
     if (args.widest > MOST_HEAD_SIZE)
         die("attention: head size %d is beyond the %d of the CUDA backend", args.widest, (int)MOST_HEAD_SIZE);
     return args;
@@ -154,9 +156,24 @@ template <int R> static __device__ __forceinline__ int64_t place_row(int64_t fir
     return first + R * (s & 15) + (s >> 4);
 }
 
+// A head as the kernels that compute in fp32 take it. They know its dtype when they run: it matters where tiles are
+// loaded and stored, and nowhere else.
+struct any_head {
+    char *data;
+    int64_t stride;  // between rows, in elements
+    enum dtype dtype;
+};
+
+static __device__ __forceinline__ struct any_head
+any_head(const struct attention_args &args, const struct attention_view &view, int64_t batch, int64_t head) {
+    int64_t bytes = args.dtype == DTYPE_F32 ? 4 : 2;
+    return {(char *)view.data + bytes * (batch * view.batch + head * view.head), view.time, args.dtype};
+}
+
 // Loads a tile; a warp per row. Rows beyond `rows` and columns beyond the head size become 0.
 template <typename T, int R, int NC>
-static __device__ void load_tile(float *to, const T *from, int64_t stride, int64_t first, int64_t rows, int head_size) {
+static __device__ __forceinline__ void load_tile_of(float *to, const T *from, int64_t stride, int64_t first,
+                                                    int64_t rows, int head_size) {
     using shape = tile<R, NC>;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     for (int s = warp; s < shape::ROWS; s += ATTENTION_THREADS / 32) {
@@ -164,6 +181,17 @@ static __device__ void load_tile(float *to, const T *from, int64_t stride, int64
         for (int d = lane; d < shape::COLUMNS; d += 32)
             to[s * shape::STRIDE + d] = row < rows && d < head_size ? to_float(from[row * stride + d]) : 0.0f;
     }
+}
+
+template <int R, int NC>
+static __device__ __noinline__ void load_tile(float *to, struct any_head from, int64_t first, int64_t rows,
+                                              int head_size) {
+    if (from.dtype == DTYPE_F32)
+        load_tile_of<float, R, NC>(to, (const float *)from.data, from.stride, first, rows, head_size);
+    else if (from.dtype == DTYPE_BF16)
+        load_tile_of<__nv_bfloat16, R, NC>(to, (const __nv_bfloat16 *)from.data, from.stride, first, rows, head_size);
+    else
+        load_tile_of<__half, R, NC>(to, (const __half *)from.data, from.stride, first, rows, head_size);
 }
 
 // out[r][c] = row ty + 16 r of `a` times row tx + 16 c of `b`.
@@ -226,9 +254,18 @@ template <int R, int NC> static __device__ __forceinline__ void store_pair(float
             pair[(ty + 16 * r) * shape::PAIR_STRIDE + tx + 16 * c] = value[r][c];
 }
 
+static __device__ __forceinline__ void store_any(const struct any_head &to, int64_t at, float x) {
+    if (to.dtype == DTYPE_F32)
+        store((float *)to.data + at, x);
+    else if (to.dtype == DTYPE_BF16)
+        store((__nv_bfloat16 *)to.data + at, x);
+    else
+        store((__half *)to.data + at, x);
+}
+
 // Writes factor[r] * sum[r][c] to the rows R * ty + r of the output tile at `first` that exist.
-template <typename T, int R, int NC>
-static __device__ __forceinline__ void store_tile(T *to, int64_t stride, int64_t first, int64_t rows, int head_size,
+template <int R, int NC>
+static __device__ __forceinline__ void store_tile(const struct any_head &to, int64_t first, int64_t rows, int head_size,
                                                   const float sum[R][NC], const float factor[R]) {
     int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
 #pragma unroll
@@ -239,7 +276,7 @@ static __device__ __forceinline__ void store_tile(T *to, int64_t stride, int64_t
 #pragma unroll
         for (int c = 0; c < NC; c++)
             if (tx + 16 * c < head_size)
-                store(to + row * stride + tx + 16 * c, sum[r][c] * factor[r]);
+                store_any(to, row * to.stride + tx + 16 * c, sum[r][c] * factor[r]);
     }
 }
 
@@ -281,16 +318,16 @@ static __device__ __forceinline__ void score_factors(float factor[R][R], const s
         }
 }
 
-// Runs LAUNCH_SHAPE(T, R, NC) for a dtype and head size: larger heads take smaller tiles, so that backward's four
-// tiles fit the 163 KB of shared memory of an A100.
-#define WITH_ATTENTION_SHAPE(dtype, head_size, LAUNCH_SHAPE)                                                           \
+// Runs LAUNCH_SHAPE(R, NC) for a head size: larger heads take smaller tiles, so that backward's four tiles fit the 163
+// KB of shared memory of an A100.
+#define WITH_ATTENTION_SHAPE(head_size, LAUNCH_SHAPE)                                                                  \
     do {                                                                                                               \
         if ((head_size) <= 64)                                                                                         \
-            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 4, 4));                                                                \
+            LAUNCH_SHAPE(4, 4);                                                                                        \
         else if ((head_size) <= 128)                                                                                   \
-            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 4, 8));                                                                \
+            LAUNCH_SHAPE(4, 8);                                                                                        \
         else                                                                                                           \
-            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 2, 16));                                                               \
+            LAUNCH_SHAPE(2, 16);                                                                                       \
     } while (0)
 
 #endif

@@ -57,7 +57,7 @@ template <int R, int NC> static __device__ __forceinline__ void clear(float sum[
 }
 
 // Grid (query tile, head, batch).
-template <typename T, int R, int NC>
+template <int R, int NC>
 static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kernel(struct attention_args args) {
     using shape = tile<R, NC>;
     extern __shared__ float shared[];
@@ -65,21 +65,19 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kerne
     float *values = keys + shape::FLOATS, *pair = values + shape::FLOATS;
     int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * shape::ROWS;
     int head = blockIdx.y, key_head = head / (args.heads / args.key_heads);
-    const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
+    struct any_head k = any_head(args, args.k, batch, key_head), v = any_head(args, args.v, batch, key_head);
     int64_t end = args.keys;
     if (args.is_causal)
         end = min(end, min(first_query + shape::ROWS, args.queries) + args.keys - args.queries);
-    load_tile<T, R, NC>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
-                        args.head_size);
-    load_tile<T, R, NC>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query, args.queries,
-                        args.value_size);
+    load_tile<R, NC>(queries, any_head(args, args.q, batch, head), first_query, args.queries, args.head_size);
+    load_tile<R, NC>(douts, any_head(args, args.dout, batch, head), first_query, args.queries, args.value_size);
     float dq[R][NC], factor[R];
     clear<R, NC>(dq);
     for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
         float score[R][R], dweight[R][R];
         __syncthreads();  // the keys and the pair tile of the last round have been used
-        load_tile<T, R, NC>(keys, k, args.k.time, first_key, args.keys, args.head_size);
-        load_tile<T, R, NC>(values, v, args.v.time, first_key, args.keys, args.value_size);
+        load_tile<R, NC>(keys, k, first_key, args.keys, args.head_size);
+        load_tile<R, NC>(values, v, first_key, args.keys, args.value_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);
         row_products<R, NC>(dweight, douts, values);
@@ -91,12 +89,11 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kerne
 #pragma unroll
     for (int r = 0; r < R; r++)
         factor[r] = args.scale;
-    store_tile<T, R, NC>(view_head<T>(args.dq, batch, head), args.dq.time, first_query, args.queries, args.head_size,
-                         dq, factor);
+    store_tile<R, NC>(any_head(args, args.dq, batch, head), first_query, args.queries, args.head_size, dq, factor);
 }
 
 // Adds what the queries of one head give to the gradients of a tile of keys, which lie in `keys` and `values`.
-template <typename T, int R, int NC>
+template <int R, int NC>
 static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], float dv[R][NC], float *keys,
                                                             const struct attention_args &args, int head,
                                                             int64_t first_key) {
@@ -104,14 +101,14 @@ static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], flo
     float *values = keys + shape::FLOATS, *queries = values + shape::FLOATS, *douts = queries + shape::FLOATS;
     float *pair = douts + shape::FLOATS;
     int64_t batch = blockIdx.z, first_query = 0;
-    const T *q = view_head<T>(args.q, batch, head), *dout = view_head<T>(args.dout, batch, head);
+    struct any_head q = any_head(args, args.q, batch, head), dout = any_head(args, args.dout, batch, head);
     if (args.is_causal)  // the first query that sees the first key, rounded down to a tile
         first_query = max((int64_t)0, first_key - (args.keys - args.queries)) / shape::ROWS * shape::ROWS;
     for (; first_query < args.queries; first_query += shape::ROWS) {
         float score[R][R], dweight[R][R];
         __syncthreads();  // the queries and the pair tile of the last round have been used
-        load_tile<T, R, NC>(queries, q, args.q.time, first_query, args.queries, args.head_size);
-        load_tile<T, R, NC>(douts, dout, args.dout.time, first_query, args.queries, args.value_size);
+        load_tile<R, NC>(queries, q, first_query, args.queries, args.head_size);
+        load_tile<R, NC>(douts, dout, first_query, args.queries, args.value_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);
         row_products<R, NC>(dweight, douts, values);
@@ -127,50 +124,47 @@ static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], flo
 }
 
 // Grid (key tile, key head, batch).
-template <typename T, int R, int NC>
+template <int R, int NC>
 static __global__ void __launch_bounds__(ATTENTION_THREADS) key_gradient_kernel(struct attention_args args) {
     using shape = tile<R, NC>;
     extern __shared__ float shared[];
     int64_t batch = blockIdx.z, first_key = (int64_t)blockIdx.x * shape::ROWS;
     int key_head = blockIdx.y, group = args.heads / args.key_heads;
-    load_tile<T, R, NC>(shared, view_head<T>(args.k, batch, key_head), args.k.time, first_key, args.keys,
-                        args.head_size);
-    load_tile<T, R, NC>(shared + shape::FLOATS, view_head<T>(args.v, batch, key_head), args.v.time, first_key,
-                        args.keys, args.value_size);
+    load_tile<R, NC>(shared, any_head(args, args.k, batch, key_head), first_key, args.keys, args.head_size);
+    load_tile<R, NC>(shared + shape::FLOATS, any_head(args, args.v, batch, key_head), first_key, args.keys,
+                     args.value_size);
     float dk[R][NC], dv[R][NC], factor[R], one[R];
     clear<R, NC>(dk);
     clear<R, NC>(dv);
     for (int head = key_head * group; head < (key_head + 1) * group; head++)
-        key_gradient_of_head<T, R, NC>(dk, dv, shared, args, head, first_key);
+        key_gradient_of_head<R, NC>(dk, dv, shared, args, head, first_key);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         factor[r] = args.scale;
         one[r] = 1.0f;
     }
-    store_tile<T, R, NC>(view_head<T>(args.dk, batch, key_head), args.dk.time, first_key, args.keys, args.head_size, dk,
-                         factor);
-    store_tile<T, R, NC>(view_head<T>(args.dv, batch, key_head), args.dv.time, first_key, args.keys, args.value_size,
-                         dv, one);
+    store_tile<R, NC>(any_head(args, args.dk, batch, key_head), first_key, args.keys, args.head_size, dk, factor);
+    store_tile<R, NC>(any_head(args, args.dv, batch, key_head), first_key, args.keys, args.value_size, dv, one);
 }
 
-template <typename T, int R, int NC>
-static void backward_launch(struct cuda_device *cuda, const struct attention_args *args) {
+template <int R, int NC> static void backward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (4 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    attention_take_shared(cuda, query_gradient_kernel<T, R, NC>, bytes, args->widest);
-    attention_take_shared(cuda, key_gradient_kernel<T, R, NC>, bytes, args->widest);
+    attention_take_shared(cuda, query_gradient_kernel<R, NC>, bytes, args->widest);
+    attention_take_shared(cuda, key_gradient_kernel<R, NC>, bytes, args->widest);
     unsigned batches = grid_yz(args->batches);
     dim3 query_grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), batches);
     dim3 key_grid(grid_x(divide_up(args->keys, shape::ROWS)), grid_yz(args->key_heads), batches);
-    LAUNCH(cuda, delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
-           ATTENTION_THREADS, 0, *args);
-    LAUNCH(cuda, (query_gradient_kernel<T, R, NC>), query_grid, ATTENTION_THREADS, (size_t)bytes, *args);
-    LAUNCH(cuda, (key_gradient_kernel<T, R, NC>), key_grid, ATTENTION_THREADS, (size_t)bytes, *args);
+    WITH_TYPE(args->dtype, T,
+              LAUNCH(cuda, delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
+                     ATTENTION_THREADS, 0, *args));
+    LAUNCH(cuda, (query_gradient_kernel<R, NC>), query_grid, ATTENTION_THREADS, (size_t)bytes, *args);
+    LAUNCH(cuda, (key_gradient_kernel<R, NC>), key_grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
 
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
     struct attention_args args = attention_backward_args(op);
-#define BACKWARD(T, R, NC) backward_launch<T, R, NC>(cuda, &args)
-    WITH_ATTENTION_SHAPE(op->q.dtype, args.widest, BACKWARD);
+#define BACKWARD(R, NC) backward_launch<R, NC>(cuda, &args)
+    WITH_ATTENTION_SHAPE(args.widest, BACKWARD);
 #undef BACKWARD
 }

@@ -57,15 +57,15 @@ static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state,
 }
 
 // Grid (query tile, head, batch). Late queries see most keys under a causal mask, so their tiles start first.
-template <typename T, int R, int NC>
+template <int R, int NC>
 static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_kernel(struct attention_args args) {
     using shape = tile<R, NC>;
     extern __shared__ float shared[];
     float *queries = shared, *others = queries + shape::FLOATS, *weights = others + shape::FLOATS;
     int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * shape::ROWS;
     int head = blockIdx.y, key_head = head / (args.heads / args.key_heads);
-    const T *q = view_head<T>(args.q, batch, head);
-    const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
+    struct any_head q = any_head(args, args.q, batch, head);
+    struct any_head k = any_head(args, args.k, batch, key_head), v = any_head(args, args.v, batch, key_head);
     int64_t end = args.keys;  // of the keys that the last query of the tile sees
     if (args.is_causal)
         end = min(end, min(first_query + shape::ROWS, args.queries) + args.keys - args.queries);
@@ -78,17 +78,17 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_ke
         for (int c = 0; c < NC; c++)
             state.out[r][c] = 0;
     }
-    load_tile<T, R, NC>(queries, q, args.q.time, first_query, args.queries, args.head_size);
+    load_tile<R, NC>(queries, q, first_query, args.queries, args.head_size);
     for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
         float score[R][R];
         __syncthreads();  // the values of the last tile have been used
-        load_tile<T, R, NC>(others, k, args.k.time, first_key, args.keys, args.head_size);
+        load_tile<R, NC>(others, k, first_key, args.keys, args.head_size);
         __syncthreads();
         row_products<R, NC>(score, queries, others);
         softmax_step<R, NC>(state, score, args, first_query, first_key);
         store_pair<R, NC>(weights, score);
         __syncthreads();  // the keys have been used
-        load_tile<T, R, NC>(others, v, args.v.time, first_key, args.keys, args.value_size);
+        load_tile<R, NC>(others, v, first_key, args.keys, args.value_size);
         __syncthreads();
         accumulate<R, NC, false>(state.out, weights, others);
     }
@@ -101,22 +101,21 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_ke
         if (args.lse && tx == 0 && query < args.queries)
             args.lse[(batch * args.heads + head) * args.queries + query] = state.largest[r] + logf(state.sum[r]);
     }
-    store_tile<T, R, NC>(view_head<T>(args.out, batch, head), args.out.time, first_query, args.queries, args.value_size,
-                         state.out, factor);
+    store_tile<R, NC>(any_head(args, args.out, batch, head), first_query, args.queries, args.value_size, state.out,
+                      factor);
 }
 
-template <typename T, int R, int NC>
-static void forward_launch(struct cuda_device *cuda, const struct attention_args *args) {
+template <int R, int NC> static void forward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (2 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    attention_take_shared(cuda, attention_forward_kernel<T, R, NC>, bytes, args->widest);
+    attention_take_shared(cuda, attention_forward_kernel<R, NC>, bytes, args->widest);
     dim3 grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), grid_yz(args->batches));
-    LAUNCH(cuda, (attention_forward_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
+    LAUNCH(cuda, (attention_forward_kernel<R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
 
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     struct attention_args args = attention_forward_args(op);
-#define FORWARD(T, R, NC) forward_launch<T, R, NC>(cuda, &args)
-    WITH_ATTENTION_SHAPE(op->q.dtype, args.widest, FORWARD);
+#define FORWARD(R, NC) forward_launch<R, NC>(cuda, &args)
+    WITH_ATTENTION_SHAPE(args.widest, FORWARD);
 #undef FORWARD
 }

@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
     keep_largest(&largest[head], own, shared);
 }
 
-template <typename T, int R, int NC>
+template <int R, int NC>
 static __global__ void __launch_bounds__(ATTENTION_THREADS)
     tiled_largest_kernel(struct attention_args args, float *largest) {
     using shape = tile<R, NC>;
@@ -89,15 +89,14 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * shape::ROWS;
     int head = blockIdx.y, key_head = head / (args.heads / args.key_heads);
     int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
-    const T *k = view_head<T>(args.k, batch, key_head);
+    struct any_head k = any_head(args, args.k, batch, key_head);
     struct key_range all = block_keys(args, batch, first_query, shape::ROWS, bounds);
     float own = 0;
-    load_tile<T, R, NC>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
-                        args.head_size);
+    load_tile<R, NC>(queries, any_head(args, args.q, batch, head), first_query, args.queries, args.head_size);
     for (int64_t first_key = all.first; first_key < all.end; first_key += shape::ROWS) {
         float score[R][R];
         __syncthreads();  // the keys of the last tile have been used
-        load_tile<T, R, NC>(keys, k, args.k.time, first_key, args.keys, args.head_size);
+        load_tile<R, NC>(keys, k, first_key, args.keys, args.head_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);
 #pragma unroll
@@ -122,13 +121,13 @@ static void tensor_launch(struct cuda_device *cuda, const struct attention_args 
     LAUNCH(cuda, (tensor_largest_kernel<T, DP>), grid, TENSOR_THREADS, (size_t)bytes, *args, largest);
 }
 
-template <typename T, int R, int NC>
+template <int R, int NC>
 static void tiled_launch(struct cuda_device *cuda, const struct attention_args *args, float *largest) {
     using shape = tile<R, NC>;
     int bytes = 2 * shape::FLOATS * (int)sizeof(float);
-    attention_take_shared(cuda, tiled_largest_kernel<T, R, NC>, bytes, args->head_size);
+    attention_take_shared(cuda, tiled_largest_kernel<R, NC>, bytes, args->head_size);
     dim3 grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), grid_yz(args->batches));
-    LAUNCH(cuda, (tiled_largest_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args, largest);
+    LAUNCH(cuda, (tiled_largest_kernel<R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args, largest);
 }
 
 // Heads of latent attention are wider than those that tensor_takes allows.
@@ -162,8 +161,8 @@ extern "C" void cuda_largest_scores(struct device *device, const struct op_large
     if (tensor_count(op->q) == 0)
         return;
     if (!is_for_tensor_cores(op->q) || !is_for_tensor_cores(op->k)) {
-#define TILED(T, R, NC) tiled_launch<T, R, NC>(cuda, &args, largest)
-        WITH_ATTENTION_SHAPE(op->q.dtype, args.widest, TILED);
+#define TILED(R, NC) tiled_launch<R, NC>(cuda, &args, largest)
+        WITH_ATTENTION_SHAPE(args.widest, TILED);
 #undef TILED
     } else if (op->q.dtype == DTYPE_BF16) {
         tensor_largest<__nv_bfloat16>(cuda, &args, largest);

@@ -21,7 +21,7 @@ static __device__ __forceinline__ void add_warps(float *out, const float x[ITEMS
                                                  int experts) {
     int lane = threadIdx.x, warp = threadIdx.y;
     __syncthreads();
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         shared[warp][lane + 32 * i] = x[i];
     __syncthreads();
@@ -41,7 +41,7 @@ template <int ITEMS> static __global__ void balance_forward_kernel(struct balanc
     int64_t start = blockIdx.x / args.pieces * args.length, piece = blockIdx.x % args.pieces * args.piece_rows;
     int64_t end = min(piece + args.piece_rows, args.length);
     float sums[ITEMS], counts[ITEMS], z = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         sums[i] = counts[i] = 0;
     for (int64_t n = piece + threadIdx.y; n < end; n += BALANCE_WARPS) {
@@ -56,11 +56,11 @@ template <int ITEMS> static __global__ void balance_forward_kernel(struct balanc
             router_keys<ITEMS>(keys, x, experts, lane);
         for (int k = 0; k < args.chosen; k++) {
             int expert = router_take<ITEMS>(keys, 0, experts, lane);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
             for (int i = 0; i < ITEMS; i++)
                 counts[i] += lane + 32 * i == expert ? 1.0f : 0.0f;
         }
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             sums[i] += p[i];
     }
@@ -149,7 +149,7 @@ template <int ITEMS> static __global__ void balance_backward_kernel(struct balan
     float x[ITEMS], p[ITEMS], d[ITEMS], slopes[ITEMS], by = args.by ? *args.by : 1.0f, mean = 0;
     router_load<ITEMS>(x, args.logits + row * experts, experts, lane);
     float lse = router_softmax<ITEMS>(p, x), divisor = 1;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         d[i] = args.z_factor != 0 ? args.z_factor * 2.0f * lse * p[i] : 0.0f;
     if (args.slopes) {
@@ -157,17 +157,17 @@ template <int ITEMS> static __global__ void balance_backward_kernel(struct balan
         if (!is_softmax)
             divisor = router_shares<ITEMS>(p, x, args.score, experts, lane);
         const float *from = args.slopes + row / args.length * experts;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++) {
             slopes[i] = lane + 32 * i < experts ? from[lane + 32 * i] : 0.0f;
             mean += lane + 32 * i < experts ? slopes[i] * p[i] : 0.0f;
         }
         mean = warp_sum(mean);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             d[i] += (slopes[i] - mean) * (is_softmax ? p[i] : router_slope(args.score, x[i]) / divisor);
     }
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         if (lane + 32 * i < experts)
             args.dlogits[row * experts + lane + 32 * i] += by * d[i];

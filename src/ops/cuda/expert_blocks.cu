@@ -129,6 +129,7 @@ template <int KIND, bool IS_GATED, bool IS_SILU, bool IS_SINGLE>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKWARD ? 1 : 2)
     expert_blocks_kernel(struct expert_blocks_args args, int64_t tiles) {
     constexpr int PARTS = IS_SINGLE || KIND != EXPERT8_BACKWARD ? 1 : 2 + IS_GATED;
+    constexpr int UNROLLED = IS_SILU ? PASSES * 4 : 1;  // other activations are rare, and calls
     extern __shared__ __align__(16) uint32_t memory[];
     uint32_t(*turned)[TILE * WORDS] = (uint32_t(*)[TILE * WORDS]) memory;
     struct line_most *most = (struct line_most *)(memory + PARTS * TILE * WORDS);
@@ -153,15 +154,16 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
             }
             // Of a row's values, those of a single matrix come first.
             auto compute = [&](float value[MOST_PARTS][8], int64_t row, int pass, int r) {
+                struct expert8_row again;
                 if (!IS_SILU)
-                    expert8_fetch<KIND, IS_GATED>(&in[pass][r], args.in, row + r, tile.from);
-                float dweight = expert8_values<KIND, IS_GATED, IS_SILU>(value, in[pass][r], args.in);
+                    expert8_fetch<KIND, IS_GATED>(&again, args.in, row + r, tile.from);
+                float dweight = expert8_values<KIND, IS_GATED, IS_SILU>(value, IS_SILU ? in[pass][r] : again, args.in);
 #pragma unroll
                 for (int i = 0; i < 8 && IS_SINGLE; i++)
                     value[0][i] = tile.which == 0 ? value[0][i] : tile.which == 1 ? value[1][i] : value[2][i];
                 return dweight;
             };
-#pragma unroll
+#pragma unroll UNROLLED
             for (int i = 0; i < PASSES * 4; i++) {
                 int pass = i / 4, r = i % 4, line = 4 * (down + ROW_THREADS * pass);
                 uint32_t of_row[PARTS] = {};
@@ -182,7 +184,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
             __syncthreads();
             make_factors<PARTS>(most, args, tile, base);
             __syncthreads();
-#pragma unroll
+#pragma unroll UNROLLED
             for (int pass = 0; pass < PASSES; pass++) {
                 int64_t row = base + 4 * (down + ROW_THREADS * pass);
                 if (column < tile.columns && row < rows)

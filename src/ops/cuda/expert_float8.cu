@@ -34,7 +34,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
         float sum[PASSES][4] = {};
         for (int64_t first = (int64_t)blockIdx.x * TILE; first < columns; first += (int64_t)gridDim.x * TILE) {
             int64_t column = first + 8 * across;
-#pragma unroll
+#pragma unroll(IS_SILU ? PASSES : 1)
             for (int pass = 0; pass < PASSES; pass++) {
                 int64_t row = base + 4 * (down + ROW_THREADS * pass);
                 if (column >= columns || row >= rows)

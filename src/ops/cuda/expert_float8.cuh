@@ -48,9 +48,24 @@ static __device__ __forceinline__ void expert8_fetch(struct expert8_row *to, con
         to->dy = fetch8(args.dy + row * columns, column, columns, true);
 }
 
-// Not inlined: the many copies would take a minute to compile.
-static __device__ __noinline__ float2 any_gate(enum activation activation, float x) {
-    return gate_at<__nv_bfloat16>(activation, x);
+// Values and slopes of eight gates by any activation. Not inlined: the many copies would take a minute to compile.
+struct eight_gates {
+    float x[8], slope[8];
+};
+
+static __device__ __noinline__ eight_gates any_gates(enum activation activation, eight_gates at) {
+#pragma unroll 1
+    for (int n = 0; n < 8; n++) {
+        float2 gate = gate_at<__nv_bfloat16>(activation, at.x[0]);
+#pragma unroll
+        for (int i = 0; i < 7; i++) {
+            at.x[i] = at.x[i + 1];
+            at.slope[i] = at.slope[i + 1];
+        }
+        at.x[7] = gate.x;
+        at.slope[7] = gate.y;
+    }
+    return at;
 }
 
 // The eight values of each part; returns the row's share of its weight's gradient. IS_SILU: a unit without limits.
@@ -65,14 +80,20 @@ static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8
         unpack8(up, row.up);
     if (KIND == EXPERT8_BACKWARD)
         unpack8(dy, row.dy);
+    eight_gates gates = {};
+    if (KIND != EXPERT8_ROWS && !IS_SILU) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            gates.x[i] = IS_GATED ? glu_gate(args.rule, x[i]) : x[i];
+        gates = any_gates(args.activation, gates);
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         if (KIND == EXPERT8_ROWS) {
             value[0][i] = is_there ? x[i] : 0.0f;
             continue;
         }
-        float2 at = IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x[i])
-                            : any_gate(args.activation, IS_GATED ? glu_gate(args.rule, x[i]) : x[i]);
+        float2 at = IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x[i]) : make_float2(gates.x[i], gates.slope[i]);
         float other = !IS_GATED ? 1.0f : IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
         value[KIND == EXPERT8_BACKWARD ? 1 + IS_GATED : 0][i] = is_there ? weight * y : 0.0f;
         if (KIND != EXPERT8_BACKWARD)

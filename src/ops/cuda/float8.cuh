@@ -6,13 +6,23 @@
 
 #include <cuda_fp8.h>
 
+// GPUs before those of compute capability 8.9 convert in software, which is long: in one place.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+#define FLOAT8_INLINE __forceinline__
+#else
+#define FLOAT8_INLINE __noinline__
+#endif
+
 // Four values, scaled and rounded, in the order of memory.
-static __device__ __forceinline__ uint32_t pack_float8(const float value[4], float scale, bool is_e5m2) {
+static __device__ FLOAT8_INLINE uint32_t pack_float8(float4 value, float scale, bool is_e5m2) {
     __nv_fp8_interpretation_t kind = is_e5m2 ? __NV_E5M2 : __NV_E4M3;
-    float2 low = make_float2(value[0] * scale, value[1] * scale),
-           high = make_float2(value[2] * scale, value[3] * scale);
+    float2 low = make_float2(value.x * scale, value.y * scale), high = make_float2(value.z * scale, value.w * scale);
     return (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, kind) |
            (uint32_t)__nv_cvt_float2_to_fp8x2(high, __NV_SATFINITE, kind) << 16;
+}
+
+static __device__ __forceinline__ uint32_t pack_float8(const float value[4], float scale, bool is_e5m2) {
+    return pack_float8(make_float4(value[0], value[1], value[2], value[3]), scale, is_e5m2);
 }
 
 // Magnitudes are compared as the integers their bits are, which puts NaN above all.

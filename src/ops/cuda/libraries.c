@@ -1,49 +1,11 @@
-// Which driver and cuBLASLt fit, and where they may be; and the list of all libraries of GPUs. See libraries.h.
+// Which cuBLASLt fits, and where it may be; and the list of the libraries that the module loads. See libraries.h.
 #include "ops/cuda/libraries.h"
 #include "base/error.h"
 #include "ops/cuda/attention_cudnn.h"
+#include "ops/cuda/entries.h"
 #include "ops/cuda/places.h"
-#include "ops/device.h"
 
-#include <cuda.h>
 #include <stdio.h>
-
-// ---- The driver ----
-
-struct driver_symbols {
-    LIBRARY_FIELD(cuDriverGetVersion)
-};
-
-static int check_driver(const void *table, char *version, size_t size) {
-    const struct driver_symbols *candidate = table;
-    int number = 0;
-    if (candidate->cuDriverGetVersion(&number) != CUDA_SUCCESS)
-        return error_set("does not report a version; it is probably the stub for linking in the CUDA toolkit");
-    snprintf(version, size, "%d.%d", number / 1000, number % 1000 / 10);
-    return 0;
-}
-
-const struct library *cuda_driver_library(void) {
-    static const char *const symbols[] = {LIBRARY_NAME(cuDriverGetVersion)};
-    static const char *const sonames[] = {"libcuda.so.1", NULL};
-    static const char *const folders[] = {"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", NULL};
-    static const struct library library = {
-        .id = LIBRARY_DRIVER,
-        .name = "libcuda",
-        .user = "GPUs",
-        .variable = "BEVATRON_DRIVER_LIBRARY",
-        .sonames = sonames,
-        .folders = folders,
-        .package = "install the NVIDIA driver on the host (nvidia-smi shows it), and give containers --gpus all",
-        .instead = "use --device cpu",
-        .symbols = symbols,
-        .symbol_count = 1,
-        .check = check_driver,
-    };
-    return &library;
-}
-
-// ---- cuBLASLt ----
 
 static const char *const blas_symbols[] = {CUBLASLT_SYMBOLS(LIBRARY_NAME)};
 enum { BLAS_SYMBOL_COUNT = sizeof blas_symbols / sizeof blas_symbols[0] };
@@ -82,9 +44,7 @@ const struct library *cublaslt_library(void) {
     return &library;
 }
 
-int device_libraries(const struct library **list) {
-    int count = 0;
-    list[count++] = cuda_driver_library();
-    list[count++] = cublaslt_library();
-    return count + cudnn_attention_libraries(list + count);
+int cuda_libraries(const struct library **list) {
+    list[0] = cublaslt_library();
+    return 1 + cudnn_attention_libraries(list + 1);
 }

@@ -1,9 +1,10 @@
-// The libraries that every GPU needs: the driver's, which the CUDA runtime (linked statically) opens itself, and
-// cuBLASLt. See base/library.h; cuDNN's are in cudnn_library.h.
+// cuBLASLt, which every GPU needs beside the driver. See base/library.h; cuDNN's are in cudnn_library.h, the driver's
+// in ops/cuda_module.h.
 #ifndef OPS_CUDA_LIBRARIES_H
 #define OPS_CUDA_LIBRARIES_H
 
 #include "base/library.h"
+#include "ops/cuda_module.h"
 
 #include <cublasLt.h>
 
@@ -30,7 +31,6 @@ static inline const struct cublaslt_symbols *cublaslt(void) {
     return (const struct cublaslt_symbols *)library_symbols(LIBRARY_CUBLASLT);
 }
 
-const struct library *cuda_driver_library(void);
 const struct library *cublaslt_library(void);
 
 #endif

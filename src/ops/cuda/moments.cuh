@@ -76,4 +76,31 @@ static __device__ __forceinline__ void store_moment(struct coded<kind> to, int64
             to.codes[i + n] = (uint8_t)(codes >> 8 * n);
 }
 
+// One that is stored in any of these ways.
+template <enum moment8_kind kind> struct any_moment {
+    struct coded<kind> at;  // fp32 and bf16 lie where codes would
+    enum dtype dtype;
+};
+
+template <enum moment8_kind kind>
+static __device__ __forceinline__ void load4(float out[4], struct any_moment<kind> from, int64_t i, int64_t count) {
+    if (from.dtype == DTYPE_F32)
+        load4(out, (const float *)from.at.codes, i, count);
+    else if (from.dtype == DTYPE_BF16)
+        load4(out, (const __nv_bfloat16 *)from.at.codes, i, count);
+    else
+        load4(out, from.at, i, count);
+}
+
+template <enum moment8_kind kind>
+static __device__ __forceinline__ void store_moment(struct any_moment<kind> to, int64_t i, int64_t count,
+                                                    const float x[4], const float grad[4]) {
+    if (to.dtype == DTYPE_F32)
+        store_moment((float *)to.at.codes, i, count, x, grad);
+    else if (to.dtype == DTYPE_BF16)
+        store_moment((__nv_bfloat16 *)to.at.codes, i, count, x, grad);
+    else
+        store_moment(to.at, i, count, x, grad);
+}
+
 #endif

@@ -8,7 +8,8 @@
 enum {
     NORM_THREADS = 512,   // most threads of a block
     SHORT_THREADS = 256,  // of a block where a row needs no more
-    MOST_NORM_COLUMNS = 8 * 8 * NORM_THREADS,
+    MOST_GROUPS = 8,      // of eight columns that a thread has of a row
+    MOST_NORM_COLUMNS = 8 * MOST_GROUPS * NORM_THREADS,
 };
 
 // The first of the eight columns that are group g of this thread.
@@ -21,13 +22,12 @@ static inline unsigned threads_of_row(int64_t columns, int groups) {
     return (unsigned)(divide_up(divide_up(columns, 8 * groups), 32) * 32);
 }
 
-// Groups that a thread has where a row takes as many threads as there may be; more than four are rounded up to eight,
-// so that few kernels are compiled.
+// Groups that a thread has where a row takes as many threads as there may be; more than four are rounded up to eight.
 static inline int groups_of_row(int64_t columns) {
     if (columns > MOST_NORM_COLUMNS)
         die("norm: %lld columns are beyond the %d of the CUDA backend", (long long)columns, (int)MOST_NORM_COLUMNS);
     int64_t groups = divide_up(columns, 8 * NORM_THREADS);
-    return groups <= 4 ? (int)groups : 8;
+    return groups <= 4 ? (int)groups : MOST_GROUPS;
 }
 
 #endif

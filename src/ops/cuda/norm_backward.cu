@@ -108,51 +108,21 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
         }
         stage = (stage + 1) % STAGES;
     }
-    write_sums<GROUPS, SUMS>(sums, args.partial, (float *)memory, columns, true);
+    write_sums<GROUPS, SUMS>(sums, 0, args.partial, (float *)memory, columns, true);
 }
 
-// Runs the statement with GROUPS standing for the groups of a row that is too long, or not aligned, for the queue.
-#define WITH_GROUPS(columns, GROUPS, ...)                                                                              \
-    do {                                                                                                               \
-        switch (groups_of_row(columns)) {                                                                              \
-        case 1: {                                                                                                      \
-            enum { GROUPS = 1 };                                                                                       \
-            __VA_ARGS__;                                                                                               \
-        } break;                                                                                                       \
-        case 2: {                                                                                                      \
-            enum { GROUPS = 2 };                                                                                       \
-            __VA_ARGS__;                                                                                               \
-        } break;                                                                                                       \
-        case 3: {                                                                                                      \
-            enum { GROUPS = 3 };                                                                                       \
-            __VA_ARGS__;                                                                                               \
-        } break;                                                                                                       \
-        case 4: {                                                                                                      \
-            enum { GROUPS = 4 };                                                                                       \
-            __VA_ARGS__;                                                                                               \
-        } break;                                                                                                       \
-        default: {                                                                                                     \
-            enum { GROUPS = 8 };                                                                                       \
-            __VA_ARGS__;                                                                                               \
-        }                                                                                                              \
-        }                                                                                                              \
-    } while (0)
-
 // ---- All other rows, from global memory ----
+//
+// These are rare: rows of fp32, rows that are not aligned, and rows that are too long for the queue. One kernel takes
+// any number of groups, whose sums lie in the thread's own memory.
 
-template <typename T, int GROUPS>
-static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(backward_args<T> args) {
+template <typename T>
+static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(backward_args<T> args, int groups) {
     extern __shared__ uint4 memory[];
     __shared__ float shared[2][2 * NORM_THREADS / 32];
-    float sums[GROUPS][QUANTITIES][8] = {};
-    eight<T> gain[GROUPS];
+    float sums[MOST_GROUPS][QUANTITIES][8] = {};
     int columns = (int)args.columns, parity = 0;
     int64_t step = (int64_t)gridDim.x * blockDim.y, begin = (int64_t)blockIdx.x * blockDim.y;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++) {
-        int column = group_column(g);
-        gain[g] = column < columns ? fetch8(args.gain, column, columns, args.is_wide) : eight<T>();
-    }
     for (; begin < args.rows; begin += step, parity ^= 1) {
         float sum[2] = {};
         norm_part<T> part;
@@ -163,17 +133,17 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
         for (int turn = 0; turn < 2; turn++) {
             if (turn == 1)
                 row_sums<2>(sum, shared[parity]);
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
+#pragma unroll 1
+            for (int g = 0; g < groups; g++) {
                 part.column = group_column(g);
                 int64_t offset = part.row * columns + part.column;
                 part.left = columns - part.column;
-                part.gain = gain[g];
                 part.dy = args.dy + offset;
                 part.x = args.x + offset;
                 part.dresidual = args.dresidual ? args.dresidual + offset : NULL;
                 if (part.row >= args.rows || part.left <= 0)
                     continue;
+                part.gain = fetch8(args.gain, part.column, columns, args.is_wide);
                 if (turn == 0)
                     add_part<T, QUANTITIES>(args, sum, sums[g], part);
                 else
@@ -181,12 +151,22 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
             }
         }
     }
-    write_sums<GROUPS, QUANTITIES>(sums, args.partial, (float *)memory, columns, args.is_wide);
+#pragma unroll 1
+    for (int g = 0; g < groups; g++)
+        write_sums<1, QUANTITIES>(sums + g, g, args.partial, (float *)memory, columns, args.is_wide);
+}
+
+template <typename T>
+static void launch_plain(struct cuda_device *cuda, const backward_args<T> &args, int groups, dim3 threads,
+                         int64_t blocks) {
+    LAUNCH(cuda, norm_backward_kernel<T>, grid_x(blocks), threads,
+           threads.y > 1 ? QUANTITIES * 8 * threads.x * sizeof(float) : 0, args, groups);
 }
 
 // ---- Which kernel ----
 
-// fp32 has rows one by one in the queue: two would not have room in it.
+// fp32 has the threads, blocks and rows of a queue of rows one by one, so that its sums keep their order, but reads
+// global memory: it is not worth the time that its kernels would take to compile.
 template <typename T, int GROUPS, int THREADS, int BLOCKS, int ROWS_OF_16, int STAGES_OF_16>
 static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &args, int quantities) {
     enum { ROWS = sizeof(T) == 2 ? ROWS_OF_16 : 1, STAGES = STAGES_OF_16 + (ROWS < ROWS_OF_16) };
@@ -198,11 +178,15 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
         return 0;
     int64_t blocks = min((int64_t)BLOCKS * SUM_PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     blocks = min(blocks, divide_up(args.rows, rows * ROWS));
-    void (*kernel)(backward_args<T>) =
-        quantities == 1 ? norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, 1>
-                        : norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, QUANTITIES>;
-    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
-    LAUNCH(cuda, kernel, grid_x(blocks), dim3(threads, rows), bytes, args);
+    if constexpr (sizeof(T) == 2) {
+        void (*kernel)(backward_args<T>) =
+            quantities == 1 ? norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, 1>
+                            : norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, QUANTITIES>;
+        CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        LAUNCH(cuda, kernel, grid_x(blocks), dim3(threads, rows), bytes, args);
+    } else {
+        launch_plain(cuda, args, GROUPS, dim3(threads, rows), blocks);
+    }
     return blocks;
 }
 
@@ -228,13 +212,11 @@ static int64_t norm_backward_queued(struct cuda_device *cuda, const backward_arg
 
 template <typename T> static int64_t norm_backward_plain(struct cuda_device *cuda, const backward_args<T> &args) {
     int64_t blocks = min((int64_t)3 * SUM_PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
-    WITH_GROUPS(args.columns, GROUPS, {
-        unsigned threads = threads_of_row(args.columns, GROUPS);
-        unsigned rows = threads <= SHORT_THREADS / 2 ? SHORT_THREADS / threads : 1;
-        blocks = min(blocks, divide_up(args.rows, rows));
-        LAUNCH(cuda, (norm_backward_kernel<T, GROUPS>), grid_x(blocks), dim3(threads, rows),
-               rows > 1 ? QUANTITIES * 8 * threads * sizeof(float) : 0, args);
-    });
+    int groups = groups_of_row(args.columns);
+    unsigned threads = threads_of_row(args.columns, groups);
+    unsigned rows = threads <= SHORT_THREADS / 2 ? SHORT_THREADS / threads : 1;
+    blocks = min(blocks, divide_up(args.rows, rows));
+    launch_plain(cuda, args, groups, dim3(threads, rows), blocks);
     return blocks;
 }
 

@@ -156,10 +156,10 @@ static __device__ __forceinline__ void write_part(const backward_args<T> &args, 
 }
 
 // The rows of threads of a block, one after the other, add their sums in `totals` (SUMS, 8, threads of a row); the last
-// one writes them. Only short rows share a block.
+// one writes them. Only short rows share a block. The sums are those of the thread's groups from `first` on.
 template <int GROUPS, int SUMS>
-static __device__ __forceinline__ void write_sums(const float sums[GROUPS][SUMS][8], float *partial, float *totals,
-                                                  int columns, bool is_wide) {
+static __device__ __forceinline__ void write_sums(const float sums[GROUPS][SUMS][8], int first, float *partial,
+                                                  float *totals, int columns, bool is_wide) {
     for (unsigned turn = 0; turn < blockDim.y; turn++) {
         if (blockDim.y > 1)
             __syncthreads();
@@ -169,7 +169,7 @@ static __device__ __forceinline__ void write_sums(const float sums[GROUPS][SUMS]
         for (int g = 0; g < GROUPS; g++)
 #pragma unroll
             for (int q = 0; q < SUMS; q++) {
-                int column = group_column(g);
+                int column = group_column(first + g);
                 float total[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) {

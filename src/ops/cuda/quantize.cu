@@ -39,15 +39,43 @@ static __device__ __forceinline__ float fast_gelu_share(float x) {
     return fast_share(x * (a + b * (x * x)));
 }
 
-template <int FUNCTION> static __device__ __forceinline__ float value_at(enum activation activation, float x) {
+// Values and slopes of eight numbers by an activation that is not written out. Not inlined, and two numbers at a time:
+// unrolled for each row of each kernel, they took most of the time to compile.
+struct eight_numbers {
+    float x[8];
+};
+
+template <typename F> static __device__ __forceinline__ eight_numbers by_pairs(eight_numbers at, const F &function) {
+#pragma unroll 1
+    for (int n = 0; n < 4; n++) {
+        float first = function(at.x[0]), second = function(at.x[1]);
+#pragma unroll
+        for (int i = 0; i < 6; i++)
+            at.x[i] = at.x[i + 2];
+        at.x[6] = first;
+        at.x[7] = second;
+    }
+    return at;
+}
+
+static __device__ __noinline__ eight_numbers any_values(enum activation activation, eight_numbers at) {
+    return by_pairs(at, [&](float x) { return value_of(activation, x); });
+}
+
+static __device__ __noinline__ eight_numbers any_slopes(enum activation activation, eight_numbers at) {
+    return by_pairs(at, [&](float x) { return slope_of(activation, x); });
+}
+
+// `any` is the value or slope where the activation is not written out.
+template <int FUNCTION> static __device__ __forceinline__ float value_at(float x, float any) {
     if (FUNCTION == FAST_GELU)
         return x * fast_gelu_share(x);
     if (FUNCTION == FAST_SILU)
         return x * fast_share(-LOG2_E * x);
-    return value_of(activation, x);
+    return any;
 }
 
-template <int FUNCTION> static __device__ __forceinline__ float slope_at(enum activation activation, float x) {
+template <int FUNCTION> static __device__ __forceinline__ float slope_at(float x, float any) {
     if (FUNCTION == FAST_GELU) {
         const float a = TWICE_SQRT_2_OVER_PI, b = 3.0f * a * GELU_CUBIC;
         float s = fast_gelu_share(x);
@@ -57,7 +85,7 @@ template <int FUNCTION> static __device__ __forceinline__ float slope_at(enum ac
         float s = fast_share(-LOG2_E * x);
         return s + s * (1.0f - s) * x;
     }
-    return slope_of(activation, x);
+    return any;
 }
 
 // What a thread reads of one row: x (its gate with a gated unit), up, and dy.
@@ -81,12 +109,23 @@ static __device__ __forceinline__ void quantize_fetch(struct quantize_row *to, c
 template <int KIND, int FUNCTION, bool HAS_RESULT>
 static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8], const struct quantize_row &row,
                                                        const float bias[MOST_HALVES][8], enum activation activation) {
+    constexpr bool IS_GRADIENT = KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT;
     float x[8], up[8], dy[8];
+    eight_numbers any = {}, any_slope = {};
     unpack8(x, row.x);
     if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
         unpack8(up, row.up);
     if (KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT)
         unpack8(dy, row.dy);
+    if (KIND != QUANTIZE_PLAIN && FUNCTION == ANY) {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            any.x[i] = x[i] + bias[0][i];
+        if (IS_GRADIENT)
+            any_slope = any_slopes(activation, any);
+        if (KIND != QUANTIZE_ACTIVATION_GRADIENT || HAS_RESULT)
+            any = any_values(activation, any);
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         if (KIND == QUANTIZE_PLAIN) {
@@ -95,17 +134,17 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8
         }
         float at = x[i] + bias[0][i];
         if (KIND == QUANTIZE_ACTIVATION)
-            value[0][i] = value_at<FUNCTION>(activation, at);
+            value[0][i] = value_at<FUNCTION>(at, any.x[i]);
         if (KIND == QUANTIZE_GLU)
-            value[0][i] = value_at<FUNCTION>(activation, at) * (up[i] + bias[1][i]);
+            value[0][i] = value_at<FUNCTION>(at, any.x[i]) * (up[i] + bias[1][i]);
         if (KIND == QUANTIZE_ACTIVATION_GRADIENT) {
-            value[0][i] = dy[i] * slope_at<FUNCTION>(activation, at);
+            value[0][i] = dy[i] * slope_at<FUNCTION>(at, any_slope.x[i]);
             if (HAS_RESULT)
-                value[1][i] = value_at<FUNCTION>(activation, at);
+                value[1][i] = value_at<FUNCTION>(at, any.x[i]);
         }
         if (KIND == QUANTIZE_GLU_GRADIENT) {
-            float gate = value_at<FUNCTION>(activation, at);
-            value[0][i] = dy[i] * (up[i] + bias[1][i]) * slope_at<FUNCTION>(activation, at);
+            float gate = value_at<FUNCTION>(at, any.x[i]);
+            value[0][i] = dy[i] * (up[i] + bias[1][i]) * slope_at<FUNCTION>(at, any_slope.x[i]);
             value[1][i] = dy[i] * gate;
             if (HAS_RESULT)
                 value[2][i] = gate * (up[i] + bias[1][i]);

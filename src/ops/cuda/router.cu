@@ -21,7 +21,7 @@ static __device__ __forceinline__ void close_groups(uint32_t keys[ITEMS], const 
     int lane = threadIdx.x, groups = (int)args.rule.groups, size = args.expert_count / groups;
     int best = args.rule.group_best > 0 ? (int)args.rule.group_best : args.chosen / (int)args.rule.chosen_groups;
     uint32_t left[ITEMS];
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         left[i] = keys[i];
     for (int g = 0; g < groups; g++) {
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void close_groups(uint32_t keys[ITEMS], const 
             sums[group] = CLOSED;  // which marks it as chosen
         __syncwarp();
     }
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         if (lane + 32 * i < args.expert_count && sums[(lane + 32 * i) / size] != CLOSED)
             keys[i] = CLOSED;
@@ -58,11 +58,11 @@ static __device__ __forceinline__ float weight_of(enum router_score score, const
     *divisor = 1;
     if (score == ROUTER_SOFTMAX_ALL) {
         float most = -INFINITY, sum = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             most = fmaxf(most, x[i]);
         most = warp_max(most);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             sum += expf(x[i] - most);
         sum = warp_sum(sum);
@@ -92,7 +92,7 @@ template <int ITEMS> static __global__ void route_forward_kernel(struct route_ar
     if (args.bias || args.rule.groups > 0) {
         if (args.rule.score == ROUTER_SOFTMAX_ALL && !args.biases_logits)
             (void)router_softmax<ITEMS>(worth, x);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++) {
             int e = lane + 32 * i;
             if (args.biases_logits)
@@ -146,18 +146,18 @@ template <int ITEMS> static __global__ void route_backward_kernel(struct route_a
     value *= args.rule.factor;
     if (score == ROUTER_SOFTMAX_ALL)
         (void)router_softmax<ITEMS>(d, x);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         d[i] = score == ROUTER_SOFTMAX_ALL ? -args.rule.factor * mean * d[i] : 0.0f;
     for (int k = 0; k < chosen; k++) {
         int expert = __shfl_sync(ALL_LANES, own, k);
         float part = __shfl_sync(ALL_LANES, value, k);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             if (lane + 32 * i == expert)
                 d[i] += part;
     }
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         if (lane + 32 * i < experts)
             args.dlogits[row * experts + lane + 32 * i] = d[i];

@@ -9,17 +9,13 @@ static const float ROUTER_EPSILON = 1e-20f;  // added to sums of scores that are
 static const uint32_t ALL_LANES = 0xFFFFFFFFu, NO_EXPERT = 0xFFFFFFFFu;
 static const uint32_t CLOSED = 0;  // a key that is smaller than all others
 
-// Runs the statement with ITEMS standing for the number of experts that a lane holds.
+// Runs the statement with ITEMS standing for the number of experts that a lane holds, or one that is a bit larger:
+// experts beyond the last change nothing, and more kernels took long to compile. Up to 512 experts, loops over what a
+// lane holds are unrolled, and it stays in registers.
 #define WITH_ITEMS(experts_, ITEMS, ...)                                                                               \
     do {                                                                                                               \
-        if ((experts_) <= 32) {                                                                                        \
-            constexpr int ITEMS = 1;                                                                                   \
-            __VA_ARGS__;                                                                                               \
-        } else if ((experts_) <= 64) {                                                                                 \
+        if ((experts_) <= 64) {                                                                                        \
             constexpr int ITEMS = 2;                                                                                   \
-            __VA_ARGS__;                                                                                               \
-        } else if ((experts_) <= 128) {                                                                                \
-            constexpr int ITEMS = 4;                                                                                   \
             __VA_ARGS__;                                                                                               \
         } else if ((experts_) <= 256) {                                                                                \
             constexpr int ITEMS = 8;                                                                                   \
@@ -35,7 +31,7 @@ static const uint32_t CLOSED = 0;  // a key that is smaller than all others
 
 template <int ITEMS>
 static __device__ __forceinline__ void router_load(float x[ITEMS], const float *row, int experts, int lane) {
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         x[i] = lane + 32 * i < experts ? row[lane + 32 * i] : -INFINITY;
 }
@@ -48,7 +44,7 @@ static __device__ __forceinline__ uint32_t router_key(float x) {
 
 template <int ITEMS>
 static __device__ __forceinline__ void router_keys(uint32_t keys[ITEMS], const float x[ITEMS], int experts, int lane) {
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         keys[i] = lane + 32 * i < experts ? router_key(x[i]) : CLOSED;
 }
@@ -57,7 +53,7 @@ static __device__ __forceinline__ void router_keys(uint32_t keys[ITEMS], const f
 template <int ITEMS>
 static __device__ __forceinline__ int router_take(uint32_t keys[ITEMS], int first, int end, int lane) {
     uint32_t best = CLOSED, expert = NO_EXPERT;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++) {
         int e = lane + 32 * i;
         if (e >= first && e < end && keys[i] > best)
@@ -65,7 +61,7 @@ static __device__ __forceinline__ int router_take(uint32_t keys[ITEMS], int firs
     }
     uint32_t top = __reduce_max_sync(ALL_LANES, best);
     expert = __reduce_min_sync(ALL_LANES, best == top ? expert : NO_EXPERT);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         if ((uint32_t)(lane + 32 * i) == expert)
             keys[i] = CLOSED;
@@ -75,7 +71,7 @@ static __device__ __forceinline__ int router_take(uint32_t keys[ITEMS], int firs
 // The number that a lane holds of an expert.
 template <int ITEMS> static __device__ __forceinline__ float router_value(const float x[ITEMS], int expert, int lane) {
     float value = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         if (lane + 32 * i == expert)
             value = x[i];
@@ -85,17 +81,17 @@ template <int ITEMS> static __device__ __forceinline__ float router_value(const 
 // p = softmax(x); returns logsumexp(x).
 template <int ITEMS> static __device__ __forceinline__ float router_softmax(float p[ITEMS], const float x[ITEMS]) {
     float most = -INFINITY, sum = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         most = fmaxf(most, x[i]);
     most = warp_max(most);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++) {
         p[i] = expf(x[i] - most);
         sum += p[i];
     }
     sum = warp_sum(sum);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         p[i] /= sum;
     return most + logf(sum);
@@ -121,13 +117,13 @@ template <int ITEMS>
 static __device__ __forceinline__ float router_shares(float p[ITEMS], const float x[ITEMS], enum router_score score,
                                                       int experts, int lane) {
     float sum = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++) {
         p[i] = lane + 32 * i < experts ? router_score(score, x[i]) : 0.0f;
         sum += p[i];
     }
     sum = warp_sum(sum) + ROUTER_EPSILON;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         p[i] /= sum;
     return sum;

@@ -65,7 +65,7 @@ template <int ITEMS> static __global__ void sinkhorn_kernel(struct sinkhorn_args
         return;
     int lane = threadIdx.x, experts = args.experts;
     double d[ITEMS], sums[ITEMS];
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++) {
         d[i] = lane + 32 * i < experts ? args.d[lane + 32 * i] : 0.0;
         sums[i] = 0;
@@ -73,17 +73,17 @@ template <int ITEMS> static __global__ void sinkhorn_kernel(struct sinkhorn_args
     for (int64_t n = (int64_t)blockIdx.x * SINKHORN_WARPS + threadIdx.y; n < args.rows;
          n += (int64_t)gridDim.x * SINKHORN_WARPS) {
         double c[ITEMS], sum = 0;
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++) {
             c[i] = lane + 32 * i < experts ? exp((double)args.logits[n * experts + lane + 32 * i]) : 0.0;
             sum += d[i] * c[i];
         }
         double r = 1 / (double)args.rows / (warp_sum(sum) + SINKHORN_SMALL);
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
         for (int i = 0; i < ITEMS; i++)
             sums[i] += r * c[i];
     }
-#pragma unroll
+#pragma unroll(ITEMS <= 16 ? ITEMS : 4)
     for (int i = 0; i < ITEMS; i++)
         shared[threadIdx.y][lane + 32 * i] = sums[i];
     __syncthreads();

@@ -11,21 +11,11 @@
 #include "report/board/internal.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 const char *const board_x_names[BOARD_X_COUNT] = {"step", "time", "tokens", "flops"};
 
 // How often the watcher looks at the revision, and least seconds between two searches of the folder.
 static const double tick_seconds = 0.5, find_seconds = 5;
-
-static struct timespec after_seconds(double seconds) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    int64_t nanoseconds = time.tv_nsec + (int64_t)(seconds * 1e9);
-    time.tv_sec += (time_t)(nanoseconds / 1000000000);
-    time.tv_nsec = (long)(nanoseconds % 1000000000);
-    return time;
-}
 
 struct board_run **store_runs(struct board_store *store, size_t *count) {
     pthread_mutex_lock(&store->lock);
@@ -48,7 +38,7 @@ struct board_run *store_find(struct board_store *store, const char *id) {
     }
     pthread_mutex_unlock(&store->lock);
     if (!found)
-        error_set("there is no run with the id \"%.40s\"; reload the page", id);
+        error_set("there is no run with this id; reload the page");
     return found;
 }
 
@@ -104,10 +94,10 @@ static void *watch(void *argument) {
         }
         end_look(store);
         double pause = store->poll_seconds < tick_seconds ? store->poll_seconds : tick_seconds;
-        struct timespec until = after_seconds(pause);
+        double until = clock_seconds() + pause;
         pthread_mutex_lock(&store->lock);
         if (!store->is_closing)
-            pthread_cond_timedwait(&store->pause, &store->lock, &until);
+            (void)clock_wait(NULL, &store->pause, &store->lock, until);
     }
     pthread_mutex_unlock(&store->lock);
     return NULL;
@@ -119,13 +109,9 @@ static void *work(void *argument) {
 }
 
 static void init_conditions(struct board_store *store) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&store->work, &attributes);
-    pthread_cond_init(&store->changed, &attributes);
-    pthread_cond_init(&store->pause, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&store->work, NULL);
+    pthread_cond_init(&store->changed, NULL);
+    pthread_cond_init(&store->pause, NULL);
 }
 
 static int start_threads(struct board_store *store) {
@@ -252,11 +238,11 @@ int64_t board_store_revision(struct board_store *store) {
 }
 
 int64_t board_store_wait(struct board_store *store, int64_t after, double seconds) {
-    struct timespec until = after_seconds(seconds);
+    double until = clock_seconds() + seconds;
+    bool is_ahead = true;
     pthread_mutex_lock(&store->lock);
-    int status = 0;
-    while (store->revision <= after && !store->is_awake && status == 0)
-        status = pthread_cond_timedwait(&store->changed, &store->lock, &until);
+    while (store->revision <= after && !store->is_awake && is_ahead)
+        is_ahead = clock_wait(NULL, &store->changed, &store->lock, until);
     int64_t revision = store->revision;
     pthread_mutex_unlock(&store->lock);
     return revision;

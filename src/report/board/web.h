@@ -76,8 +76,6 @@ const char *web_target_value(const struct web_target *target, const char *key);
 int web_target_int(const struct web_target *target, const char *key, const int64_t range[2], int64_t *value);
 int web_target_double(const struct web_target *target, const char *key, bool *is_given, double *value);
 
-// Whether a Host header names this machine or the --host.
-bool web_host_is_ours(const struct web_site *site, const char *header);
 bool web_token_is_given(const struct web_site *site, const struct web_request *request);
 bool web_token_is_right(const struct web_site *site, const char *token);
 

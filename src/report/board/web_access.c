@@ -2,7 +2,6 @@
 #include "base/hash.h"
 #include "report/board/web.h"
 
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -61,35 +60,4 @@ bool web_token_is_given(const struct web_site *site, const struct web_request *r
         web_token_is_right(site, authorization + sizeof scheme - 1))
         return true;
     return request->cookie && has_cookie(site, request->cookie);
-}
-
-// "[::1]:6006" and "localhost:6006" without the port; false if there is something else behind the name.
-static bool strip_port(const char *header, char *name, size_t size) {
-    bool is_bracketed = header[0] == '[';
-    const char *begin = header + is_bracketed;
-    size_t length = strcspn(begin, is_bracketed ? "]" : ":");
-    const char *rest = begin + length;
-    if (is_bracketed && *rest++ != ']')
-        return false;
-    if (*rest && (*rest != ':' || strspn(rest + 1, "0123456789") != strlen(rest + 1)))
-        return false;
-    if (length == 0 || length >= size)
-        return false;
-    memcpy(name, begin, length);
-    name[length] = '\0';
-    return true;
-}
-
-bool web_host_is_ours(const struct web_site *site, const char *header) {
-    char name[256];
-    struct in_addr four;
-    struct in6_addr six;
-    if (!header || !strip_port(header, name, sizeof name))
-        return false;
-    if (strcasecmp(name, "localhost") == 0 || strcasecmp(name, "localhost.") == 0 ||
-        (site->host && strcasecmp(name, site->host) == 0))
-        return true;
-    if (inet_pton(AF_INET, name, &four) == 1)
-        return (ntohl(four.s_addr) >> 24) == 127;
-    return inet_pton(AF_INET6, name, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
 }

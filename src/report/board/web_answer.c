@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "report/board/page.h"
 #include "report/board/web.h"
+#include "report/host_header.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -238,7 +239,7 @@ static void keep_token(const struct web_site *site, struct web_response *respons
 }
 
 static void ask_for_token(const struct web_target *target, struct web_response *response) {
-    error_set("the request lacks the board's token: send it as \"Authorization: Bearer TOKEN\" or as ?token=TOKEN");
+    error_set("the request lacks the board's token: send it as a bearer token or as ?token=TOKEN");
     refuse(response, 401);
     if (is_api(target))
         return;
@@ -253,7 +254,7 @@ static bool guard(const struct web_question *question, struct web_response *resp
     const struct web_site *site = question->site;
     const char *token = web_target_value(question->target, "token");
     if (!site->token) {
-        if (web_host_is_ours(site, question->request->host))
+        if (host_header_is_ours(site->host, question->request->host))
             return false;
         error_set(
             "the Host header names neither localhost nor the board's --host; open the address that bevatron board "

@@ -102,16 +102,21 @@ static void note_connection(void *argument, struct MHD_Connection *connection, v
     }
 }
 
-// The target as it was sent. The library's own reading of it is not used.
+// The target as it was sent. The library's own reading of it is not used, and would take more memory than a connection
+// has if the query has many parts, after which the library answers nothing: the text, which lies in the connection's
+// own buffer, ends for it where the query begins.
 static void *note_target(void *argument, const char *target, struct MHD_Connection *connection) {
     (void)argument;
     struct web_client *client = client_of(connection);
+    char *query = strchr((char *)(uintptr_t)target, '?');
     if (client) {
         free(client->target);
         client->target = memory_string(target);
         client->has_waited = false;
         client->is_new = true;
     }
+    if (query && query[1])
+        query[1] = '\0';
     return NULL;
 }
 

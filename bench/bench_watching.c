@@ -1,7 +1,7 @@
+// layer: train
 // What it costs to watch a run: metrics, the reports of ranks, a profile that is off and the heartbeat take less than a
 // thousandth of a step of 100 ms, even if every iteration has a log line; and so they do together with Prometheus's
 // textfile and port and with an offline run of wandb. Counted in CPU time.
-// label: slow
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/lifeline.h"

@@ -1,0 +1,97 @@
+// Which errors are answers, and the waits between tries. See file_patience.h.
+#include "base/file_patience.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/looks.h"
+#include "base/watchdog.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const double FIRST_SECONDS = 0.1, MOST_SECONDS = 10, SLICE_SECONDS = 0.1;
+// A missing permission is most often what it says, but servers also say so while a ticket is renewed.
+static const double PERMISSION_SECONDS = 3;
+
+static _Thread_local struct file_patience *innermost;
+
+// A signal that asks to stop ends the wait.
+static void wait_in_slices(void *context, double seconds) {
+    (void)context;
+    for (double left = seconds; left > 0 && interrupt_received() == 0; left -= SLICE_SECONDS)
+        clock_sleep(left < SLICE_SECONDS ? left : SLICE_SECONDS);
+}
+
+void file_patience_begin(struct file_patience *patience) {
+    struct file_patience *outer = innermost;
+    patience->waited_seconds = outer ? outer->waited_seconds : 0;
+    patience->next_seconds = FIRST_SECONDS;
+    patience->error = 0;
+    patience->path[0] = '\0';
+    patience->outer = outer;
+    if (!patience->wait) {
+        patience->wait = outer ? outer->wait : wait_in_slices;
+        patience->context = outer ? outer->context : NULL;
+    }
+    if (!(patience->limit_seconds > 0))
+        patience->limit_seconds = outer ? outer->limit_seconds : FILE_PATIENCE_SECONDS;
+    innermost = patience;
+}
+
+void file_patience_end(struct file_patience *patience) {
+    CHECK(innermost == patience);
+    innermost = patience->outer;
+    if (innermost)
+        innermost->waited_seconds = patience->waited_seconds;
+}
+
+// The kernel's own files answer at once, and with errors of many kinds.
+static bool is_kernels(const char *path) {
+    return strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0 || strncmp(path, "/dev/", 5) == 0;
+}
+
+static double limit_of(const struct file_patience *patience, int error) {
+    bool is_permission = error == EACCES || error == EPERM;
+    return is_permission && patience->limit_seconds > PERMISSION_SECONDS ? PERMISSION_SECONDS : patience->limit_seconds;
+}
+
+// What a file system says about the path itself: asking again would give the same.
+static bool is_answer(int error) {
+    static const int answers[] = {ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV, EINVAL};
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
+        if (answers[i] == error)
+            return true;
+    return false;
+}
+
+bool file_try_again(int error, const char *path) {
+    struct file_patience *patience = innermost;
+    if (!patience || is_answer(error) || (is_kernels(path) && strncmp(path, "/dev/shm/", 9) != 0))
+        return false;
+    double left = limit_of(patience, error) - patience->waited_seconds;
+    if (left > 0 && interrupt_received() == 0) {
+        double seconds = patience->next_seconds < left ? patience->next_seconds : left;
+        log_warn("cannot read %s: %s; trying again for up to %.0f s", path, strerror(error), left);
+        watchdog_beat();
+        patience->wait(patience->context, seconds);
+        watchdog_beat();
+        patience->waited_seconds += seconds;
+        patience->next_seconds = 2 * seconds < MOST_SECONDS ? 2 * seconds : MOST_SECONDS;
+        return true;
+    }
+    if (patience->error == 0) {
+        patience->error = error;
+        (void)snprintf(patience->path, sizeof patience->path, "%s", path);
+    }
+    return false;
+}
+
+int file_doubt(void) {
+    if (!innermost || innermost->error == 0)
+        return 0;
+    TRY(interrupt_check());
+    return error_set("cannot read %s: %s, after %.0f s of trying; it may be whole: %s", innermost->path,
+                     strerror(innermost->error), innermost->waited_seconds, looks_remedy(innermost->error));
+}

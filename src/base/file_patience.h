@@ -1,0 +1,34 @@
+// Errors of a file system that may pass. A disk, a server or a table of open files that fails for a moment says nothing
+// about what a file holds: within this scope the functions of file.h that read and look try again, with longer and
+// longer waits. Only "it is not there" and the like are answers. If an error stays, it is noted, and whoever opened the
+// scope must not conclude anything from what failed in it (file_doubt).
+//
+// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit.
+#ifndef BASE_FILE_PATIENCE_H
+#define BASE_FILE_PATIENCE_H
+
+#include <stdbool.h>
+
+struct file_patience {
+    double limit_seconds;  // of all waits together; 0: of the scope around it, or FILE_PATIENCE_SECONDS
+    void (*wait)(void *context, double seconds);  // NULL: of the scope around it, or sleep
+    void *context;
+    // Set by the functions below:
+    double waited_seconds, next_seconds;
+    int error;  // the first that stayed, as errno; 0 for none
+    char path[512];
+    struct file_patience *outer;
+};
+
+enum { FILE_PATIENCE_SECONDS = 60 };
+
+void file_patience_begin(struct file_patience *patience);
+void file_patience_end(struct file_patience *patience);
+
+// Whether to make a call again that has failed with this errno; waits first. False outside of a scope, for an error
+// that is an answer, and when the limit is reached or a signal asks to stop: then the error is noted.
+bool file_try_again(int error, const char *path);
+// 0, or -1 with a message if an error of the innermost scope has stayed.
+int file_doubt(void);
+
+#endif

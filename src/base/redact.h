@@ -1,0 +1,25 @@
+// Secrets in text that is shown or stored: errors, log lines, values of flags in checkpoints and metrics. This is the
+// one list of what counts as a secret:
+//   - user names and passwords in addresses: scheme://user:password@host, s3://KEY:SECRET@bucket
+//   - values in an address's query whose names look like a signature, key or token
+//   - paths of webhooks, which are passwords in all but name: https://hooks.slack.com/…
+//   - values of Authorization and similar headers, up to the next quote
+//   - tokens with a known form: hf_…, ghp_…, glpat-…, xoxb-…
+// A flag whose whole value may be secret says so in its row (struct flag, is_secret).
+#ifndef BASE_REDACT_H
+#define BASE_REDACT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// What stands in a secret's place. No value of a flag contains it unless it was redacted.
+#define REDACT_MARK "[redacted]"
+
+// In place, in an array of `size` bytes; what does not fit any more is cut. Allocates nothing. Twice changes nothing.
+void redact(char *text, size_t size);
+// To be freed.
+char *redact_copy(const char *text);
+// Whether something was redacted in this text.
+bool redact_is_marked(const char *text);
+
+#endif

@@ -1,0 +1,186 @@
+// Errors of the file system while a checkpoint is looked for and read: they are waited for, and are never taken for
+// damage. The waits are counted, not slept.
+#include "base/file.h"
+#include "base/file_patience.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "failing_calls.h"
+#include "small_run.h"
+#include "temporary.h"
+
+#include <stdlib.h>
+
+static const int errors[] = {EIO, EMFILE, ENFILE, ENOMEM, ESTALE, EACCES, ETIMEDOUT};
+enum { ERRORS = sizeof errors / sizeof errors[0], FOR_EVER = 1 << 30 };
+
+static double waited;
+
+static void count_wait(void *context, double seconds) {
+    *(double *)context += seconds;
+}
+
+// A folder with iterations 10 and 20.
+static struct temporary two_checkpoints(void) {
+    struct temporary folder = temporary_create_fast();
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(small_save(folder.path, 10, 0));
+    EXPECT_OK(small_save(folder.path, 20, 0));
+    return folder;
+}
+
+// What checkpoint_find returns for the latest, of a run that resumes; *loaded is the iteration of its tensors, or -1.
+static int resume(const char *folder, const struct failing_calls *calls, int64_t *loaded) {
+    struct file_patience patience = {.wait = count_wait, .context = &waited};
+    struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true};
+    char *path = NULL;
+    int64_t found = -1;
+    *loaded = -1;
+    error_clear();
+    waited = 0;
+    file_patience_begin(&patience);
+    failing = *calls;
+    int result = checkpoint_find(&find, &path, &found);
+    if (result == 0)
+        result = small_load(path, loaded);
+    failing.error = 0;
+    file_patience_end(&patience);
+    free(path);
+    return result;
+}
+
+TEST(an_error_that_passes) {
+    struct temporary folder = two_checkpoints();
+    int64_t loaded;
+    for (size_t i = 0; i < ERRORS; i++) {
+        int first = 0;
+        do {
+            first++;
+            EXPECT_OK(
+                resume(folder.path, &(struct failing_calls){.error = errors[i], .first = first, .times = 1}, &loaded));
+            if (loaded != 20)
+                test_fail("errno %d at call %d: loaded iteration %d", errors[i], first, (int)loaded);
+        } while (failing.failed > 0);
+        EXPECT(first > 20);
+    }
+    temporary_remove(&folder);
+}
+
+TEST(an_error_that_stays) {
+    struct temporary folder = two_checkpoints();
+    int64_t loaded;
+    int first = 0, unread = 0;
+    do {
+        first++;
+        int result =
+            resume(folder.path, &(struct failing_calls){.error = EIO, .first = first, .times = FOR_EVER}, &loaded);
+        if (result == 0)
+            continue;
+        if (error_exit_code() != EXIT_CODE_ERROR || strstr(error_message(), "damaged: ") ||
+            !strstr(error_message(), "Input/output error"))
+            test_fail("call %d: code %d: %s", first, (int)error_exit_code(), error_message());
+        unread += result == CHECKPOINT_UNREAD;
+        EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+    } while (failing.failed > 0);
+    EXPECT_INT(loaded, 20);
+    EXPECT(unread > 10);
+    temporary_remove(&folder);
+}
+
+TEST(damage_is_proved_through_errors) {
+    struct temporary folder = two_checkpoints();
+    char *path = checkpoint_path(folder.path, 20), *model = file_join(path, "model.safetensors");
+    struct buffer content = read_whole(model);
+    content.data[content.length - 1] ^= 1;
+    write_whole(model, content.data, content.length);
+    buffer_free(&content);
+    int64_t loaded;
+    int first = 0;
+    do {
+        first++;
+        EXPECT_OK(resume(folder.path, &(struct failing_calls){.error = EIO, .first = first, .times = 1}, &loaded));
+        EXPECT_INT(loaded, 10);
+    } while (failing.failed > 0);
+    free(path);
+    free(model);
+    temporary_remove(&folder);
+}
+
+TEST(waits_grow_and_end) {
+    struct file_patience outer = {.limit_seconds = 5, .wait = count_wait, .context = &waited}, inner = {0};
+    waited = 0;
+    EXPECT(!file_try_again(EIO, "x"));
+    file_patience_begin(&outer);
+    EXPECT(!file_try_again(ENOENT, "x"));
+    EXPECT_OK(file_doubt());
+    EXPECT(file_try_again(EIO, "x"));
+    EXPECT_NEAR(waited, 0.1, 1e-9);
+    EXPECT(file_try_again(EIO, "x"));
+    EXPECT_NEAR(waited, 0.3, 1e-9);
+    file_patience_begin(&inner);
+    while (file_try_again(ESTALE, "folder/y"))
+        continue;
+    EXPECT_NEAR(waited, 5, 1e-9);
+    EXPECT_ERROR(file_doubt(), "folder/y");
+    file_patience_end(&inner);
+    // The doubt was the inner scope's; the limit is the outer one's, too.
+    EXPECT_OK(file_doubt());
+    EXPECT(!file_try_again(EIO, "z"));
+    EXPECT_ERROR(file_doubt(), "cannot read z: Input/output error");
+    file_patience_end(&outer);
+    EXPECT_OK(file_doubt());
+    // A permission that is missing is not waited for as long; files of the kernel not at all.
+    outer = (struct file_patience){.wait = count_wait, .context = &waited};
+    waited = 0;
+    file_patience_begin(&outer);
+    EXPECT(!file_try_again(EIO, "/sys/class/x"));
+    EXPECT_OK(file_doubt());
+    while (file_try_again(EACCES, "x"))
+        continue;
+    EXPECT_NEAR(waited, 3, 1e-9);
+    EXPECT_ERROR(file_doubt(), "its owner must let you read it");
+    while (file_try_again(EIO, "x"))
+        continue;
+    EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+    file_patience_end(&outer);
+}
+
+static void write_marker(const struct temporary *folder, const char *text) {
+    char *path = file_join(folder->path, folder_marker_name());
+    write_whole(path, text, strlen(text));
+    free(path);
+}
+
+static int64_t resumed(const struct temporary *folder) {
+    int64_t loaded;
+    return resume(folder->path, &(struct failing_calls){0}, &loaded) == 0 ? loaded : -1;
+}
+
+TEST(a_marker_is_checked) {
+    struct temporary folder = temporary_create_fast();
+    log_set_level(LOG_ERROR);
+    const int64_t saved[] = {6, 9, 57, 60};
+    for (size_t i = 0; i < sizeof saved / sizeof saved[0]; i++)
+        EXPECT_OK(small_save(folder.path, saved[i], 0));
+    EXPECT_INT(resumed(&folder), 60);
+    // Cut by an editor or a copy.
+    write_marker(&folder, "6");
+    EXPECT_INT(resumed(&folder), 60);
+    // Meant: written by hand or by a run that went back, with a newline, or no other begins with it.
+    write_marker(&folder, "6\n");
+    EXPECT_INT(resumed(&folder), 6);
+    write_marker(&folder, "9");
+    EXPECT_INT(resumed(&folder), 9);
+    // Changed digits: nothing of that name is there, but later ones are.
+    write_marker(&folder, "20");
+    EXPECT_INT(resumed(&folder), 60);
+    write_marker(&folder, "1\n");
+    EXPECT_INT(resumed(&folder), 60);
+    // Its folder was removed.
+    write_marker(&folder, "70");
+    EXPECT_INT(resumed(&folder), 60);
+    temporary_remove(&folder);
+}
+
+TEST_MAIN(TEST_CASE(an_error_that_passes), TEST_CASE(an_error_that_stays), TEST_CASE(damage_is_proved_through_errors),
+          TEST_CASE(waits_grow_and_end), TEST_CASE(a_marker_is_checked))
