@@ -49,8 +49,8 @@ void config_markdown(struct buffer *out) {
     struct flag_table table = config_flag_table(0);
     append_aliases(&table, out);
     buffer_append_string(out, "\n## Megatron-LM flags that bevatron does not have\n\n"
-                              "`bevatron train --dry-run` with your flags says of each what becomes of it; long lists are "
-                              "cut here.\n");
+                              "`bevatron train --dry-run` with your flags says of each what becomes of it. "
+                              "Long lists are cut here.\n");
     for (size_t i = 0; i < table.names_count; i++)
         append_names(&table.names[i], out);
 }

@@ -1,5 +1,5 @@
-// The bytes that a step gives to its groups match formulas (docs/parallelism.md has the shortest), for data, tensor, context,
-// pipeline and expert parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
+// The bytes that a step gives to its groups match formulas (docs/parallelism.md has the shortest), for data, tensor,
+// context, pipeline and expert parallelism, sequence parallelism and the distributed optimizer. Run under mpirun.
 // tier: all
 #include "ranks_step.h"
 
