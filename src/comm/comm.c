@@ -108,8 +108,8 @@ static int refuse_missing(const char *which, struct error_note *own) {
 // All ranks have decided alike.
 static int refuse(const char *which, enum devices_fit fit, bool is_mpi) {
     if (fit == DEVICES_MIXED)
-        error_set("some ranks have a working GPU and others do not: %s; run nvidia-smi on those hosts, leave them out, "
-                  "or give --device cpu",
+        error_set("some ranks have a working GPU and others do not: %s; run nvidia-smi and bevatron version on those "
+                  "hosts, leave them out, or give --device cpu",
                   which);
     else if (is_mpi)
         error_set("--distributed-backend nccl needs a GPU for every rank; leave it out to communicate over MPI");

@@ -240,6 +240,7 @@ Open MPI: --quiet
 Slurm: --auto-resume --batch --clusters --comment --exclude --kill-on-bad-exit --mail-type --mem --overlap --signal
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
 dpkg: --force-depends
+ld: --defsym --dynamic-list --wrap
 nsys: --capture-range --capture-range-end
 torch: --local_rank --nproc_per_node
 dpkg: --force-depends
