@@ -3,10 +3,10 @@
 # file that no unit names is compiled by itself.
 set(BEVATRON_CUDA_UNITS
   "attention_tensor: attention attention_tensor_forward attention_largest softmax_merge"
-  "experts: experts latent router balance sinkhorn slots slots_sort"
+  "experts: experts latent router balance slots slots_sort"
   "expert_float8: expert_float8 blocks"
   "matmul: matmul matmul_choose matmul_memory grouped_tensor cudnn_side_kernel device clock copy profile record"
-  "plain: attention_forward attention_backward attention_masked grouped matmul_plain matmul_restored"
+  "plain: attention_forward attention_backward attention_masked grouped matmul_plain matmul_restored sinkhorn"
   "quantize: quantize float4"
   "rows: activation dropout embedding loss norm_forward position"
   "updates: adam muon reduce"
