@@ -29,20 +29,22 @@ list() {
 # check BUILD: a line of sums, and one for each limit that is passed.
 check() {
     [ -f "$1/compile_times.txt" ] || { echo "build.sh: there is no $1/compile_times.txt; build with tools/time_compile" >&2; exit 2; }
-    local archs files listed
+    local archs files cuda_files listed
     archs=$(sed -n 's/^BEVATRON_CUDA_ARCHS:[A-Z]*=//p' "$1/CMakeCache.txt")
     files=$(sed -n 's|^ *"file": "'"$PWD"'/\(src/.*\.c\)".*|\1|p' "$1/compile_commands.json" | sort -u | wc -l)
+    cuda_files=$(grep -c '"file": .*\.cu"' "$1/compile_commands.json" || true)
     listed=$(list "$1")
     case $archs in
     *[\;,]*) echo "build.sh: built for several architectures ($archs): not judged"; return ;;
     esac
-    echo "$listed" | awk -v most_cuda="$most_cuda" -v most_file="$most_file" -v files="$files" '
+    echo "$listed" | awk -v most_cuda="$most_cuda" -v most_file="$most_file" -v files="$files" \
+        -v cuda_files="$cuda_files" '
         { sum[$2] += $1; count[$2]++ }
         $2 == "CUDA" { spent[$3] = $1 }
         END {
-            if (count["C"] < files || count["CUDA"] == 0) {
-                printf "build.sh: %d of %d C files and %d CUDA files were compiled, others came from a cache: not judged\n",
-                    count["C"], files, count["CUDA"]
+            if (count["C"] < files || count["CUDA"] < cuda_files || cuda_files == 0) {
+                printf "build.sh: %d of %d C files and %d of %d CUDA files were compiled: not judged\n", count["C"], files,
+                    count["CUDA"], cuda_files
                 exit 0
             }
             printf "build.sh: %d C files %.1f s, %d CUDA files %.1f s: %.2f of the C code, at most %.2f\n", count["C"],

@@ -2,19 +2,17 @@
 # files took twice as long one by one. A unit is a file that includes its members, so they share their static names. A
 # file that no unit names is compiled by itself.
 set(BEVATRON_CUDA_UNITS
-  "attention_tensor: attention attention_tensor_forward attention_largest softmax_merge"
-  "experts: experts latent router balance sinkhorn slots slots_sort"
+  "attention: attention attention_forward attention_backward attention_masked softmax_merge"
+  "attention_tensor: attention_tensor_forward attention_largest"
+  "experts: experts latent router balance slots slots_sort"
   "expert_float8: expert_float8 blocks"
   "matmul: matmul matmul_choose matmul_memory grouped_tensor cudnn_side_kernel device clock copy profile record"
-  "plain: attention_forward attention_backward attention_masked grouped matmul_plain matmul_restored"
+  "plain: grouped matmul_plain matmul_restored sinkhorn"
   "quantize: quantize float4"
   "rows: activation dropout embedding loss norm_forward position"
   "updates: adam muon reduce"
   "hopper_attention: hopper/attention_hopper hopper/attention_hopper_backward"
   "hopper_grouped: hopper/grouped_hopper hopper/grouped_float8 hopper/many_hopper")
-
-# The kernels of this unit do what faster ones do not take: fp32, shapes that are not aligned, rare scores.
-set(BEVATRON_PLAIN_CUDA_UNIT plain)
 
 # bevatron_cuda_units(LIST): puts units in the place of their members in a list of CUDA files.
 function(bevatron_cuda_units list)
@@ -36,9 +34,6 @@ function(bevatron_cuda_units list)
     if(is_here)
       file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/cuda_units/${name}.cu CONTENT "${text}" @ONLY)
       list(APPEND sources ${CMAKE_BINARY_DIR}/cuda_units/${name}.cu)
-      if(name STREQUAL BEVATRON_PLAIN_CUDA_UNIT AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
-        set_source_files_properties(${CMAKE_BINARY_DIR}/cuda_units/${name}.cu PROPERTIES COMPILE_OPTIONS --Ofast-compile=mid)
-      endif()
     endif()
   endforeach()
   set(${list} ${sources} PARENT_SCOPE)
