@@ -15,7 +15,7 @@ static const double DEADLINE = 5;
 static struct moved_clock moved;
 
 // Two ranks, this one the first.
-static struct fake {
+static struct fake_pulse {
     struct world world;
     struct group all;
     struct host_name hosts[2];
