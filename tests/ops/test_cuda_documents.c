@@ -1,5 +1,6 @@
 // Documents packed in one row on a GPU: attention that documents confine gives what it gives for each document alone,
 // forward and backward, and takes a fraction of the time of one long document. Skipped without a GPU.
+// tier: all
 #include "base/clock.h"
 #include "base/memory.h"
 #include "tensor/half.h"
