@@ -28,8 +28,6 @@ expect 2 "exclude each other" "${average[@]}" "$work/run" --last 2 --ckpt-step 2
 expect 2 "give the checkpoints" "$BEVATRON" checkpoint average --output "$work/d"
 expect 1 "is a model of another program" "${average[@]}" "$work/run" "$work/hf" --last 2 --output "$work/d"
 expect 1 "is named twice" "${average[@]}" "$work/run" "$work/run/iter_0000006" --last 2 --output "$work/d"
-expect 1 "is named twice" "${average[@]}" "$work/run/iter_0000006" "$work/run/./iter_0000006" --output "$work/d"
-expect 1 "keeps no moving average" "${average[@]}" "$work/run" --ema --output "$work/d"
 expect 1 "--output" "${average[@]}" "$work/run" --last 2 --output "$work/a"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${model[@]}" --hidden-size 24 --train-iters 2 --save "$work/other"
 expect 1 "different models: --hidden-size" "${average[@]}" "$work/run" "$work/other" --output "$work/d"

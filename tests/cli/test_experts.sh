@@ -142,7 +142,6 @@ expect 0 "saved checkpoint" "$BEVATRON" train "${mixtral[@]}" --moe-expert-capac
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/capped" --output "$work/uncapped" --to huggingface
 expect 0 "--moe-expert-capacity-factor is 0.5 there and 2 here" "$BEVATRON" train "${mixtral[@]}" --load "$work/capped" --train-iters 3 \
     --override-opt_param-scheduler --moe-expert-capacity-factor 2
-expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input "$work/alone" --output "$work/x.gguf" --to gguf
 expect 0 "number of parameters: 46702792704" "$BEVATRON" train --preset mixtral-8x7b --vocab-size 32000 --dry-run --device cpu
 grep -qx "of which a token meets: 12879925248" "$work/out" && pass || fail "active parameters of Mixtral 8x7B"
 # A capacity limits the places of rows too.

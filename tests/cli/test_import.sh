@@ -36,7 +36,6 @@ expect 2 "give only one of a fairseq dataset" "$BEVATRON" dataset import $golden
 # Errors leave nothing.
 expect 215 "beyond the dictionary" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/d" \
     --dictionary $golden/dict.txt
-expect 215 "needs no import" "$BEVATRON" dataset import "$work/a" --output-prefix "$work/d"
 expect 1 "does not exist" "$BEVATRON" dataset import "$work/nothing" --output-prefix "$work/d"
 expect 1 "none.txt" "$BEVATRON" dataset import $golden/mmap_u16 --output-prefix "$work/d" --dictionary "$work/none.txt"
 head -c 30 $golden/mmap_u16.bin >"$work/alone/cut.bin"

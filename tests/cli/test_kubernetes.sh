@@ -110,7 +110,5 @@ for kind in jobset indexed-job job; do
 done
 grep -q 'action: "FailJobSet"' "$work/jobset.yaml" && pass || fail "the set restarts whatever happened"
 expect 2 '--env "A B=1"' "${launch[@]}" --dry-run "${model[@]}" --env 'A B=1'
-expect 2 "not a multiple of the page size" "${launch[@]}" --dry-run "${model[@]}" --hugepages 3Mi
-expect 2 "not valid UTF-8" "${launch[@]}" --dry-run "${model[@]}" --save $'/d/\xff' --save-interval 5
 expect 2 "is for train" "${launch[@]}" --dry-run --kind jobset preprocess --input x
 finish

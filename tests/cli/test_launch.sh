@@ -21,7 +21,6 @@ expect 2 "there is no command \"launch moon\"" "$BEVATRON" launch moon
 expect 2 "no-such-flag" "$BEVATRON" launch slurm --dry-run "${model[@]}" --train-iters 5 --no-such-flag
 expect 2 "p99.large" "$BEVATRON" launch slurm --dry-run --machine p99.large "${model[@]}" --train-iters 5
 expect 2 "needs --save" "$BEVATRON" launch slurm --dry-run --array-chain 3 "${model[@]}" --train-iters 5
-expect 2 "sbatch's --partition" "$BEVATRON" launch slurm --dry-run --partition 'a b' "${model[@]}" --train-iters 5
 expect 2 "one process with many threads" "$BEVATRON" launch slurm --dry-run --nodes 2 preprocess --input x
 slurm=("$BEVATRON" launch slurm --dry-run)
 prepare=(preprocess --input "$work/a.jsonl" --output-prefix "$work/b")

@@ -104,9 +104,6 @@ for kernels in $("$BEVATRON" version | sed -n 's/^ *kernels *//p' | tr -d ,) ope
     done
 done
 grep -q "matmuls by OpenBLAS" "$work/out" && pass || fail "the log does not say what multiplies"
-expect 1 "choose --cpu-kernels from" "$BEVATRON" train "${model[@]}" --train-iters 1 --cpu-kernels mmx
-
-# The two exclude each other.
 
 # A CPU emulates fp8, with a warning; sizes must fit.
 fp8=(--bf16 --hidden-size 128 --num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --num-layers 1)

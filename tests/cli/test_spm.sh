@@ -41,7 +41,6 @@ expect 2 "no end-of-document token" "$BEVATRON" preprocess --input "$work/in.jso
 [ ! -e "$work/none_text_document.idx" ] && pass || fail "a refused run leaves nothing"
 
 # Refusals.
-expect 2 "needs --tokenizer-model" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer
 expect 1 "not a SentencePiece model" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer \
     --tokenizer-model tests/golden/bpe/vocab.json
 head -c 4000 "$models/bpe.model" >"$work/cut.model"

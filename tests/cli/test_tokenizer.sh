@@ -97,7 +97,6 @@ expect 0 "" "$BEVATRON" generate --load "$work/run" --prompt "" --max-new-tokens
 expect 0 "inspect" "$BEVATRON" tokenizer --help
 expect 2 "usage: bevatron tokenizer COMMAND" "$BEVATRON" tokenizer
 expect 2 'there is no command "tokenizer encod"; did you mean encode?' "$BEVATRON" tokenizer encod
-expect 2 "supported: GPT2BPETokenizer" "$BEVATRON" tokenizer inspect --tokenizer-type SFTTokenizer --tokenizer-model x
 expect 2 "--merge-file" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json
 sed '5s/.*/q zqz/' tests/golden/bpe/merges.txt >"$work/merges.txt"
 expect 1 "merges.txt:5: \"zqz\" is not a token" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json \
