@@ -245,7 +245,7 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
     return check_names(manifest);
 }
 
-static bool has_foreign_weights(const char *folder) {
+bool manifest_has_foreign_weights(const char *folder) {
     static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
                                         "pytorch_model.bin.index.json"};
     bool has_any = false;
@@ -279,7 +279,7 @@ int manifest_read(struct manifest *manifest, const char *folder) {
         result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     else if (file_exists(path) && !file_is_regular(path))
         result = error_set("%s is not a regular file; restore it from a copy", path);
-    else if (file_is_folder(folder) && !file_exists(path) && has_foreign_weights(folder))
+    else if (file_is_folder(folder) && !file_exists(path) && manifest_has_foreign_weights(folder))
         result = error_set("%s has weights of Hugging Face but no config.json; copy config.json too", folder);
     else if (file_is_folder(folder) && !file_exists(path))
         result = error_set("%s is not a checkpoint: found no %s and no iter_… folder; give the folder of --save or one "
