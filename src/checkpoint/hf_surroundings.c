@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/extra.h"
+#include "checkpoint/manifest.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,18 +46,6 @@ static bool is_other_weights(const char *name) {
     return ends_with_any(name, ends);
 }
 
-static bool has_weights(const char *path) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json"};
-    bool has = false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !has; i++) {
-        char *file = file_join(path, names[i]);
-        has = file_exists(file);
-        free(file);
-    }
-    return has;
-}
-
 // A folder with weights is one, too, so that what is wrong with its config.json is said.
 bool hf_surroundings_is_folder(const char *path) {
     char *config = file_join(path, "config.json");
@@ -65,7 +54,7 @@ bool hf_surroundings_is_folder(const char *path) {
                                              root->type != JSON_OBJECT || json_member(root, "model_type") != NULL);
     json_free(root);
     free(config);
-    return is_theirs || has_weights(path);
+    return is_theirs || manifest_has_foreign_weights(path);
 }
 
 static void leave(struct buffer *left, const char *name, const char *why) {

@@ -201,9 +201,6 @@ static int plan_all(struct model_source *source) {
 
 static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
     const char *model_type = NULL;
-    if (!file_exists(path))
-        return error_set("it is missing, and says which model the weights beside it are; copy it from where they came "
-                         "from");
     TRY(extra_check_inside(source->path, path));
     TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));
     if (source->foreign_config->type != JSON_OBJECT)
@@ -239,6 +236,10 @@ static void drop_missing_depths(struct model_source *source, const struct hf_det
 
 // What is wrong with a file of weights is not a fault of the configuration.
 static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
+    if (!file_exists(path))
+        return error_set(
+            "%s has weights of Hugging Face but no config.json, which says what model they are; copy it too",
+            source->path);
     if (read_config(source, detail, path) < 0)
         return error_context("cannot use %s", path);
     TRY(weights_open_folder(&detail->weights, source->path));

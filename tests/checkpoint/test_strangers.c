@@ -126,7 +126,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     begin();
     make("model/model.safetensors", "");
     EXPECT(model_source_is_foreign(at("model")));
-    expect_unreadable("config.json: it is missing, and says which model the weights beside it are");
+    expect_unreadable("model has weights of Hugging Face but no config.json, which says what model they are");
     EXPECT_INT(mkfifo(at("model/config.json"), 0600), 0);
     expect_unreadable("config.json is a pipe (FIFO), not a regular file");
     unlink(at("model/config.json"));
@@ -141,6 +141,10 @@ TEST(configurations_that_are_not_files_are_refused) {
     expect_unreadable("config.json: it is not a JSON object");
     make("model/config.json", "{\"a\": 1}");
     expect_unreadable("model_type");
+    // A checkpoint of ours has weights of that name, too: without its manifest it is damaged, and not a stranger's.
+    make("run/iter_0000007/model.safetensors", "");
+    make("run/iter_0000007/config.json", "{\"a\": 1}");
+    EXPECT(!model_source_is_foreign(at("run/iter_0000007")) && !model_source_is_foreign(at("run")));
     end();
 }
 
