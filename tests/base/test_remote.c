@@ -1,4 +1,5 @@
 // Reading from S3 and the web against a server that fails in many ways (object_server.h).
+// tier: all
 #include "test.h"
 
 #include "base/object_server.h"
