@@ -12,7 +12,7 @@ set(BEVATRON_CUDA_UNITS
   "rows: activation dropout embedding loss norm_forward position"
   "updates: adam muon reduce"
   "hopper_attention: hopper/attention_hopper hopper/attention_hopper_backward"
-  "hopper_grouped: hopper/grouped_hopper hopper/grouped_float8 hopper/many_hopper")
+  "hopper_grouped: hopper/grouped_hopper hopper/many_hopper")
 
 # bevatron_cuda_units(LIST): puts units in the place of their members in a list of CUDA files.
 function(bevatron_cuda_units list)

@@ -47,17 +47,19 @@ template <typename T> static __global__ void activation_kernel(struct activation
         store4((T *)args.again + row * columns, column, columns, y);
 }
 
-// Values and slopes of eight gates. Llama's own activation, without a rule, is written out: the two share an
-// exponential.
-template <typename T, bool IS_SILU>
-static __device__ __forceinline__ eight_gates gates_of(const struct activation_args &args, const float gate[8]) {
+// Llama's own activation, without a rule, is written out (IS_SILU): value and slope share an exponential.
+template <typename T> static __device__ __forceinline__ float2 silu_gate(float x) {
+    float s = logistic<T>(x);
+    return make_float2(x * s, s + x * s * (1.0f - s));
+}
+
+// Values and slopes of eight gates by any other.
+template <bool IS_SILU>
+static __device__ __forceinline__ eight_gates other_gates(const struct activation_args &args, const float gate[8]) {
     eight_gates at = {};
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float s = logistic<T>(gate[i]);
-        at.x[i] = IS_SILU ? gate[i] * s : glu_gate(args.rule, gate[i]);
-        at.slope[i] = s + gate[i] * s * (1.0f - s);
-    }
+    for (int i = 0; i < 8 && !IS_SILU; i++)
+        at.x[i] = glu_gate(args.rule, gate[i]);
     return IS_SILU ? at : any_gates(args.activation, at);
 }
 
@@ -69,10 +71,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_forward_kernel(st
         float gate[8], up[8];
         load8(gate, x, column, columns, args.is_wide);
         load8(up, x + columns, column, columns, args.is_wide);
-        const eight_gates gates = gates_of<T, IS_SILU>(args, gate);
+        const eight_gates gates = other_gates<IS_SILU>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            up[i] = (IS_SILU ? up[i] : glu_up(args.rule, up[i])) * gates.x[i];
+            up[i] = (IS_SILU ? up[i] : glu_up(args.rule, up[i])) * (IS_SILU ? silu_gate<T>(gate[i]).x : gates.x[i]);
         store8((T *)args.out + row * columns, column, columns, args.is_wide, up);
     }
 }
@@ -86,10 +88,10 @@ template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(s
         load8(gate, x, column, columns, args.is_wide);
         load8(up, x + columns, column, columns, args.is_wide);
         load8(dy, (const T *)args.dy + row * columns, column, columns, args.is_wide);
-        const eight_gates gates = gates_of<T, IS_SILU>(args, gate);
+        const eight_gates gates = other_gates<IS_SILU>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = make_float2(gates.x[i], gates.slope[i]);
+            float2 at = IS_SILU ? silu_gate<T>(gate[i]) : make_float2(gates.x[i], gates.slope[i]);
             float other = IS_SILU ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
             gate[i] = IS_SILU || glu_gate_moves(args.rule, gate[i]) ? dy[i] * other * at.y : 0.0f;
             up[i] = IS_SILU || glu_up_moves(args.rule, up[i]) ? dy[i] * at.x : 0.0f;

@@ -36,18 +36,20 @@ static __device__ __forceinline__ const T *bias_at(const struct expert_args &arg
     return args.bias ? (const T *)args.bias + expert_at(args.offsets, args.experts, blockIdx.x) * width : NULL;
 }
 
-// Values and slopes of eight gates. IS_LOGISTIC: by SiLU or the quick GELU.
-template <typename T, bool IS_LOGISTIC>
-static __device__ __forceinline__ eight_gates gates_of(const struct expert_args &args, const float gate[8]) {
+// Values and slopes of eight gates, where they are not by SiLU or the quick GELU (IS_LOGISTIC).
+template <bool IS_LOGISTIC>
+static __device__ __forceinline__ eight_gates other_gates(const struct expert_args &args, const float gate[8]) {
     eight_gates at = {};
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 && !IS_LOGISTIC; i++)
         at.x[i] = args.is_gated ? glu_gate(args.rule, gate[i]) : gate[i];
-        float2 both = IS_LOGISTIC ? logistic_gate<T>(args.activation, at.x[i]) : make_float2(at.x[i], 0.0f);
-        at.x[i] = both.x;
-        at.slope[i] = both.y;
-    }
     return IS_LOGISTIC ? at : any_gates(args.activation, at);
+}
+
+template <typename T, bool IS_LOGISTIC>
+static __device__ __forceinline__ float2 gate_of(const struct expert_args &args, float gate, float value, float slope) {
+    return IS_LOGISTIC ? logistic_gate<T>(args.activation, args.is_gated ? glu_gate(args.rule, gate) : gate)
+                       : make_float2(value, slope);
 }
 
 // Rows are read before it is known whether the place has a source: that takes two more reads, one after the other.
@@ -65,10 +67,11 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_forward_ke
             add_bias(value, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
-        const eight_gates gates = gates_of<T, IS_LOGISTIC>(args, value);
+        const eight_gates gates = other_gates<IS_LOGISTIC>(args, value);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float y = weight * gates.x[i] * (args.is_gated ? glu_up(args.rule, up[i]) : 1.0f);
+            float2 at = gate_of<T, IS_LOGISTIC>(args, value[i], gates.x[i], gates.slope[i]);
+            float y = weight * at.x * (args.is_gated ? glu_up(args.rule, up[i]) : 1.0f);
             value[i] = source >= 0 ? y : 0.0f;
         }
         store8((T *)args.y + place * columns, column, columns, args.is_wide, value);
@@ -94,10 +97,10 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_backward_k
             add_bias(gate, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
-        const eight_gates gates = gates_of<T, IS_LOGISTIC>(args, gate);
+        const eight_gates gates = other_gates<IS_LOGISTIC>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            float2 at = make_float2(gates.x[i], gates.slope[i]);
+            float2 at = gate_of<T, IS_LOGISTIC>(args, gate[i], gates.x[i], gates.slope[i]);
             float other = args.is_gated ? glu_up(args.rule, up[i]) : 1.0f, y = at.x * other;
             dweight += dy[i] * y;
             bool moves = source >= 0 && (!args.is_gated || glu_gate_moves(args.rule, gate[i]));

@@ -21,23 +21,18 @@ template <typename T> struct forward_args {
     int64_t rows, columns;
     bool is_rms;
     struct cuda_dropout dropout;
+    int groups;  // that a thread has
 };
 
 template <typename A, typename B> static constexpr bool is_same = false;
 template <typename A> static constexpr bool is_same<A, A> = true;
 
-// How many groups loops are unrolled by: what a thread holds of a row stays in registers, but for rows that are not
-// aligned and long ones of fp32, which are rare.
-template <typename T, int GROUPS, bool IS_WIDE> struct norm_loops {
-    enum { UNROLLED = GROUPS <= 4 || (IS_WIDE && sizeof(T) == 2) ? GROUPS : 1 };
-};
-
 // Mean and sum of squared distances from it, of a row of which the threads hold parts: each warp finds those of its
 // part and one barrier puts the parts together, which rounds as little as two passes over the row. With is_rms the
 // mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or after. With
 // IS_WIDE columns are a multiple of eight.
-template <typename T, int GROUPS, bool IS_WIDE>
-static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8], int columns, bool is_rms,
+template <int GROUPS, bool IS_WIDE>
+static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8], int groups, int columns, bool is_rms,
                                                      float3 *shared) {
     int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
     float total = 0, squares = 0;
@@ -45,7 +40,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
     float mean = 0;
     if (!is_rms) {
 #pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
-        for (int g = 0; g < GROUPS; g++) {
+        for (int g = 0; g < groups; g++) {
             count += max(0, min(8 * 32, columns - 8 * (first + g * (int)blockDim.x)));
 #pragma unroll
             for (int i = 0; i < 8; i++)
@@ -55,7 +50,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
             mean = warp_sum(total) / (float)count;
     }
 #pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         if (IS_WIDE && column >= columns)
             break;
@@ -130,7 +125,10 @@ static __device__ __forceinline__ uint32_t store_float8(const forward_args<T> &a
 // columns a row belongs to one warp, which needs no barrier.
 template <typename T, int GROUPS, bool IS_WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forward_args<T> args) {
-    // fp8 follows from bf16 alone.
+    // What a thread holds of a row stays in registers, but for rows that are not aligned and long ones of fp32: they
+    // are rare, and their loops are not unrolled.
+    constexpr bool IS_RARE = GROUPS > 4 && !(IS_WIDE && sizeof(T) == 2);
+    const int groups = IS_RARE ? args.groups : GROUPS;
     constexpr bool HAS_CODES = IS_WIDE && is_same<T, __nv_bfloat16>;
     __shared__ float3 shared[NORM_THREADS / 32];
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
@@ -140,20 +138,20 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     // All reads of a row are on their way before the first is used, and before what may be written over them.
     eight<T> x[GROUPS], delta[GROUPS];
 #pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         x[g] = fetch_part<IS_WIDE>(args.x + row * columns, column, columns, is_row);
         delta[g] = fetch_part<IS_WIDE>(args.delta + row * columns, column, columns, is_row && args.delta);
     }
     float value[GROUPS][8];
 #pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         unpack8(value[g], x[g]);
         if (args.delta && is_row && column < columns)
             add_delta<IS_WIDE>(value[g], delta[g], args, row, column);
     }
-    float2 moments = row_moments<T, GROUPS, IS_WIDE>(value, columns, args.is_rms, shared);
+    float2 moments = row_moments<GROUPS, IS_WIDE>(value, groups, columns, args.is_rms, shared);
     float mean = moments.x, rstd = 1.0f / sqrtf(moments.y / (float)columns + args.epsilon);
     if (!is_row)
         return;
@@ -166,7 +164,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     uint32_t seen = 0;
     float scale = HAS_CODES && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
 #pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
-    for (int g = 0; g < GROUPS; g++) {
+    for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (column >= columns)
@@ -221,6 +219,7 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     // Four groups a thread leave room for enough threads at once.
     unsigned threads = min(32 * (unsigned)divide_up(args.columns, 4 * 8 * 32), (unsigned)NORM_THREADS);
     int64_t groups = divide_up(args.columns, 8 * threads);
+    args.groups = (int)groups;
     // A kernel with more groups than a row has gives the same results. Three are for rows of 768 and 1280 in 16 bits.
     constexpr int FEW = sizeof(T) == 2 ? 3 : 4;
     if (!is_wide)
