@@ -298,6 +298,22 @@ TEST(memory_changes_no_match) {
     }
 }
 
+// The compiled form grows by and by: a part may end exactly where it moves.
+TEST(patterns_of_every_length) {
+    enum { MOST = 300 };
+    static char pattern[MOST + 16], subject[MOST + 2];
+    for (size_t n = 1; n < MOST; n++) {
+        memset(pattern, 'a', n);
+        memset(subject, 'a', n);
+        memcpy(pattern + n, "(?=b)", 6);
+        memcpy(subject + n, "b", 2);
+        expect_match(pattern, subject, 0, n);
+        memcpy(pattern + n, "(?:bc|b)++", 11);
+        expect_match(pattern, subject, 0, n + 1);
+    }
+}
+
 TEST_MAIN(TEST_CASE(patterns_match), TEST_CASE(patterns_match_as_oniguruma), TEST_CASE(patterns_match_as_in_rust),
           TEST_CASE(patterns_that_are_refused), TEST_CASE(patterns_that_go_back_forever_are_stopped),
-          TEST_CASE(steps_are_proportional_to_the_text), TEST_CASE(memory_changes_no_match))
+          TEST_CASE(steps_are_proportional_to_the_text), TEST_CASE(memory_changes_no_match),
+          TEST_CASE(patterns_of_every_length))

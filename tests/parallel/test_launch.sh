@@ -173,7 +173,7 @@ for how in "LOCAL_WORLD_SIZE=2" "BEVATRON_JOB_TOKEN=drawn" "--save $work/shared"
     flags=()
     # shellcheck disable=SC2206
     [[ $how == --* ]] && flags=($how) || variables+=("$how")
-    env RANK=1 LOCAL_RANK=1 "${variables[@]}" "${train[@]}" "${flags[@]}" >"$work/other" 2>&1 &
+    in_background "$work/other" env RANK=1 LOCAL_RANK=1 "${variables[@]}" "${train[@]}" "${flags[@]}"
     expect 1 "start them with mpirun or srun --mpi=pmix" env RANK=0 LOCAL_RANK=0 "${variables[@]}" "${train[@]}" "${flags[@]}"
     wait
     grep -q "has no secret" "$work/out" && fail "$how is not taken for a secret" || pass
@@ -181,7 +181,7 @@ for how in "LOCAL_WORLD_SIZE=2" "BEVATRON_JOB_TOKEN=drawn" "--save $work/shared"
 done
 [ -z "$(find "$work/shared" -name '.bevatron-ranks*')" ] && pass || fail "a secret is left behind"
 MASTER_PORT=$(free_port)
-env RANK=1 LOCAL_RANK=1 BEVATRON_JOB_TOKEN=guessed "${train[@]}" >"$work/other" 2>&1 &
+in_background "$work/other" env RANK=1 LOCAL_RANK=1 BEVATRON_JOB_TOKEN=guessed "${train[@]}"
 stranger=$!
 in_background "$work/out" env RANK=0 LOCAL_RANK=0 BEVATRON_JOB_TOKEN=drawn "${train[@]}"
 hub=$!

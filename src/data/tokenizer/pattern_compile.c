@@ -15,6 +15,12 @@ static int32_t emit(struct pattern *pattern, struct pattern_instruction instruct
     return pattern->count++;
 }
 
+// The program may move when it grows, so the place to write to is looked up afterwards.
+static void end_part(struct pattern *pattern, int32_t part) {
+    int32_t end = emit(pattern, (struct pattern_instruction){.operation = PATTERN_END});
+    pattern->program[part].a = end;
+}
+
 static int write_node(struct pattern *pattern, const struct pattern_tree *tree, int32_t index);
 
 static int write_part(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node,
@@ -23,7 +29,7 @@ static int write_part(struct pattern *pattern, const struct pattern_tree *tree, 
         emit(pattern, (struct pattern_instruction){
                           .operation = operation, .min = node->min, .max = node->max, .negated = node->negated});
     TRY(write_node(pattern, tree, node->first));
-    pattern->program[here].a = emit(pattern, (struct pattern_instruction){.operation = PATTERN_END});
+    end_part(pattern, here);
     return 0;
 }
 
@@ -117,7 +123,7 @@ static int write_repeat(struct pattern *pattern, const struct pattern_tree *tree
     if (node->max < 0)
         TRY(write_loop(pattern, tree, node));
     if (atomic >= 0)
-        pattern->program[atomic].a = emit(pattern, (struct pattern_instruction){.operation = PATTERN_END});
+        end_part(pattern, atomic);
     return 0;
 }
 

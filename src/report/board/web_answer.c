@@ -71,8 +71,8 @@ static void answer_made(struct web_response *response, int result, int failure) 
     response->type = json_type;
 }
 
-// Logs and configurations that older versions and other programs wrote may hold secrets. What takes their place needs no
-// escapes.
+// Logs and configurations that older versions and other programs wrote may hold secrets. What takes their place needs
+// no escapes.
 static void answer_redacted(struct web_response *response, int result, int failure) {
     answer_made(response, result, failure);
     char *shown = redact_copy(buffer_string(&response->made));
