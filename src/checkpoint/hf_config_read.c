@@ -212,7 +212,8 @@ static int read_windows(const struct hf_family *family, const struct json *root,
         return result;
     int64_t every = hf_whole_layers_every(config);
     if (every < 0)
-        return error_set("its layers without a window, which have no rotary positions, are not every N-th layer, which "
+        return error_set("its layers without a window (\"layer_types\"), which have no rotary positions, are not every "
+                         "N-th layer, which "
                          "is not supported");
     char *text = memory_printf("%" PRId64, every);
     result = hf_config_set(config, "--no-rope-freq", text);
