@@ -326,6 +326,10 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
         return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "
                          "transformers 4 and 5 read it differently, so it is not supported",
                          family->head);
+    if (is_t5 && is_scaled && !is_tied)
+        return error_set("its output is scaled (\"scale_decoder_outputs\", or a \"tie_word_embeddings\" that is not "
+                         "false) and has a matrix of its own (%s); such a model is not supported",
+                         family->head);
     if (is_t5 && is_scaled)
         TRY(hf_config_set(config, "--scale-tied-output", "true"));
     bool is_bert = strstr(family->model_type, "bert") != NULL;
