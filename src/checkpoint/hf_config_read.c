@@ -212,7 +212,8 @@ static int read_windows(const struct hf_family *family, const struct json *root,
         return result;
     int64_t every = hf_whole_layers_every(config);
     if (every < 0)
-        return error_set("its layers without a window, which have no rotary positions, are not every N-th layer, which "
+        return error_set("its layers without a window (\"layer_types\"), which have no rotary positions, are not every "
+                         "N-th layer, which "
                          "is not supported");
     char *text = memory_printf("%" PRId64, every);
     result = hf_config_set(config, "--no-rope-freq", text);
@@ -324,6 +325,10 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
         return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "
                          "transformers 4 and 5 read it differently, so it is not supported",
+                         family->head);
+    if (is_t5 && is_scaled && !is_tied)
+        return error_set("its output is scaled (\"scale_decoder_outputs\", or a \"tie_word_embeddings\" that is not "
+                         "false) and has a matrix of its own (%s); such a model is not supported",
                          family->head);
     if (is_t5 && is_scaled)
         TRY(hf_config_set(config, "--scale-tied-output", "true"));

@@ -23,10 +23,12 @@ static void validate_lengths(struct config *config, struct complaints *complaint
     if (config->seq_length == 0)
         config->seq_length = config->max_position_embeddings;
     if (config->seq_length > config->max_position_embeddings)
-        complain(complaints,
-                 "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64
-                 "; shorten the one or raise the other",
-                 config->seq_length, config->max_position_embeddings);
+        // Dynamic scaling is by how far a text exceeds the positions, which another number of them would change.
+        complain(complaints, "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64 "; %s",
+                 config->seq_length, config->max_position_embeddings,
+                 config->use_rope_scaling && strcmp(config->rope_scaling_type, "dynamic") == 0
+                     ? "shorten it: with dynamic rotary scaling, longer texts are not supported"
+                     : "shorten the one or raise the other");
     if (config->decoder_seq_length > config->max_position_embeddings)
         complain(complaints,
                  "--decoder-seq-length %" PRId64 " is above --max-position-embeddings %" PRId64

@@ -71,6 +71,8 @@ TEST(refused_members) {
         {"deepseek_v3", "\"norm_topk_prob\": true", "\"norm_topk_prob\": null",
          "\"norm_topk_prob\": \"false\" is not supported"},
         {"t5", "\"dense_act_fn\": \"relu\"", "\"dense_act_fn\": \"gelu\"", "its \"dense_act_fn\" is not \"relu\""},
+        {"t5_v1_1", "\"scale_decoder_outputs\": false", "\"scale_decoder_outputs\": true",
+         "its output is scaled (\"scale_decoder_outputs\""},
         {"t5", "\"is_gated_act\": false", "\"is_gated_act\": true", "its \"is_gated_act\" is not what"},
         {"gpt2", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": null",
          "tensors are missing: lm_head.weight"},

@@ -76,15 +76,15 @@ train llama3 "${llama[@]}" --use-rope-scaling --rope-original-length 8
 export_to llama3 '"factor":8.0,"low_freq_factor":1.0'
 
 # What the configurations of Mistral and Qwen leave out.
-edit mistral '"sliding_window": 4' '"x": 4'
+edit mistral '"sliding_window": 4' '"top_k": 4'
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/mistral" --output "$work/wide.hf" --to huggingface
 has wide.hf '"sliding_window": 4096'
 edit mistral '"sliding_window": 4' '"sliding_window": null'
 expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/mistral" --output "$work/mistral.hf" --to huggingface
 has mistral.hf '"sliding_window": null'
-edit mistral '"num_key_value_heads"' '"x"'
+edit mistral '"num_key_value_heads"' '"top_k"'
 expect 2 "is not a multiple of --num-query-groups 8" "$BEVATRON" checkpoint inspect "$work/mistral"
-edit qwen3 '"head_dim"' '"x"'
+edit qwen3 '"head_dim"' '"top_k"'
 expect 1 "(256, " "$BEVATRON" checkpoint inspect "$work/qwen3"
 
 # Unexpected numbers and names.

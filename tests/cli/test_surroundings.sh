@@ -3,7 +3,7 @@
 # label: slow
 # The files beside the weights of a Hugging Face model are kept: through a plain conversion, through ours and back, and
 # through resumed training. Every file of the source is there, byte by byte, except the weights, config.json and those
-# named in a note; config.json keeps unknown members.
+# named in a note; config.json keeps members that change nothing.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 foreign=tests/golden/foreign
@@ -14,7 +14,7 @@ furnish() {
     cp -r "$foreign/$1" "$2"
     chmod -R u+w "$2"
     mkdir "$2/additional_chat_templates" "$2/onnx"
-    sed -i 's/"model_type"/"a_member_of_tomorrow": {"deep": [1, 2.0, 1e-05, null]},\n  "task_specific_params": {"x": "\\u00e9"},\n  "model_type"/' "$2/config.json"
+    sed -i 's/"model_type"/"bad_words_ids": {"deep": [1, 2.0, 1e-05, null]},\n  "task_specific_params": {"x": "\\u00e9"},\n  "model_type"/' "$2/config.json"
     echo '{"temperature": 0.7, "top_p": 0.9, "eos_token_id": [2, 7], "_from_model_config": false}' >"$2/generation_config.json"
     echo '{"pad_token": "<pad>", "bos_token": "<s>", "unk_token": "<unk>", "chat_template": "{{ messages }}"}' >"$2/tokenizer_config.json"
     echo '{"pad_token": "<pad>", "bos_token": "<s>", "unk_token": "<unk>"}' >"$2/special_tokens_map.json"
@@ -34,7 +34,7 @@ expect_files() {
     while IFS= read -r file; do
         cmp -s "$1/$file" "$2/$file" && pass || fail "$file of $1 came back in $2"
     done < <(cd "$1" && find . -type f ! -name '*.safetensors*' ! -name '*.bin' ! -name '*.h5' ! -name config.json)
-    grep -q '"a_member_of_tomorrow": {"deep":\[1,2.0,1e-05,null\]}' "$2/config.json" && pass || fail "unknown members of $2/config.json"
+    grep -q '"bad_words_ids": {"deep":\[1,2.0,1e-05,null\]}' "$2/config.json" && pass || fail "members of $2/config.json"
     [ ! -e "$2/tf_model.h5" ] && [ ! -e "$2/onnx" ] && pass || fail "stale weights in $2"
 }
 
