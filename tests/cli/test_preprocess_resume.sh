@@ -28,20 +28,22 @@ run=("$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" --app
 
 sums() { cat "$work/out_text_document.bin" "$work/out_text_document.idx" | sha256sum; }
 
-# until_done SEED FLAGS…: runs it and kills it after random times until it finishes; counts the kills in $kills, and the
-# resumed runs in $continued.
+# until_done SEED FLAGS…: runs it and kills it until it finishes, each time after a random part of the tokens and some
+# milliseconds, so that a slow machine needs no more runs than a fast one; counts the kills in $kills, and the resumed runs
+# in $continued.
+written() { cat "$work"/out.unfinished/data.*.bin 2>/dev/null | wc -c; }
 until_done() {
-    local seed=$1 pid delay
+    local seed=$1 pid enough
     shift
     RANDOM=$seed
     for ((tries = 0; tries < 200; tries++)); do
         # If it is killed before it opens them, they must not hold the previous run's output.
         : >"$work/out.txt" >"$work/out"
+        enough=$(($(written) + RANDOM * part / 32768))
         "${run[@]}" "$@" >"$work/out.txt" 2>"$work/out" &
         pid=$!
-        # The longer it takes, the more time each run gets.
-        delay=$((RANDOM % (30 + 12 * tries + tries * tries)))
-        sleep "$((delay / 1000)).$(printf %03d $((delay % 1000)))"
+        until [ "$(written)" -gt "$enough" ] || has_gone "$pid"; do sleep 0.002; done
+        sleep "0.0$((RANDOM % 30))"
         if kill -9 "$pid" 2>/dev/null; then
             wait "$pid" 2>/dev/null
             [ $? = 137 ] && kills=$((kills + 1))
@@ -57,6 +59,7 @@ until_done() {
 
 expect 0 "60000 documents" "${run[@]}"
 expected=$(sums)
+part=$(($(stat -c %s "$work/out_text_document.bin") / 3))
 kills=0
 continued=0
 for seed in $(seq 1 40); do
