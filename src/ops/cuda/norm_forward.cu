@@ -39,7 +39,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
     int count = 0, first = threadIdx.x & ~31;  // columns of this warp
     float mean = 0;
     if (!is_rms) {
-#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
+#pragma unroll
         for (int g = 0; g < groups; g++) {
             count += max(0, min(8 * 32, columns - 8 * (first + g * (int)blockDim.x)));
 #pragma unroll
@@ -49,7 +49,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
         if (count > 0)
             mean = warp_sum(total) / (float)count;
     }
-#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
+#pragma unroll
     for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         if (IS_WIDE && column >= columns)
@@ -137,14 +137,14 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     uint32_t before = HAS_CODES && args.y8 ? range_seen(args.range) : 0;
     // All reads of a row are on their way before the first is used, and before what may be written over them.
     eight<T> x[GROUPS], delta[GROUPS];
-#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
+#pragma unroll
     for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         x[g] = fetch_part<IS_WIDE>(args.x + row * columns, column, columns, is_row);
         delta[g] = fetch_part<IS_WIDE>(args.delta + row * columns, column, columns, is_row && args.delta);
     }
     float value[GROUPS][8];
-#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
+#pragma unroll
     for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         unpack8(value[g], x[g]);
@@ -163,7 +163,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     T *y = args.y + row * columns;
     uint32_t seen = 0;
     float scale = HAS_CODES && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
-#pragma unroll(norm_loops <T, GROUPS, IS_WIDE>::UNROLLED)
+#pragma unroll
     for (int g = 0; g < groups; g++) {
         int column = group_column(g);
         float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
