@@ -41,6 +41,9 @@ TEST(refusals) {
         {LONGROPE "--rope-long-factor 1,2,3,4 --rope-original-length 1", "--rope-original-length of at least 2"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --reset-position-ids", "--reset-position-ids does not go with"},
         {RUN "--rope-long-factor 1,2,3,4", "--use-rope-scaling --rope-scaling-type longrope"},
+        {RUN "--max-position-embeddings 31", "shorten the one or raise the other"},
+        {RUN "--max-position-embeddings 31 --use-rope-scaling --rope-scaling-type dynamic --rope-scaling-factor 2",
+         "shorten it: with dynamic rotary scaling"},
         {LONGROPE "--rope-long-factor 1,2,3,4 --position-embedding-type none", "--position-embedding-type rope"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

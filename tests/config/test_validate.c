@@ -145,10 +145,6 @@ TEST(contradictions) {
     static const char *const bad[][2] = {
         {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is not a multiple of --num-attention-heads 5"},
         {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
-        {BY_ITERS
-         "--max-position-embeddings 31 --position-embedding-type rope --use-rope-scaling --rope-scaling-type dynamic "
-         "--rope-scaling-factor 2",
-         "--seq-length 32 is above --max-position-embeddings 31; shorten it: with dynamic rotary scaling"},
         {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
         {BY_ITERS "--fast-attention-dropout --deterministic-mode", "exclude each other"},
         {BY_ITERS "--hidden-size 16388", "a head is 4097 channels wide"},
