@@ -56,7 +56,7 @@ TEST(every_kind) {
         check_sequences(r, goldens[i].shift);
         index_close(r);
     }
-    EXPECT_INT(scratch_entries(), 2);
+    EXPECT_INT(scratch_entries(), 3);
     scratch_close();
 }
 
