@@ -230,11 +230,6 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
             return refuse(find, list->iterations[i], list);
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
-    if (list->count == 0 && manifest_has_foreign_weights(find->folder))
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                              "%s has weights of Hugging Face, but no config.json that names a model_type; copy the "
-                              "model's config.json",
-                              find->folder);
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
                           "there is no valid checkpoint in %s; check the path, or restore one from a copy",
                           find->folder);
