@@ -101,15 +101,15 @@ static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, co
             uint64_t *full = &stages.full[turn.stage];
             uint8_t *a = stages.memory + turn.stage * STAGE_BYTES, *b = a + A_BYTES;
             barrier_wait(&stages.empty[turn.stage], turn.parity);
-            barrier_expect(full, A_BYTES + tile.blocks * MANY_BOX_BYTES);
+            barrier_expect(full, A_BYTES + tile.blocks * BOX_BYTES);
             if (!A_CROSSED)
                 copy_box(a, a_map, full, step, tile.row, tile.matrix);
 #pragma unroll
             for (int i = 0; A_CROSSED && i < ROWS / BOX_COLUMNS; i++)
-                copy_box(a + i * MANY_BOX_BYTES, a_map, full, tile.row + i * BOX_COLUMNS, step, tile.matrix);
+                copy_box(a + i * BOX_BYTES, a_map, full, tile.row + i * BOX_COLUMNS, step, tile.matrix);
             for (int i = 0; i < tile.blocks; i++) {
                 int aside = tile.column + i * BOX_COLUMNS;
-                copy_box(b + i * MANY_BOX_BYTES, b_map, full, B_CROSSED ? aside : step, B_CROSSED ? step : aside,
+                copy_box(b + i * BOX_BYTES, b_map, full, B_CROSSED ? aside : step, B_CROSSED ? step : aside,
                          tile.matrix);
             }
         }
