@@ -116,8 +116,9 @@ static int job_run(struct resume_job *job) {
 
 // All five files of the result, concatenated.
 static struct buffer results(void) {
-    static const char *const names[] = {"out_text_document.bin", "out_text_document.idx", "out_title_document.bin",
-                                        "out_title_document.idx", "out_bad_lines.txt"};
+    static const char *const names[] = {"out_text_document.bin",  "out_text_document.idx",  "out_text_document.sha256",
+                                        "out_title_document.bin", "out_title_document.idx", "out_title_document.sha256",
+                                        "out_bad_lines.txt"};
     struct buffer all = {0};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct buffer one = read_bytes(scratch_path(names[i]));
@@ -131,13 +132,14 @@ static void expect_results(const struct buffer *expected) {
     struct buffer now = results();
     EXPECT_INT(now.length, expected->length);
     EXPECT(memcmp(now.data, expected->data, now.length) == 0);
-    EXPECT_INT(scratch_entries(), 7);
+    EXPECT_INT(scratch_entries(), 9);
     buffer_free(&now);
 }
 
 static void remove_results(void) {
-    static const char *const names[] = {"out_text_document.bin",  "out_text_document.idx", "out_title_document.bin",
-                                        "out_title_document.idx", "out_bad_lines.txt",     "out.unfinished"};
+    static const char *const names[] = {"out_text_document.bin",  "out_text_document.idx",  "out_text_document.sha256",
+                                        "out_title_document.bin", "out_title_document.idx", "out_title_document.sha256",
+                                        "out_bad_lines.txt",      "out.unfinished"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         EXPECT_OK(file_remove_tree(scratch_path(names[i])));
 }
