@@ -8,7 +8,7 @@
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const char mark[] = REDACT_MARK;
-enum { MARK_LENGTH = sizeof mark - 1 };
+enum { MARK_LENGTH = sizeof mark - 1, KEY_LENGTH = 16 };
 
 // Parts of names in a query.
 static const char *const query_names[] = {"sig", "token", "cred",   "secret", "passw",
@@ -85,8 +85,13 @@ static size_t find_webhook(const struct scan *scan, size_t begin, size_t end) {
             while (is_host && from < end && scan->text[from] != '/')
                 from++;
             from += is_host && from < end;
-            size_t digits = strspn(scan->text + from, "0123456789");
-            if (from < end && (!is_bot || (digits > 0 && scan->text[from + digits] == ':')))
+            // Other sites have folders of such names. A key is longer than most names.
+            bool is_path = webhooks[i][0] == '/' && !is_bot;
+            size_t digits = strspn(scan->text + from, "0123456789"), letters = 0;
+            while (is_word(scan->text[from + letters]))
+                letters++;
+            if (from < end &&
+                (is_bot ? digits > 0 && scan->text[from + digits] == ':' : !is_path || letters >= KEY_LENGTH))
                 return from;
         }
     return 0;
@@ -107,6 +112,12 @@ static size_t find_user(const struct scan *scan, size_t begin, size_t end, bool 
     return last;
 }
 
+// A bucket has no colon, but a sentence may go on with one after it.
+static bool has_colon(const char *bucket) {
+    size_t colon = strcspn(bucket, ":/?# \t\r\n\"'");
+    return bucket[colon] == ':' && bucket[colon + 1] && !strchr(" \t\r\n\"'", bucket[colon + 1]);
+}
+
 // An address at text[begin], whose scheme ends at `rest`; returns where the search goes on.
 static size_t redact_address(struct scan *scan, size_t begin, size_t rest) {
     char *text = scan->text;
@@ -118,10 +129,10 @@ static size_t redact_address(struct scan *scan, size_t begin, size_t rest) {
     size_t user = find_user(scan, rest, end, is_s3);
     if (user)
         rest = hide(scan, rest, user);
-    else if (is_s3 && memchr(text + rest, ':', strcspn(text + rest, "/?# \t\r\n\"'")))
-        return hide(scan, rest, end);  // a bucket has no colon
+    else if (is_s3 && has_colon(text + rest))
+        return hide(scan, rest, end);
     end = rest + strcspn(text + rest, ends);
-    size_t hook = find_webhook(scan, begin, end);
+    size_t hook = is_s3 ? 0 : find_webhook(scan, begin, end);
     if (hook)
         return hide(scan, hook, end);
     size_t query = rest + strcspn(text + rest, "?#");

@@ -126,7 +126,7 @@ static int check_alone(const struct index *index, const char *path) {
     free(single);
     return is_there && !is_same
                ? error_set("the folder has an index of several files and a single file of the same name, and "
-                           "programs differ in which of them they read; take one of them away")
+                           "programs differ in which of them they read; remove one")
                : 0;
 }
 

@@ -1,4 +1,4 @@
-// NCCL for the program: nccl.c is in the module of GPUs, which ranks with a GPU have loaded. See ops/cuda_module.h.
+// NCCL for the program: nccl.c is in the module for GPUs, which ranks with a GPU have loaded. See ops/cuda_module.h.
 #include "base/error.h"
 #include "comm/backend.h"
 #include "ops/cuda_module.h"
@@ -12,7 +12,7 @@ int nccl_load(void) {
     TRY(library_load(cuda_module_library()));
     const struct library *library = nccl_library();
     if (!library)
-        return error_set("the module of GPUs was built without NCCL; install libnccl-dev and build it again with "
+        return error_set("the module for GPUs was built without NCCL; install libnccl-dev and build it again with "
                          "-DBEVATRON_NCCL=ON, or give --distributed-backend mpi to communicate through host memory, "
                          "which is slow");
     return library_load(library);

@@ -1,4 +1,4 @@
-// Loads the module of GPUs, see cuda_module.h.
+// Loads the module for GPUs, see cuda_module.h.
 #include "ops/cuda_module.h"
 #include "base/error.h"
 

@@ -62,7 +62,7 @@ bool device_is_imaginary(const struct device *device);
 bool device_gains_by_many(const struct device *device);
 void device_describe(const struct device *device, char *text, size_t size);
 
-// One per backend. cuda_open and cuda_count load the module of GPUs (cuda_module.h).
+// One per backend. cuda_open and cuda_count load the module for GPUs (cuda_module.h).
 int cpu_open(struct device **device, const struct device_options *options);   // reads threads and cpu_kernels
 int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
 int paper_open(struct device **device, const struct device *real);

@@ -294,12 +294,15 @@ static int check_nothing(const struct corpus_options *options, const struct data
 
 // The log says which data the run was trained on, in a form that `sha256sum -c` and `dataset verify` can check.
 enum { MOST_NAMED = 16 };
-static int name_sums(const char *prefix) {
+static void name_sums(const char *prefix) {
     char sums[INDEX_SUMS][65];
     int found = index_sums_read(prefix, sums);
     if (found > 0)
         log_info("dataset %s: SHA-256 of its tokens %s (not compared; see dataset verify)", prefix, sums[0]);
-    return found < 0 ? -1 : 0;
+    else if (found < 0) {
+        log_info("note: %s", error_message());
+        error_clear();
+    }
 }
 
 static int check_paths(const struct corpus_options *options, const struct data_paths *paths) {
@@ -315,7 +318,7 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     for (int64_t i = 0; status == 0 && i < list.count; i++)
         status = check_part(options, may_be_empty ? NULL : part_of(paths, i), list.prefixes[i]);
     for (int64_t i = 0; status == 0 && options->which == SPLIT_TRAIN && i < list.count && i < MOST_NAMED; i++)
-        status = name_sums(list.prefixes[i]);
+        name_sums(list.prefixes[i]);
     blend_list_free(&list);
     return status;
 }

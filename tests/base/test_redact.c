@@ -45,12 +45,16 @@ TEST(queries_lose_signatures_and_tokens) {
 TEST(webhooks_lose_their_paths) {
     expect_redacted("curl https://hooks.slack.com/services/T0/B1/xyz -d x",
                     "curl https://hooks.slack.com/[redacted] -d x");
-    expect_redacted("https://discord.com/api/webhooks/12/abc", "https://discord.com/api/webhooks/[redacted]");
+    expect_redacted("https://discord.com/api/webhooks/123456789012345678/abc",
+                    "https://discord.com/api/webhooks/[redacted]");
     expect_redacted("https://my.webhook.office.com/webhookb2/1@2/IncomingWebhook/3",
                     "https://my.webhook.office.com/[redacted]");
     expect_redacted("https://api.telegram.org/bot12:abc/sendMessage", "https://api.telegram.org/bot[redacted]");
-    expect_redacted("'https://chat.example.org/hooks/abc'", "'https://chat.example.org/hooks/[redacted]'");
+    expect_redacted("'https://chat.example.org/hooks/abcdefghijklmnopqrstuvwxyz'",
+                    "'https://chat.example.org/hooks/[redacted]'");
     expect_kept("https://example.org/bots/12:abc https://example.org/hooks");
+    expect_kept("https://example.org/a/hooks/raw/x.jsonl and s3://bucket/hooks/abcdefghijklmnopqrstuvwxyz/x.jsonl");
+    expect_kept("cannot list s3://my-bucket: no such object");
 }
 
 TEST(headers_and_tokens_are_hidden) {

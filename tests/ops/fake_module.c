@@ -1,4 +1,4 @@
-// Stands in for the module of GPUs: it has one GPU, which cannot be opened.
+// Stands in for the module for GPUs: it has one GPU, which cannot be opened.
 #include "ops/cuda_module.h"
 
 #ifndef FAKE_VERSION

@@ -1,4 +1,4 @@
-// The module of GPUs: missing, of another version, built with other headers, and one that fits. CMake builds stand-ins
+// The module for GPUs: missing, of another version, built with other headers, and one that fits. CMake builds stand-ins
 // (fake_module.c) in folders below FAKES, and one of the driver that counts two GPUs.
 #include "ops/cuda_module.h"
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ranks of one machine need no ports: nobody else can connect to those of --nproc. What mpirun itself opens is Open MPI's
 # affair.
+# tier: all
 # beside: ranks
 # cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1

@@ -3,6 +3,7 @@
 #include "data/extract/content.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/remote/remote.h"
 #include <dirent.h>
 #include <errno.h>
@@ -126,7 +127,7 @@ static int expand_objects(struct string_list *files, const char *pattern) {
 // One object or web file. If there is no object of that name, it may be a folder, as on disk.
 static int expand_object(struct string_list *files, const char *name, const char *const *endings) {
     struct remote_object object;
-    char *shown = remote_hide(name);
+    char *shown = url_is_s3(name) ? memory_string(name) : remote_hide(name);
     int64_t before = files->count;
     int status = remote_find(&object, shown);
     remote_object_free(&object);

@@ -50,12 +50,13 @@ struct pattern_memory {
     int64_t most;             // steps
     bool is_on;               // the rest is in use
     int parts;                // how many the machine is in
-    struct run_memory *runs;  // one per instruction
+    int32_t count;            // instructions
+    struct run_memory *runs;  // (count)
     unsigned char *tried;     // bits: instruction * (length + 1) + position, of SPLIT; NULL if they would be too many
 };
 
 static void forget(struct pattern_memory *memory) {
-    for (int32_t i = 0; memory->runs && i < memory->pattern->count; i++)
+    for (int32_t i = 0; i < memory->count; i++)
         free(memory->runs[i].below);
     free(memory->runs);
     free(memory->tried);
@@ -141,6 +142,7 @@ static void remember(const struct pattern *pattern, struct pattern_scratch *scra
         return;
     memory->is_on = true;
     memory->runs = memory_alloc(count * sizeof *memory->runs);
+    memory->count = pattern->count;
     if (size_mul(count, memory->text.length + 1, &bits) && bits <= most_bits)
         memory->tried = memory_alloc(bits / 8 + 1);
 }
@@ -197,7 +199,7 @@ static bool skip_tried(struct pattern_scratch *scratch, int32_t here, size_t *at
 static void forget_match(struct pattern_scratch *scratch, size_t end) {
     struct pattern_memory *memory = scratch->memory;
     memory->next = end;
-    for (int32_t i = 0; memory->is_on && i < memory->pattern->count; i++) {
+    for (int32_t i = 0; i < memory->count; i++) {
         size_t bit = (size_t)i * (memory->text.length + 1) + end;
         if (memory->tried)
             memory->tried[bit / 8] &= (unsigned char)~(1u << (bit % 8));
