@@ -187,9 +187,10 @@ static const struct hf_family families[] = {
     {ROTARY("gpt_oss", "GptOssForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "150000", .window_freq = "2",
      .needs_window = true, .has_mxfp4 = true, .harmless = "experts_per_token initial_context_length",
      .needs_rope_scaling = true, TABLES(gpt_oss, ignored, no_ids, gpt_oss_flags)},
-    {ROTARY("granitemoe", "GraniteMoeForCausalLM"), .tie = "false", TABLES(granitemoe, ignored, no_ids, mixtral_flags)},
+    {ROTARY("granitemoe", "GraniteMoeForCausalLM"), .tie = "false", .harmless = "position_embedding_type=rope",
+     TABLES(granitemoe, ignored, no_ids, mixtral_flags)},
     {ROTARY("granitemoeshared", "GraniteMoeSharedForCausalLM"), .tie = "false",
-     TABLES(granitemoeshared, ignored, no_ids, mixtral_flags)},
+     .harmless = "position_embedding_type=rope", TABLES(granitemoeshared, ignored, no_ids, mixtral_flags)},
     {ROTARY("olmoe", "OlmoeForCausalLM"), .tie = "false", TABLES(olmoe, ignored, no_ids, olmoe_flags)},
 };
 

@@ -268,7 +268,8 @@ static const struct hf_family families[] = {
     {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
     {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true",
-     .harmless = "rotary_pct=1.0 position_embedding_type=rope_gptj order_of_interleaved_layers=local_attn_first "
+     .harmless = "_sliding_window_pattern rotary_pct=1.0 position_embedding_type=rope_gptj "
+                 "order_of_interleaved_layers=local_attn_first "
                  "use_embedding_sharing=true use_gated_activation=true use_parallel_block=true use_parallel_embedding "
                  "layer_switch=4",
      .window_freq = "4", .needs_window = true, .has_whole_without_rope = true, .rows = cohere_rows,

@@ -81,6 +81,7 @@ TEST(refused_members) {
         {"llama_fused", LLAMA, "\"activation\": \"gelu\"", "its \"activation\" is gelu, which is not supported"},
         {"starcoder2", LLAMA, "\"layer_norm_epsilon\": 0.5", "its \"layer_norm_epsilon\" is 0.5"},
         {"gpt_neox", LLAMA, "\"rotary_emb_base\": 10000, \"rope_theta\": 777", "\"rope_theta\" is 777"},
+        {"granitemoe", LLAMA, "\"position_embedding_type\": \"nope\"", "its \"position_embedding_type\" is nope"},
         {"qwen3_moe", LLAMA, "\"qkv_bias\": true", "its \"qkv_bias\" is true"},
         {"llama_fused", LLAMA, "\"use_cache\": true, \"head_dim\": 8", "it has \"head_dim\" twice"},
         {"llama_fused", "\"rope_type\"", "\"rope_theta\": 5.0, \"rope_type\"", "it has \"rope_theta\" twice"},
