@@ -130,8 +130,9 @@ TEST(read_members) {
     expect_read("gpt_neox", LLAMA, "\"num_beams\": 4", NULL);
 }
 
-// Members that config.json of released models have, in the versions that releases of transformers and their makers' own
-// programs wrote: names and values, with lists shortened to as few layers or channels as they are of.
+// Members as config.json of released models has them, and unions of those that several releases of transformers and
+// makers' own programs write. They were written down for this test and are no copies: sizes may differ from the
+// models', and lists are as short as the layers or channels that they are of.
 TEST(released_models) {
     struct json *all;
     EXPECT_OK(json_parse_file(&all, "tests/golden/released.json", 1 << 20));
