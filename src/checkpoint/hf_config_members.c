@@ -4,29 +4,36 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Words "name" for members that change no logits, and "name=value" for those that have to have this value (or another
-// one that is listed). A member without a "=" may have any value, and every member that no list has with one may be
-// null.
+// one that is listed); "name=@other" must be what the member `other` is, or null. A member without a "=" may have any
+// value, and every member that no list has with one may be null.
 static const char everyones[] =
     // what the file is of, and who wrote it
     "architectures model_type auto_map torch_dtype dtype transformers_version _name_or_path name_or_path _commit_hash "
     "model_name base_model is_llama_config transformers.js_config unsloth_version unsloth_fixed quantization_config "
-    "license "
+    "license _num_labels language name num_steps custom_pipelines tokenizer_name tokenizer_type model_max_length "
+    "max_sequence_length "
     // how it is run
     "use_cache use_flash_attn use_flash_attention use_flash_attention_2 _attn_implementation attn_implementation "
     "_attn_implementation_autoset _flash_attn_2_enabled _experts_implementation gradient_checkpointing use_kernels "
     "output_attentions output_hidden_states output_past output_router_logits return_dict return_dict_in_generate "
-    "use_return_dict torchscript tf_legacy_loss use_bfloat16 chunk_size_feed_forward pruned_heads "
+    "use_return_dict torchscript tf_legacy_loss use_bfloat16 chunk_size_feed_forward pruned_heads xla_device "
     "keys_to_ignore_at_inference fused_rms_norm use_fused_rms_norm tensor_parallel pretraining_tp ep_size device_map "
+    "cache_implementation _output_attentions _output_hidden_states _attn_implementation_internal "
+    "_experts_implementation_internal experts_implementation sequence_parallel_enabled selective_checkpoint_enabled "
+    "move_model_to_device "
     // other tasks
     "finetuning_task id2label label2id num_labels problem_type classifier_dropout prefix task_specific_params "
     "summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout "
     // tokens and generation
     "tokenizer_class bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id "
-    "eod_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id suppress_tokens begin_suppress_tokens "
+    "eod_token_id eos_token_ids decoder_start_token_id forced_bos_token_id forced_eos_token_id suppress_tokens "
+    "begin_suppress_tokens "
     "bad_words_ids max_length min_length max_new_tokens do_sample early_stopping num_beams num_beam_groups "
     "diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size "
     "encoder_no_repeat_ngram_size num_return_sequences output_scores remove_invalid_values "
@@ -45,8 +52,21 @@ static const char everyones[] =
     "sliding_window=null use_qk_norm=false qk_layernorm=false clip_qkv=null attn_logit_softcapping=null "
     "final_logit_softcapping=null ";
 
+// Whether a value is the one that a word has; `root` may be NULL if no word has another member.
+static bool is_value(const struct json *root, const char *word, size_t length, const char *value) {
+    if (*word == '@' && strcmp(value, "null") == 0)
+        return true;
+    if (*word != '@')
+        return strlen(value) == length && strncmp(word, value, length) == 0;
+    char *name = memory_printf("%.*s", (int)length - 1, word + 1);
+    const struct json *other = root ? hf_member_of(root, name) : NULL;
+    const char *text = other ? hf_text_of(other) : NULL;
+    free(name);
+    return text && (strcmp(text, value) == 0 || (other->type == JSON_NUMBER && strtod(value, NULL) == other->number));
+}
+
 // Whether a member is among the words: 1, 0 if it is not, -1 if it has another value than these.
-static int find_word(const char *words, const char *key, const char *value) {
+static int find_word(const struct json *root, const char *words, const char *key, const char *value) {
     size_t length = strlen(key);
     int found = 0;
     for (; words && *words; words += strspn(words, " ")) {
@@ -55,8 +75,7 @@ static int find_word(const char *words, const char *key, const char *value) {
         if (has_name && length == total)
             return 1;
         if (has_name && words[length] == '=') {
-            size_t rest = total - length - 1;
-            if (strlen(value) == rest && strncmp(words + length + 1, value, rest) == 0)
+            if (is_value(root, words + length + 1, total - length - 1, value))
                 return 1;
             found = -1;
         }
@@ -66,7 +85,7 @@ static int find_word(const char *words, const char *key, const char *value) {
 }
 
 bool hf_members_is_harmless(const char *key) {
-    return find_word(everyones, key, "") == 1;
+    return find_word(NULL, everyones, key, "") == 1;
 }
 
 static bool is_key(const struct hf_family *family, const char *object, const char *key) {
@@ -120,13 +139,15 @@ static void append_read(const struct hf_family *family, struct buffer *words) {
             buffer_printf(words, "%s ", rows[i].words);
 }
 
-static int check_member(const struct hf_family *family, const char *object, const struct json_key *name,
-                        const struct json *value, const char *words) {
+static int check_member(const struct hf_family *family, const struct json *root, const char *object, size_t i,
+                        const char *words) {
+    const struct json *all = object ? hf_member_of(root, object) : root, *value = &all->items[i];
+    const struct json_key *name = &all->keys[i];
     const char *key = name->string, *text = hf_text_of(value);
     bool has_text = text || value->type == JSON_NULL;
     int found = strlen(key) != name->length ? 0 : is_key(family, object, key) ? 1 : -2;
     if (found == -2)
-        found = find_word(words, key, text ? text : value->type == JSON_NULL ? "null" : "");
+        found = find_word(root, words, key, text ? text : value->type == JSON_NULL ? "null" : "");
     if (found == 1 || (found == 0 && value->type == JSON_NULL))
         return 0;
     if (found < 0)
@@ -151,9 +172,9 @@ int hf_members_check(const struct hf_family *family, const struct json *root, co
     append_read(family, &words);
     for (size_t i = 0; i < root->count && result == 0; i++)
         if (!is_plain_head(&root->keys[i], &root->items[i], config))
-            result = check_member(family, NULL, &root->keys[i], &root->items[i], buffer_string(&words));
+            result = check_member(family, root, NULL, i, buffer_string(&words));
     for (size_t i = 0; object && object->type == JSON_OBJECT && i < object->count && result == 0; i++)
-        result = check_member(family, family->object, &object->keys[i], &object->items[i], buffer_string(&words));
+        result = check_member(family, root, family->object, i, buffer_string(&words));
     buffer_free(&words);
     return result;
 }

@@ -110,7 +110,8 @@ static const struct hf_family families[] = {
      .object = "attn_config",
      .harmless =
          "embedding_fraction=1 embedding_fraction=1.0 init_device init_config verbose learned_pos_emb model_type "
-         "attn_impl",
+         "attn_impl fc_type=torch use_pad_tok_in_ffn rope=false rope_theta rope_impl rope_dail_config rope_hf_config "
+         "kv_n_heads=@n_heads sliding_window_size=-1 fused_qkv=true",
      TABLES(mpt, nothing_ignored, no_ids, mpt_flags)},
 };
 

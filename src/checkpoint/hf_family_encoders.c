@@ -178,7 +178,8 @@ static const struct hf_flag umt5_flags[] = {{"--model", "t5"},
     .written_count = COUNT(t5_written)
 
 #define BERT_POOLER                                                                                                    \
-    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type"
+    "directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type "  \
+    "cell structure pre_trained training emb_size=@hidden_size"
 
 static const struct hf_family families[] = {
     {.model_type = "bert",

@@ -47,12 +47,15 @@ static const struct hf_flag vaultgemma_flags[] = {GEMMA_FLAGS};
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
+// Gemma 2 has a second name of its activation and one of its window.
+#define GEMMA_HARMLESS                                                                                                 \
+    "_sliding_window_pattern hidden_act=gelu_pytorch_tanh hidden_act=gelu sliding_window_size=@sliding_window"
 #define GEMMA(type, class, key_list, flag_list)                                                                        \
-    ROTARY(type, class), .tie = "true", .harmless = "_sliding_window_pattern cache_implementation", .groups = "4",     \
-                         .scales_embedding = true, .has_centered_gains = true, .query_scalar = "256",                  \
-                         .needs_window = true, .rows = rows, .row_count = COUNT(rows), .ignored = ignored,             \
-                         .written = no_ids, .written_count = COUNT(no_ids), .keys = key_list,                          \
-                         .key_count = COUNT(key_list), .flags = flag_list, .flag_count = COUNT(flag_list)
+    ROTARY(type, class), .tie = "true", .harmless = GEMMA_HARMLESS, .groups = "4", .scales_embedding = true,           \
+                         .has_centered_gains = true, .query_scalar = "256", .needs_window = true, .rows = rows,        \
+                         .row_count = COUNT(rows), .ignored = ignored, .written = no_ids,                              \
+                         .written_count = COUNT(no_ids), .keys = key_list, .key_count = COUNT(key_list),               \
+                         .flags = flag_list, .flag_count = COUNT(flag_list)
 static const struct hf_family families[] = {
     {GEMMA("gemma2", "Gemma2ForCausalLM", gemma2_keys, gemma2_flags), .window_freq = "2"},
     {GEMMA("gemma3_text", "Gemma3ForCausalLM", gemma3_keys, gemma3_flags), .window_freq = "6", .rotary_base = "1000000",

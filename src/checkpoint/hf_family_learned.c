@@ -112,7 +112,7 @@ static const struct hf_family families[] = {
      .embedding = "transformer.wte.weight",
      .head = "lm_head.weight",
      .tie = "true",
-     .harmless = "_num_labels",
+     .harmless = "n_special predict_special_tokens",
      TABLES(gpt2, gpt2_ignored, gpt2_written, gpt2_flags)},
     {.model_type = "opt",
      .architecture = "OPTForCausalLM",
@@ -120,6 +120,7 @@ static const struct hf_family families[] = {
      .embedding = "model.decoder.embed_tokens.weight",
      .head = "lm_head.weight",
      .tie = "true",
+     .harmless = "output_projection=true learned_embeddings=true scale_embeddings=false",
      TABLES(opt, nothing_ignored, opt_written, opt_flags)},
     {.model_type = "gpt_bigcode",
      .architecture = "GPTBigCodeForCausalLM",
@@ -129,7 +130,7 @@ static const struct hf_family families[] = {
      .tie = "true",
      .has_multi_query = true,
      .harmless = "num_key_value_heads inference_runner validate_runner_input pre_allocate_kv_cache max_batch_size "
-                 "max_sequence_length",
+                 "pad_key_length",
      TABLES(gpt_bigcode, gpt2_ignored, gpt_bigcode_written, gpt2_flags)},
 };
 

@@ -148,6 +148,15 @@ static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "mo
 // Their defaults are tokens of their own vocabularies, which another model may not have.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
+// Of pictures, which a text model has none of, of heads for other tasks, and of what the mixtures of experts have.
+#define HUNYUAN_HARMLESS                                                                                               \
+    "add_classification_head class_num pool_type skip_cls_token anyres_pooling_size anyres_vit_max_image_size "        \
+    "anyres_vit_two_views vit_add_patchemb_bias vit_input_resolution vit_mapping_type vit_norm_type vit_patch "        \
+    "vit_path vit_remove_prenorm vit_token vit_type vit_used_rms_norm image_token_id im_start_id im_end_id "           \
+    "im_newline_id video_start_id video_end_id text_start_id text_end_id mask_init_id num_media_embeds dense_list "    \
+    "pad_id org_vocab_size attention_head_dim=@head_dim norm_type=rms num_experts=1 num_shared_expert "                \
+    "routed_scaling_factor=false topk_group=false group_limited_greedy=false use_mixed_mlp_moe=false use_mla=false "   \
+    "cla_share_factor position_embedding_xdrope=false use_rotary_pos_emb=true"
 #define LIKE(type, class, row_list, name, flag_list)                                                                   \
     ROTARY(type, class), .rows = row_list, .row_count = COUNT(row_list), .keys = name##_keys,                          \
                          .key_count = COUNT(name##_keys), .flags = flag_list, .flag_count = COUNT(flag_list),          \
@@ -167,7 +176,7 @@ static const struct hf_family families[] = {
      .window_freq = "all", .needs_window = true},
     {LIKE("jais2", "Jais2ForCausalLM", jais2_rows, jais2, jais2_flags), .tie = "false"},
     {LIKE("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", hunyuan_rows, hunyuan, hunyuan_flags), .tie = "false",
-     .has_rope_alpha = true},
+     .harmless = HUNYUAN_HARMLESS, .has_rope_alpha = true},
     {LIKE("exaone4", "Exaone4ForCausalLM", exaone4_rows, exaone4, exaone4_flags), .tie = "false", .groups = "32",
      .window_freq = "4", .has_whole_without_rope = true, .has_rope_without_windows = true},
 };

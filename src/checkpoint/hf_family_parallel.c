@@ -213,7 +213,7 @@ static const struct hf_flag cohere_flags[] = {{"--model", "gpt"},
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
 static const struct hf_flag no_pad[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-#define FALCON_HARMLESS "apply_residual_connection_post_layernorm=false"
+#define FALCON_HARMLESS "apply_residual_connection_post_layernorm=false ff_factor=4"
 #define FALCON_FAMILY                                                                                                  \
     .model_type = "falcon", .architecture = "FalconForCausalLM", .prefix = "transformer.",                             \
     .embedding = "transformer.word_embeddings.weight", .head = "lm_head.weight", .tie = "true", .has_rope = true,      \
@@ -231,6 +231,8 @@ static const struct hf_family families[] = {
      .rotary_base_key = "rotary_emb_base",
      .rotary_part_key = "rotary_pct",
      .rotary_part = "0.25",
+     .harmless = "attention_probs_dropout_prob hidden_dropout_prob rope_theta=@rotary_emb_base "
+                 "partial_rotary_factor=@rotary_pct",
      TABLES(gpt_neox, gpt_neox_ignored, no_ids, gpt_neox_flags)},
     {.model_type = "phi",
      .architecture = "PhiForCausalLM",
@@ -266,7 +268,8 @@ static const struct hf_family families[] = {
     {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
     {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true",
-     .harmless = "rotary_pct=1.0 position_embedding_type=rope_gptj order_of_interleaved_layers=local_attn_first "
+     .harmless = "_sliding_window_pattern rotary_pct=1.0 position_embedding_type=rope_gptj "
+                 "order_of_interleaved_layers=local_attn_first "
                  "use_embedding_sharing=true use_gated_activation=true use_parallel_block=true use_parallel_embedding "
                  "layer_switch=4",
      .window_freq = "4", .needs_window = true, .has_whole_without_rope = true, .rows = cohere_rows,

@@ -179,12 +179,13 @@ static const struct hf_family families[] = {
      .harmless = "scoring_func=noaux_tc scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1",
      TABLES(dots1, ignored, no_ids, dots1_flags)},
     {ROTARY("solar_open", "SolarOpenForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
+     .harmless = "intermediate_size first_k_dense_replace=0 scoring_func=sigmoid topk_method=noaux_tc",
      .routed = &solar_open_routed, TABLES(solar_open, ignored, no_ids, solar_open_flags)},
     {ROTARY("minimax_m2", "MiniMaxM2ForCausalLM"), .tie = "false", .groups = "8", .rotary_part = "1",
      .rotary_channels_key = "rotary_dim",
-     .harmless = MTP
-     " attn_type_list layernorm_full_attention_beta=1.0 layernorm_linear_attention_beta=1.0 layernorm_mlp_beta=1.0 "
-     "layernorm_full_attention_alpha=1.0 layernorm_linear_attention_alpha=1.0 layernorm_mlp_alpha=1.0",
+     .harmless = MTP " mlp_intermediate_size shared_moe_mode attn_type_list layernorm_full_attention_beta=1.0 "
+                     "layernorm_linear_attention_beta=1.0 layernorm_mlp_beta=1.0 "
+                     "layernorm_full_attention_alpha=1.0 layernorm_linear_attention_alpha=1.0 layernorm_mlp_alpha=1.0",
      .rotary_base = "5000000", .has_fp8_blocks = true, TABLES(minimax_m2, ignored, no_ids, minimax_m2_flags)},
     {ROTARY("flex_olmo", "FlexOlmoForCausalLM"), .tie = "false", .rotary_base = "500000",
      TABLES(flex_olmo, ignored, no_ids, flex_olmo_flags)},
@@ -201,7 +202,8 @@ static const struct hf_family families[] = {
      .sparse = HF_SPARSE_TYPES,
      .dense_layers = 1,
      .routed = &exaone_moe_routed,
-     .harmless = MTP,
+     .harmless =
+         MTP " first_last_k_dense_replace=1 is_moe_layer scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1",
      .left_out = "mtp.",
      .rows = exaone_moe_rows,
      .row_count = COUNT(exaone_moe_rows),

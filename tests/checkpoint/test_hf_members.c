@@ -3,6 +3,7 @@
 // tests/peers/hf_config_peers.py.
 #include "base/json.h"
 #include "checkpoint/families.h"
+#include "checkpoint/hf_config.h"
 
 // The first row's model has rope_parameters {"rope_theta": 10000.0, "rope_type": "default"} and nothing beside them.
 #define LLAMA "\"use_cache\": true"
@@ -76,7 +77,12 @@ TEST(refused_members) {
         {"t5", "\"is_gated_act\": false", "\"is_gated_act\": true", "its \"is_gated_act\" is not what"},
         {"gpt2", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": null",
          "tensors are missing: lm_head.weight"},
-        {"mpt", "\"alibi\": true", "\"alibi\": true, \"rope\": true", "it has a member \"rope\""},
+        {"mpt", "\"alibi\": true", "\"alibi\": true, \"rope\": true", "its \"rope\" is true"},
+        {"llama_fused", LLAMA, "\"activation\": \"gelu\"", "its \"activation\" is gelu, which is not supported"},
+        {"starcoder2", LLAMA, "\"layer_norm_epsilon\": 0.5", "its \"layer_norm_epsilon\" is 0.5"},
+        {"gpt_neox", LLAMA, "\"rotary_emb_base\": 10000, \"rope_theta\": 777", "\"rope_theta\" is 777"},
+        {"granitemoe", LLAMA, "\"position_embedding_type\": \"nope\"", "its \"position_embedding_type\" is nope"},
+        {"qwen3_moe", LLAMA, "\"qkv_bias\": true", "its \"qkv_bias\" is true"},
         {"llama_fused", LLAMA, "\"use_cache\": true, \"head_dim\": 8", "it has \"head_dim\" twice"},
         {"llama_fused", "\"rope_type\"", "\"rope_theta\": 5.0, \"rope_type\"", "it has \"rope_theta\" twice"},
     };
@@ -124,6 +130,32 @@ TEST(read_members) {
     expect_read("gpt_neox", LLAMA, "\"num_beams\": 4", NULL);
 }
 
+// Members as config.json of released models has them, and unions of those that several releases of transformers and
+// makers' own programs write. They were written down for this test and are no copies: sizes may differ from the
+// models', and lists are as short as the layers or channels that they are of.
+TEST(released_models) {
+    struct json *all;
+    EXPECT_OK(json_parse_file(&all, "tests/golden/released.json", 1 << 20));
+    for (size_t i = 0; i < all->count; i++) {
+        const struct json *root = &all->items[i];
+        const struct hf_family *family = hf_family_find(json_member(root, "model_type")->string, root);
+        EXPECT(family != NULL);
+        // Without tensors all but mT5's outputs are tied, which must have a matrix.
+        struct weight head = {.name = memory_string(family->head)};
+        struct weights weights = {.items = &head, .count = strcmp(family->tie, "never") == 0};
+        struct config config;
+        config_defaults(&config);
+        int result = hf_config_read(family, root, &weights, &config);
+        if (result < 0)
+            fprintf(stderr, "%s: %s\n", all->keys[i].string, error_message());
+        EXPECT(result == 0);
+        EXPECT(config.num_layers > 0);
+        config_free(&config);
+        free(head.name);
+    }
+    json_free(all);
+}
+
 TEST(two_sets_of_weights) {
     struct spoiled spoiled = copy_model("llama_fused");
     char *path = file_join(spoiled.path, "model.safetensors.index.json");
@@ -163,5 +195,5 @@ TEST(repeated_keys) {
     }
 }
 
-TEST_MAIN(TEST_CASE(refused_rope), TEST_CASE(refused_members), TEST_CASE(read_members), TEST_CASE(two_sets_of_weights),
-          TEST_CASE(other_copies), TEST_CASE(repeated_keys))
+TEST_MAIN(TEST_CASE(refused_rope), TEST_CASE(refused_members), TEST_CASE(read_members), TEST_CASE(released_models),
+          TEST_CASE(two_sets_of_weights), TEST_CASE(other_copies), TEST_CASE(repeated_keys))
