@@ -144,18 +144,18 @@ static int check_member(const struct hf_family *family, const struct json *root,
     const struct json *all = object ? hf_member_of(root, object) : root, *value = &all->items[i];
     const struct json_key *name = &all->keys[i];
     const char *key = name->string, *text = hf_text_of(value);
-    bool has_text = text || value->type == JSON_NULL;
+    const char *shown = text ? text : value->type == JSON_NULL ? "null" : "a list or an object";
     int found = strlen(key) != name->length ? 0 : is_key(family, object, key) ? 1 : -2;
     if (found == -2)
-        found = find_word(root, words, key, text ? text : value->type == JSON_NULL ? "null" : "");
+        found = find_word(root, words, key, shown);
     if (found == 1 || (found == 0 && value->type == JSON_NULL))
         return 0;
     if (found < 0)
-        return error_set("its \"%s\" is %.64s, which is not supported for %s", key, has_text && text ? text : "null",
-                         family->model_type);
-    return error_set("it has a member \"%.64s\", of which it is not known here what it changes in a %s; if it changes "
-                     "nothing, take it out of config.json",
-                     key, family->model_type);
+        return error_set("its \"%s\" is %.64s, which is not supported for %s", key, shown, family->model_type);
+    return error_set(
+        "bevatron does not know the member \"%.64s\" of %s; if it does not change the model, remove it from "
+        "config.json",
+        key, family->model_type);
 }
 
 // What a head has if nothing says otherwise is written by some programs of families without the member.
