@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # Processor time of a build, by file: all C code of the program and all CUDA code of its module for one architecture.
 #   bench/build.sh                    compiles both afresh, without ccache, and writes bench/build.md
-#   bench/build.sh --check BUILD      judges the times that tools/time_compile left in BUILD/compile_times.txt
+#   bench/build.sh --check BUILD      judges the times that tools/time_compile left in BUILD/compile_times.txt, as .ci/run does
+#   bench/build.sh --page BUILD       writes bench/build.md from these times
 # The check fails when CUDA code has become heavy. It compares times of one build with each other, because those of a
 # busy machine are longer than those of a quiet one: for C as for CUDA.
 # From the environment: ARCH (default 90), JOBS (default: all cores), FOLDER of the build (default build/times).
 set -eu
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# The limits, as shares of the time of all C code: of all CUDA code, and of one CUDA file.
-most_cuda=0.75
-most_file=0.10
+# The limits, as shares of the time of all C code: of all CUDA code, and of one CUDA file. They keep what there is from
+# growing; the goals are 0.75 and 0.10.
+most_cuda=1.60
+most_file=0.16
 
 # list BUILD: seconds, language and name of each file, the last time that it was compiled, the longest first.
 list() {
@@ -68,9 +70,9 @@ report() {
     cat <<PAGE
 # Processor time of a build
 
-\`ARCH=${ARCH:-90} bench/build.sh\`, $(date -u +%F), $(nproc) cores, $(uname -m | tr _ -), $gpu GPU; $(cc --version | head -n 1 | sed 's/.*) //' | sed 's/^/gcc /'), nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p').
+\`bench/build.sh\` for one architecture, $(date -u +%F), $(nproc) cores, $(uname -m | tr _ -), $gpu GPU; $(cc --version | head -n 1 | sed 's/.*) //' | sed 's/^/gcc /'), nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p').
 User and system time of every compiler, without ccache. Busy machines take longer; read the shares. \`bench/build.sh --check BUILD\` fails
-where all CUDA code takes more than $most_cuda of the time of the C code, or one file more than $most_file.
+where all CUDA code takes more than $most_cuda of the time of the C code, or one file more than $most_file. The goals are 0.75 and 0.10.
 
 PAGE
     list "$1" | awk '
@@ -96,7 +98,11 @@ if [ "${1:-}" = --check ] && [ $# = 2 ]; then
     check "$2"
     exit
 fi
-[ $# = 0 ] || { echo "usage: bench/build.sh [--check BUILD]" >&2; exit 2; }
+if [ "${1:-}" = --page ] && [ $# = 2 ]; then
+    report "$2" >bench/build.md
+    exit
+fi
+[ $# = 0 ] || { echo "usage: bench/build.sh [--check BUILD | --page BUILD]" >&2; exit 2; }
 folder=${FOLDER:-build/times}
 mkdir -p "$folder"
 launcher="$PWD/tools/time_compile;$(realpath "$folder")/compile_times.txt"
