@@ -1,7 +1,6 @@
 // Which errors are answers, and the waits between tries. See file_patience.h.
 #include "base/file_patience.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -16,25 +15,32 @@ static const double FIRST_SECONDS = 0.1, MOST_SECONDS = 10, SLICE_SECONDS = 0.1;
 static const double PERMISSION_SECONDS = 3;
 
 static _Thread_local struct file_patience *innermost;
+static _Thread_local char warned_path[sizeof innermost->path];  // of the last warning
+
+static double now(struct clock *clock) {
+    (void)clock;
+    return clock_seconds();
+}
 
 // A signal that asks to stop ends the wait.
-static void wait_in_slices(void *context, double seconds) {
-    (void)context;
+static void sleep_in_slices(struct clock *clock, double seconds) {
+    (void)clock;
     for (double left = seconds; left > 0 && interrupt_received() == 0; left -= SLICE_SECONDS)
         clock_sleep(left < SLICE_SECONDS ? left : SLICE_SECONDS);
 }
 
+static struct clock until_stopped = {.now = now, .sleep = sleep_in_slices};
+
 void file_patience_begin(struct file_patience *patience) {
     struct file_patience *outer = innermost;
     patience->waited_seconds = outer ? outer->waited_seconds : 0;
+    patience->last_seconds = outer ? outer->last_seconds : 0;
     patience->next_seconds = FIRST_SECONDS;
     patience->error = 0;
     patience->path[0] = '\0';
     patience->outer = outer;
-    if (!patience->wait) {
-        patience->wait = outer ? outer->wait : wait_in_slices;
-        patience->context = outer ? outer->context : NULL;
-    }
+    if (!patience->clock)
+        patience->clock = outer ? outer->clock : &until_stopped;
     if (!(patience->limit_seconds > 0))
         patience->limit_seconds = outer ? outer->limit_seconds : FILE_PATIENCE_SECONDS;
     innermost = patience;
@@ -46,6 +52,7 @@ void file_patience_end(struct file_patience *patience) {
     if (!innermost)
         return;
     innermost->waited_seconds = patience->waited_seconds;
+    innermost->last_seconds = patience->last_seconds;
     if (innermost->error == 0) {
         innermost->error = patience->error;
         memcpy(innermost->path, patience->path, sizeof innermost->path);
@@ -71,18 +78,37 @@ static bool is_answer(int error) {
     return false;
 }
 
+static void forget_old_waits(struct file_patience *patience) {
+    bool is_old = clock_now(patience->clock) - patience->last_seconds > FILE_PATIENCE_MEMORY_SECONDS;
+    if (patience->waited_seconds > 0 && is_old) {
+        patience->waited_seconds = 0;
+        patience->next_seconds = FIRST_SECONDS;
+        warned_path[0] = '\0';
+    }
+}
+
+// Once for all the tries of a path.
+static void warn(const char *path, int error, double left) {
+    if (strncmp(path, warned_path, sizeof warned_path - 1) == 0)
+        return;
+    (void)snprintf(warned_path, sizeof warned_path, "%s", path);
+    log_warn("cannot read %s: %s; trying again for up to %.0f s", path, strerror(error), left);
+}
+
 static bool wait_for(int error, const char *path) {
     struct file_patience *patience = innermost;
     if (!patience || is_answer(error) || is_kernels(path))
         return false;
+    forget_old_waits(patience);
     double left = limit_of(patience, error) - patience->waited_seconds;
     if (left > 0 && interrupt_received() == 0) {
         double seconds = patience->next_seconds < left ? patience->next_seconds : left;
-        log_warn("cannot read %s: %s; trying again for up to %.0f s", path, strerror(error), left);
+        warn(path, error, left);
         watchdog_beat();
-        patience->wait(patience->context, seconds);
+        clock_pause(patience->clock, seconds);
         watchdog_beat();
         patience->waited_seconds += seconds;
+        patience->last_seconds = clock_now(patience->clock);
         patience->next_seconds = 2 * seconds < MOST_SECONDS ? 2 * seconds : MOST_SECONDS;
         return true;
     }

@@ -8,20 +8,24 @@
 #ifndef BASE_FILE_PATIENCE_H
 #define BASE_FILE_PATIENCE_H
 
+#include "base/clock.h"
+
 #include <stdbool.h>
 
 struct file_patience {
     double limit_seconds;  // of all waits together; 0: of the scope around it, or FILE_PATIENCE_SECONDS
-    void (*wait)(void *context, double seconds);  // NULL: of the scope around it, or sleep
-    void *context;
+    struct clock *clock;   // NULL: of the scope around it, or one whose sleep ends at a signal that asks to stop
     // Set by the functions below:
     double waited_seconds, next_seconds;
-    int error;  // the first that stayed, as errno; 0 for none
+    double last_seconds;  // when the last wait ended
+    int error;            // the first that stayed, as errno; 0 for none
     char path[512];
     struct file_patience *outer;
 };
 
-enum { FILE_PATIENCE_SECONDS = 60 };
+// A scope may last as long as a training run: waits count no more once the last one is longer ago than even a file
+// server takes to report a failed call.
+enum { FILE_PATIENCE_SECONDS = 60, FILE_PATIENCE_MEMORY_SECONDS = 600 };
 
 void file_patience_begin(struct file_patience *patience);
 void file_patience_end(struct file_patience *patience);

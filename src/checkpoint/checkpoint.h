@@ -198,7 +198,7 @@ struct checkpoint_find {
 enum { CHECKPOINT_UNREAD = -2 };
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
 // The iteration of the newest checkpoint up to `most` whose replicas were verified and which `accepts` (NULL: any)
-// takes; -1 if there is none. Its files are not checked.
+// takes; -1 if there is none, and CHECKPOINT_UNREAD with a message if that cannot be told. Its files are not checked.
 struct checkpoint_wish {
     const char *folder;
     int64_t most;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/file_patience.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include <errno.h>
@@ -35,7 +36,9 @@ const char *checkpoint_file_find(const struct checkpoint_file_list *list, const 
 int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path) {
     *list = (struct checkpoint_file_list){0};
     struct manifest manifest;
+    struct file_patience patience = {0};
     TRY(manifest_read(&manifest, path));
+    file_patience_begin(&patience);
     int result = 0;
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
         const char *name = manifest.files[i].name, *end = strchr(name, '_');
@@ -48,6 +51,12 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
         free(role);
         free(full);
     }
+    // What could not be looked at may be no link at all.
+    if (file_doubt() < 0)
+        result = -1;
+    file_patience_end(&patience);
+    if (result < 0)
+        checkpoint_file_list_free(list);
     manifest_free(&manifest);
     return result;
 }
@@ -116,8 +125,17 @@ static char *blobs_of(const char *folder) {
     return blobs;
 }
 
+// NULL if it cannot be resolved.
+static char *resolve(const char *path) {
+    char *full;
+    do
+        full = realpath(path, NULL);
+    while (!full && file_try_again(errno, path));
+    return full;
+}
+
 bool extra_is_inside(const char *folder, const char *path) {
-    char *root = realpath(folder, NULL), *file = realpath(path, NULL), *blobs = root ? blobs_of(root) : NULL;
+    char *root = resolve(folder), *file = resolve(path), *blobs = root ? blobs_of(root) : NULL;
     bool is_inside = root && file && (begins_in(file, root) || (blobs && begins_in(file, blobs)));
     free(root);
     free(file);

@@ -209,15 +209,13 @@ static struct leftover read_leftover(const char *name) {
     return found;
 }
 
-void folder_restore(const char *folder) {
-    DIR *stream;
-    do
-        stream = opendir(folder);
-    while (!stream && file_try_again(errno, folder));
+// Returns errno if the listing has failed or was cut short, else 0.
+static int restore_once(const char *folder) {
+    DIR *stream = opendir(folder);
     if (!stream)
-        return;
+        return errno;
     const struct dirent *entry;
-    while ((entry = readdir(stream))) {
+    while (errno = 0, (entry = readdir(stream))) {
         struct leftover leftover = read_leftover(entry->d_name);
         if (!leftover.was_aside)
             continue;
@@ -228,7 +226,16 @@ void folder_restore(const char *folder) {
         free(from);
         free(to);
     }
+    int error = errno;
     closedir(stream);
+    return error;
+}
+
+void folder_restore(const char *folder) {
+    int error;
+    do
+        error = restore_once(folder);
+    while (error != 0 && file_try_again(error, folder));
 }
 
 static int remove_leftover(const char *path, bool is_iteration) {

@@ -250,7 +250,7 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
 // Whether a question about a checkpoint is answered by what could be read of it: "no" would leave out what it holds.
 static void end_question(struct file_patience *patience) {
     if (file_doubt() < 0)
-        die("%s", error_message());
+        die_code(error_exit_code(), "%s", error_message());
     file_patience_end(patience);
 }
 

@@ -229,6 +229,20 @@ static void decide(struct owner *owner, const struct survey *survey, const char 
         *owner = (struct owner){.kind = OWNER_OURS, .iteration = -1};
 }
 
+// Returns errno if the listing has failed or was cut short, else 0.
+static int survey_folder(struct survey *survey, const char *folder) {
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return errno;
+    const struct dirent *entry;
+    while (errno = 0, (entry = readdir(stream)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            survey_entry(survey, folder, entry->d_name);
+    int error = errno;
+    closedir(stream);
+    return error;
+}
+
 static int find_owner(struct owner *owner, const char *folder) {
     *owner = (struct owner){.kind = OWNER_NOBODY};
     if (!file_is_folder(folder))
@@ -238,26 +252,19 @@ static int find_owner(struct owner *owner, const char *folder) {
         note_others(owner, format ? describe_megatron(format) : "the checkpoint of one iteration", "");
         return 0;
     }
-    DIR *stream;
-    do
-        stream = opendir(folder);
-    while (!stream && file_try_again(errno, folder));
-    if (!stream)
-        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
-    struct survey survey = {.newest = -1};
+    struct survey begin = {.newest = -1}, survey;
     // A run that went back has later ones, too, which do not count.
-    if (folder_marker_read(folder, &survey.marker) <= 0)
-        survey.marker = INT64_MAX;
+    if (folder_marker_read(folder, &begin.marker) <= 0)
+        begin.marker = INT64_MAX;
     if (has_model_config(folder))
-        note_others(&survey.others, "a Hugging Face model", "config.json");
-    const struct dirent *entry;
-    while (errno = 0, (entry = readdir(stream)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            survey_entry(&survey, folder, entry->d_name);
-    int error = errno;
-    closedir(stream);
+        note_others(&begin.others, "a Hugging Face model", "config.json");
+    int error;
+    do {
+        survey = begin;
+        error = survey_folder(&survey, folder);
+    } while (error != 0 && file_try_again(error, folder));
     if (error != 0)
-        return error_set("cannot list all of the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
     error_clear();
     decide(owner, &survey, folder);
     return 0;

@@ -3,16 +3,20 @@
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
+#include "base/file_patience.h"
 #include "checkpoint/folder.h"
 #include <stdlib.h>
 
 int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
     struct folder_list list;
+    struct file_patience patience = {0};
     int64_t found = -1;
     struct error_note *note = error_take();
+    file_patience_begin(&patience);
     if (folder_list_read(&list, wish->folder) < 0)
         list = (struct folder_list){0};
-    for (size_t i = list.count; i-- > 0 && found < 0;) {
+    // What cannot be read may be the newest that counts.
+    for (size_t i = list.count; i-- > 0 && found < 0 && file_doubt() == 0;) {
         if (list.iterations[i] > wish->most)
             continue;
         struct checkpoint_state state;
@@ -27,7 +31,12 @@ int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
     }
     folder_list_free(&list);
     error_clear();
-    if (note)
+    if (file_doubt() < 0)
+        found = CHECKPOINT_UNREAD;
+    file_patience_end(&patience);
+    if (found == CHECKPOINT_UNREAD)
+        error_drop(note);
+    else if (note)
         error_give(note);
     return found;
 }

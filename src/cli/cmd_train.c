@@ -62,8 +62,11 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
     if (!config->load && !config->pretrained_checkpoint)
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
     // As Megatron does: a script that gives the flag from the start finds nothing at its first start.
-    bool must_exist = config->exit_on_missing_checkpoint || config->ckpt_step >= 0;
-    if (!config->pretrained_checkpoint && !must_exist && !state_is_begun(config)) {
+    bool may_lack = !config->pretrained_checkpoint && !config->exit_on_missing_checkpoint && config->ckpt_step < 0;
+    bool is_begun = true;
+    if (may_lack)
+        TRY(state_is_begun(config, &is_begun));
+    if (!is_begun) {
         if (session->place.rank == 0)
             log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->load);
         return 0;

@@ -21,7 +21,8 @@ static bool has_tokenizer(const struct config *config) {
 static bool has_saved(struct config *config) {
     char *path = NULL;
     int64_t iteration;
-    bool has = (state_is_begun(config) || config->pretrained_checkpoint) &&
+    bool is_begun;
+    bool has = state_is_begun(config, &is_begun) == 0 && (is_begun || config->pretrained_checkpoint) &&
                state_find_here(config, true, &path, &iteration) == 0 && state_load_config(config, path) == 0 &&
                has_tokenizer(config);
     error_clear();

@@ -297,8 +297,11 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
 // Of a run that resumes. *is_taken if there is one.
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
+    bool is_begun = false;
     *is_taken = false;
-    if (!config->load || config->finetune || config_upcycles_load(config) || !state_is_begun(config))
+    if (config->load && !config->finetune && !config_upcycles_load(config))
+        TRY(state_is_begun(config, &is_begun));
+    if (!is_begun)
         return 0;
     char *path;
     int64_t iteration;

@@ -273,6 +273,7 @@ static int find_target(struct recovery *recovery, char **path, int64_t *iteratio
     for (;;) {
         const struct checkpoint_wish wish = {.accepts = is_of_this_run, .context = recovery->past};
         int64_t place = recovery->mesh->rank == 0 ? run_folders_search(folders, &wish) : 0;
+        TRY(comm_agree(recovery->mesh->all, place == CHECKPOINT_UNREAD ? -1 : 0, "checkpoint to go back to"));
         comm_broadcast_i64(recovery->mesh->all, &place, 1, 0, "checkpoint to go back to");
         if (place < 0)
             break;

@@ -13,6 +13,12 @@ static void point_back(const struct config *config) {
     struct run_folder folders[RUN_FOLDERS];
     run_folders_open(folders, config, latest);
     int place = run_folders_search(folders, &(struct checkpoint_wish){0});
+    if (place == CHECKPOINT_UNREAD) {
+        log_warn("%s; the latest checkpoint stays that of iteration %" PRId64
+                 ", which may contain the fault: load an earlier one with --ckpt-step if it does",
+                 error_message(), latest);
+        return;
+    }
     int64_t verified = place < 0 ? -1 : folders[place].iteration;
     if (verified == latest)
         return;

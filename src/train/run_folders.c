@@ -20,6 +20,8 @@ int run_folders_search(struct run_folder folders[RUN_FOLDERS], const struct chec
         here.folder = folders[i].path;
         here.most = folders[i].most;
         folders[i].iteration = here.folder ? checkpoint_newest_verified(&here) : -1;
+        if (folders[i].iteration == CHECKPOINT_UNREAD)
+            return CHECKPOINT_UNREAD;
         if (folders[i].iteration >= 0 && (found < 0 || folders[i].iteration > folders[found].iteration))
             found = i;
     }

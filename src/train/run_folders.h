@@ -16,7 +16,7 @@ struct run_folder {
 };
 void run_folders_open(struct run_folder folders[RUN_FOLDERS], const struct config *config, int64_t most);
 // The place of the folder with the newest checkpoint that is verified and accepted, see struct checkpoint_wish; -1 if
-// there is none. If both have it, --save counts.
+// there is none, and CHECKPOINT_UNREAD with a message if that cannot be told. If both have it, --save counts.
 int run_folders_search(struct run_folder folders[RUN_FOLDERS], const struct checkpoint_wish *wish);
 
 // The latest iteration of the run by the markers, or else by the names of folders; -1 if it has no checkpoint.

@@ -46,8 +46,9 @@ int state_save(const struct run_state *run);
 int state_save_start(const struct run_state *run, struct checkpoint_job **job);
 // The iteration of the latest checkpoint that a run resumes from, by the names of folders; -1 if there is none of ours.
 int64_t state_latest(const struct config *config);
-// Whether --load has something to begin with or to continue from; else --pretrained-checkpoint is used.
-bool state_is_begun(const struct config *config);
+// Whether --load has something to begin with or to continue from; else --pretrained-checkpoint is used. -1 with a
+// message if that cannot be told.
+int state_is_begun(const struct config *config, bool *is_begun);
 // Finds the checkpoint of --load, or that of --pretrained-checkpoint if --load has none, for this process alone: an
 // iter_… folder of this program, or the folder itself if it was written by another one, with the iteration that
 // model_source_iteration says.

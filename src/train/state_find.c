@@ -32,17 +32,21 @@ int64_t state_latest(const struct config *config) {
     return !config->load ? -1 : latest_iteration(is_in_fallback(config) ? config->save_fallback : config->load);
 }
 
-bool state_is_begun(const struct config *config) {
+int state_is_begun(const struct config *config, bool *is_begun) {
     struct file_patience patience = {0};
     file_patience_begin(&patience);
-    bool is = config->load &&
-              (model_source_is_foreign(config->load) || checkpoint_exists(config->load) || is_in_fallback(config));
+    *is_begun = config->load &&
+                (model_source_is_foreign(config->load) || checkpoint_exists(config->load) || is_in_fallback(config));
+    int result = file_doubt();
     file_patience_end(&patience);
-    return is;
+    return result;
 }
 
 static int look_alone(const struct config *config, bool skip_checksums, char **path, int64_t *iteration, int *hold) {
-    bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
+    bool is_begun = true;
+    if (config->pretrained_checkpoint)
+        TRY(state_is_begun(config, &is_begun));
+    bool is_pretrained = !is_begun;
     const char *folder = is_pretrained            ? config->pretrained_checkpoint
                          : is_in_fallback(config) ? config->save_fallback
                                                   : config->load;

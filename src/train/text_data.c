@@ -114,7 +114,9 @@ static int take_saved(struct config *config, bool *is_taken) {
     struct config saved;
     char *path = NULL;
     int64_t iteration;
-    if (!(config->load && state_is_begun(config)) && !config->pretrained_checkpoint)
+    bool is_begun;
+    TRY(state_is_begun(config, &is_begun));
+    if (!is_begun && !config->pretrained_checkpoint)
         return 0;
     TRY(state_find_here(config, true, &path, &iteration));
     config_copy(&saved, config);

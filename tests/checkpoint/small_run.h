@@ -16,7 +16,8 @@ static inline int small_save(const char *folder, int64_t iteration, int64_t keep
     }
     struct checkpoint_tensor model = {.name = "w", .tensor = tensor_1d(weight, DTYPE_F32, 4)};
     struct checkpoint_tensor optimizer = {.name = "m.w", .tensor = tensor_1d(m, DTYPE_F32, 4)};
-    struct checkpoint_state state = {.iteration = iteration, .loss_scale = 1, .config_json = "{\"num_layers\": 1}"};
+    struct checkpoint_state state = {
+        .iteration = iteration, .replicas_verified = 1, .loss_scale = 1, .config_json = "{\"num_layers\": 1}"};
     return checkpoint_save(&(struct checkpoint_save){.folder = folder,
                                                      .device = &small_device,
                                                      .model = &model,

@@ -5,7 +5,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/owner.h"
 #include "failing_calls.h"
+#include "moved_clock.h"
 #include "small_run.h"
 #include "temporary.h"
 
@@ -14,11 +16,7 @@
 static const int errors[] = {EIO, EMFILE, ENFILE, ENOMEM, ESTALE, EACCES, ETIMEDOUT};
 enum { ERRORS = sizeof errors / sizeof errors[0], FOR_EVER = 1 << 30 };
 
-static double waited;
-
-static void count_wait(void *context, double seconds) {
-    *(double *)context += seconds;
-}
+static struct moved_clock moved;
 
 // A folder with iterations 10 and 20.
 static struct temporary two_checkpoints(void) {
@@ -31,13 +29,13 @@ static struct temporary two_checkpoints(void) {
 
 // What checkpoint_find returns for the latest, of a run that resumes; *loaded is the iteration of its tensors, or -1.
 static int resume(const char *folder, const struct failing_calls *calls, int64_t *loaded) {
-    struct file_patience patience = {.wait = count_wait, .context = &waited};
+    struct file_patience patience = {.clock = &moved.clock};
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true};
     char *path = NULL;
     int64_t found = -1;
     *loaded = -1;
     error_clear();
-    waited = 0;
+    moved_clock_open(&moved, true);
     file_patience_begin(&patience);
     failing = *calls;
     int result = checkpoint_find(&find, &path, &found);
@@ -80,7 +78,7 @@ TEST(an_error_that_stays) {
             !strstr(error_message(), "Input/output error"))
             test_fail("call %d: code %d: %s", first, (int)error_exit_code(), error_message());
         unread += result == CHECKPOINT_UNREAD;
-        EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+        EXPECT_NEAR(moved.now, FILE_PATIENCE_SECONDS, 1e-9);
     } while (failing.failed > 0);
     EXPECT_INT(loaded, 20);
     EXPECT(unread > 10);
@@ -107,20 +105,20 @@ TEST(damage_is_proved_through_errors) {
 }
 
 TEST(waits_grow_and_end) {
-    struct file_patience outer = {.limit_seconds = 5, .wait = count_wait, .context = &waited}, inner = {0};
-    waited = 0;
+    struct file_patience outer = {.limit_seconds = 5, .clock = &moved.clock}, inner = {0};
+    moved_clock_open(&moved, true);
     EXPECT(!file_try_again(EIO, "x"));
     file_patience_begin(&outer);
     EXPECT(!file_try_again(ENOENT, "x"));
     EXPECT_OK(file_doubt());
     EXPECT(file_try_again(EIO, "x"));
-    EXPECT_NEAR(waited, 0.1, 1e-9);
+    EXPECT_NEAR(moved.now, 0.1, 1e-9);
     EXPECT(file_try_again(EIO, "x"));
-    EXPECT_NEAR(waited, 0.3, 1e-9);
+    EXPECT_NEAR(moved.now, 0.3, 1e-9);
     file_patience_begin(&inner);
     while (file_try_again(ESTALE, "folder/y"))
         continue;
-    EXPECT_NEAR(waited, 5, 1e-9);
+    EXPECT_NEAR(moved.now, 5, 1e-9);
     EXPECT_ERROR(file_doubt(), "folder/y");
     file_patience_end(&inner);
     // The limit and the doubt are the outer scope's, too.
@@ -129,18 +127,30 @@ TEST(waits_grow_and_end) {
     file_patience_end(&outer);
     EXPECT_OK(file_doubt());
     // A permission that is missing is not waited for as long; files of the kernel not at all.
-    outer = (struct file_patience){.wait = count_wait, .context = &waited};
-    waited = 0;
+    outer = (struct file_patience){.clock = &moved.clock};
+    moved_clock_open(&moved, true);
     file_patience_begin(&outer);
     EXPECT(!file_try_again(EIO, "/sys/class/x"));
     EXPECT_OK(file_doubt());
     while (file_try_again(EACCES, "x"))
         continue;
-    EXPECT_NEAR(waited, 3, 1e-9);
+    EXPECT_NEAR(moved.now, 3, 1e-9);
     EXPECT_ERROR(file_doubt(), "its owner must let you read it");
     while (file_try_again(EIO, "x"))
         continue;
-    EXPECT_NEAR(waited, FILE_PATIENCE_SECONDS, 1e-9);
+    EXPECT_NEAR(moved.now, FILE_PATIENCE_SECONDS, 1e-9);
+    // Hours later the scope has its whole patience again; a call that takes minutes to fail does not renew it.
+    moved_clock_move(&moved, FILE_PATIENCE_MEMORY_SECONDS - 1);
+    EXPECT(!file_try_again(EIO, "x"));
+    moved_clock_move(&moved, 2);
+    double begin = moved.now;
+    inner = (struct file_patience){0};
+    file_patience_begin(&inner);
+    while (file_try_again(EIO, "x"))
+        continue;
+    file_patience_end(&inner);
+    EXPECT_NEAR(moved.now - begin, FILE_PATIENCE_SECONDS, 1e-9);
+    EXPECT(!file_try_again(EIO, "x"));
     file_patience_end(&outer);
 }
 
@@ -181,5 +191,53 @@ TEST(a_marker_is_checked) {
     temporary_remove(&folder);
 }
 
+// What a question about the checkpoints of a run answers while calls fail; -3 for an error.
+static int64_t verified_in(const char *folder) {
+    return checkpoint_newest_verified(&(struct checkpoint_wish){.folder = folder, .most = 100});
+}
+
+static int64_t latest_in(const char *folder) {
+    struct owner owner;
+    return owner_find(&owner, folder) == 0 ? owner.iteration : -3;
+}
+
+static int64_t files_in(const char *folder) {
+    struct checkpoint_file_list list;
+    char *path = checkpoint_path(folder, 20);
+    int result = checkpoint_file_list_read(&list, path);
+    EXPECT(result == 0 || !list.items);
+    free(path);
+    checkpoint_file_list_free(&list);
+    return result == 0 ? 0 : -3;
+}
+
+TEST(questions_have_no_answer_that_an_error_made) {
+    static const struct {
+        int64_t (*ask)(const char *folder);
+        int64_t answer, unread;
+    } questions[] = {{verified_in, 20, CHECKPOINT_UNREAD}, {latest_in, 20, -3}, {files_in, 0, -3}};
+    struct temporary folder = two_checkpoints();
+    for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++)
+        for (int times = 1; times > 0; times = times == 1 ? FOR_EVER : 0)
+            for (int first = 1, failed = 1, unread = 0; failed > 0; first++) {
+                struct file_patience patience = {.clock = &moved.clock};
+                moved_clock_open(&moved, true);
+                error_clear();
+                file_patience_begin(&patience);
+                failing = (struct failing_calls){.error = EIO, .first = first, .times = times};
+                int64_t answer = questions[i].ask(folder.path);
+                failing.error = 0;
+                failed = failing.failed;
+                file_patience_end(&patience);
+                unread += answer == questions[i].unread;
+                if (answer != questions[i].answer && (times == 1 || answer != questions[i].unread))
+                    test_fail("question %zu, call %d, %d times: %d", i, first, times, (int)answer);
+                EXPECT(answer == questions[i].answer || strstr(error_message(), "Input/output error"));
+                EXPECT(failed > 0 || (unread > 0) == (times > 1));
+            }
+    temporary_remove(&folder);
+}
+
 TEST_MAIN(TEST_CASE(an_error_that_passes), TEST_CASE(an_error_that_stays), TEST_CASE(damage_is_proved_through_errors),
-          TEST_CASE(waits_grow_and_end), TEST_CASE(a_marker_is_checked))
+          TEST_CASE(waits_grow_and_end), TEST_CASE(a_marker_is_checked),
+          TEST_CASE(questions_have_no_answer_that_an_error_made))

@@ -4,6 +4,7 @@
 #include "checkpoint/small_run.h"
 #include "comm/comm.h"
 #include "failing_calls.h"
+#include "moved_clock.h"
 
 #include "base/file.h"
 #include <stdlib.h>
@@ -13,18 +14,14 @@ static struct group *all;
 static char folder[256];
 enum { FOR_EVER = 1 << 30 };
 
-static void do_not_wait(void *context, double seconds) {
-    (void)seconds;
-    ++*(int *)context;
-}
-
 // What all ranks get while the files of one rank, whose names have `name` in them, cannot be opened.
-static int find_while(int rank, const char *name, int times, int64_t *iteration, int *waits) {
-    struct file_patience patience = {.wait = do_not_wait, .context = waits};
+static int find_while(int rank, const char *name, int times, int64_t *iteration) {
+    struct moved_clock moved;
+    moved_clock_open(&moved, true);
+    struct file_patience patience = {.clock = &moved.clock};
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .all = all};
     char *path = NULL;
     *iteration = -1;
-    *waits = 0;
     error_clear();
     file_patience_begin(&patience);
     if (group_rank(all) == rank)
@@ -40,21 +37,19 @@ TEST(an_error_of_one_rank_is_nobodys_damage) {
     static const char *const names[] = {"iter_0000020/model", "iter_0000020/optimizer", "iter_0000020/manifest",
                                         "iter_0000020/state.json"};
     int64_t iteration;
-    int waits;
     for (int rank = 0; rank < group_size(all); rank++)
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-            EXPECT_INT(find_while(rank, names[i], 2, &iteration, &waits), 0);
+            EXPECT_INT(find_while(rank, names[i], 2, &iteration), 0);
             EXPECT_INT(iteration, 20);
-            int result = find_while(rank, names[i], FOR_EVER, &iteration, &waits);
+            int result = find_while(rank, names[i], FOR_EVER, &iteration);
             // Only the rank that verifies the file can have met the error; all ranks agree.
             int64_t unread[2] = {result == CHECKPOINT_UNREAD, result == 0};
             comm_max_i64(all, unread, 2, "unread");
             EXPECT_INT(unread[0] + unread[1], 1);
             EXPECT(result == 0 ? iteration == 20 : strstr(error_message(), "Input/output error") != NULL);
         }
-    EXPECT_INT(find_while(0, "latest_checkpointed", FOR_EVER, &iteration, &waits), CHECKPOINT_UNREAD);
-    EXPECT_INT(find_while(group_size(all) - 1, "iter_0000020/manifest", FOR_EVER, &iteration, &waits),
-               CHECKPOINT_UNREAD);
+    EXPECT_INT(find_while(0, "latest_checkpointed", FOR_EVER, &iteration), CHECKPOINT_UNREAD);
+    EXPECT_INT(find_while(group_size(all) - 1, "iter_0000020/manifest", FOR_EVER, &iteration), CHECKPOINT_UNREAD);
     EXPECT_INT(error_exit_code(), EXIT_CODE_ERROR);
 }
 
