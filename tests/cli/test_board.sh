@@ -31,6 +31,13 @@ says "lm loss"
 LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$work/out" && fail "control characters on the terminal" || pass
 LC_ALL=C grep -q $'\xe2\x80\xae' "$work/out" && fail "text on the terminal is turned round" || pass
 expect 2 "--logdir" "$BEVATRON" board --text
+# A folder that is a run is shown as it was given, and with what the user wrote beside the run.
+expect 0 "$work/runs/short" "$BEVATRON" board --text --logdir "$work/runs/short"
+grep -qx "$work/runs/short" "$work/out" && pass || fail "the path of a run: $(head -n 1 "$work/out")"
+printf 'Baseline\nToo short\033[2J.\nTry 400.\n' >"$work/runs/short/note.txt"
+expect 0 "$work/runs/short: Baseline" "${board[@]}" --text
+says "  Too short [2J."
+says "  Try 400."
 expect 1 "nowhere" "$BEVATRON" board --text --logdir "$work/nowhere"
 mkdir "$work/empty"
 expect 1 "found no metrics.jsonl or TensorBoard event file in $work/empty" "$BEVATRON" board --text --logdir "$work/empty"
