@@ -39,6 +39,12 @@ CONTRAST = """(() => {
             poor.push(`curve ${colour} ${ratio(hex(colour), surface).toFixed(2)}`);
     return poor; })()"""
 
+# Names of landmarks that occur twice.
+DOUBLE = """(() => { const seen = new Set();
+    return [...document.querySelectorAll("section[aria-label], [role=region], nav, aside")]
+        .filter((node) => node.checkVisibility()).map((node) => node.getAttribute("aria-label"))
+        .filter((name) => seen.size === seen.add(name).size); })()"""
+
 FOCUSED = """(() => { const node = document.activeElement, box = node.getBoundingClientRect();
     const style = getComputedStyle(node), x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
     const front = document.elementFromPoint(x, y);
@@ -119,6 +125,8 @@ def test_looks(browser):
         for view in VIEWS:
             show_view(browser, view)
             check(browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} fits the window")
+            double = browser.evaluate(DOUBLE)
+            check(double == [], f"parts of {view} that a screen reader cannot tell apart: {double}")
             poor = browser.evaluate(CONTRAST)
             check(poor == [], f"contrast of {view}, {theme}: {poor[:6]}")
         back = "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"

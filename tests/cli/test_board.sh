@@ -10,6 +10,7 @@ says() { if grep -qF -- "$1" "$work/out"; then pass; else fail "no \"$1\""; fi; 
 expect 0 "to watch this run: bevatron board --logdir $work/runs/short" "$BEVATRON" train --mock-data --num-layers 1 --hidden-size 16 \
     --num-attention-heads 2 --seq-length 8 --vocab-size 64 --micro-batch-size 1 --train-iters 40 --log-interval 100 --lr 1e-3 \
     --eval-iters 0 --threads 1 --metrics-file "$work/runs/short/metrics.jsonl"
+grep -qE '"cpu_cores":[0-9.]+,"data_wait_ms":[0-9.]+' "$work/runs/short/metrics.jsonl" && pass || fail "no metrics of the system"
 evil='<img src=x onerror=alert(1)>'
 mkdir -p "$work/runs/$evil" "$work/runs/"$'escape\033[2J' "$work/runs/"$'turned\u202eround'
 text='</script><script src=//evil.example/x.js></script><!--<script>'

@@ -22,7 +22,7 @@ function fillPart(parent, name, key, build) {
     let part = parent.querySelector(`:scope > [data-name="${name}"]`);
     if (!part)
         parent.append(part = el("section", {class: "panel", "data-name": name}));
-    const text = JSON.stringify(key);
+    const text = JSON.stringify(key ?? null);
     if (part.dataset.key !== text) {
         part.dataset.key = text;
         const children = build();
@@ -53,6 +53,7 @@ function runUpdate() {
         return;
     }
     fillPart(view, "head", [run.name, run.state, run.why], () => runHead(run));
+    fillPart(view, "note", run.note, () => (run.note ? [el("p", {class: "note", dir: "auto", text: run.note})] : []));
     fillPart(view, "facts", [run, Math.floor(boardNow() / 20)], () => [runFacts(run)]);
     const {value, error} = boardDetails(run.id, runUpdate);
     if (!value) {
@@ -97,6 +98,7 @@ function runFacts(run) {
         ...(run.planned_tokens_per_second ? [["Planned", runPlanned(run)]] : []),
         ...(run.mfu ? [["MFU", `${(100 * run.mfu).toFixed(1)} %`]] : []),
         ["Time left", run.state === "live" ? formatDuration(run.eta_seconds) : MISSING],
+        ...(run.title ? [["Folder", run.path]] : []),
         ["Started", formatClock(run.started)], ["Last line", updated],
         ["Host", run.host ?? MISSING], ["Job", run.job ?? MISSING], ["Ranks", formatCount(run.ranks)]];
     return el("dl", {class: "facts"}, ...rows.map(([name, value]) => el("div", {}, el("dt", {text: name}),
