@@ -43,16 +43,18 @@ function loadIds(chart) {
     });
 }
 
-// What a chart needs now: {key, range, points}. The range has room on both sides: a small move needs no request.
+// What a chart needs now: {key, tags, range, points}. The first tag is its own. The range has room on both sides: a small move needs no request.
 function loadWanted(chart, ids) {
     const width = chart.plotElement.clientWidth || 400;
     const points = Math.min(Math.max(200, Math.ceil(width / 200) * 200), 2000,
         Math.max(200, Math.floor(LOAD_POINTS / Math.max(ids.length, 1) / 100) * 100));
+    const tags = [chart.tag, ...(ids.length < CHART_MANY ? tagsBeside(chart.tag, ids) : [])];
+    const key = `${state.x} ${points} ${tags.length}`;
     if (state.from === null)
-        return {key: `${state.x} ${points}`, range: null, points};
+        return {key, tags, range: null, points};
     const room = (state.to - state.from) * 0.2;
     const range = [state.from - room, state.to + room];
-    return {key: `${state.x} ${points} ${range}`, range, points};
+    return {key: `${key} ${range}`, tags, range, points};
 }
 
 function loadEntry(chart, id) {
@@ -91,7 +93,7 @@ async function loadBatch(chart, ids, wanted, signal) {
     if (signal.aborted)
         return;
     const shift = wanted.range ? loadShift(ids[0]) : 0;
-    const tags = [chart.tag, ...tagsBeside(chart.tag, ids)];
+    const {tags} = wanted;
     const answer = await loadLimited(() => board.api.curves({ids, tags, x: loadApiX(),
         from: wanted.range ? wanted.range[0] + shift : null, to: wanted.range ? wanted.range[1] + shift : null,
         points: wanted.points}, signal));
@@ -103,7 +105,7 @@ async function loadBatch(chart, ids, wanted, signal) {
         return curveFromPoints(found?.points ?? [], found?.exact ?? true, loadShift(id));
     };
     for (const id of ids) {
-        const curve = make(id, chart.tag);
+        const curve = make(id, tags[0]);
         curve.beside = tags.slice(1).map((tag) => make(id, tag)).find(({count}) => count > 0) ?? null;
         const part = {key: wanted.key, x, range: wanted.range, curve, updated: wanted.updated.get(id),
             isPast: wanted.range !== null && curve.count > 0 && curve.x[curve.count - 1] >= wanted.range[1]};
