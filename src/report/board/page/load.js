@@ -43,7 +43,8 @@ function loadIds(chart) {
     });
 }
 
-// What a chart needs now: {key, tags, range, points}. The first tag is its own. The range has room on both sides: a small move needs no request.
+// What a chart needs now: {key, tags, range, points}. The first tag is its own. The range has room on both sides: a
+// small move needs no request.
 function loadWanted(chart, ids) {
     const width = chart.plotElement.clientWidth || 400;
     const points = Math.min(Math.max(200, Math.ceil(width / 200) * 200), 2000,

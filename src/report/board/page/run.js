@@ -66,7 +66,8 @@ function runUpdate() {
     fillPart(view, "samples", value.samples, () => runSamples(value.samples));
     fillPart(view, "events", [value.events, value.starts], () => runEvents(value));
     fillPart(view, "config", value.config, () => runConfig(value.config));
-    fillPart(view, "files", [value.files, value.bad_lines], () => runFiles(value));
+    const hasNote = Boolean(run.title || run.note);
+    fillPart(view, "files", [value.files, value.bad_lines, hasNote], () => runFiles(value, hasNote));
     runLog(run);
 }
 
@@ -170,10 +171,11 @@ function runConfig(config) {
     return [el("div", {class: "panel-head"}, el("h3", {}, "Configuration"), filter), body];
 }
 
-function runFiles(details) {
+function runFiles(details, hasNote) {
     const count = formatCount(details.bad_lines);
     const bad = details.bad_lines > 0 ? ` ${count} lines could not be read and were skipped.` : "";
-    return [el("p", {class: "muted", text: `Read from ${(details.files ?? []).join(", ")}.${bad}`})];
+    const note = hasNote ? "" : " A file note.txt beside it names this run in its first line; the rest are notes.";
+    return [el("p", {class: "muted", text: `Read from ${(details.files ?? []).join(", ")}.${bad}${note}`})];
 }
 
 const runLogAsked = {id: "", at: 0};
