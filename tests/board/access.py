@@ -169,6 +169,9 @@ def test_phone(url):
         browser.wait(DRAWN + " && " + QUIET, "the curves on a phone")
         check(browser.evaluate(f"{CHART}.plotElement.clientWidth") >= 340, "a chart takes the width")
         check(browser.evaluate("byId('legend').children.length") >= 6, "a legend")
+        title = browser.evaluate(f"(({{scrollWidth, clientWidth}}) => [scrollWidth, clientWidth])"
+                                 f"({CHART}.element.querySelector('h3'))")
+        check(0 < title[0] <= title[1], f"the title of a chart is whole: {title}")
         box = browser.evaluate("(() => { const box = byId('runs-toggle').getBoundingClientRect();"
                                " return [box.left + box.width / 2, box.top + box.height / 2]; })()")
         browser.touch("touchStart", [box])

@@ -149,8 +149,8 @@ function curvesShow(chart) {
         chart.message = `no drawn run with this curve knows its ${state.x === "flops" ? "FLOPs" : state.x}`;
     const domain = state.from !== null ? [state.from, state.to] : curves.extent ?? [0, 1];
     const isReduced = chart.series.some((series) => !series.curve.isExact);
-    const notes = [...(chart.series.length > 0 && isReduced ? ["min–max band"] : []),
-        ...(chart.series.some((series) => series.isBeside) ? ["circles: validation"] : []),
+    const notes = [...(chart.series.some((series) => series.isBeside) ? ["circles: validation"] : []),
+        ...(chart.series.length > 0 && isReduced ? ["min–max band"] : []),
         ...(chart.series.some((series) => series.planned) ? ["dotted: planned"] : [])];
     chart.note.textContent = notes.join(", ");
     chart.setView({mode: state.x, domain, isLog: stateIsLog(chart.tag), isLogX: state.logX, smooth: state.smooth,
