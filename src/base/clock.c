@@ -25,6 +25,10 @@ double clock_thread_seconds(void) {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
 
+double clock_process_seconds(void) {
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 static _Atomic double wall_shift;
 
 double clock_wall_seconds(void) {

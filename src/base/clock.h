@@ -10,7 +10,8 @@
 double clock_seconds(void);         // monotonic
 double clock_tick_seconds(void);    // the same clock as of its last tick, at most milliseconds ago: a third of the cost
 double clock_thread_seconds(void);  // for how long this thread has run
-double clock_wall_seconds(void);    // since the epoch
+double clock_process_seconds(void);  // for how long all threads of the process have run, added up
+double clock_wall_seconds(void);     // since the epoch
 // From now on the wall clock of this process is ahead by this much more: an injected fault, see fault.h.
 void clock_shift_wall(double seconds);
 void clock_sleep(double seconds);

@@ -35,6 +35,16 @@ static void print_plain(const char *before, const char *text) {
     free(plain);
 }
 
+// What the user wrote about the run, line by line.
+static void print_note(const char *note) {
+    char *lines = memory_string(note), *rest = lines, *line;
+    while (rest && (line = strsep(&rest, "\n"))) {
+        print_plain("  ", line);
+        printf("\n");
+    }
+    free(lines);
+}
+
 // "iteration 40 of 40, loss 3.1234, …"
 static void print_progress(const struct json *run) {
     double train_iters = number_of(run, "train_iters"), loss = number_of(run, "loss"),
@@ -175,16 +185,20 @@ static int draw_curves(struct board_store *store, const struct json *run, const 
 }
 
 static int print_run(struct board_store *store, const struct json *run, const struct board_text_options *options) {
-    const char *id = text_of(run, "id"), *name = text_of(run, "name");
+    const char *id = text_of(run, "id"), *below = text_of(run, "folder"), *title = text_of(run, "title"),
+               *note = text_of(run, "note");
     struct buffer text = {0};
     struct json *detail = NULL;
     TRY(board_store_run(store, id ? id : "", &text));
     int status = json_parse(&detail, buffer_string(&text), text.length, "run");
     buffer_free(&text);
     TRY(status);
-    char *path = name ? file_join(options->logdir, name) : memory_string(options->logdir);
+    char *path = below ? file_join(options->logdir, below) : memory_string(options->logdir);
     print_plain("", path);
+    if (title)
+        print_plain(": ", title);
     printf("\n");
+    print_note(note);
     free(path);
     print_progress(run);
     print_state(run);

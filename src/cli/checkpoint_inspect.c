@@ -162,6 +162,46 @@ static void show_state(struct inspect_view *view, const struct checkpoint_state 
     free(version);
 }
 
+// The size of a model, by the names of its flags; those that do not count for it are 0 and left out.
+static void show_model(struct inspect_view *view, const struct config *config) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        {"num_layers", config->num_layers},
+        {"hidden_size", config->hidden_size},
+        {"num_attention_heads", config->num_attention_heads},
+        {"num_query_groups", config_query_groups(config)},
+        {"seq_length", config->seq_length},
+        {"padded_vocab_size", config->padded_vocab_size},
+        {"num_experts", config->num_experts},
+        {"parameters", census_parameters(config)},
+    };
+    json_key(&view->json, "model");
+    json_begin_object(&view->json);
+    json_key(&view->json, "model");
+    json_cstring(&view->json, config->model);
+    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i].value == 0)
+            continue;
+        json_key(&view->json, numbers[i].key);
+        json_int(&view->json, numbers[i].value);
+        buffer_printf(&view->text, "  %-32s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
+    }
+    json_end_object(&view->json);
+}
+
+// A checkpoint that does not tell its model is shown without it.
+static void show_own_model(struct inspect_view *view, const char *path) {
+    struct model_source source = {0};
+    const struct model_source_options options = {.path = path, .step = -1, .skip_checksums = true};
+    if (model_source_open(&source, &options) == 0)
+        show_model(view, &source.config);
+    error_clear();
+    model_source_close(&source);
+}
+
 static int show_checkpoint(struct inspect_view *view, const char *path) {
     struct manifest manifest;
     struct checkpoint_state state = {0};
@@ -169,6 +209,7 @@ static int show_checkpoint(struct inspect_view *view, const char *path) {
     buffer_printf(&view->text, "%s\n", path);
     json_key(&view->json, "path");
     json_cstring(&view->json, path);
+    show_own_model(view, path);
     int result = checkpoint_load_state(path, &state);
     if (result == 0)
         show_state(view, &state);
@@ -268,17 +309,14 @@ static int show_single_file(struct inspect_view *view, const char *path) {
 static int show_foreign(struct inspect_view *view, const char *path) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
-    int64_t parameters = census_parameters(&source.config);
     json_key(&view->json, "path");
     json_cstring(&view->json, path);
     json_key(&view->json, "kind");
     json_cstring(&view->json, source.kind);
     json_key(&view->json, "tensor_count");
     json_int(&view->json, (int64_t)source.count);
-    json_key(&view->json, "parameters");
-    json_int(&view->json, parameters);
-    buffer_printf(&view->text, "%s\n  %s: %zu tensors, %" PRId64 " parameters\n", path, source.kind, source.count,
-                  parameters);
+    buffer_printf(&view->text, "%s\n  %s: %zu tensors\n", path, source.kind, source.count);
+    show_model(view, &source.config);
     if (source.state.iteration > 0) {
         json_key(&view->json, "iteration");
         json_int(&view->json, source.state.iteration);

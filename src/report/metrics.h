@@ -42,13 +42,16 @@ struct metrics {
     double params_norm;
     int64_t skipped_iterations, nan_iterations;  // since the last line
     int64_t memory_bytes;                        // of the rank that uses most; 0 if unknown
+    // Of the reporting rank, since the last line; with has_system.
+    double processors, data_wait_ms;  // processors in use; waiting for micro-batches, per iteration
+    int64_t host_memory_bytes;        // its resident set; 0 where memory_bytes is that
     // Of models with experts; 0 layers without. They are borrowed, and NULL in a copy that outlives the call.
     const struct metrics_expert_layer *expert_layers;
     int expert_layer_count;
     double expert_balance;  // mean over these layers
     int64_t idle_experts;   // of all of them
     bool is_skipped;        // this iteration made no update
-    bool has_throughput, has_decoupled, has_grad_norm, has_num_zeros, has_params_norm;
+    bool has_throughput, has_decoupled, has_grad_norm, has_num_zeros, has_params_norm, has_system;
 };
 
 struct metrics_eval {

@@ -228,6 +228,12 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     key_int(&json, "nan_iterations", m->nan_iterations);
     if (m->memory_bytes > 0)
         key_int(&json, "memory_bytes", m->memory_bytes);
+    if (m->has_system) {
+        key_double(&json, "cpu_cores", m->processors);
+        key_double(&json, "data_wait_ms", m->data_wait_ms);
+    }
+    if (m->has_system && m->host_memory_bytes > 0)
+        key_int(&json, "host_memory_bytes", m->host_memory_bytes);
     if (m->expert_layer_count > 0)
         write_experts(&json, m);
     json_end_object(&json);

@@ -12,9 +12,15 @@ bool meter_result_is_good(const struct step_result *result) {
     return isfinite(result->loss) && isfinite(result->grad_norm);
 }
 
+static struct meter_usage usage_now(const struct meter *meter) {
+    return (struct meter_usage){
+        .at = clock_seconds(), .ran = clock_process_seconds(), .waited_for_data = step_data_seconds(meter->step)};
+}
+
 void meter_open(struct meter *meter) {
     const struct config *config = meter->config;
     expert_balance_open(&meter->experts, config);
+    meter->interval.began = usage_now(meter);
     for (int64_t i = 0; i < config->retriever_report_topk_accuracies.count; i++)
         snprintf(meter->top_names[i], sizeof meter->top_names[i], "top%" PRId64 "_acc", config_top(config, i));
 }
@@ -24,7 +30,7 @@ void meter_close(struct meter *meter) {
 }
 
 void meter_forget(struct meter *meter) {
-    meter->interval = (struct meter_interval){0};
+    meter->interval = (struct meter_interval){.began = usage_now(meter)};
     expert_balance_clear(&meter->experts);
 }
 
@@ -112,6 +118,23 @@ static void add_weight_metrics(const struct meter *meter, struct metrics *metric
         metrics->params_norm = step_params_norm(meter->step);
 }
 
+static double thousandths(double value) {
+    return round(value * 1e3) / 1e3;
+}
+
+static void add_system(const struct meter *meter, struct metrics *metrics) {
+    const struct meter_interval *interval = &meter->interval;
+    struct meter_usage now = usage_now(meter), began = interval->began;
+    if (now.at <= began.at)
+        return;
+    metrics->has_system = true;
+    metrics->processors = thousandths((now.ran - began.ran) / (now.at - began.at));
+    metrics->data_wait_ms =
+        thousandths((now.waited_for_data - began.waited_for_data) * 1e3 / (double)interval->iterations);
+    if (!step_device(meter->step)->ops->is_host_memory)
+        metrics->host_memory_bytes = (int64_t)memory_resident();
+}
+
 // Replaces what `metrics` says of the last iteration by what holds for the interval.
 static void take_interval(struct meter *meter, struct metrics *metrics) {
     const struct meter_interval *interval = &meter->interval;
@@ -126,6 +149,7 @@ static void take_interval(struct meter *meter, struct metrics *metrics) {
     metrics->skipped_iterations = interval->skipped;
     metrics->nan_iterations = interval->nan;
     expert_balance_tell(&meter->experts, NULL, metrics);
+    add_system(meter, metrics);
 }
 
 // Of the rank that uses most: what the step has taken of a device with memory of its own, else what the process holds.

@@ -15,6 +15,9 @@ struct meter_interval {
     double seconds, tokens;
     double losses[METRICS_MAX_LOSSES];  // sums over the good iterations: those whose loss and gradient are finite
     int64_t iterations, good, skipped, nan;
+    struct meter_usage {
+        double at, ran, waited_for_data;  // seconds: of the clock, of all threads, of this rank's loader
+    } began;
 };
 
 struct meter {

@@ -39,6 +39,12 @@ CONTRAST = """(() => {
             poor.push(`curve ${colour} ${ratio(hex(colour), surface).toFixed(2)}`);
     return poor; })()"""
 
+# Names of landmarks that occur twice.
+DOUBLE = """(() => { const seen = new Set();
+    return [...document.querySelectorAll("section[aria-label], [role=region], nav, aside")]
+        .filter((node) => node.checkVisibility()).map((node) => node.getAttribute("aria-label"))
+        .filter((name) => seen.size === seen.add(name).size); })()"""
+
 FOCUSED = """(() => { const node = document.activeElement, box = node.getBoundingClientRect();
     const style = getComputedStyle(node), x = (box.left + box.right) / 2, y = (box.top + box.bottom) / 2;
     const front = document.elementFromPoint(x, y);
@@ -119,6 +125,8 @@ def test_looks(browser):
         for view in VIEWS:
             show_view(browser, view)
             check(browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{view} fits the window")
+            double = browser.evaluate(DOUBLE)
+            check(double == [], f"parts of {view} that a screen reader cannot tell apart: {double}")
             poor = browser.evaluate(CONTRAST)
             check(poor == [], f"contrast of {view}, {theme}: {poor[:6]}")
         back = "Number(getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0])"
@@ -161,6 +169,9 @@ def test_phone(url):
         browser.wait(DRAWN + " && " + QUIET, "the curves on a phone")
         check(browser.evaluate(f"{CHART}.plotElement.clientWidth") >= 340, "a chart takes the width")
         check(browser.evaluate("byId('legend').children.length") >= 6, "a legend")
+        title = browser.evaluate(f"(({{scrollWidth, clientWidth}}) => [scrollWidth, clientWidth])"
+                                 f"({CHART}.element.querySelector('h3'))")
+        check(0 < title[0] <= title[1], f"the title of a chart is whole: {title}")
         box = browser.evaluate("(() => { const box = byId('runs-toggle').getBoundingClientRect();"
                                " return [box.left + box.width / 2, box.top + box.height / 2]; })()")
         browser.touch("touchStart", [box])

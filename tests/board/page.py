@@ -15,6 +15,7 @@ import time
 from access import test_keyboard, test_looks, test_names, test_phone, test_rows
 from browser import LIMIT, Browser, find_chromium
 from make_runs import make_runs
+from paper import print_pdf, test_files, test_print, test_printed_report
 from served import CHART, DRAWN, QUIET, Board, check, failures
 from times import test_times
 
@@ -37,6 +38,8 @@ def hostile_run(folder):
               "config": {HOSTILE: HOSTILE, "nested": {"a": [1, HOSTILE]}}}]
     lines += [{"kind": "train", "time": time.time() - 9000 + step, "iteration": step, "train_iters": 5,
                "losses": {"lm loss": 3 - step / 10, HOSTILE: 1.0}} for step in range(1, 6)]
+    with open(os.path.join(place, "note.txt"), "w") as file:
+        file.write(HOSTILE + "\n" + HOSTILE + "\n")
     lines += [{"kind": "sample", "time": time.time() - 8000, "iteration": 5, "prompt": HOSTILE, "text": HOSTILE},
               {"kind": "event", "time": time.time() - 8000, "iteration": 5, "event": "failed", "text": HOSTILE}]
     with open(os.path.join(place, "metrics.jsonl"), "w") as file:
@@ -61,6 +64,11 @@ def test_opening(browser, url):
     check({"live", "finished", "failed", "stopped", "lost"} <= set(states), f"all states are listed: {states}")
     browser.wait("curves.marks.some((mark) => mark.event === 'saved')", "marks of checkpoints")
     browser.wait("curves.marks.some((mark) => mark.event === 'started')", "marks of restarts")
+    names = browser.evaluate(f"{CHART}.series.filter((series) => series.isBeside).map((series) => series.name)")
+    check(len(names) == 6 and "llama-1b/baseline validation" in names, f"validation beside the training loss: {names}")
+    check("circles: validation" in browser.evaluate(f"{CHART}.note.textContent"), "a note says which is which")
+    check(browser.evaluate(f"(({{plot, yScale}}) => yScale.to(yScale.low) <= plot.bottom - 12)({CHART}.view)"),
+          "marks cover no curve")
     spikes = browser.evaluate("curves.marks.filter((mark) => mark.event === 'spike').map(({name, x}) => [name, x])")
     check(sorted(name for name, _ in spikes) == ["gpt-345m/lr-1e-3", "ict/wikipedia-en"]
           and all(998 <= x <= 1003 for _, x in spikes), f"spikes of two runs are marked: {spikes}")
@@ -116,11 +124,12 @@ def test_drawing(browser):
     check(after < before / 2, f"smoothing makes a curve smoother: {before} to {after}")
     browser.key("l")
     browser.wait(f"state.logAll && {CHART}.view.yScale.isLog && {QUIET}", "a logarithmic axis")
-    count = browser.evaluate(f"{CHART}.series.length")
+    drawn = f"{CHART}.series.filter((series) => !series.isBeside).length"
+    count = browser.evaluate(drawn)
     browser.evaluate("document.querySelector('#run-list input').click()")
-    browser.wait(f"{CHART}.series.length === {count - 1}", "one run fewer")
+    browser.wait(f"{drawn} === {count - 1}", "one run fewer")
     browser.evaluate("document.querySelector('#run-list input').click()")
-    browser.wait(f"{CHART}.series.length === {count} && {QUIET}", "all runs again")
+    browser.wait(f"{drawn} === {count} && {QUIET}", "all runs again")
     for x, least in (("tokens", 1e6), ("time", 100), ("clock", 1e9), ("flops", 1e15), ("step", 1000)):
         browser.evaluate(f"stateChange({{x: '{x}'}})")
         browser.wait(f"curves.extent && curves.extent[1] > {least} && {QUIET} && {CHART}.series.length > 1", "x " + x)
@@ -165,6 +174,8 @@ def test_functions(browser):
             ("tagGroup('lm loss vs samples') + tagGroup('layer/3')", "By sampleslayer"),
             ("stateText({...stateDefaults(), x: 'tokens', shown: ['ab', '12'], from: 1, to: 2.5, smooth: 0.3})",
              "#runs=ab%2C12&x=tokens&smooth=0.3&from=1&to=2.5"),
+            ("['=1+1', 'a,b', 'a\"b', 'a b'].map(csvCell)", ["'=1+1", '"a,b"', '"a""b"', "a b"]),
+            ("formatPlural(1, 'rank') + formatPlural(0, 'run')", "1 rank0 runs"),
             ("stateText({...stateDefaults(), shown: []})", "#runs=-")):
         value = browser.evaluate(expression)
         check(value == expected, f"{expression}: {value} instead of {expected}")
@@ -179,7 +190,7 @@ def test_views(browser):
         row = f"document.querySelector('[data-name={part}] li, [data-name={part}] tr')"
         check(browser.evaluate(row + " !== null"), part)
     # The hostile run has none of the usual settings.
-    browser.evaluate("boardShow(boardShown().filter((id) => !board.byId.get(id).name.includes('<b>')))")
+    browser.evaluate("boardShow(boardShown().filter((id) => !board.byId.get(id).path.includes('<b>')))")
     browser.key("3")
     browser.wait("document.querySelectorAll('.compare thead th').length >= 7", "runs side by side")
     names = "[...document.querySelectorAll('.compare tbody:last-child th')].map((th) => th.textContent)"
@@ -209,8 +220,11 @@ def test_views(browser):
 
 
 def test_hostile(browser):
-    browser.evaluate("stateChange({view: 'run', run: board.runs.find((run) => run.name.includes('<b>')).id})")
+    browser.evaluate("stateChange({view: 'run', run: board.runs.find((run) => run.path.includes('<b>')).id})")
     browser.wait("document.querySelector('[data-name=config] tbody tr')", "the configuration of the hostile run")
+    title = browser.evaluate("[document.querySelector('#view-run h2').firstChild.data, "
+                             "document.querySelector('[data-name=note]').textContent]")
+    check(title == [HOSTILE, HOSTILE], f"title and note of the hostile run: {title}")
     text = browser.evaluate("byId('view-run').textContent")
     check(text.count(HOSTILE) >= 5, "hostile text is shown as it is")
     check(browser.evaluate("window.broken === undefined && document.querySelector('main img, aside img') === null"),
@@ -247,6 +261,31 @@ def test_live(browser, bevatron, folder):
         train.wait(LIMIT)
     browser.wait(f"{name}.state === 'stopped'", "the run has stopped")
     check("stopped" in browser.evaluate(f"runsRows.get({name}.id).row.textContent"), "the list says that it stopped")
+
+
+def test_one_rank(browser):
+    browser.evaluate("stateChange({view: 'ranks', run: board.runs.find((run) => run.name.includes('training')).id})")
+    browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1", "the page of one rank")
+    browser.wait("byId('ranks-age').textContent.startsWith('1 rank; ')", "one rank is not ranks")
+    empty = browser.evaluate("[...document.querySelectorAll('#view-ranks .panel:not([hidden])')]"
+                             ".filter((panel) => !panel.textContent.trim()).length")
+    check(empty == 0, f"{empty} empty cards")
+    browser.evaluate("stateChange({view: 'curves'})")
+    group = "curves.charts.get('cpu cores')?.element.closest('section')?.getAttribute('aria-label')"
+    check(browser.evaluate(group) == "System", "processors of a run")
+
+
+def test_none(bevatron, folder):
+    os.makedirs(folder)
+    with Board(bevatron, folder) as board, Browser() as browser:
+        browser.open(board.url)
+        browser.wait("document.querySelector('#grid .empty')?.textContent.startsWith('No runs in this folder')",
+                     "a page without runs")
+        for view in ("run", "ranks", "compare"):
+            browser.evaluate(f"stateChange({{view: '{view}'}})")
+            check(browser.evaluate(f"byId('view-{view}').textContent.length > 10"), f"{view} without runs says so")
+        print_pdf(browser)
+        check(browser.problems == [], f"problems without runs: {browser.problems[:5]}")
 
 
 def test_experts(browser, bevatron, folder):
@@ -309,12 +348,17 @@ def main():
         test_looks(browser)
         test_rows(browser)
         test_phone(board.url)
+        test_print(browser)
+        test_files(browser, os.path.join(options.folder, "downloads"))
         test_live(browser, options.bevatron, folder)
+        test_one_rank(browser)
         test_experts(browser, options.bevatron, folder)
         others = [url for url in browser.requests if not url.startswith((board.url, "data:", "about:"))]
         check(others == [], f"requests to others: {others[:5]}")
         test_export(browser, options.bevatron, folder)
         check(browser.problems == [], f"problems of the page: {browser.problems[:5]}")
+    test_printed_report(os.path.join(options.folder, "report.html"))
+    test_none(options.bevatron, os.path.join(options.folder, "none"))
     if options.times:
         test_times(options.bevatron, os.path.join(options.folder, "many"))
     print(f"board page: {len(failures)} failures")

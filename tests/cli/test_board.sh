@@ -10,6 +10,7 @@ says() { if grep -qF -- "$1" "$work/out"; then pass; else fail "no \"$1\""; fi; 
 expect 0 "to watch this run: bevatron board --logdir $work/runs/short" "$BEVATRON" train --mock-data --num-layers 1 --hidden-size 16 \
     --num-attention-heads 2 --seq-length 8 --vocab-size 64 --micro-batch-size 1 --train-iters 40 --log-interval 100 --lr 1e-3 \
     --eval-iters 0 --threads 1 --metrics-file "$work/runs/short/metrics.jsonl"
+grep -qE '"cpu_cores":[0-9.]+,"data_wait_ms":[0-9.]+' "$work/runs/short/metrics.jsonl" && pass || fail "no metrics of the system"
 evil='<img src=x onerror=alert(1)>'
 mkdir -p "$work/runs/$evil" "$work/runs/"$'escape\033[2J' "$work/runs/"$'turned\u202eround'
 text='</script><script src=//evil.example/x.js></script><!--<script>'
@@ -31,6 +32,13 @@ says "lm loss"
 LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' "$work/out" && fail "control characters on the terminal" || pass
 LC_ALL=C grep -q $'\xe2\x80\xae' "$work/out" && fail "text on the terminal is turned round" || pass
 expect 2 "--logdir" "$BEVATRON" board --text
+# A folder that is a run is shown as it was given, and with what the user wrote beside the run.
+expect 0 "$work/runs/short" "$BEVATRON" board --text --logdir "$work/runs/short"
+grep -qx "$work/runs/short" "$work/out" && pass || fail "the path of a run: $(head -n 1 "$work/out")"
+printf 'Baseline\nToo short\033[2J.\nTry 400.\n' >"$work/runs/short/note.txt"
+expect 0 "$work/runs/short: Baseline" "${board[@]}" --text
+says "  Too short [2J."
+says "  Try 400."
 expect 1 "nowhere" "$BEVATRON" board --text --logdir "$work/nowhere"
 mkdir "$work/empty"
 expect 1 "found no metrics.jsonl or TensorBoard event file in $work/empty" "$BEVATRON" board --text --logdir "$work/empty"

@@ -21,6 +21,13 @@ expect 0 "iteration       20/      20" "$BEVATRON" train "${model[@]}" "${run[@]
 [ -f "$work/run/iter_0000020/vocab-file_t-vocab.json" ] && [ -f "$work/run/iter_0000020/merge-file_t-merges.txt" ] && pass ||
     fail "the tokenizer's files are in the checkpoint"
 expect 0 "vocab-file_t-vocab.json" "$BEVATRON" checkpoint inspect "$work/run"
+# Embedding, positions, final norm; per layer two norms, QKV, projection and an MLP of 4 x 24, all with biases.
+rows=$(sed -n 's/^  padded_vocab_size *//p' "$work/out")
+parameters=$(((rows + 64) * 24 + 48 + 2 * (96 + 3 * 24 * 25 + 24 * 25 + 24 * 97 + 24 * 97 + 72)))
+for line in "model +gpt" "num_layers +2" "hidden_size +24" "num_attention_heads +3" "padded_vocab_size +384" "parameters +$parameters"; do
+    grep -qE "^  $line$" "$work/out" && pass || fail "checkpoint inspect shows no \"$line\": $(cat "$work/out")"
+done
+expect 0 '"model":{"model":"gpt","num_layers":2,"hidden_size":24,' "$BEVATRON" checkpoint inspect --json "$work/run"
 mv "$work/tok" "$work/gone"
 say=(--prompt "the cats" --greedy --max-new-tokens 12 --device cpu)
 expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"

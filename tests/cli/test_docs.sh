@@ -235,6 +235,7 @@ cluster volume
 cluster push-image
 COMMANDS
 cat >"$work/others" <<'OTHERS'
+Chromium: --headless --print-to-pdf
 CMake: --build --install --prefix --strip --target --test-dir
 Open MPI: --quiet
 Slurm: --auto-resume --batch --clusters --comment --exclude --kill-on-bad-exit --mail-type --mem --overlap --signal

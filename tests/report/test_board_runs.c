@@ -209,6 +209,48 @@ TEST(log) {
     end();
 }
 
+// The first line of the note beside a run is its title, the rest a note. It is read again when it changes.
+TEST(notes) {
+    const char *const runs[] = {"a/metrics.jsonl",    "b/metrics.jsonl",    "b/x-metrics.jsonl",
+                                "long/metrics.jsonl", "link/metrics.jsonl", "plain/metrics.jsonl"};
+    begin();
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++)
+        put(runs[i], "w", "{\"kind\":\"run\",\"time\":1,\"iteration\":0}\n");
+    char *secret = file_join(folder, "secret"), *link = file_join(folder, "link/note.txt");
+    put("secret", "w", "secret");
+    EXPECT(symlink(secret, link) == 0);
+    put("a/note.txt", "w", "  Baseline <b>\t\xff\r\n\nToo\x1bhot.\nLower it.\n\n");
+    put("b/x-note.txt", "w", "Of x\n");
+    struct buffer text = {0};
+    for (int i = 0; i < 3000; i++)
+        buffer_append_string(&text, "long ");
+    put("long/note.txt", "w", text.data);
+    open_store(NULL, 0);
+    EXPECT_STRING(text_of(run_named("a"), "title"), "Baseline <b> \xEF\xBF\xBD");
+    EXPECT_STRING(text_of(run_named("a"), "note"), "Too hot.\nLower it.");
+    EXPECT_STRING(text_of(run_named("a"), "folder"), "a");
+    EXPECT_STRING(text_of(run_named("b"), "title"), "null");
+    EXPECT_STRING(text_of(run_named("b/x-metrics.jsonl"), "title"), "Of x");
+    EXPECT_STRING(text_of(run_named("b/x-metrics.jsonl"), "note"), "null");
+    EXPECT_STRING(text_of(run_named("long"), "title"), "null");
+    EXPECT_INT(json_member(run_named("long"), "note")->length, 4096);
+    EXPECT_STRING(text_of(run_named("link"), "title"), "null");
+    EXPECT_STRING(text_of(run_named("plain"), "note"), "null");
+    put("a/note.txt", "w", "\nOnly a note");
+    board_store_scan(store);
+    EXPECT_STRING(text_of(run_named("a"), "title"), "null");
+    EXPECT_STRING(text_of(run_named("a"), "note"), "Only a note");
+    char *path = file_join(folder, "a/note.txt");
+    EXPECT(unlink(path) == 0);
+    board_store_scan(store);
+    EXPECT_STRING(text_of(run_named("a"), "note"), "null");
+    buffer_free(&text);
+    free(path);
+    free(link);
+    free(secret);
+    end();
+}
+
 TEST(hostile_folders) {
     begin();
     struct board_store *none = NULL;
@@ -241,4 +283,4 @@ TEST(hostile_folders) {
 }
 
 TEST_MAIN(TEST_CASE(states), TEST_CASE(shares_of_the_peak), TEST_CASE(what_is_no_curve),
-          TEST_CASE(event_files_of_a_folder), TEST_CASE(log), TEST_CASE(hostile_folders))
+          TEST_CASE(event_files_of_a_folder), TEST_CASE(log), TEST_CASE(notes), TEST_CASE(hostile_folders))

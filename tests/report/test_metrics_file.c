@@ -273,6 +273,9 @@ TEST(events) {
     metrics_file_line(&file, &line);
     struct metrics m = at(7, 1);
     m.memory_bytes = 123456789;
+    m.has_system = true;
+    m.processors = 1.5;
+    m.data_wait_ms = 0.25;
     m.teraflops = 156;
     metrics_file_train(&file, &m);
     metrics_file_close(&file);
@@ -282,7 +285,7 @@ TEST(events) {
     EXPECT(strstr(text.data, ",\"iteration\":5,\"event\":\"saved\",\"text\":\"to \\\"x\\\"\\n\"}\n") != NULL);
     EXPECT(strstr(text.data, ",\"event\":\"failed\",\"text\":\"it failed\",\"exit_code\":213}\n") != NULL);
     EXPECT(strstr(text.data, "{\"kind\":\"sample\",\"time\":1000000000,\"iteration\":6,\"text\":\"abc\"}\n") != NULL);
-    EXPECT(strstr(text.data, "\"memory_bytes\":123456789}\n") != NULL);
+    EXPECT(strstr(text.data, "\"memory_bytes\":123456789,\"cpu_cores\":1.5,\"data_wait_ms\":0.25}\n") != NULL);
     EXPECT(strstr(text.data, "\"mfu\":0.5,") != NULL);
     buffer_free(&text);
     struct metrics_history history;

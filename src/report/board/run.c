@@ -58,6 +58,8 @@ void run_free(struct board_run *run) {
     free(run->files);
     free(run->path);
     free(run->name);
+    free(run->title);
+    free(run->note);
     pthread_mutex_destroy(&run->lock);
     free(run);
 }

@@ -71,7 +71,7 @@ struct board_run {
     char *path, *name;
     uint64_t path_hash;
     char id[9];
-    bool is_events;
+    bool is_events, is_top;  // is_top: of the folder that is served
 
     pthread_mutex_t lock;
     atomic_int waiting;  // callers that wait for the lock; a scan yields to them
@@ -80,6 +80,8 @@ struct board_run {
     bool is_busy, has_work;
     int64_t seen;
 
+    // What the user wrote beside the run: its first line is its title, the rest a note. NULL for none.
+    char *title, *note;
     struct run_file *files;  // of metrics: one
     int file_count;
     struct run_tag tags[RUN_MOST_TAGS];
@@ -121,6 +123,11 @@ void run_shrink(struct board_run *run, int bin_limit);
 // Cuts a group back, and reads the lines up to the step again if they were merged with later ones.
 void run_cut(struct board_run *run, int group, int64_t step);
 void run_set_string(char **string, const char *value);
+// Reads the note again; NULL for none. True if it is another one now.
+bool run_read_note(struct board_run *run, const char *path);
+// Opens a file that the run names or that lies beside it. Another user may have put it there, so it must not lead to
+// what only we may read: it is a regular file, not a link, and has the owner of the metrics. -1 otherwise.
+int run_open_beside(const struct board_run *run, const char *path);
 
 // Looks at the sizes of the files. A file that shrank or was replaced makes the run forget everything it knew. True if
 // there is something to read.

@@ -13,11 +13,11 @@
 
 enum { MOST_DEPTH = 16, MOST_RUNS = 10000, MOST_FILES = 1024 };
 
-static const char metrics_name[] = "metrics.jsonl";
+static const char metrics_name[] = "metrics.jsonl", note_name[] = "note.txt";
 
-static bool is_metrics_name(const char *name) {
-    size_t length = strlen(name), own = sizeof metrics_name - 1;
-    return length >= own && strcmp(name + length - own, metrics_name) == 0;
+static bool ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), own = strlen(end);
+    return length >= own && strcmp(name + length - own, end) == 0;
 }
 
 // TensorBoard takes every file with this in its name.
@@ -86,7 +86,7 @@ static bool is_file(const char *folder, const char *name) {
 }
 
 struct folder_content {
-    struct found_names folders, metrics, events;
+    struct found_names folders, metrics, events, notes;
 };
 
 static int list_folder(const char *folder, struct folder_content *content) {
@@ -103,8 +103,10 @@ static int list_folder(const char *folder, struct folder_content *content) {
             names_add(&content->folders, name);
         else if (type != DT_REG && type != DT_LNK)
             continue;
-        else if (is_metrics_name(name) && (type == DT_REG || is_file(folder, name)))
+        else if (ends_with(name, metrics_name) && (type == DT_REG || is_file(folder, name)))
             names_add(&content->metrics, name);
+        else if (ends_with(name, note_name) && type == DT_REG)
+            names_add(&content->notes, name);
         else if (is_events_name(name) && content->events.count < MOST_FILES &&
                  (type == DT_REG || is_file(folder, name)))
             names_add(&content->events, name);
@@ -116,6 +118,17 @@ static int list_folder(const char *folder, struct folder_content *content) {
     return 0;
 }
 
+// The note of a run: note.txt beside metrics.jsonl, x-note.txt beside x-metrics.jsonl.
+static char *find_note(const char *folder, const char *metrics, const struct folder_content *content) {
+    size_t prefix = strlen(metrics) - (sizeof metrics_name - 1);
+    for (size_t i = 0; i < content->notes.count; i++) {
+        const char *name = content->notes.items[i];
+        if (strncmp(name, metrics, prefix) == 0 && strcmp(name + prefix, note_name) == 0)
+            return file_join(folder, name);
+    }
+    return NULL;
+}
+
 // is_in_run: the folder above has metrics; event files here are that run's, which --tensorboard-dir put there.
 static void add_runs(struct found_runs *found, const char *folder, const char *below,
                      const struct folder_content *content, bool is_in_run) {
@@ -125,6 +138,8 @@ static void add_runs(struct found_runs *found, const char *folder, const char *b
         const char *slash = strrchr(folder, '/'), *own = slash && slash[1] ? slash + 1 : folder;
         bool is_plain = strcmp(name, metrics_name) == 0;
         struct found_run *run = add_run(found, path, is_plain ? (*below ? below : own) : whole, false);
+        run->is_top = is_plain && !*below;
+        run->note = find_note(folder, name, content);
         add_file(run, memory_string(path));
         free(whole);
     }
@@ -132,6 +147,8 @@ static void add_runs(struct found_runs *found, const char *folder, const char *b
         return;
     const char *slash = strrchr(folder, '/'), *own = slash && slash[1] ? slash + 1 : folder;
     struct found_run *run = add_run(found, memory_string(folder), *below ? below : own, true);
+    run->is_top = !*below;
+    run->note = find_note(folder, metrics_name, content);
     for (size_t i = 0; i < content->events.count; i++)
         add_file(run, file_join(folder, content->events.items[i]));
 }
@@ -153,6 +170,7 @@ static int walk(struct found_runs *found, const char *folder, const char *below,
     names_free(&content.folders);
     names_free(&content.metrics);
     names_free(&content.events);
+    names_free(&content.notes);
     return result;
 }
 
@@ -162,6 +180,7 @@ int run_find(struct found_runs *found, const char *path) {
         return walk(found, path, "", 0, false);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct found_run *run = add_run(found, memory_string(path), name, is_events_name(name));
+    run->is_top = true;
     add_file(run, memory_string(path));
     return 0;
 }
@@ -174,6 +193,7 @@ void run_find_free(struct found_runs *found) {
         free(run->files);
         free(run->path);
         free(run->name);
+        free(run->note);
     }
     free(found->items);
     *found = (struct found_runs){0};

@@ -7,8 +7,10 @@
 
 // A file of metrics, or all event files of a folder without one, unless the folder above has one.
 struct found_run {
-    char *path;  // of the metrics, or of the folder
-    char *name;  // for people: the path below the folder that was searched
+    char *path;   // of the metrics, or of the folder
+    char *name;   // for people: the path below the folder that was searched
+    char *note;   // path of the note beside it; NULL for none
+    bool is_top;  // of the folder that was searched, whose own name is that of the run
     bool is_events;
     char **files;  // in the order of their names, which for event files is that of time
     size_t file_count;

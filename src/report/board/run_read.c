@@ -24,6 +24,19 @@ static int open_file(const char *path, struct stat *status) {
     return -1;
 }
 
+int run_open_beside(const struct board_run *run, const char *path) {
+    struct stat status, own;
+    if (stat(run->path, &own) < 0)
+        return -1;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    if (descriptor < 0)
+        return -1;
+    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == own.st_uid)
+        return descriptor;
+    close(descriptor);
+    return -1;
+}
+
 static bool is_other_file(const struct run_file *file, const struct stat *status) {
     return file->inode != 0 && (file->inode != (uint64_t)status->st_ino || file->device != (uint64_t)status->st_dev ||
                                 (uint64_t)status->st_size < file->offset);
@@ -141,6 +154,42 @@ static bool read_file(struct board_run *run, int index, size_t bytes, struct buf
     } while (wanted != before && !file->is_lost);
     close(descriptor);
     return got >= (ssize_t)wanted && !file->is_lost;
+}
+
+// Without spaces and line breaks at both ends; NULL if nothing is left. Other control characters become spaces.
+static char *trimmed(const char *begin, const char *end) {
+    while (begin < end && (unsigned char)*begin <= ' ')
+        begin++;
+    while (end > begin && (unsigned char)end[-1] <= ' ')
+        end--;
+    char *text = begin < end ? memory_printf("%.*s", (int)(end - begin), begin) : NULL;
+    for (char *at = text; at && *at; at++)
+        *at = (unsigned char)*at < ' ' && *at != '\n' ? ' ' : *at;
+    return text;
+}
+
+static bool replace(char **string, char *value) {
+    bool is_same = value && *string ? strcmp(value, *string) == 0 : value == *string;
+    free(*string);
+    *string = value;
+    return !is_same;
+}
+
+bool run_read_note(struct board_run *run, const char *path) {
+    enum { MOST_TITLE_BYTES = 100, MOST_NOTE_BYTES = 4096 };
+    struct buffer bytes = {0};
+    int descriptor = path ? run_open_beside(run, path) : -1;
+    if (descriptor >= 0) {
+        (void)read_at(descriptor, 0, MOST_NOTE_BYTES, &bytes);
+        close(descriptor);
+    }
+    const char *begin = buffer_string(&bytes), *line = begin + strcspn(begin, "\n"), *end = begin + strlen(begin);
+    // A long first line is a sentence of the note, not a title.
+    bool has_title = line - begin <= MOST_TITLE_BYTES;
+    bool has_changed = replace(&run->title, has_title ? trimmed(begin, line) : NULL);
+    has_changed = replace(&run->note, trimmed(has_title ? line : begin, end)) || has_changed;
+    buffer_free(&bytes);
+    return has_changed;
 }
 
 bool run_read(struct board_run *run, size_t bytes, struct buffer *scratch) {

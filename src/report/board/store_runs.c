@@ -92,12 +92,16 @@ static void write_progress(struct json_writer *w, const struct board_run *run, e
     key_double(w, "eta_seconds", state == RUN_LIVE && summary->train_iters > 0 && left >= 0 ? left : (double)NAN);
 }
 
-static void write_run(struct json_writer *w, const struct board_run *run, double now) {
+// `run` is what is known of `found` until now.
+static void write_run(struct json_writer *w, const struct board_run *found, const struct board_run *run, double now) {
     const struct run_summary *summary = &run->summary;
     enum board_run_state state = run_state(run, now);
     json_begin_object(w);
     key_string(w, "id", run->id);
-    key_string(w, "name", run->name);
+    key_string(w, "name", found->name);
+    key_string(w, "folder", found->is_top ? "" : found->name);
+    key_string(w, "title", found->title);
+    key_string(w, "note", found->note);
     key_string(w, "kind", run->is_events ? "tensorboard" : "bevatron");
     key_string(w, "state", run_state_names[state]);
     key_string(w, "why", why(run, state));
@@ -160,7 +164,7 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
         run_lock(runs[i]);
         const struct board_run *shown = run_shown(runs[i]);
         texts[i] = (struct run_text){.updated = shown->summary.updated, .name = runs[i]->name, .begin = all.length};
-        write_run(&one, shown, now);
+        write_run(&one, runs[i], shown, now);
         run_unlock(runs[i]);
         texts[i].end = all.length;
     }
@@ -193,19 +197,9 @@ static bool has_log_name(const char *path) {
     return false;
 }
 
-// Opens the log that a metrics file names. Another user may have written that file, so it must not lead to what its
-// writer could not read: the log must be a regular file, not a link, with the name of a log and the same owner.
-static int open_log(const char *path, const char *metrics) {
-    struct stat status, own;
-    if (path[0] != '/' || !has_log_name(path) || strstr(path, "/../") || stat(metrics, &own) < 0)
-        return -1;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-    if (descriptor < 0)
-        return -1;
-    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == own.st_uid)
-        return descriptor;
-    close(descriptor);
-    return -1;
+// Opens the log that a metrics file names.
+static int open_log(const struct board_run *run, const char *path) {
+    return path[0] == '/' && has_log_name(path) && !strstr(path, "/../") ? run_open_beside(run, path) : -1;
 }
 
 // The last bytes of a file, from the beginning of a line if that is not too long ago.
@@ -258,7 +252,7 @@ int board_store_log(struct board_store *store, const char *id, int lines, struct
     run_lock(run);
     char *path = run->summary.job_log ? strdup(run->summary.job_log) : NULL;
     run_unlock(run);
-    int descriptor = path ? open_log(path, run->path) : -1;
+    int descriptor = path ? open_log(run, path) : -1;
     struct buffer tail = {0};
     if (descriptor >= 0) {
         read_tail(descriptor, &tail);

@@ -57,6 +57,9 @@ static void add_found(struct board_store *store, const struct found_run *found) 
     if (is_new)
         run = run_new(found->path, found->name, found->is_events, store->bin_limit);
     run_lock(run);
+    run->is_top = found->is_top;
+    if (run_read_note(run, found->note))
+        store->is_dirty = true;
     for (size_t i = 0; i < found->file_count; i++)
         run_add_file(run, found->files[i]);
     run_unlock(run);

@@ -2,12 +2,13 @@
 // same values. It draws what it is given; curves.js decides what that is.
 "use strict";
 
-const CHART_MANY = 16;  // from so many runs on, curves are drawn plainly
+const CHART_MANY = 16;   // from so many runs on, curves are drawn plainly
+const CHART_MARKS = 14;  // pixels above the x axis that belong to the marks, so that they cover no curve
 
 class Chart {
     constructor(tag, hooks) {
         this.tag = tag;
-        this.series = [];   // {id, name, colour, dash, curve}
+        this.series = [];   // {id, name, colour, dash, curve}; isBeside: the validation loss beside a training loss
         this.marks = [];    // {run, name, event, text, x, colour}, sorted by x
         this.hooks = hooks;
         this.hoverX = null;
@@ -30,6 +31,9 @@ class Chart {
             onclick: () => this.hooks.onLog(this)});
         this.tableButton = iconButton("table", `Table of ${this.tag}`, () => this.toggleTable());
         this.tableButton.setAttribute("aria-expanded", "false");
+        const files = iconButton("download", `Download ${this.tag}`, () => downloadShow(this, files));
+        files.setAttribute("popovertarget", "download");
+        files.setAttribute("aria-haspopup", "dialog");
         this.sizeButton = iconButton("enlarge", `Enlarge ${this.tag}`, () => this.hooks.onEnlarge(this));
         this.base = el("canvas", {"aria-hidden": "true"});
         this.overlay = el("canvas", {class: "overlay", "aria-hidden": "true"});
@@ -40,7 +44,7 @@ class Chart {
         this.tableElement = el("div", {class: "card-table", hidden: true, tabindex: "0", role: "region",
             "aria-label": `Values of ${this.tag}`});
         this.element = el("article", {class: "card"},
-            el("header", {}, title, this.note, this.logButton, this.tableButton, this.sizeButton),
+            el("header", {}, title, this.note, this.logButton, this.tableButton, files, this.sizeButton),
             this.plotElement, this.tableElement);
         this.element.chart = this;
     }
@@ -60,13 +64,12 @@ class Chart {
         this.logButton.setAttribute("aria-pressed", String(view.isLog));
     }
 
-    // Scales for the present size; false if there is nothing to draw on yet.
-    layout() {
-        const width = this.plotElement.clientWidth, height = this.plotElement.clientHeight;
+    // Scales for a size, with `head` pixels left free above; false if there is nothing to draw on yet.
+    layout(width, height, head = 0) {
         if (width < 40 || height < 40 || !this.wanted)
             return false;
         const {mode, domain, isLog, isLogX, smooth, clip} = this.wanted;
-        const plot = {left: 52, right: width - 14, top: 8, bottom: height - 22, width, height};
+        const plot = {left: 52, right: width - 14, top: 8 + head, bottom: height - 22, width, height};
         const low = isLogX ? Math.max(domain[0], domain[1] / 1e6, 1e-9) : domain[0];
         const high = Math.max(domain[1], isLogX ? low * 1.001 : low + 1e-9);
         const bounds = {low: Infinity, high: -Infinity};
@@ -79,23 +82,32 @@ class Chart {
         }
         const [bottom, top] = chartPad(bounds, isLog);
         this.view = {plot, mode, halfLife: smoothingHalfLife(smooth, high - low),
-            many: this.series.length >= CHART_MANY, xScale: scaleMake(low, high, plot.left, plot.right, isLogX),
-            yScale: scaleMake(bottom, top, plot.bottom, plot.top, isLog), isEmpty: bounds.low > bounds.high};
+            many: this.series.filter(({isBeside}) => !isBeside).length >= CHART_MANY,
+            xScale: scaleMake(low, high, plot.left, plot.right, isLogX),
+            yScale: scaleMake(bottom, top, plot.bottom - (this.marks.length > 0 ? CHART_MARKS : 0), plot.top, isLog),
+            isEmpty: bounds.low > bounds.high};
         return true;
     }
 
     draw(colours) {
         this.isDirty = false;
-        if (!this.layout())
+        if (!this.layout(this.plotElement.clientWidth, this.plotElement.clientHeight))
             return;
         const {plot} = this.view;
         this.colours = colours;
         const context = chartContext(this.base, plot.width, plot.height);
         context.clearRect(0, 0, plot.width, plot.height);
+        this.paint(context, colours);
+        this.drawOverlay();
+        this.describe();
+    }
+
+    paint(context, colours) {
+        const {plot} = this.view;
         this.drawAxes(context, colours);
         context.save();
         context.beginPath();
-        context.rect(plot.left - 3, plot.top - 3, plot.right - plot.left + 6, plot.bottom - plot.top + 6);
+        context.rect(plot.left - 4, plot.top - 4, plot.right - plot.left + 8, plot.bottom - plot.top + 8);
         context.clip();
         context.lineJoin = "bevel";  // cheaper than "round", and thin lines look the same
         for (const series of this.series) {
@@ -105,8 +117,6 @@ class Chart {
         }
         context.restore();
         traceMarks(context, this.marks, this.view, colours);
-        this.drawOverlay();
-        this.describe();
     }
 
     drawAxes(context, colours) {
@@ -151,14 +161,14 @@ class Chart {
         const {plot, xScale, yScale} = this.view;
         const context = chartContext(this.overlay, plot.width, plot.height);
         context.clearRect(0, 0, plot.width, plot.height);
-        const bright = this.series.find((series) => series.id === this.highlight);
-        this.base.classList.toggle("faded", Boolean(bright) && this.series.length > 1);
+        const bright = this.series.filter((series) => series.id === this.highlight);
+        this.base.classList.toggle("faded", bright.length > 0 && this.series.length > bright.length);
         context.save();
         context.beginPath();
-        context.rect(plot.left - 3, plot.top - 3, plot.right - plot.left + 6, plot.bottom - plot.top + 6);
+        context.rect(plot.left - 4, plot.top - 4, plot.right - plot.left + 8, plot.bottom - plot.top + 8);
         context.clip();
-        if (bright)
-            traceCurve(context, {...bright, isHighlighted: true}, this.view);
+        for (const series of bright)
+            traceCurve(context, {...series, isHighlighted: true}, this.view);
         if (this.selection) {
             context.fillStyle = this.colours.accent;
             context.globalAlpha = 0.16;
@@ -215,8 +225,8 @@ class Chart {
         const ends = this.series.slice(0, 6).map(({name, curve}) =>
             `${name} ${formatValue(this.tag, curve.count > 0 ? curve.last[curve.count - 1] : NaN)}`);
         const more = this.series.length > 6 ? ` and ${this.series.length - 6} more` : "";
-        this.plotElement.setAttribute("aria-label",
-            `${this.tag}: ${this.series.length} ${this.kind}s; last values: ${ends.join(", ")}${more}`);
+        const count = formatPlural(new Set(this.series.map(({id}) => id)).size, this.kind);
+        this.plotElement.setAttribute("aria-label", `${this.tag}: ${count}; last values: ${ends.join(", ")}${more}`);
         if (!this.tableElement.hidden)
             this.fillTable();
     }

@@ -16,7 +16,7 @@ function chartTables(chart) {
     const title = chart.kind.slice(0, 1).toUpperCase() + chart.kind.slice(1);
     const tables = [dataTable(`${chart.tag}: each ${chart.kind} in the visible range`,
         [title, "At", "Last", "Least", "Greatest"], rows, {class: "numbers"})];
-    if (chart.series.length > 0 && chart.series.length <= 8)
+    if (chart.series.length > 0 && chart.series.length <= 16)
         tables.push(chartValues(chart));
     return tables;
 }
@@ -26,10 +26,10 @@ function chartValues(chart) {
     const rows = [];
     for (let i = 0; i <= 20; i++) {
         const x = xScale.low + (xScale.high - xScale.low) * i / 20;
-        const values = new Map(chart.valuesAt(x).map((found) => [found.series.id, found.value]));
+        const values = new Map(chart.valuesAt(x).map((found) => [found.series, found.value]));
         if (values.size > 0)
             rows.push([formatX(mode, mode === "step" ? Math.round(x) : x),
-                ...chart.series.map(({id}) => formatValue(chart.tag, values.get(id)))]);
+                ...chart.series.map((series) => formatValue(chart.tag, values.get(series)))]);
     }
     return dataTable(`${chart.tag}: values along the visible range`, ["Near", ...chart.series.map(({name}) => name)],
         rows, {class: "numbers"});

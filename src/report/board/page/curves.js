@@ -140,13 +140,17 @@ function curvesShow(chart) {
     chart.series = loadIds(chart).map((id) => ({id, name: board.byId.get(id).name, colour: colourOf(id),
         dash: dashOf(id), curve: loadBest(chart, id), planned: tagPlanned(chart.tag, board.byId.get(id))}))
         .filter((series) => series.curve !== null);
+    if (chart.series.length < CHART_MANY)
+        chart.series.push(...chart.series.filter(({curve}) => curve.beside).map((series) => ({...series, planned: null,
+            name: series.name + " validation", curve: series.curve.beside, isBeside: true, dash: [1, 2.5]})));
     chart.marks = curves.marks;
     chart.message = chart.error || (chart.loading ? "loading…" : "");
     if (loadIds(chart).length === 0)
         chart.message = `no drawn run with this curve knows its ${state.x === "flops" ? "FLOPs" : state.x}`;
     const domain = state.from !== null ? [state.from, state.to] : curves.extent ?? [0, 1];
     const isReduced = chart.series.some((series) => !series.curve.isExact);
-    const notes = [...(chart.series.length > 0 && isReduced ? ["min–max band"] : []),
+    const notes = [...(chart.series.some((series) => series.isBeside) ? ["circles: validation"] : []),
+        ...(chart.series.length > 0 && isReduced ? ["min–max band"] : []),
         ...(chart.series.some((series) => series.planned) ? ["dotted: planned"] : [])];
     chart.note.textContent = notes.join(", ");
     chart.setView({mode: state.x, domain, isLog: stateIsLog(chart.tag), isLogX: state.logX, smooth: state.smooth,
@@ -156,6 +160,7 @@ function curvesShow(chart) {
 
 // What came may have widened the range of x, which all charts share.
 function curvesArrived(chart) {
+    curvesLoadUnseen();
     const before = String(curves.extent);
     curves.extent = curvesExtent();
     if (chart === curvesLossChart() && state.marks && boardShown().length <= BOARD_MARKED_RUNS)
@@ -174,6 +179,16 @@ function curvesRefresh(chart) {
     curvesShow(chart);
 }
 
+// Charts that are not on the screen, one after another, once the others are there.
+const curvesLoadUnseen = debounce(300, () => {
+    const charts = [...curves.charts.values()];
+    if (state.view !== "curves" || document.hidden || charts.some((chart) => chart.loading))
+        return;
+    const next = charts.find((chart) => !chart.isVisible && loadIsDue(chart));
+    if (next)
+        loadChart(next, curvesArrived);
+});
+
 // `changed`: only charts that draw one of these runs; all charts without it.
 function curvesRefreshAll(changed) {
     const shown = boardShown();
@@ -181,6 +196,7 @@ function curvesRefreshAll(changed) {
         return;
     curves.extent = curvesExtent();
     curves.charts.forEach(curvesRefresh);
+    curvesLoadUnseen();
 }
 
 // Draws what is out of date, in frames: the chart under the pointer or the focus at once, then others, more at a time

@@ -20,6 +20,11 @@ function formatCount(value) {
     return value === null || value === undefined ? MISSING : Math.round(value).toLocaleString("en");
 }
 
+// 1 rank, 2 ranks
+function formatPlural(count, noun) {
+    return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 // 1234567 -> "1.23M": for tokens and steps on an axis.
 function formatShort(value, digits = 3) {
     const size = Math.abs(value);

@@ -21,7 +21,8 @@ function helpChartRows() {
 
 function helpMarks() {
     return [["triangle", "a checkpoint was saved"], ["dashed line", "the run started again or went back"],
-        ["diamond", "a spike, NaN, skipped step, hang or failure"], ["square", "the run finished or was stopped"]];
+        ["diamond", "a spike, NaN, skipped step, hang or failure"], ["square", "the run finished or was stopped"],
+        ["circles", "the validation loss"]];
 }
 
 function helpList(title, rows) {

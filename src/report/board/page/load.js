@@ -7,6 +7,7 @@ const LOAD_CHUNK = 40;          // runs per request
 const LOAD_ZOOM_CHUNK = 8;      // of a range: the server reads so many bytes per request, then answers coarsely
 const LOAD_POINTS = 60000;      // of one chart: with many runs, each has fewer
 const LOAD_LIVE_PAUSE_MS = 1000;
+const LOAD_UNSEEN_PAUSE_MS = 30000;  // of charts that are not on the screen
 
 const loadSlots = {free: 4, waiting: []};
 
@@ -42,16 +43,19 @@ function loadIds(chart) {
     });
 }
 
-// What a chart needs now: {key, range, points}. The range has room on both sides: a small move needs no request.
+// What a chart needs now: {key, tags, range, points}. The first tag is its own. The range has room on both sides: a
+// small move needs no request.
 function loadWanted(chart, ids) {
     const width = chart.plotElement.clientWidth || 400;
     const points = Math.min(Math.max(200, Math.ceil(width / 200) * 200), 2000,
         Math.max(200, Math.floor(LOAD_POINTS / Math.max(ids.length, 1) / 100) * 100));
+    const tags = [chart.tag, ...(ids.length < CHART_MANY ? tagsBeside(chart.tag, ids) : [])];
+    const key = `${state.x} ${points} ${tags.length}`;
     if (state.from === null)
-        return {key: `${state.x} ${points}`, range: null, points};
+        return {key, tags, range: null, points};
     const room = (state.to - state.from) * 0.2;
     const range = [state.from - room, state.to + room];
-    return {key: `${state.x} ${points} ${range}`, range, points};
+    return {key: `${key} ${range}`, tags, range, points};
 }
 
 function loadEntry(chart, id) {
@@ -90,28 +94,44 @@ async function loadBatch(chart, ids, wanted, signal) {
     if (signal.aborted)
         return;
     const shift = wanted.range ? loadShift(ids[0]) : 0;
-    const answer = await loadLimited(() => board.api.curves({ids, tags: [chart.tag], x: loadApiX(),
+    const {tags} = wanted;
+    const answer = await loadLimited(() => board.api.curves({ids, tags, x: loadApiX(),
         from: wanted.range ? wanted.range[0] + shift : null, to: wanted.range ? wanted.range[1] + shift : null,
         points: wanted.points}, signal));
     if (signal.aborted)
         return;
-    const got = new Map(answer.curves.map((curve) => [curve.id, curve]));
+    const got = new Map(answer.curves.map((curve) => [`${curve.id} ${curve.tag}`, curve]));
+    const make = (id, tag) => {
+        const found = got.get(`${id} ${tag}`);
+        return curveFromPoints(found?.points ?? [], found?.exact ?? true, loadShift(id));
+    };
     for (const id of ids) {
-        const found = got.get(id);
-        const curve = curveFromPoints(found?.points ?? [], found?.exact ?? true, loadShift(id));
+        const curve = make(id, tags[0]);
+        curve.beside = tags.slice(1).map((tag) => make(id, tag)).find(({count}) => count > 0) ?? null;
         const part = {key: wanted.key, x, range: wanted.range, curve, updated: wanted.updated.get(id),
             isPast: wanted.range !== null && curve.count > 0 && curve.x[curve.count - 1] >= wanted.range[1]};
         loadEntry(chart, id)[wanted.range ? "detail" : "overview"] = part;
     }
 }
 
+// The runs whose curves are missing or too old.
+function loadStale(chart, wanted) {
+    return loadIds(chart).filter((id) => !loadIsCurrent(chart.loads.get(id)?.[wanted.range ? "detail" : "overview"],
+        wanted, board.byId.get(id)));
+}
+
+// Whether a chart that is not on the screen should be loaded now, so that it is there when somebody scrolls or prints.
+function loadIsDue(chart) {
+    const wanted = loadWanted(chart, loadIds(chart));
+    const isNew = chart.loadedKey !== wanted.key || performance.now() - chart.loadedAt > LOAD_UNSEEN_PAUSE_MS;
+    return isNew && loadStale(chart, wanted).length > 0;
+}
+
 // Requests what is missing and calls `show(chart)` as answers come. Times since the start differ by run, so a zoomed
 // chart of them asks for each run by itself.
 async function loadChart(chart, show) {
-    const ids = loadIds(chart);
-    const wanted = loadWanted(chart, ids);
-    const stale = ids.filter((id) => !loadIsCurrent(chart.loads.get(id)?.[wanted.range ? "detail" : "overview"], wanted,
-        board.byId.get(id)));
+    const wanted = loadWanted(chart, loadIds(chart));
+    const stale = loadStale(chart, wanted);
     if (stale.length === 0)
         return;
     if (chart.loading) {

@@ -75,6 +75,8 @@ function boardStart() {
     compareStart();
     ranksStart();
     helpStart();
+    downloadStart();
+    printStart();
     byId("views").append(...viewNames.map(([view, text]) => stateAnchor({view}, {text})));
     viewsUpdate();
     toolbarUpdate();

@@ -22,7 +22,7 @@ function boardNow() {
 }
 
 function boardFingerprint(run) {
-    return [run.updated, run.iteration, run.state, run.tags.length, run.name].join(" ");
+    return [run.updated, run.iteration, run.state, run.tags.length, run.name, run.note].join(" ");
 }
 
 // Takes an answer of /api/runs over and tells who changed.
@@ -30,15 +30,15 @@ function boardUpdate(answer) {
     const changed = new Set();
     const isFirst = !board.isLoaded;
     const before = board.byId;
-    board.runs = answer.runs;
-    board.byId = new Map(answer.runs.map((run) => [run.id, run]));
+    board.runs = answer.runs.map((run) => ({...run, name: run.title ?? run.name, path: run.name}));
+    board.byId = new Map(board.runs.map((run) => [run.id, run]));
     board.skew = answer.now - Date.now() / 1000;
     board.exported = answer.now;
     board.scanning = answer.scanning;
     board.logdir = answer.logdir;
     board.isLoaded = true;
     board.lost = "";
-    for (const run of answer.runs) {
+    for (const run of board.runs) {
         const old = before.get(run.id);
         if (!old || boardFingerprint(old) !== boardFingerprint(run))
             changed.add(run.id);
@@ -117,7 +117,9 @@ function boardDetails(id, then) {
 
 async function boardFetchDetails(id, entry, then) {
     entry.waiting = [then];
-    await sleep(Math.max(0, entry.fetched + 3000 - performance.now()));
+    // What is asked for the first time comes at once, also while the page is being printed.
+    if (entry.fetched > -Infinity)
+        await sleep(Math.max(0, entry.fetched + 3000 - performance.now()));
     const updated = board.byId.get(id)?.updated;
     try {
         entry.value = await board.api.run(id);

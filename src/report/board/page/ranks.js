@@ -57,8 +57,8 @@ function ranksAge() {
         return;
     const now = boardNow();
     const count = ranks ? ranks.ranks.length + (ranks.omitted ?? 0) : 0;
-    node.textContent = ranks ? `${count} ranks; last report ${formatAge(ranks.time, now)}, at iteration `
-        + `${formatCount(ranks.iteration)}; last line of the run ${formatAge(run.updated, now)}.` : "";
+    node.textContent = ranks ? `${formatPlural(count, "rank")}; last report ${formatAge(ranks.time, now)}, at `
+        + `iteration ${formatCount(ranks.iteration)}; last line of the run ${formatAge(run.updated, now)}.` : "";
 }
 
 function ranksSlow(slow) {
@@ -103,10 +103,11 @@ function ranksTable(ranks) {
         ["data_ms", "longest for data first"], ["memory", "most memory first"], ["rank", "by rank"]], ranksView.sort,
         (sort) => { ranksView.sort = sort; ranksUpdate(); });
     return [el("div", {class: "panel-head"}, el("h3", {text: "Last report"}), order),
-        tableBox("Ranks", dataTable("Ranks", ["Rank", "Host", "Own (ms)", "To median", "Waiting (ms)", "Step (ms)",
-            "Data (ms)", "Memory"], cells, {class: "numbers ranks"})),
-        el("p", {class: "muted", text: "Own time is the step minus the wait for other ranks, which the bars show in "
-            + "grey." + (left > 0 ? ` ${left} more ranks are not listed.` : "")})];
+        tableBox("Last report by rank", dataTable("Ranks", ["Rank", "Host", "Own (ms)", "To median", "Waiting (ms)",
+            "Step (ms)", "Data (ms)", "Memory"], cells, {class: "numbers ranks"})),
+        ...(ranks.ranks.length < 2 ? [] : [el("p", {class: "muted", text: "Own time is the step minus the wait for "
+            + "other ranks, which the bars show in grey."
+            + (left > 0 ? ` ${left} more ranks are not listed.` : "")})])];
 }
 
 // The own times of a report by rank; those of ranks that are not listed are missing.

@@ -22,7 +22,7 @@ function fillPart(parent, name, key, build) {
     let part = parent.querySelector(`:scope > [data-name="${name}"]`);
     if (!part)
         parent.append(part = el("section", {class: "panel", "data-name": name}));
-    const text = JSON.stringify(key);
+    const text = JSON.stringify(key ?? null);
     if (part.dataset.key !== text) {
         part.dataset.key = text;
         const children = build();
@@ -53,6 +53,7 @@ function runUpdate() {
         return;
     }
     fillPart(view, "head", [run.name, run.state, run.why], () => runHead(run));
+    fillPart(view, "note", run.note, () => (run.note ? [el("p", {class: "note", dir: "auto", text: run.note})] : []));
     fillPart(view, "facts", [run, Math.floor(boardNow() / 20)], () => [runFacts(run)]);
     const {value, error} = boardDetails(run.id, runUpdate);
     if (!value) {
@@ -65,7 +66,8 @@ function runUpdate() {
     fillPart(view, "samples", value.samples, () => runSamples(value.samples));
     fillPart(view, "events", [value.events, value.starts], () => runEvents(value));
     fillPart(view, "config", value.config, () => runConfig(value.config));
-    fillPart(view, "files", [value.files, value.bad_lines], () => runFiles(value));
+    const hasNote = Boolean(run.title || run.note);
+    fillPart(view, "files", [value.files, value.bad_lines, hasNote], () => runFiles(value, hasNote));
     runLog(run);
 }
 
@@ -97,6 +99,7 @@ function runFacts(run) {
         ...(run.planned_tokens_per_second ? [["Planned", runPlanned(run)]] : []),
         ...(run.mfu ? [["MFU", `${(100 * run.mfu).toFixed(1)} %`]] : []),
         ["Time left", run.state === "live" ? formatDuration(run.eta_seconds) : MISSING],
+        ...(run.title ? [["Folder", run.path]] : []),
         ["Started", formatClock(run.started)], ["Last line", updated],
         ["Host", run.host ?? MISSING], ["Job", run.job ?? MISSING], ["Ranks", formatCount(run.ranks)]];
     return el("dl", {class: "facts"}, ...rows.map(([name, value]) => el("div", {}, el("dt", {text: name}),
@@ -168,10 +171,11 @@ function runConfig(config) {
     return [el("div", {class: "panel-head"}, el("h3", {}, "Configuration"), filter), body];
 }
 
-function runFiles(details) {
+function runFiles(details, hasNote) {
     const count = formatCount(details.bad_lines);
     const bad = details.bad_lines > 0 ? ` ${count} lines could not be read and were skipped.` : "";
-    return [el("p", {class: "muted", text: `Read from ${(details.files ?? []).join(", ")}.${bad}`})];
+    const note = hasNote ? "" : " A file note.txt beside it names this run in its first line; the rest are notes.";
+    return [el("p", {class: "muted", text: `Read from ${(details.files ?? []).join(", ")}.${bad}${note}`})];
 }
 
 const runLogAsked = {id: "", at: 0};

@@ -44,7 +44,8 @@ function runsButton(text, label, onclick) {
 // Runs that pass the filter: every word must be in the name, state, host or job.
 function runsListed() {
     const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (run) => [run.name, run.state, run.host, run.job, run.why, run.kind].join(" ").toLowerCase();
+    const text = (run) => [run.name, run.path, run.note, run.state, run.host, run.job, run.why, run.kind].join(" ")
+        .toLowerCase();
     const compare = {
         newest: boardCompare,
         name: (a, b) => a.name.localeCompare(b.name, "en", {numeric: true}),
@@ -61,7 +62,7 @@ function runsUpdate() {
     const shown = new Set(boardShown());
     const live = board.runs.filter((run) => run.state === "live").length;
     byId("runs-count").textContent = (listed.length === board.runs.length ? "" : `${listed.length} of `)
-        + `${board.runs.length} ${board.runs.length === 1 ? "run" : "runs"}, ${live} live`;
+        + `${formatPlural(board.runs.length, "run")}, ${live} live`;
     const filter = byId("filter");
     if (filter.value !== state.query)
         filter.value = state.query;
@@ -89,7 +90,7 @@ function runsRow(run, isShown) {
     }
     const facts = runsFacts(run);
     const isCurrent = state.view !== "curves" && boardCurrent() === run;
-    const key = JSON.stringify([run.name, run.state, run.why, facts, isShown, isCurrent,
+    const key = JSON.stringify([run.name, run.note, run.state, run.why, facts, isShown, isCurrent,
         isShown && [colourOf(run.id), dashOf(run.id)]]);
     if (entry.key !== key) {
         const focused = entry.row.contains(document.activeElement) ? document.activeElement.dataset.part : null;
@@ -115,6 +116,11 @@ function runsFacts(run) {
     return {progress: line([progress, loss]), speed: line(speed), where: line(where)};
 }
 
+// What a short row cuts off: the name, the folder and the note.
+function runsTitle(run) {
+    return [...new Set([run.name, run.path, run.note])].filter(Boolean).join("\n");
+}
+
 function runsFill(row, run, isShown, facts, isCurrent) {
     const box = el("input", {type: "checkbox", "aria-label": `Draw ${run.name}`, "data-part": "draw",
         onchange: () => boardToggle(run.id)});
@@ -128,7 +134,7 @@ function runsFill(row, run, isShown, facts, isCurrent) {
     row.replaceChildren(
         el("span", {class: "run-check"}, box, isShown ? swatch(run.id) : el("span", {class: "swatch swatch-off"})),
         el("div", {class: "run-main"},
-            stateAnchor({view: "run", run: run.id}, {class: "run-name", "data-part": "name", title: run.name,
+            stateAnchor({view: "run", run: run.id}, {class: "run-name", "data-part": "name", title: runsTitle(run),
                 "aria-current": isCurrent ? "true" : null, text: run.name}),
             el("p", {class: "run-facts"}, stateBadge(run.state), ` ${facts.progress}`),
             bar,

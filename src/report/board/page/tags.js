@@ -7,10 +7,10 @@ function tagGroups() {
         ["By samples", / vs samples$/i],
         ["Validation", /validation|valid|\btest\b|eval|ppl|perplexity|accuracy/i],
         ["Experts", /expert|router|balanc|aux|z.loss|moe|mtp/i],
+        ["System", /memory|\bmem\b|bytes|alloc|\bcpu\b|\bgpu\b|data.wait/i],
         ["Throughput", /tokens.per.sec|throughput|tflop|teraflop|mfu|elapsed|iteration.time|samples.per|\bms\b|time/i],
         ["Loss", /loss(?!.scale)/i],
         ["Optimizer", /learning.rate|\blr\b|grad|norm|scale|zeros|skipped|nan|batch.size|momentum|weight.decay/i],
-        ["Memory", /memory|\bmem\b|bytes|alloc/i],
     ];
 }
 
@@ -23,7 +23,7 @@ function tagGroup(tag) {
 }
 
 function tagGroupRank(group) {
-    const rank = ["Loss", "Validation", "Throughput", "Optimizer", "Memory", "Experts"].indexOf(group);
+    const rank = ["Loss", "Validation", "Throughput", "Optimizer", "System", "Experts"].indexOf(group);
     return rank >= 0 ? rank : group === "By samples" ? 200 : 100;
 }
 
@@ -38,6 +38,15 @@ function tagsGrouped(tags) {
     for (const list of groups.values())
         list.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b, "en", {numeric: true}));
     return [...groups].sort((a, b) => tagGroupRank(a[0]) - tagGroupRank(b[0]) || a[0].localeCompare(b[0]));
+}
+
+// The tags of the validation loss that is drawn beside a training loss: our name, Megatron's and those of others.
+function tagsBeside(tag, ids) {
+    if (tagGroup(tag) !== "Loss")
+        return [];
+    const names = [tag + " validation",
+        ...["eval", "val", "validation"].map((set) => tag.replace(/^train\//, set + "/"))];
+    return names.filter((name) => name !== tag && ids.some((id) => board.byId.get(id).tags.includes(name)));
 }
 
 // The speed that a run was planned for is drawn beside the one that was measured, not in a chart of its own.

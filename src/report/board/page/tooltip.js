@@ -57,7 +57,7 @@ function tooltipShow(chart, x, client) {
     tooltip.replaceChildren(
         el("p", {class: "tooltip-x", text: formatX(mode, at)}),
         el("table", {}, el("tbody", {}, ...rows)),
-        ...(more > 0 ? [el("p", {class: "muted", text: `and ${more} more ${chart.kind}s`})] : []),
+        ...(more > 0 ? [el("p", {class: "muted", text: `and ${more} more`})] : []),
         ...tooltipMarks(chart.marksAt(x)));
     tooltip.hidden = found.length === 0 && tooltip.childElementCount < 3;
     tooltipPlace(tooltip, chart, x, client);

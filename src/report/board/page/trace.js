@@ -76,6 +76,22 @@ function traceDots(context, xs, ys, begin, end, xScale, yScale) {
     context.fill();
 }
 
+// The sign of a validation loss: circles, as many as there is room for. The last one is always there.
+function traceCircles(context, xs, ys, begin, end, {xScale, yScale}) {
+    let before = Infinity;
+    context.setLineDash([]);
+    context.beginPath();
+    for (let i = end - 1; i >= begin; i--) {
+        const x = xScale.to(xs[i]), y = yScale.to(ys[i]);
+        if (!Number.isFinite(y) || before - x < 12)
+            continue;
+        before = x;
+        context.moveTo(x + 2.6, y);
+        context.arc(x, y, 2.6, 0, 2 * Math.PI);
+    }
+    context.stroke();
+}
+
 // What a run was planned for: a dotted line over the whole width.
 function tracePlanned(context, series, view) {
     const {plot, yScale} = view;
@@ -118,7 +134,9 @@ function traceCurve(context, series, view) {
     tracePoints(context, curve.x, values, begin, end, xScale, yScale);
     context.stroke();
     const width = xScale.to(curve.x[end - 1]) - xScale.to(curve.x[begin]);
-    if (end - begin <= 2 || width / (end - begin) > 14)
+    if (series.isBeside)
+        traceCircles(context, curve.x, values, begin, end, view);
+    else if (end - begin <= 2 || width / (end - begin) > 14)
         traceDots(context, curve.x, values, begin, end, xScale, yScale);
 }
 

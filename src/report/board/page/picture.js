@@ -1,0 +1,179 @@
+// A chart as a file: its points as CSV, a picture as SVG or PNG. And the charts of a printed page, which are SVG too:
+// the canvases have the size of the screen, and those that nobody has scrolled to are empty.
+"use strict";
+
+const PICTURE_HEAD = 26, PICTURE_ROW = 16, PICTURE_NAMES = 24, PICTURE_SCALE = 3;
+const PRINT_WIDTH = 400, PRINT_HEIGHT = 200;
+
+// Draws a chart at a size with `paint`, and leaves what is on the screen as it is.
+function pictureLayout(chart, width, height, head, paint) {
+    const view = chart.view;
+    if (chart.layout(width, height, head))
+        paint();
+    chart.view = view;
+}
+
+// The names of the runs as [{series, x, row}], in as many rows as they need.
+function pictureNames(context, chart, width) {
+    const named = chart.series.filter(({isBeside}) => !isBeside).slice(0, PICTURE_NAMES);
+    let x = 12, row = 0;
+    return named.map((series) => {
+        const needed = context.measureText(series.name).width + 40;
+        if (x > 12 && x + needed > width) {
+            x = 12;
+            row++;
+        }
+        const place = {series, x, row};
+        x += needed;
+        return place;
+    });
+}
+
+// make(width, height) gives the context to draw on: of a canvas or of SVG.
+function pictureDraw(chart, colours, make) {
+    const {clientWidth: width, clientHeight: height} = chart.plotElement;
+    const ruler = document.createElement("canvas").getContext("2d");
+    ruler.font = chartFont();
+    const names = pictureNames(ruler, chart, width);
+    const head = PICTURE_HEAD + PICTURE_ROW * (names.length > 0 ? names[names.length - 1].row + 1 : 0);
+    const context = make(width, height + head);
+    context.fillStyle = colours.surface;
+    context.fillRect(0, 0, width, height + head);
+    context.fillStyle = colours.ink;
+    context.textBaseline = "middle";
+    context.font = "bold " + chartFont();
+    context.fillText(chart.tag, 12, PICTURE_HEAD / 2);
+    context.font = chartFont();
+    context.textAlign = "right";
+    context.fillText(chart.note.textContent, width - 14, PICTURE_HEAD / 2);
+    context.textAlign = "left";
+    for (const {series, x, row} of names) {
+        const y = PICTURE_HEAD + PICTURE_ROW * row + PICTURE_ROW / 2 - 2;
+        context.strokeStyle = series.colour;
+        context.lineWidth = 2;
+        context.setLineDash(series.dash);
+        context.beginPath();
+        context.moveTo(x, y);
+        context.lineTo(x + 16, y);
+        context.stroke();
+        context.fillText(series.name, x + 21, y);
+    }
+    context.setLineDash([]);
+    pictureLayout(chart, width, height + head, head, () => chart.paint(context, colours));
+    return context;
+}
+
+function pictureSvg(chart, colours) {
+    const {root} = pictureDraw(chart, colours, (width, height) => new SvgContext(width, height));
+    return new Blob([new XMLSerializer().serializeToString(root)], {type: "image/svg+xml"});
+}
+
+function picturePng(chart, colours) {
+    const canvas = document.createElement("canvas");
+    pictureDraw(chart, colours, (width, height) => {
+        canvas.width = width * PICTURE_SCALE;
+        canvas.height = height * PICTURE_SCALE;
+        const context = canvas.getContext("2d");
+        context.scale(PICTURE_SCALE, PICTURE_SCALE);
+        return context;
+    });
+    return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+}
+
+// A name may hold anything; spreadsheets take one that begins so for a formula.
+function csvCell(text) {
+    const plain = /^[=+\-@\t\r]/.test(text) ? "'" + text : text;
+    return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
+// The points of the visible range: one line each, with the range of the values that it stands for.
+function chartCsv(chart) {
+    const {xScale, mode} = chart.view;
+    const x = {step: "step", tokens: "tokens", time: "seconds", clock: "unix_time", flops: "flops"}[mode];
+    const lines = [["run", "curve", x, "mean", "min", "max"].join(",")];
+    for (const {name, curve, isBeside} of chart.series) {
+        const run = isBeside ? name.replace(/ validation$/, "") : name;
+        const tag = chart.tag + (isBeside ? " validation" : "");
+        const end = curve.count;
+        for (let i = curveLowerBound(curve, xScale.low); i < end && curve.x[i] <= xScale.high; i++)
+            lines.push([csvCell(run), csvCell(tag), curve.x[i],
+                ...[curve.mean[i], curve.low[i], curve.high[i]].map((value) => (Number.isNaN(value) ? "" : value))]
+                .join(","));
+    }
+    return new Blob([lines.join("\n") + "\n"], {type: "text/csv"});
+}
+
+function downloadStart() {
+    const save = (text, ending, make) => el("button", {type: "button", class: "text-button", text,
+        onclick: async () => {
+            const {chart} = byId("download");
+            byId("download").hidePopover();
+            const blob = await make(chart, curves.colours ?? themeColours());
+            const address = URL.createObjectURL(blob);
+            el("a", {href: address, download: chart.tag.replace(/[^\w.-]+/g, "-") + ending}).click();
+            setTimeout(() => URL.revokeObjectURL(address), 60000);
+        }});
+    byId("main").append(el("div", {id: "download", class: "menu", popover: "auto", role: "group",
+        "aria-label": "Download"},
+    save("CSV", ".csv", chartCsv), save("SVG", ".svg", pictureSvg), save("PNG", ".png", picturePng)));
+    byId("download").firstChild.autofocus = true;
+}
+
+// The button opens and closes the menu by itself; this says whose it is and where.
+function downloadShow(chart, button) {
+    const menu = byId("download"), box = button.getBoundingClientRect();
+    menu.chart = chart;
+    menu.style.top = `${box.bottom + 2}px`;
+    menu.style.left = `${Math.max(4, Math.min(box.left, innerWidth - 180))}px`;
+}
+
+const printing = {isOn: false, theme: undefined};
+
+function printChart(chart, colours) {
+    const isBig = !chart.element.matches(".cards > :not(.card-big)");
+    const width = isBig ? 2 * PRINT_WIDTH : PRINT_WIDTH, height = isBig ? 2 * PRINT_HEIGHT : PRINT_HEIGHT;
+    const context = new SvgContext(width, height);
+    pictureLayout(chart, width, height, 0, () => chart.paint(context, colours));
+    chart.plotElement.querySelector("svg")?.remove();
+    chart.plotElement.append(context.root);
+}
+
+// Paper is white. Charts of which nothing was loaded yet are loaded first: an export has all of them at hand, and the
+// browser goes on when what is waiting is done.
+function printBegin() {
+    if (printing.isOn)
+        return;
+    const {dataset} = document.documentElement;
+    Object.assign(printing, {isOn: true, theme: dataset.theme});
+    dataset.theme = "light";
+    legendUpdate();
+    const charts = [...document.querySelectorAll("main > section:not([hidden]) .card")].map(({chart}) => chart);
+    const own = charts.filter((chart) => curves.charts.get(chart.tag) === chart);
+    const draw = () => {
+        if (!printing.isOn)
+            return;
+        own.forEach(curvesShow);
+        const colours = themeColours();
+        charts.forEach((chart) => printChart(chart, colours));
+    };
+    Promise.all(own.map((chart) => loadChart(chart, curvesArrived))).then(draw);
+    draw();
+}
+
+function printEnd() {
+    if (!printing.isOn)
+        return;
+    printing.isOn = false;
+    if (printing.theme === undefined)
+        delete document.documentElement.dataset.theme;
+    else
+        document.documentElement.dataset.theme = printing.theme;
+    document.querySelectorAll(".plot > svg").forEach((svg) => svg.remove());
+    themeChanged();
+}
+
+function printStart() {
+    addEventListener("beforeprint", printBegin);
+    addEventListener("afterprint", printEnd);
+    matchMedia("print").addEventListener("change", ({matches}) => (matches ? printBegin() : printEnd()));
+}
