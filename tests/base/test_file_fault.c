@@ -30,11 +30,11 @@ static void hear(void *context, int number) {
     _exit(77);
 }
 
-enum fault { TRUNCATED, REPLACED, ANOTHER };
+enum bus_error { TRUNCATED, REPLACED, ANOTHER };
 
 // In a child: maps the file, truncates it, perhaps puts another one in its place, and reads beyond its end; or dies of
 // another SIGBUS.
-static int read_truncated(bool has_crash_watch, enum fault fault, char *said, size_t size) {
+static int read_truncated(bool has_crash_watch, enum bus_error fault, char *said, size_t size) {
     int ends[2], status = 0;
     EXPECT_INT(pipe(ends), 0);
     pid_t child = fork();
