@@ -47,6 +47,7 @@ struct hf_key {
     const char *map;
     int added;         // of a number: theirs is ours + added
     bool has_null;     // our 0 is null there
+    bool is_divisor;   // of a number: transformers divides by it, so theirs is not 0
     bool is_inverse;   // of a number: theirs is 1 / ours
     bool has_none;     // of a number: 0 there leaves our flag as it is
     int instead;       // of a number: what is written for our 0, which theirs cannot be
