@@ -322,8 +322,7 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     if (strcmp(family->tie, "never") == 0 &&
         (!head || hf_is_same_tensor(head, weights_find(weights, family->embedding))))
         return error_set("its output layer is tied (no %s, whatever \"tie_word_embeddings\" says); transformers 4 "
-                         "scales the output of such an %s and "
-                         "transformers 5 does not, so it is not supported",
+                         "scales the output of such an %s and transformers 5 does not, so it is not supported",
                          family->head, family->model_type);
     if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
         return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "

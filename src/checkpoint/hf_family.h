@@ -115,6 +115,7 @@ struct hf_family {
     bool has_rope_alpha;              // rotary scaling may be a number that stretches the base, see hf_config_alpha.c
     bool has_longrope;                // one of these kinds; no other family has it
     const char *rotary_base;          // rope_theta if config.json does not say; NULL: 10000
+    bool needs_rotary_base;           // releases of transformers have different defaults
     const char *rotary_base_key;      // its name of rope_theta; NULL: that
     const char *rotary_part_key;      // its name of partial_rotary_factor; NULL: that
     const char *rotary_channels_key;  // how many channels of a head are rotated, instead of rotary_part

@@ -51,6 +51,7 @@ TEST(refused_rope) {
          "\"longrope\" is not supported for qwen3, only default linear dynamic llama3 yarn"},
         {"mellum", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "it has a \"rope_theta\", which transformers does not read in this family"},
+        {"cohere", "\"rope_theta\": 500.0,", "", "it has no \"rope_theta\", for which releases of transformers have"},
         {"olmo3", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "its \"rope_theta\" is 512 in one place and 777 in another"},
     };
