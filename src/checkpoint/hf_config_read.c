@@ -143,8 +143,9 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
         return error_set("it has no \"%s\"", key->key);
     if (strcmp(text, "-") == 0 || (key->has_none && strcmp(text, "0") == 0))
         return 0;
-    if (value && key->is_divisor && strtod(text, NULL) == 0)
-        return error_set("its \"%s\" is 0, by which transformers divides; null is none", key->key);
+    bool may_be_zero = key->kind != HF_NUMBER || key->has_none || !(key->has_null || key->is_positive);
+    if (value && !may_be_zero && strtod(text, NULL) == 0)
+        return error_set("its \"%s\" is 0, which is not null to transformers and not supported", key->key);
     if (key->is_inverse) {
         double number = strtod(text, NULL);
         return number > 0 ? hf_config_set_real(config, key->flags, 1 / number)

@@ -46,8 +46,8 @@ struct hf_key {
     const char *fallback;  // if the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
     int added;         // of a number: theirs is ours + added
-    bool has_null;     // our 0 is null there
-    bool is_divisor;   // of a number: transformers divides by it, so theirs is not 0
+    bool has_null;     // our 0 is null there, and theirs is not 0
+    bool is_positive;  // of a number: theirs is not 0, which says something else to us
     bool is_inverse;   // of a number: theirs is 1 / ours
     bool has_none;     // of a number: 0 there leaves our flag as it is
     int instead;       // of a number: what is written for our 0, which theirs cannot be

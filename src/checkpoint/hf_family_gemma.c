@@ -25,17 +25,14 @@ static const struct hf_row rows[] = {
         ONLY("attention_bias", "false"), READ_ONLY("use_bidirectional_attention", "false")
 static const struct hf_key gemma2_keys[] = {
     GEMMA_KEYS,
-    NUMBER("attn_logit_softcapping", "--attn-logit-softcapping", .fallback = "50", .has_null = true,
-           .is_divisor = true),
-    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "30", .has_null = true,
-           .is_divisor = true),
+    NUMBER("attn_logit_softcapping", "--attn-logit-softcapping", .fallback = "50", .has_null = true),
+    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "30", .has_null = true),
 };
 // transformers has a cap of scores in its configuration, and does not apply it.
 static const struct hf_key gemma3_keys[] = {
     GEMMA_KEYS,
     READ_ONLY("attn_logit_softcapping", "null"),
-    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "0", .has_null = true,
-           .is_divisor = true),
+    NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "0", .has_null = true),
 };
 
 #define GEMMA_FLAGS                                                                                                    \

@@ -142,7 +142,7 @@ static const struct hf_flag nemotron_flags[] = {{"--model", "gpt"},
 
 static const struct hf_key granite_keys[] = {
     LLAMA_KEYS,
-    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1"),
+    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),
     NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
     NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
     NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
