@@ -54,7 +54,7 @@ void file_fault_remove(const void *data) {
     }
 }
 
-size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES]) {
+size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES], enum exit_code *code) {
     int used = atomic_load(&highest);
     text[0] = '\0';
     for (int i = 0; i < used; i++) {
@@ -74,8 +74,10 @@ size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES]) {
         else
             length = snprintf(text, FILE_FAULT_BYTES,
                               "%.600s cannot be read at byte %llu: its disk or file system has failed, or the file was "
-                              "truncated and replaced; run dmesg, then resume from the last checkpoint",
+                              "truncated and replaced; run dmesg, then run the same command again",
                               path, byte);
+        // An error of a disk may pass, and says nothing about the data.
+        *code = is_short ? EXIT_CODE_BAD_DATA : EXIT_CODE_ERROR;
         return (size_t)length;
     }
     return 0;
@@ -84,8 +86,9 @@ size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES]) {
 // The fault is of the thread that reads the map: it holds no lock that die() needs.
 void file_fault_end(const void *address) {
     char text[FILE_FAULT_BYTES];
-    if (file_fault_describe(address, text) > 0)
-        die_code(EXIT_CODE_BAD_DATA, "%s", text);
+    enum exit_code code;
+    if (file_fault_describe(address, text, &code) > 0)
+        die_code(code, "%s", text);
 }
 
 // Another fault: it comes again as soon as this returns, with its usual meaning.

@@ -3,18 +3,20 @@
 #ifndef BASE_FILE_FAULT_H
 #define BASE_FILE_FAULT_H
 
+#include "base/error.h"
 #include <stddef.h>
 
 enum { FILE_FAULT_BYTES = 1024 };
 
-// From now on a fault in a mapped file ends the process with a message and EXIT_CODE_BAD_DATA.
+// From now on a fault in a mapped file ends the process with a message, and with EXIT_CODE_BAD_DATA if
+// the file is too short, otherwise with EXIT_CODE_ERROR, after which another attempt may help.
 void file_fault_watch(void);
 // A file is mapped there, or not any more. Any thread may call.
 void file_fault_add(const void *data, size_t size, const char *path);
 void file_fault_remove(const void *data);
 // In a handler of SIGBUS: ends the process if a file is mapped at this address.
 void file_fault_end(const void *address);
-// The message about a fault there, or an empty one if no file is mapped there. Returns its length.
-size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES]);
+// The message about a fault there, and the exit code, or an empty one if no file is mapped there. Returns its length.
+size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES], enum exit_code *code);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static const char *const shaping[] = {"--model",
                                       "--lm-head-activation",
                                       "--word-embedding-size",
                                       "--scale-tied-output"};
+enum { SHAPING = sizeof shaping / sizeof shaping[0] };
 
 static void append_bool(struct buffer *out, bool value) {
     buffer_append_string(out, value ? "true" : "false");
@@ -258,23 +260,54 @@ static const char *find_rope_obstacle(const struct hf_family *family, const stru
     return is_linear && !hf_family_has_rope_kind(family, "linear") ? "--rotary-seq-len-interpolation-factor" : NULL;
 }
 
-// The first flag that the family cannot express; NULL if it can express them all.
-static const char *find_obstacle(const struct hf_family *family, const struct config *config, bool allows_near) {
-    for (size_t i = 0; i < family->flag_count; i++) {
+// The flag of the first row from *at on that has a value which the family lacks; NULL after the last.
+static const char *next_obstacle(const struct hf_family *family, const struct config *config, bool allows_near,
+                                 size_t *at) {
+    for (; *at < family->flag_count; ++*at) {
+        const struct hf_flag *row = &family->flags[*at];
         // Dropout is how a model is trained and not what it is.
-        bool is_dropout = strstr(family->flags[i].flag, "-dropout") != NULL;
-        if (!is_dropout && !is_value(config, family->flags[i].flag, family->flags[i].value))
-            return family->flags[i].flag;
+        if (!strstr(row->flag, "-dropout") && !is_value(config, row->flag, row->value))
+            return family->flags[(*at)++].flag;
     }
-    for (size_t i = 0; i < family->key_count; i++) {
-        if (family->keys[i].kind != HF_MAP || !family->keys[i].flags)
+    for (; *at < family->flag_count + family->key_count; ++*at) {
+        const struct hf_key *key = &family->keys[*at - family->flag_count];
+        if (key->kind != HF_MAP || !key->flags)
             continue;
-        char *theirs = hf_find_theirs(config, &family->keys[i], NULL);
+        char *theirs = hf_find_theirs(config, key, NULL);
         bool is_there = theirs != NULL;
         free(theirs);
-        if (!is_there || (!allows_near && is_near(config, &family->keys[i])))
-            return family->keys[i].flags;
+        if (!is_there || (!allows_near && is_near(config, key))) {
+            ++*at;
+            return key->flags;
+        }
     }
+    return NULL;
+}
+
+// As next_obstacle, for flags that the family does not mention.
+static const char *next_unmentioned(const struct hf_family *family, const struct config *config, size_t *at) {
+    for (; *at < SHAPING; ++*at)
+        if (!is_mentioned(family, shaping[*at]) && !is_plain(family, config, shaping[*at]))
+            return shaping[(*at)++];
+    return NULL;
+}
+
+// How far the family is from the model. What makes it the family that it is (an activation) counts twice.
+static int count_obstacles(const struct hf_family *family, const struct config *config, bool allows_near) {
+    int count = 0;
+    for (size_t at = 0; next_obstacle(family, config, allows_near, &at); count += 2)
+        continue;
+    for (size_t at = 0; next_unmentioned(family, config, &at); count++)
+        continue;
+    return count;
+}
+
+// The first flag that the family cannot express; NULL if it can express them all.
+static const char *find_obstacle(const struct hf_family *family, const struct config *config, bool allows_near) {
+    size_t first = 0, unmentioned = 0;
+    const char *obstacle = next_obstacle(family, config, allows_near, &first);
+    if (obstacle)
+        return obstacle;
     if (config->num_experts == 0 && is_mentioned(family, "--num-experts"))
         return "MLPs without experts";
     if (has_flag(family, "--moe-router-score-function") && config->moe_router_topk == 1)
@@ -300,48 +333,54 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         own = hf_routed_obstacle(family->routed, config);
     if (own)
         return own;
-    for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++)
-        if (!is_mentioned(family, shaping[i]) && !is_plain(family, config, shaping[i]))
-            return shaping[i];
-    return NULL;
+    return next_unmentioned(family, config, &unmentioned);
 }
 
-const struct hf_family *hf_config_family(const struct config *config, const char *wanted, bool allows_near) {
-    struct buffer reasons = {0};
-    const struct hf_family *family = NULL;
-    for (size_t i = 0; (family = hf_family_at(i)); i++) {
-        if (wanted && strcmp(family->model_type, wanted) != 0)
-            continue;
-        const char *obstacle = find_obstacle(family, config, allows_near);
-        if (!obstacle)
-            break;
-        // Of another form altogether, so the reason is obvious.
-        if (!wanted && strcmp(obstacle, "--model") == 0)
-            continue;
-        struct buffer value = {0};
-        if (!strpbrk(obstacle, "/ "))
-            hf_append_effective(config, obstacle, &value);
-        buffer_printf(&reasons, "%s%s has no %s %s", reasons.length > 0 ? "; " : "", family->model_type, obstacle,
-                      buffer_string(&value));
-        buffer_free(&value);
-    }
-    if (!family && wanted && reasons.length == 0) {
-        char *known = hf_family_list();
+// Says what keeps a family from expressing the model, e.g. "llama has no --activation gelu".
+static void describe_obstacle(const struct hf_family *family, const struct config *config, bool allows_near,
+                              struct buffer *out) {
+    const char *obstacle = find_obstacle(family, config, allows_near);
+    bool is_flag = !strpbrk(obstacle, "/ ");
+    buffer_printf(out, "%s has no %s%s", family->model_type, obstacle, is_flag ? " " : "");
+    if (is_flag)
+        hf_append_effective(config, obstacle, out);
+}
+
+// None of the families fits; `nearest` comes closest, or is NULL.
+static void refuse_family(const struct config *config, const char *wanted, const struct hf_family *nearest,
+                          bool allows_near) {
+    struct buffer reason = {0};
+    char *known = hf_family_list();
+    if (nearest)
+        describe_obstacle(nearest, config, allows_near, &reason);
+    if (wanted && !nearest)
         error_set_code(EXIT_CODE_USAGE, "unknown family %s; known families: %s", wanted, known);
-        free(known);
-    } else if (!family && config_form(config) == CONFIG_ICT) {
+    else if (config_form(config) == CONFIG_ICT)
         error_set_code(EXIT_CODE_USAGE,
                        "a bi-encoder (--model ict) has no model class in Hugging Face or llama.cpp; keep it in this "
                        "program's format, whose tensors are safetensors");
-    } else if (!family && wanted) {
+    else if (wanted)
         error_set("Hugging Face's %s cannot express this model: %s; without --family one that can is chosen, if "
                   "there is one",
-                  wanted, buffer_string(&reasons));
-    } else if (!family) {
-        error_set("no Hugging Face family can express this model: %s; to export one, train it from a --preset of that "
-                  "family (sizes may be changed)",
-                  buffer_string(&reasons));
+                  wanted, buffer_string(&reason));
+    else
+        error_set("no Hugging Face family can express this model; nearest: %s", buffer_string(&reason));
+    free(known);
+    buffer_free(&reason);
+}
+
+const struct hf_family *hf_config_family(const struct config *config, const char *wanted, bool allows_near) {
+    const struct hf_family *family = NULL, *nearest = NULL;
+    int fewest = INT_MAX;
+    for (size_t i = 0; (family = hf_family_at(i)); i++) {
+        if (wanted && strcmp(family->model_type, wanted) != 0)
+            continue;
+        if (!find_obstacle(family, config, allows_near))
+            return family;
+        int count = count_obstacles(family, config, allows_near);
+        nearest = count < fewest ? family : nearest;
+        fewest = count < fewest ? count : fewest;
     }
-    buffer_free(&reasons);
-    return family;
+    refuse_family(config, wanted, nearest, allows_near);
+    return NULL;
 }

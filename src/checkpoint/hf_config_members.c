@@ -132,7 +132,7 @@ static void append_read(const struct hf_family *family, struct buffer *words) {
         {family->routed,
          family->routed && family->routed->shared_key ? family->routed->shared_key : "n_shared_experts"},
         {family->routed && family->routed->method, "topk_method"},
-        {family->has_latents, "qk_head_dim head_dim"},
+        {family->has_latents, "qk_head_dim head_dim=@qk_rope_head_dim"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].has && rows[i].words)
@@ -171,7 +171,7 @@ int hf_members_check(const struct hf_family *family, const struct json *root, co
     int result = 0;
     append_read(family, &words);
     for (size_t i = 0; i < root->count && result == 0; i++)
-        if (!is_plain_head(&root->keys[i], &root->items[i], config))
+        if (family->has_latents || !is_plain_head(&root->keys[i], &root->items[i], config))
             result = check_member(family, root, NULL, i, buffer_string(&words));
     for (size_t i = 0; object && object->type == JSON_OBJECT && i < object->count && result == 0; i++)
         result = check_member(family, root, family->object, i, buffer_string(&words));

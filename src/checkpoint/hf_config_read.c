@@ -143,6 +143,9 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
         return error_set("it has no \"%s\"", key->key);
     if (strcmp(text, "-") == 0 || (key->has_none && strcmp(text, "0") == 0))
         return 0;
+    bool may_be_zero = key->kind != HF_NUMBER || key->has_none || !(key->has_null || key->is_positive);
+    if (value && !may_be_zero && strtod(text, NULL) == 0)
+        return error_set("its \"%s\" is 0, which is not null to transformers and not supported", key->key);
     if (key->is_inverse) {
         double number = strtod(text, NULL);
         return number > 0 ? hf_config_set_real(config, key->flags, 1 / number)
@@ -319,8 +322,8 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
         is_tied = hf_is_same_tensor(head, weights_find(weights, family->embedding));
     if (strcmp(family->tie, "never") == 0 &&
         (!head || hf_is_same_tensor(head, weights_find(weights, family->embedding))))
-        return error_set("its output layer is tied (no %s); transformers 4 scales the output of such an %s and "
-                         "transformers 5 does not, so it is not supported",
+        return error_set("its output layer is tied (no %s, whatever \"tie_word_embeddings\" says); transformers 4 "
+                         "scales the output of such an %s and transformers 5 does not, so it is not supported",
                          family->head, family->model_type);
     if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
         return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "

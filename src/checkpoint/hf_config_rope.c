@@ -251,6 +251,8 @@ static int read_base(const struct hf_family *family, const struct json *root, co
                                                                  : hf_member_of(root, key);
     if (theta && theta->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
+    if (!theta && family->needs_rotary_base)
+        return error_set("it has no \"%s\", for which releases of transformers have different defaults; state it", key);
     const char *text = theta ? theta->string : family->rotary_base ? family->rotary_base : "10000";
     if (!family->has_rope_alpha || !hf_alpha_scaling(root))
         return hf_config_set_number(config, "--rotary-base", text);

@@ -46,7 +46,8 @@ struct hf_key {
     const char *fallback;  // if the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
     int added;         // of a number: theirs is ours + added
-    bool has_null;     // our 0 is null there
+    bool has_null;     // our 0 is null there, and theirs is not 0
+    bool is_positive;  // of a number: theirs is not 0, which says something else to us
     bool is_inverse;   // of a number: theirs is 1 / ours
     bool has_none;     // of a number: 0 there leaves our flag as it is
     int instead;       // of a number: what is written for our 0, which theirs cannot be
@@ -114,6 +115,7 @@ struct hf_family {
     bool has_rope_alpha;              // rotary scaling may be a number that stretches the base, see hf_config_alpha.c
     bool has_longrope;                // one of these kinds; no other family has it
     const char *rotary_base;          // rope_theta if config.json does not say; NULL: 10000
+    bool needs_rotary_base;           // releases of transformers have different defaults
     const char *rotary_base_key;      // its name of rope_theta; NULL: that
     const char *rotary_part_key;      // its name of partial_rotary_factor; NULL: that
     const char *rotary_channels_key;  // how many channels of a head are rotated, instead of rotary_part

@@ -153,7 +153,7 @@ static const struct hf_flag gpt_oss_flags[] = {{"--model", "gpt"},
         SAME(OURS "mlp.experts.linear_fc2", LLAMA "block_sparse_moe.output_linear")
 #define GRANITE_KEYS                                                                                                   \
     WIDTH_KEYS("0.02"), NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"), RMS_KEYS,              \
-        NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1"),                                     \
+        NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),                \
         NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),                                       \
         NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),                                                 \
         NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"), ONLY("attention_bias", "false"),           \

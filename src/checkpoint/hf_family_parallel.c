@@ -265,7 +265,7 @@ static const struct hf_family families[] = {
      .row_count = COUNT(falcon_rows), .keys = falcon_one_keys, .key_count = COUNT(falcon_one_keys),
      .ignored = falcon_ignored, .flags = falcon_one_flags, .flag_count = COUNT(falcon_one_flags), .written = no_ids,
      .written_count = COUNT(no_ids)},
-    {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000",
+    {ROTARY("cohere", "CohereForCausalLM"), .tie = "true", .rotary_base = "500000", .needs_rotary_base = true,
      TABLES(cohere, phi_ignored, no_pad, cohere_flags)},
     {ROTARY("cohere2", "Cohere2ForCausalLM"), .tie = "true",
      .harmless = "_sliding_window_pattern rotary_pct=1.0 position_embedding_type=rope_gptj "

@@ -140,8 +140,12 @@ static int list_outputs(struct hf_job *job) {
         result = error_set("Hugging Face's %s has no tensors for %s", job->family->model_type, unknown.data);
     buffer_free(&unknown);
     add_token_types(job, job->count > 0 ? job->outputs[0].entry.dtype : DTYPE_F32);
-    if (hf_config_doubles_head(job->family, &source->config))
+    if (hf_config_doubles_head(job->family, &source->config)) {
+        log_info(
+            "note: %s is written as a copy of %s, since transformers before 5 scales the output of a T5 without it",
+            job->family->head, job->family->embedding);
         add_head(job);
+    }
     add_depth_copies(job);
     uint64_t used = 0;
     for (size_t i = 0; i < job->count; i++) {
@@ -337,6 +341,13 @@ const struct hf_family *hf_family_choose(const struct model_write *write) {
     return family;
 }
 
+// transformers loads either as either model.
+static void note_names(const struct hf_job *job) {
+    if (job->write->source->has_bare_names)
+        log_info("note: the tensors of %s have a base model's names, and are written with the prefix \"%s\"",
+                 job->write->source->path, job->family->prefix);
+}
+
 // generate() may draw a row that is not a token, as rarely as an untrained row is likely.
 static void note_padding(const struct hf_job *job) {
     int64_t rows = job->write->source->config.padded_vocab_size;
@@ -372,6 +383,7 @@ int model_write_huggingface(const struct model_write *write) {
     file_sweep(write->folder);
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
+    note_names(&job);
     note_padding(&job);
     note_scale(&job);
     int result = file_make_folders(parent);

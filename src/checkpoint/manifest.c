@@ -12,6 +12,7 @@
 #include "base/phase.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/proof.h"
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -247,14 +248,20 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
 }
 
 bool manifest_has_foreign_weights(const char *folder) {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-                                        "pytorch_model.bin.index.json"};
+    static const char end[] = ".safetensors", begin[] = "pytorch_model";
     bool has_any = false;
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !has_any; i++) {
-        char *path = file_join(folder, names[i]);
-        has_any = file_exists(path);
-        free(path);
+    DIR *stream;
+    const struct dirent *entry;
+    do
+        stream = opendir(folder);
+    while (!stream && file_try_again(errno, folder));
+    while (stream && !has_any && (entry = readdir(stream))) {
+        size_t length = strlen(entry->d_name), tail = sizeof end - 1;
+        bool is_tensors = length > tail && strcmp(entry->d_name + length - tail, end) == 0;
+        has_any = is_tensors || strncmp(entry->d_name, begin, sizeof begin - 1) == 0;
     }
+    if (stream)
+        closedir(stream);
     return has_any && folder_iteration(strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder) < 0;
 }
 

@@ -45,7 +45,7 @@ void manifest_add(struct manifest *manifest, struct manifest_file file);
 void manifest_free(struct manifest *manifest);
 
 int manifest_write(const struct manifest *manifest, const char *folder);
-// Whether a folder that is not an iteration of ours has weights as Hugging Face names them.
+// Whether a folder that is not an iteration of ours has weights in files of Hugging Face, or torch.
 bool manifest_has_foreign_weights(const char *folder);
 // Reads the manifest and checks everything that can be checked without touching the files.
 int manifest_read(struct manifest *manifest, const char *folder);

@@ -180,6 +180,14 @@ bool source_check_bytes(struct source_problems *problems, const struct weight *w
     return check_weight(problems, weight, weight->is_readable && weight->dtype == DTYPE_U8, rank, shape);
 }
 
+void source_problems_free(struct source_problems *problems) {
+    name_list_free(&problems->missing);
+    name_list_free(&problems->extra);
+    name_list_free(&problems->misshaped);
+    name_list_free(&problems->mistyped);
+    name_list_free(&problems->mixed);
+}
+
 int source_report(struct source_problems *problems, const char *path) {
     struct buffer text = {0};
     name_list_describe(&problems->missing, "tensors are missing", &text);
@@ -189,11 +197,7 @@ int source_report(struct source_problems *problems, const char *path) {
     name_list_describe(&problems->mixed, "tensors have another type than those they are joined with", &text);
     int result = text.length > 0 ? error_set("%s does not hold this model: %s", path, buffer_string(&text)) : 0;
     buffer_free(&text);
-    name_list_free(&problems->missing);
-    name_list_free(&problems->extra);
-    name_list_free(&problems->misshaped);
-    name_list_free(&problems->mistyped);
-    name_list_free(&problems->mixed);
+    source_problems_free(problems);
     return result;
 }
 

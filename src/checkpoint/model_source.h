@@ -34,6 +34,7 @@ struct model_source {
     struct checkpoint_file_list files;   // the tokenizer's and other files that belong to the model
     struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise
     bool has_foreign_tokenizer;          // and its token ids are those of the model's tokenizer
+    bool has_bare_names;                 // Hugging Face: names of tensors are a base model's, without "model."
     struct buffer notes;                 // what is done otherwise here than by the program that wrote the folder
     bool has_optimizer;                  // set by model_source_open_optimizer
     bool has_masters;                    // and it keeps fp32 copies of 16-bit parameters
@@ -43,7 +44,7 @@ struct model_source {
     void *detail;
 };
 
-// The ends of names of biases that balance experts, which are tensors of a source and always fp32.
+// The ends of names of biases that balance experts, which are tensors of a source that a type asked for never rounds.
 #define MODEL_EXPERT_BIAS ".mlp.router.expert_bias"
 bool model_is_bias_of_experts(const char *name);
 

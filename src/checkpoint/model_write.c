@@ -21,9 +21,8 @@ float model_gains_shift(const struct model_write *write, const struct param *par
 }
 
 enum dtype model_write_dtype(const struct model_write *write, const struct source_tensor *tensor) {
-    if (model_is_bias_of_experts(tensor->name))
-        return DTYPE_F32;
-    return write->has_dtype ? write->dtype : tensor->dtype;
+    bool may_round = !model_is_bias_of_experts(tensor->name);
+    return write->has_dtype && (may_round || write->dtype == DTYPE_F32) ? write->dtype : tensor->dtype;
 }
 
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes) {

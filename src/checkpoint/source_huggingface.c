@@ -43,7 +43,7 @@ static void find_other_files(struct model_source *source) {
     source->has_foreign_tokenizer = true;
 }
 
-// Files of a bare model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
+// Files of a base model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
 static const struct weight *find_weight(const struct hf_detail *detail, const char *name) {
     const char *prefix = detail->family->prefix;
     size_t length = strlen(prefix);
@@ -186,6 +186,20 @@ static int check_copies(const struct hf_detail *detail) {
     return 0;
 }
 
+// Where each expert should have matrices of its own, transformers can also store those of a layer as one tensor.
+static int check_fused(const struct model_source *source) {
+    const struct hf_detail *detail = source->detail;
+    int64_t number = 0;
+    for (size_t i = 0; i < detail->weights.count; i++) {
+        const char *name = detail->weights.items[i].name, *at = strstr(name, "layers.");
+        if (!detail->is_used[i] && at && name_match("layers.*.mlp.experts.gate_up_proj", at, &number))
+            return error_set("%s has fused experts (%.100s), which are not supported for %s; save it again with "
+                             "save_pretrained(save_original_format=True)",
+                             source->path, name, detail->family->model_type);
+    }
+    return 0;
+}
+
 static int plan_all(struct model_source *source) {
     struct hf_detail *detail = source->detail;
     struct source_problems problems = {0};
@@ -193,10 +207,13 @@ static int plan_all(struct model_source *source) {
     detail->is_used = memory_alloc(detail->weights.count + 1);
     for (size_t i = 0; i < source->count; i++)
         plan_tensor(source, i, &problems);
+    int result = problems.missing.count > 0 ? check_fused(source) : 0;
     for (size_t i = 0; i < detail->weights.count; i++)
         if (!detail->is_used[i] && !is_left(source, detail->weights.items[i].name))
             name_list_add(&problems.extra, detail->weights.items[i].name);
-    return source_report(&problems, source->path);
+    if (result < 0)
+        source_problems_free(&problems);
+    return result < 0 ? result : source_report(&problems, source->path);
 }
 
 static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
@@ -204,7 +221,7 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     TRY(extra_check_inside(source->path, path));
     TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));
     if (source->foreign_config->type != JSON_OBJECT)
-        return error_set("it is not a JSON object");
+        return error_set("it is not a JSON object that says \"model_type\"; copy or download it again");
     const char *repeated = json_repeated(source->foreign_config);
     if (repeated)
         return error_set("it has \"%.64s\" twice, and programs differ in which of them they read; leave one", repeated);
@@ -262,6 +279,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     TRY(hf_tokenizer_find(source));
     find_other_files(source);
     TRY(source_build(source));
+    source->has_bare_names = !weights_find(&detail->weights, detail->family->embedding);
     if (source->config.mtp_num_layers > 0)
         TRY(check_copies(detail));
     return plan_all(source);

@@ -33,6 +33,7 @@ struct source_problems {
     struct name_list mixed;  // of another type than those they are joined with
 };
 int source_report(struct source_problems *problems, const char *path);  // 0 if there are none; frees them
+void source_problems_free(struct source_problems *problems);
 // Notes where a tensor is not of the wanted shape or not a float; true if it is fine.
 bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape);
 // The same for one of bytes.

@@ -5,7 +5,9 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/names.h"
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +47,18 @@ static int list_files(struct index *index) {
     return 0;
 }
 
+// Large weights on storage that several share are often links. What is read as tensors is not copied as it is, so that
+// no secret gets out; but a folder from elsewhere shall not use a model of this machine unseen.
+static void note_link(const char *folder, const char *path) {
+    char *target = file_exists(path) && !extra_is_inside(folder, path) ? realpath(path, NULL) : NULL;
+    if (target)
+        log_info("note: %s is a link that leads out of the folder; the weights are those of %s", path, target);
+    free(target);
+}
+
 static int add_file(struct weights *weights, const char *folder, const char *name) {
     char *path = file_join(folder, name);
+    note_link(folder, path);
     size_t length = strlen(name);
     bool is_safetensors = length > 12 && strcmp(name + length - 12, ".safetensors") == 0;
     int result = is_safetensors ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);

@@ -116,9 +116,10 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     // All ranks are here and share memory: what could reach other machines would only listen on a port, on all
-    // interfaces.
+    // interfaces. Ranks that did not start may have no memory to share (/dev/shm): they may use TCP.
     setenv("OMPI_MCA_pml", "ob1", 0);
-    setenv("OMPI_MCA_btl", "^tcp,ofi,usnic", 0);
+    setenv("OMPI_MCA_btl", mark ? "^tcp,ofi,usnic" : "^ofi,usnic", 0);
+    setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
     // When a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
     // others. They cannot save without that rank, and their supervisor waits.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
@@ -312,7 +313,8 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
     return code;
 }
 
-// A quiet mpirun that started no ranks does not say why. Start it again, not quiet: nothing has happened yet.
+// A quiet mpirun that started no ranks does not say why. Start it again, not quiet and with TCP: nothing has happened
+// yet.
 static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     char *mark = make_mark();

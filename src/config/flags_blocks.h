@@ -27,7 +27,7 @@
         SWITCH("--parallel-residual-one-norm", parallel_residual_one_norm,                                             \
                "with --parallel-residual: attention and MLP also share one norm, as in Phi and GPT-J", ADVANCED),      \
         REAL("--embedding-multiplier", embedding_multiplier, "1", 0, 1e6,                                              \
-             "multiply word embeddings by this, as in Granite and Gemma", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),     \
+             "multiply word embeddings by this, as in Granite; 0: the root of --hidden-size, as in Gemma", ADVANCED),  \
         REAL("--residual-multiplier", residual_multiplier, "1", 0, 1e6,                                                \
              "multiply the result of each sublayer by this before it is added, as in Granite",                         \
              .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),                                                                  \

@@ -92,7 +92,7 @@
 #define GEMMA                                                                                                          \
     "--normalization RMSNorm --apply-layernorm-1p true --activation gelu_tanh --gated-linear-unit true "               \
     "--disable-bias-linear true --position-embedding-type rope --norm-epsilon 1e-6 --kv-channels 256 "                 \
-    "--hidden-dropout 0 --attention-dropout 0 "
+    "--embedding-multiplier 0 --hidden-dropout 0 --attention-dropout 0 "
 #define GEMMA2 GEMMA "--norm-placement both --group-query-attention true "
 #define CAPPED                                                                                                         \
     "--attn-logit-softcapping 50 --final-logit-softcapping 30 --sliding-window 4096 --window-attn-skip-freq 2 "
@@ -424,32 +424,26 @@ static const struct preset presets[] = {
      "--norm-epsilon 1e-6 --seq-length 4096",
      "3.1B", "Bakouch et al. 2025"},
     {"gemma-2b", 18, 2048, 8, 8192, 256000, 128, GEMMA,
-     "--ffn-hidden-size 16384 --group-query-attention true --num-query-groups 1 --embedding-multiplier "
-     "45.254833995939045",
-     "2.5B", "Gemma Team 2024"},
-    {"gemma-7b", 28, 3072, 16, 8192, 256000, 128, GEMMA,
-     "--ffn-hidden-size 24576 --embedding-multiplier 55.42562584220407", "8.5B", "Gemma Team 2024"},
-    {"gemma2-2b", 26, 2304, 8, 8192, 256000, 128, GEMMA2,
-     CAPPED "--ffn-hidden-size 9216 --num-query-groups 4 --embedding-multiplier 48", "2.6B", GEMMA2_PAPER},
-    {"gemma2-9b", 42, 3584, 16, 8192, 256000, 128, GEMMA2,
-     CAPPED "--ffn-hidden-size 14336 --num-query-groups 8 --embedding-multiplier 59.866518188383061", "9.2B",
+     "--ffn-hidden-size 16384 --group-query-attention true --num-query-groups 1", "2.5B", "Gemma Team 2024"},
+    {"gemma-7b", 28, 3072, 16, 8192, 256000, 128, GEMMA, "--ffn-hidden-size 24576", "8.5B", "Gemma Team 2024"},
+    {"gemma2-2b", 26, 2304, 8, 8192, 256000, 128, GEMMA2, CAPPED "--ffn-hidden-size 9216 --num-query-groups 4", "2.6B",
      GEMMA2_PAPER},
+    {"gemma2-9b", 42, 3584, 16, 8192, 256000, 128, GEMMA2, CAPPED "--ffn-hidden-size 14336 --num-query-groups 8",
+     "9.2B", GEMMA2_PAPER},
     {"gemma2-27b", 46, 4608, 32, 8192, 256000, 128, GEMMA2,
-     CAPPED "--ffn-hidden-size 36864 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.083333333333333329 "
-            "--embedding-multiplier 67.882250993908557",
+     CAPPED "--ffn-hidden-size 36864 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.083333333333333329",
      "27.2B", GEMMA2_PAPER},
     {"gemma3-1b", 26, 1152, 4, 32768, 262144, 128, GEMMA3,
-     "--ffn-hidden-size 6912 --num-query-groups 1 --sliding-window 512 --embedding-multiplier 33.941125496954278 "
+     "--ffn-hidden-size 6912 --num-query-groups 1 --sliding-window 512 "
      "--seq-length 4096",
      "1.0B", GEMMA3_PAPER},
-    {"gemma3-4b", 34, 2560, 8, 131072, 262208, 64, LONG_GEMMA3,
-     "--ffn-hidden-size 10240 --num-query-groups 4 --embedding-multiplier 50.596442562694074", "3.9B", GEMMA3_PAPER},
-    {"gemma3-12b", 48, 3840, 16, 131072, 262208, 64, LONG_GEMMA3,
-     "--ffn-hidden-size 15360 --num-query-groups 8 --embedding-multiplier 61.967733539318670", "11.8B", GEMMA3_PAPER},
+    {"gemma3-4b", 34, 2560, 8, 131072, 262208, 64, LONG_GEMMA3, "--ffn-hidden-size 10240 --num-query-groups 4", "3.9B",
+     GEMMA3_PAPER},
+    {"gemma3-12b", 48, 3840, 16, 131072, 262208, 64, LONG_GEMMA3, "--ffn-hidden-size 15360 --num-query-groups 8",
+     "11.8B", GEMMA3_PAPER},
     {"gemma3-27b", 62, 5376, 32, 131072, 262208, 64, LONG_GEMMA3,
-     "--ffn-hidden-size 21504 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.077151674981045955 "
-     "--embedding-multiplier 73.321211119293441",
-     "27.0B", GEMMA3_PAPER},
+     "--ffn-hidden-size 21504 --num-query-groups 16 --kv-channels 128 --softmax-scale 0.077151674981045955", "27.0B",
+     GEMMA3_PAPER},
     {"seed-oss-36b", 64, 5120, 80, 524288, 155136, 128, LLAMA,
      "--ffn-hidden-size 27648 --kv-channels 128 --group-query-attention true --num-query-groups 8 --add-qkv-bias true "
      "--rotary-base 10000000 --norm-epsilon 1e-6 --seq-length 4096",

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,6 +384,8 @@ void validate_model(struct config *config, struct complaints *complaints) {
                  h, heads, nearest_divisor(h, heads), nearest_multiple(h, heads));
     if (config->kv_channels == 0 && heads > 0)
         config->kv_channels = h / heads;
+    if (config->embedding_multiplier == 0)
+        config->embedding_multiplier = h > 0 ? sqrt((double)h) : 1;
     if (groups > 0 && heads % groups != 0)
         complain(complaints,
                  "--num-attention-heads %" PRId64 " is not a multiple of --num-query-groups %" PRId64

@@ -214,6 +214,15 @@ int save_folder_keep(struct save_folder *folder) {
     return keep_lock(&folder->fallback);
 }
 
+int save_folder_watch(struct save_folder *folder) {
+    int result = save_folder_keep(folder);
+    if (result < 0 && error_exit_code() == EXIT_CODE_USAGE)
+        return -1;
+    if (result < 0)
+        error_clear();
+    return 0;
+}
+
 void save_folder_close(struct save_folder *folder) {
     file_lock_release(&folder->lock);
     file_lock_release(&folder->fallback);

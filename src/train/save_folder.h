@@ -20,6 +20,8 @@ int save_folder_open(struct save_folder *folder, const struct config *config, co
 // Before a checkpoint gets its name: fails with EXIT_CODE_USAGE if another run has the folder by now, since somebody
 // removed the file of the lock. Of the first rank.
 int save_folder_keep(struct save_folder *folder);
+// The same between checkpoints, where a lock that cannot be made again is left to the next save.
+int save_folder_watch(struct save_folder *folder);
 // Whose the folder is, without a lock and without writing anything: for a launcher whose run starts later.
 int save_folder_check(const struct config *config);
 void save_folder_close(struct save_folder *folder);  // safe on a zeroed one

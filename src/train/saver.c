@@ -13,6 +13,7 @@
 #include "checkpoint/remote_copy.h"
 #include "report/console.h"
 #include "train/run_folders.h"
+#include "train/save_folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -256,9 +257,10 @@ int saver_retry(struct saver *saver, struct progress_state *at) {
     return save_somewhere(saver, at);
 }
 
-int saver_advance(struct saver *saver) {
+int saver_advance(struct saver *saver, int64_t iteration) {
+    // A background save looks at the lock itself.
     if (!saver->job)
-        return 0;
+        return saver->place && iteration % saver->config->log_interval == 0 ? save_folder_watch(saver->place) : 0;
     int64_t is_busy = !checkpoint_save_is_ready(saver->job);
     comm_max_i64(saver->mesh->all, &is_busy, 1, "checkpoint in the background");
     if (is_busy)

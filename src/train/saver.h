@@ -47,8 +47,9 @@ bool saver_retry_is_due(const struct saver *saver);
 int saver_retry(struct saver *saver, struct progress_state *at);
 // Saves the state at the end of the run and waits until it is the latest checkpoint, unless it is already.
 int saver_save_last(struct saver *saver, struct progress_state *at);
-// Moves a background save to its next stage if every rank has completed the current one; never waits for files.
-int saver_advance(struct saver *saver);
+// Moves a background save to its next stage if every rank has completed the current one; never waits for files. Without
+// one, once per log interval, the first rank fails if another run has taken the folder meanwhile.
+int saver_advance(struct saver *saver, int64_t iteration);
 // Waits for a background save, if there is one, and makes its checkpoint the latest.
 int saver_wait(struct saver *saver);
 // The run went back to a checkpoint in this folder, or to its start (NULL), and stands at *at. If it has checkpoints of

@@ -474,7 +474,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
         }
         if (is_skipped)
             TRY(skip_iteration(trainer));
-        TRY(saver_advance(&trainer->saver));
+        TRY(saver_advance(&trainer->saver, trainer->at.iteration));
         if (knows_all)
             TRY(take_status(trainer, follow_intervals(trainer)));
         if (saves_again && !trainer->recovery.is_due)

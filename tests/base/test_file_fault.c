@@ -15,6 +15,7 @@
 enum { FILE_BYTES = 1 << 20, LEFT_BYTES = 5000, READ_AT = 100000 };
 
 static char path[] = "/tmp/test_file_fault-XXXXXX";
+static const char zeros[FILE_BYTES];
 
 static void make_file(void) {
     char *bytes = calloc(FILE_BYTES, 1);
@@ -29,8 +30,11 @@ static void hear(void *context, int number) {
     _exit(77);
 }
 
-// In a child: maps the file, truncates it and reads beyond its end, or dies of another SIGBUS.
-static int read_truncated(bool has_crash_watch, bool is_another, char *said, size_t size) {
+enum bus_error { TRUNCATED, REPLACED, ANOTHER };
+
+// In a child: maps the file, truncates it, perhaps puts another one in its place, and reads beyond its end; or dies of
+// another SIGBUS.
+static int read_truncated(bool has_crash_watch, enum bus_error fault, char *said, size_t size) {
     int ends[2], status = 0;
     EXPECT_INT(pipe(ends), 0);
     pid_t child = fork();
@@ -44,8 +48,14 @@ static int read_truncated(bool has_crash_watch, bool is_another, char *said, siz
             crash_watch(hear, NULL);
         if (file_map_open(&map, path) < 0 || truncate(path, LEFT_BYTES) < 0)
             _exit(1);
-        if (is_another)
+        if (fault == ANOTHER)
             raise(SIGBUS);
+        if (fault == REPLACED) {
+            char old[sizeof path + 4];
+            snprintf(old, sizeof old, "%s.old", path);
+            if (rename(path, old) < 0 || file_write_all(path, zeros, FILE_BYTES) < 0 || unlink(old) < 0)
+                _exit(1);
+        }
         volatile unsigned char byte = map.data[READ_AT];
         _exit(byte);
     }
@@ -64,10 +74,17 @@ TEST(a_truncated_file_is_named) {
     for (int i = 0; i < 2; i++) {
         memcpy(path + sizeof path - 7, "XXXXXX", 6);
         make_file();
-        EXPECT_INT(read_truncated(i == 1, false, said, sizeof said), EXIT_CODE_BAD_DATA);
+        EXPECT_INT(read_truncated(i == 1, TRUNCATED, said, sizeof said), EXIT_CODE_BAD_DATA);
         EXPECT(strstr(said, path) &&
                strstr(said, "was truncated to 5000 bytes while it was in use, and byte 100000 is"));
         EXPECT(strstr(said, "restore the file"));
+        unlink(path);
+        // A whole file that cannot be read is no damage: another attempt may help.
+        memcpy(path + sizeof path - 7, "XXXXXX", 6);
+        make_file();
+        EXPECT_INT(read_truncated(i == 1, REPLACED, said, sizeof said), EXIT_CODE_ERROR);
+        EXPECT(strstr(said, path) && strstr(said, "cannot be read at byte 100000: its disk or file system has failed"));
+        EXPECT(strstr(said, "run dmesg, then run the same command again"));
         unlink(path);
     }
 }
@@ -76,29 +93,30 @@ TEST(other_faults_are_as_before) {
     static char said[4096];
     memcpy(path + sizeof path - 7, "XXXXXX", 6);
     make_file();
-    EXPECT_INT(read_truncated(false, true, said, sizeof said), -SIGBUS);
+    EXPECT_INT(read_truncated(false, ANOTHER, said, sizeof said), -SIGBUS);
     unlink(path);
     memcpy(path + sizeof path - 7, "XXXXXX", 6);
     make_file();
-    EXPECT_INT(read_truncated(true, true, said, sizeof said), 77);
+    EXPECT_INT(read_truncated(true, ANOTHER, said, sizeof said), 77);
     unlink(path);
 }
 
 TEST(maps_come_and_go) {
     static char bytes[8][4096];
     char text[FILE_FAULT_BYTES];
+    enum exit_code code;
     for (int i = 0; i < 8; i++)
         file_fault_add(bytes[i], sizeof bytes[i], i % 2 ? "/odd" : "/even");
-    EXPECT(file_fault_describe(bytes[3] + 17, text) > 0 && strstr(text, "/odd cannot be read at byte 17"));
-    EXPECT(file_fault_describe(bytes[4] + 4095, text) > 0 && strstr(text, "/even"));
+    EXPECT(file_fault_describe(bytes[3] + 17, text, &code) > 0 && strstr(text, "/odd cannot be read at byte 17"));
+    EXPECT(file_fault_describe(bytes[4] + 4095, text, &code) > 0 && strstr(text, "/even"));
     for (int i = 0; i < 8; i += 2)
         file_fault_remove(bytes[i]);
-    EXPECT_INT(file_fault_describe(bytes[4] + 1, text), 0);
-    EXPECT(file_fault_describe(bytes[5] + 1, text) > 0);
+    EXPECT_INT(file_fault_describe(bytes[4] + 1, text, &code), 0);
+    EXPECT(file_fault_describe(bytes[5] + 1, text, &code) > 0);
     for (int i = 1; i < 8; i += 2)
         file_fault_remove(bytes[i]);
-    EXPECT_INT(file_fault_describe(bytes[5] + 1, text), 0);
-    EXPECT(file_fault_describe(bytes + 8, text) == 0 && text[0] == '\0');
+    EXPECT_INT(file_fault_describe(bytes[5] + 1, text, &code), 0);
+    EXPECT(file_fault_describe(bytes + 8, text, &code) == 0 && text[0] == '\0');
 }
 
 TEST_MAIN(TEST_CASE(a_truncated_file_is_named), TEST_CASE(other_faults_are_as_before), TEST_CASE(maps_come_and_go))

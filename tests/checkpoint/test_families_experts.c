@@ -70,6 +70,18 @@ TEST(refused_experts) {
     expect_all_refused(rows, sizeof rows / sizeof rows[0]);
 }
 
+// transformers can store the experts of a layer as one tensor, which one sentence says.
+TEST(fused_experts) {
+    struct spoiled spoiled = copy_model("mixtral");
+    rewrite(&spoiled, &(struct change){.tensor = "model.layers.0.block_sparse_moe.experts.0.w1.weight",
+                                       .renamed = "model.layers.0.mlp.experts.gate_up_proj"});
+    EXPECT_ERROR(open_model(spoiled.path), "has fused experts (model.layers.0.mlp.experts.gate_up_proj), which are not "
+                                           "supported for mixtral; save it again with "
+                                           "save_pretrained(save_original_format=True)");
+    EXPECT(!strstr(error_message(), "w3.weight"));
+    temporary_remove(&spoiled.folder);
+}
+
 TEST(other_families_of_experts) {
     static const struct other_family rows[] = {
         {"mixtral", "llama", "llama has no --num-experts 4"},
@@ -194,7 +206,7 @@ TEST(inexpressible_experts) {
         {"gpt_oss", "--glu-linear-offset", "0", "gpt_oss has no --glu-linear-offset 0"},
         {"gpt_oss", "--activation-func-clamp-value", "3", NULL},
         {"mixtral", "--activation-func-clamp-value", "3", "mixtral has no --activation-func-clamp-value 3"},
-        {"olmoe", "--moe-layer-freq", "2", "olmoe has no --moe-layer-freq 2"},
+        {"olmoe", "--moe-layer-freq", "2", "nearest: qwen3_moe has no --qk-layernorm-all-heads true"},
         {"qwen3_moe", "--moe-shared-expert-intermediate-size", "8", "has no --moe-shared-expert-intermediate-size 8"},
         {"llama", "--moe-router-topk", "3", NULL},  // without experts it says nothing
     };
@@ -222,5 +234,5 @@ TEST(inexpressible_experts) {
     }
 }
 
-TEST_MAIN(TEST_CASE(refused_experts), TEST_CASE(other_families_of_experts), TEST_CASE(mxfp4), TEST_CASE(mxfp4_numbers),
-          TEST_CASE(losses_of_megatron), TEST_CASE(inexpressible_experts))
+TEST_MAIN(TEST_CASE(refused_experts), TEST_CASE(fused_experts), TEST_CASE(other_families_of_experts), TEST_CASE(mxfp4),
+          TEST_CASE(mxfp4_numbers), TEST_CASE(losses_of_megatron), TEST_CASE(inexpressible_experts))

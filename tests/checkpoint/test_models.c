@@ -220,6 +220,31 @@ TEST(type_of_mixed) {
     temporary_remove(&spoiled.folder);
 }
 
+// The biases of experts keep the type of the source, and are not rounded by one that is asked for.
+TEST(type_of_expert_biases) {
+    static const char theirs[] = "model.layers.1.mlp.gate.e_score_correction_bias";
+    const enum dtype brain = DTYPE_BF16, single = DTYPE_F32;
+    const struct {
+        bool is_half;
+        const enum dtype *asked;
+        enum dtype expected;
+    } rows[] = {{true, NULL, brain}, {true, &brain, brain}, {true, &single, single}, {false, &brain, single}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model("glm4_moe");
+        char *to = file_join(spoiled.folder.path, "to");
+        struct weights weights;
+        if (rows[i].is_half)
+            rewrite(&spoiled, &(struct change){.tensor = theirs, .is_half = true});
+        EXPECT_OK(write_as(&spoiled, to, rows[i].asked));
+        EXPECT_OK(weights_open_folder(&weights, to));
+        const struct weight *bias = weights_find(&weights, theirs);
+        EXPECT(bias && bias->dtype == rows[i].expected);
+        weights_close(&weights);
+        free(to);
+        temporary_remove(&spoiled.folder);
+    }
+}
+
 // fp16 ends at 65504; values that round to more are reported before anything is written.
 TEST(overflow) {
     const enum dtype half = DTYPE_F16, brain = DTYPE_BF16;
@@ -492,6 +517,6 @@ TEST(damage_found_late_leaves_nothing) {
 }
 
 TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(flags_of_a_model),
-          TEST_CASE(type_of_mixed), TEST_CASE(overflow), TEST_CASE(configurations), TEST_CASE(indexes),
-          TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron),
-          TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
+          TEST_CASE(type_of_mixed), TEST_CASE(type_of_expert_biases), TEST_CASE(overflow), TEST_CASE(configurations),
+          TEST_CASE(indexes), TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there),
+          TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))

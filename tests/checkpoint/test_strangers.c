@@ -137,6 +137,8 @@ TEST(configurations_that_are_not_files_are_refused) {
     point("model/config.json", "../elsewhere.json");
     expect_unreadable("config.json is a link that leads out of the folder");
     unlink(at("model/config.json"));
+    make("adapter/adapter_model.safetensors", "");
+    EXPECT(model_source_is_foreign(at("adapter")));
     make("model/config.json", "[1, 2]");
     expect_unreadable("config.json: it is not a JSON object");
     make("model/config.json", "{\"a\": 1}");

@@ -44,6 +44,38 @@ has t5.hf '"tie_word_embeddings": true'
 train t5_plain "${t5[@]}" --num-layers 1
 export_to t5_plain '"tie_word_embeddings": false'
 expect 0 "lm_head.weight" "$BEVATRON" checkpoint inspect --tensors "$work/t5_plain.hf/model.safetensors"
+# Tensors and names that the source does not have are announced.
+edit t5 '"tie_word_embeddings": true' '"tie_word_embeddings": false'
+sed -i 's/"scale_decoder_outputs": true/"scale_decoder_outputs": false/' "$work/t5/config.json"
+expect 0 "note: lm_head.weight is written as a copy of shared.weight" "$BEVATRON" checkpoint convert --input "$work/t5" --output "$work/t5.hf2" --to huggingface
+expect 0 "read back" "$BEVATRON" checkpoint convert --input $foreign/t5 --output "$work/t5.hf3" --to huggingface
+grep -q "is written as a copy" "$work/out" && fail "a head that is not written is announced" || pass
+expect 0 'gpt2 have a base model'"'"'s names, and are written with the prefix "transformer."' \
+    "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/names.hf" --to huggingface
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/names.hf" --output "$work/names.hf2" --to huggingface
+grep -q "a base model's names" "$work/out" && fail "names that stay are announced" || pass
+
+# Weights may be links to another folder, which a note names; other files are not copied from there.
+mkdir "$work/linked" && cp $foreign/gpt2/config.json "$work/linked/"
+cp $foreign/gpt2/model.safetensors "$work/elsewhere"
+echo secret >"$work/secret"
+ln -s "$work/elsewhere" "$work/linked/model.safetensors"
+ln -s "$work/secret" "$work/linked/LICENSE"
+expect 0 "is a link that leads out of the folder; the weights are those of $(realpath "$work/elsewhere")" \
+    "$BEVATRON" checkpoint convert --input "$work/linked" --output "$work/linked.hf" --to huggingface
+[ ! -e "$work/linked.hf/LICENSE" ] && [ ! -L "$work/linked.hf/model.safetensors" ] && pass || fail "a file from outside is copied"
+expect_same "$work/linked.hf/model.safetensors" "$work/names.hf/model.safetensors" "weights behind a link"
+
+# Gemma's multiplier follows the width; one of its own is no Gemma's, which a short message says.
+gemma=(--preset gemma-2b --num-layers 1 --ffn-hidden-size 20 --kv-channels 8 --hidden-size 30 --tokenizer-type NullTokenizer)
+train gemma "${gemma[@]}"
+export_to gemma '"model_type": "gemma"'
+has gemma.hf '"hidden_size": 30'
+grep -q '"embedding_multiplier":5.477225575051661' "$work"/gemma/iter_*/config.json && pass || fail "the multiplier is the root of 30"
+train gemma7 "${gemma[@]}" --embedding-multiplier 7
+expect 1 "no Hugging Face family can express this model; nearest: gemma has no --embedding-multiplier 7" \
+    "$BEVATRON" checkpoint convert --input "$work/gemma7" --output "$work/x"
+[ "$(grep "error: " "$work/out" | wc -c)" -lt 200 ] && pass || fail "a long message"
 train gpt_scaled --num-layers 1 --scale-tied-output
 expect 1 "gpt2 has no --scale-tied-output true" "$BEVATRON" checkpoint convert --input "$work/gpt_scaled" --output "$work/x"
 

@@ -212,6 +212,27 @@ end_of $first
 expect 0 "successfully loaded checkpoint" "${train[@]}" --save "$work/both" --load "$work/both" --override-opt_param-scheduler --train-iters 1
 [ ! -e "$work/both/.bevatron-lock" ] && pass || fail "a run that has ended leaves its lock"
 
+# The lock is removed by hand: the run notices between checkpoints, and stops if another run has taken it meanwhile.
+endless=("${train[@]}" --train-iters 1000000000 --log-interval 50 --save-interval 900000000)
+in_background "$work/out1" "${endless[@]}" --save "$work/removed"
+first=$!
+await_text "iteration       50/" "$work/out1"
+rm "$work/removed/.bevatron-lock"
+await_text "was removed while this run held it, and was made again" "$work/out1"
+[ -e "$work/removed/.bevatron-lock" ] && pass || fail "a lock that was removed is not made again"
+kill -STOP $first
+rm "$work/removed/.bevatron-lock"
+in_background "$work/out2" "${endless[@]}" --save "$work/removed"
+second=$!
+await_text "iteration       50/" "$work/out2"
+kill -CONT $first
+wait $first
+[ $? = 2 ] && grep -q "was removed while this run held it, and another run (process $second on .*this run writes nothing there any more" "$work/out1" && pass ||
+    fail "two runs write to one folder: $(tail -n 2 "$work/out1")"
+ls "$work/removed" | grep -q "^iter_" && fail "a run that has lost the folder saves to it" || pass
+kill -9 $second
+end_of $second
+
 # ---- a tokenizer that is a folder ----
 
 # A run that ended before its first checkpoint leaves metrics. The next one in the folder says so and marks where it

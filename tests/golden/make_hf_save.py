@@ -61,7 +61,7 @@ with open(f"{folder}/ids.jsonl", "w", encoding="utf-8") as out:
             shutil.copy(f"{scratch}/tokenizer.json", f"{folder}/{name}.json")
             shutil.copy(f"{scratch}/tokenizer_config.json", f"{folder}/{name}.config.json")
         tokenizer = Tokenizer.from_file(f"{folder}/{name}.json")
-        texts = tough.strings(60, number)
+        texts = tough.strings(60, number) + ["a\U0010fffeb\U0010ffff\U0010ffff c\ufdd0\U000ffffe\U000f0000\U000f0001"]
         lines = run("encode", "--json-lines", *flags, text="\n".join(map(json.dumps, texts))).split("\n")[:-1]
         around = len(tokenizer.encode("").ids) if name.endswith("_today") or name == "llama2" else 0
         for text, line in zip(texts, lines, strict=True):

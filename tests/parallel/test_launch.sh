@@ -36,6 +36,11 @@ expect 3 "no slots left" env PATH="$work/bin:$PATH" TMPDIR="$work/tmp" "${train[
 mpirun -n" ] && [ -z "$(ls -A "$work/tmp")" ] && pass || fail "mpirun is called otherwise: $(cat "$work/calls")"
 printf '#!/bin/sh\ntouch "$BEVATRON_RANKS_MARK"\nexit 137\n' >"$work/bin/mpirun"
 expect 211 "error: bevatron: a rank was killed" env PATH="$work/bin:$PATH" "${train[@]}" --nproc 2
+# Without shared memory they use TCP.
+expect 0 "iteration        4/" env OMPI_MCA_btl_vader_backing_directory="$work/nowhere" OMPI_MCA_btl_sm_backing_directory="$work/nowhere" \
+    "${train[@]}" --nproc 2
+losses "$work/out" >"$work/by_tcp"
+cmp -s "$work/by_mpirun" "$work/by_tcp" && pass || fail "ranks without shared memory compute something else"
 # The flag does the same in a file, and so does --dry-run, which starts nothing.
 printf 'nproc: 2\n' >"$work/run.yaml"
 expect 0 "iteration        4/" "${train[@]}" --config "$work/run.yaml"

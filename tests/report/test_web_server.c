@@ -215,6 +215,21 @@ TEST(queries_of_many_parts) {
     end();
 }
 
+// Cookies with many parts are one text, too; headers that do not fit are an error.
+TEST(cookies_of_many_parts) {
+    begin(&(struct web_limits){.send_seconds = patience, .read_seconds = patience});
+    for (int parts = 50; parts <= 12150; parts *= 3) {
+        struct buffer text = {0};
+        buffer_append_string(&text, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nCookie: a=1");
+        for (int i = 0; i < parts; i++)
+            buffer_append_string(&text, "; a=1");
+        buffer_append_string(&text, "\r\n\r\n");
+        EXPECT_INT(ask(buffer_string(&text)), text.length < 12000 ? 200 : 431);
+        buffer_free(&text);
+    }
+    end();
+}
+
 // Those who send nothing, or a byte from time to time, or do not read, are cut off; others are served meanwhile. A
 // second passes from one byte to the next.
 TEST(slow_clients) {
@@ -386,5 +401,5 @@ TEST(ports) {
 }
 
 TEST_MAIN(TEST_CASE(answers), TEST_CASE(one_connection), TEST_CASE(garbage), TEST_CASE(queries_of_many_parts),
-          TEST_CASE(slow_clients), TEST_CASE(news), TEST_CASE(answers_that_nobody_reads),
-          TEST_CASE(ten_thousand_connections), TEST_CASE(ports))
+          TEST_CASE(cookies_of_many_parts), TEST_CASE(slow_clients), TEST_CASE(news),
+          TEST_CASE(answers_that_nobody_reads), TEST_CASE(ten_thousand_connections), TEST_CASE(ports))

@@ -15,9 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Noncharacters: one is removed when a mark may join the text before it, the other stays to the end.
+// Noncharacters: one is removed when a mark may join the text before it, the other stays to the end. Where a text has
+// one of these itself, it is written as the third and a character for private use meanwhile.
 #define APART "\xF4\x8F\xBF\xBE"
 #define STAYS_APART "\xF4\x8F\xBF\xBF"
+#define ESCAPE "\xF3\xBF\xBF\xBE"
+enum { ESCAPED_FIRST = 0xF0000 };
 
 enum { ABOVE = 230, ROUNDS = 3 };
 enum { HIDDEN_FIRST = 0xFDD0, HIDDEN_COUNT = 32 };  // noncharacters that stand for hidden marks
@@ -123,6 +126,23 @@ static void treat_hidden(struct json_writer *json, const struct rules *rules, en
         char *letter = memory_printf("%.*s", (int)match.replacement_length, match.replacement);
         hf_step_replace(json, stage == SHOW ? hidden : mark, stage == HIDE ? hidden : stage == SHOW ? mark : letter);
         free(letter);
+    }
+}
+
+// Escapes in the text what the steps insert, or restores it, in the opposite order.
+static void escape(struct json_writer *json, const struct rules *rules, bool composes, bool restores) {
+    char texts[3 + HIDDEN_COUNT][5] = {ESCAPE, APART, STAYS_APART};
+    int count = composes ? 3 : 2;
+    for (uint32_t c = 0; composes && c < UNICODE_LIMIT && count < 3 + HIDDEN_COUNT; c++)
+        if (becomes_letter(rules, c)) {
+            utf8_encode((uint32_t)(HIDDEN_FIRST + count - 3), texts[count]);
+            count++;
+        }
+    for (int i = 0; i < count; i++) {
+        char code[] = ESCAPE "....";
+        int k = restores ? count - 1 - i : i;
+        utf8_encode((uint32_t)(ESCAPED_FIRST + k), code + sizeof ESCAPE - 1);
+        hf_step_replace(json, restores ? code : texts[k], restores ? texts[k] : code);
     }
 }
 
@@ -263,6 +283,7 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     struct listing listing = {.rules = &rules, .parts = parts, .json = json};
     charsmap_for_each(&normaliser->map, count_rule, &listing);
     bool are_few = listing.count <= FEW;
+    escape(json, &rules, !are_few, false);
     for (listing.length = listing.longest; are_few && listing.length > 0; listing.length--)
         charsmap_for_each(&normaliser->map, write_rule, &listing);
     struct normal_form_pairs *pairs = are_few ? NULL : normal_form_pairs_create(table);
@@ -287,6 +308,7 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     hf_step_replace(json, APART, "");
     if (!are_few)
         hf_step_replace(json, STAYS_APART, "");
+    escape(json, &rules, !are_few, true);
     free(rules.begins);
     free(rules.follows);
     free(table);

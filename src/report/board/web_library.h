@@ -14,6 +14,8 @@
     ROW(MHD_resume_connection)                                                                                         \
     ROW(MHD_get_connection_info)                                                                                       \
     ROW(MHD_lookup_connection_value)                                                                                   \
+    ROW(MHD_get_connection_values)                                                                                     \
+    ROW(MHD_set_connection_value)                                                                                      \
     ROW(MHD_create_response_from_buffer)                                                                               \
     ROW(MHD_add_response_header)                                                                                       \
     ROW(MHD_queue_response)                                                                                            \

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -104,7 +105,8 @@ static void note_connection(void *argument, struct MHD_Connection *connection, v
 
 // The target as it was sent. The library's own reading of it is not used, and would take more memory than a connection
 // has if the query has many parts, after which the library answers nothing: the text, which lies in the connection's
-// own buffer, ends for it where the query begins.
+// own buffer, ends for it where the query begins. Of cookies it reads the first header, which is therefore an empty one
+// of ours.
 static void *note_target(void *argument, const char *target, struct MHD_Connection *connection) {
     (void)argument;
     struct web_client *client = client_of(connection);
@@ -117,6 +119,7 @@ static void *note_target(void *argument, const char *target, struct MHD_Connecti
     }
     if (query && query[1])
         query[1] = '\0';
+    (void)library()->MHD_set_connection_value(connection, MHD_HEADER_KIND, "Cookie", "");
     return NULL;
 }
 
@@ -135,6 +138,21 @@ static void note_completed(void *argument, struct MHD_Connection *connection, vo
 
 static const char *header(struct MHD_Connection *connection, const char *name) {
     return library()->MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result take_cookie(void *cookie, enum MHD_ValueKind kind, const char *name, const char *value) {
+    (void)kind;
+    if (strcasecmp(name, "Cookie") != 0 || !value || !*value)
+        return MHD_YES;
+    *(const char **)cookie = value;
+    return MHD_NO;
+}
+
+// The client's header, after the empty one of note_target.
+static const char *cookie_of(struct MHD_Connection *connection) {
+    const char *cookie = NULL;
+    (void)library()->MHD_get_connection_values(connection, MHD_HEADER_KIND, take_cookie, &cookie);
+    return cookie;
 }
 
 static enum MHD_Result suspend(struct web_server *server, struct web_client *client, int64_t after) {
@@ -212,7 +230,7 @@ static enum MHD_Result handle(void *argument, struct MHD_Connection *connection,
         .target = client->target,
         .host = header(connection, "Host"),
         .authorization = header(connection, "Authorization"),
-        .cookie = header(connection, "Cookie"),
+        .cookie = cookie_of(connection),
         .if_none_match = header(connection, "If-None-Match"),
         .has_body =
             *upload_bytes > 0 || (length && strcmp(length, "0") != 0) || header(connection, "Transfer-Encoding"),
