@@ -364,7 +364,9 @@ static void refuse_family(const struct config *config, const char *wanted, const
                   "there is one",
                   wanted, buffer_string(&reason));
     else
-        error_set("no Hugging Face family can express this model; nearest: %s", buffer_string(&reason));
+        error_set("no Hugging Face family can express this model; nearest: %s; to export one, train it from a --preset "
+                  "of that family",
+                  buffer_string(&reason));
     free(known);
     buffer_free(&reason);
 }
@@ -375,8 +377,12 @@ const struct hf_family *hf_config_family(const struct config *config, const char
     for (size_t i = 0; (family = hf_family_at(i)); i++) {
         if (wanted && strcmp(family->model_type, wanted) != 0)
             continue;
-        if (!find_obstacle(family, config, allows_near))
+        const char *obstacle = find_obstacle(family, config, allows_near);
+        if (!obstacle)
             return family;
+        // A family of another form is not near, whatever else it shares with the model.
+        if (!wanted && strcmp(obstacle, "--model") == 0)
+            continue;
         int count = count_obstacles(family, config, allows_near);
         nearest = count < fewest ? family : nearest;
         fewest = count < fewest ? count : fewest;

@@ -92,7 +92,7 @@ expect 1 "llama has no --qk-layernorm true" "$BEVATRON" checkpoint convert --inp
 
 # Megatron's T5 is not one of Hugging Face's: the error names what differs, and no families of another kind.
 expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --model t5 --save "$work/t5" --save-interval 1
-expect 1 "umt5 has no --normalization LayerNorm; to export one, train it from a --preset" "$BEVATRON" checkpoint \
+expect 1 "nearest: t5 has no --normalization LayerNorm; to export one, train it from a --preset" "$BEVATRON" checkpoint \
     convert --input "$work/t5" --output "$work/t5-hf"
 grep -q "gpt2 has no" "$work/out" && fail "a T5 is compared with a GPT-2" || pass
 expect 0 "iteration        1/" "$BEVATRON" train --preset t5-small "${run[@]}" --train-iters 1 --save "$work/small" --save-interval 1
