@@ -140,6 +140,9 @@ struct checkpoint_save {
     // not checkpoints of this program, and iterations above the new one, are never touched.
     int64_t keep_last;
     int64_t retain_interval;
+    int64_t best;  // an iteration that is not removed and not counted; 0 for none
+    // Iterations of this run that are removed whatever keep_last says, since this checkpoint replaces them; 0 for none.
+    int64_t replaced[2];
     // NULL, or of the first rank, and living until the save ends: the iteration of a checkpoint that an earlier save of
     // this run completed and could not make the latest, 0 for none. Once this save is complete it removes that one, so
     // that attempts do not fill the disk, and sets it if the same happens again.

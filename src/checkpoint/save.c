@@ -233,7 +233,7 @@ static bool is_ours(const char *path, int64_t iteration) {
 
 static void remove_old(const struct checkpoint_job *job) {
     const struct checkpoint_save *save = &job->save;
-    if (save->keep_last <= 0)
+    if (save->keep_last <= 0 && save->replaced[0] <= 0 && save->replaced[1] <= 0)
         return;
     struct folder_list list;
     if (folder_list_read(&list, save->folder) < 0) {
@@ -244,10 +244,12 @@ static void remove_old(const struct checkpoint_job *job) {
     for (size_t i = list.count; i-- > 0;) {
         int64_t iteration = list.iterations[i];
         bool is_retained = save->retain_interval > 0 && iteration % save->retain_interval == 0;
-        if (iteration >= job->state.iteration || is_retained)
+        bool is_replaced = iteration == save->replaced[0] || iteration == save->replaced[1];
+        if (iteration >= job->state.iteration || is_retained || iteration == save->best)
             continue;
         char *path = checkpoint_path(save->folder, iteration);
-        if (is_ours(path, iteration) && ++kept > save->keep_last && folder_discard(path) < 0)
+        if (is_ours(path, iteration) && (is_replaced || (save->keep_last > 0 && ++kept > save->keep_last)) &&
+            folder_discard(path) < 0)
             log_warn("an old checkpoint is kept: %s", error_message());
         free(path);
     }

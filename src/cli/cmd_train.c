@@ -55,6 +55,17 @@ static const struct flag own_flags[] = {
          "found by itself on EC2, and on one machine by its GPUs"),
 };
 
+// --resume is --load of the folder that --save names.
+static int take_resume(struct config *config) {
+    if (!config->resume || (config->load && config->save && file_is_same_path(config->load, config->save)))
+        return 0;
+    if (!config->save || config->load)
+        return error_set_code(EXIT_CODE_USAGE, "--resume resumes from the folder of --save; %s",
+                              config->save ? "leave it out, or leave out --load" : "give --save DIR");
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, config, "--load", config->save, FLAG_FROM_COMMAND);
+}
+
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
 static int use_checkpoint_args(struct config *config, const struct session *session) {
     if (!config->use_checkpoint_args)
@@ -183,7 +194,13 @@ static void dump_flags(const struct train_options *options) {
 static void note_saving(const struct config *config) {
     if (!config->save && !config->mock_data && !config->skip_train)
         log_info("note: --save is not given, so the weights will not be kept");
-    if (config->save && config->save_interval == 0 && !config->skip_train)
+    if (!config->save || config->save_interval > 0 || config->skip_train)
+        return;
+    if (config->save_minutes > 0)
+        log_info("note: --save-interval is not given: a checkpoint is saved every %g minutes, which replaces the one "
+                 "before, and at the end",
+                 config->save_minutes);
+    else
         log_info("note: --save-interval is not given, so a checkpoint is saved only at the end of the run");
 }
 
@@ -222,6 +239,7 @@ static int run_training(struct train_options *options, struct session *session, 
         attach_lifelines(session);
     if (options->machine && !machine_find(options->machine))
         return -1;
+    TRY(take_resume(config));
     TRY(config_apply_preset(config));
     bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
     int world_size;
@@ -229,7 +247,7 @@ static int run_training(struct train_options *options, struct session *session, 
     // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
     // configuration in every checkpoint has, too, are listed for those who ask.
     bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
-         is_open = !options->dry_run && automatic_is_needed(&options->open);
+         is_open = !options->dry_run && (automatic_is_needed(&options->open) || config_trains_tokenizer(config));
     if (dumps && !is_open)
         dump_flags(options);
     if (options->dry_run)
@@ -263,6 +281,7 @@ static void take_exit_code(const struct config *config) {
 // A run that `launch local` watches over is started again without a person.
 static int complete(void *given, bool is_alone, struct string_list *words) {
     struct train_options *options = given;
+    TRY(take_resume(&options->config));
     if (options->dry_run)
         return 0;
     int wants = tokenizer_offer(&options->config, is_alone && !getenv(RANKS_LIFELINE));

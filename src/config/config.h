@@ -293,7 +293,9 @@ struct config {
     char *save_to;        // s3:// address that checkpoints are copied to, or NULL
     char *save_fallback;  // folder for checkpoints that cannot be written to `save`, or NULL
     double save_retry_minutes, last_save_minutes;
-    int64_t save_interval;
+    int64_t save_interval;  // 0: every save_minutes
+    double save_minutes;
+    bool resume, keep_best;
     int64_t keep_last;             // how many checkpoints are kept; 0 for all
     int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
     char *load;

@@ -15,25 +15,26 @@ static const struct schedule_member {
     const char *name;
     enum value_kind kind;
     size_t offset;
+    const char *over, *flag;  // of steps: what takes them, and how the flag that says so begins
 } members[] = {
-    {"lr", KIND_DOUBLE, offsetof(struct config, lr)},
-    {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr)},
-    {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, decoupled_lr)},
-    {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, decoupled_min_lr)},
-    {"lr_mult", KIND_FACTORS, offsetof(struct config, lr_mult)},
-    {"wd_mult", KIND_FACTORS, offsetof(struct config, wd_mult)},
-    {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style)},
-    {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init)},
-    {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power)},
-    {"lr_wsd_decay_style", KIND_TEXT, offsetof(struct config, lr_wsd_decay_style)},
-    {"weight_decay", KIND_DOUBLE, offsetof(struct config, weight_decay)},
-    {"start_weight_decay", KIND_DOUBLE, offsetof(struct config, start_weight_decay)},
-    {"end_weight_decay", KIND_DOUBLE, offsetof(struct config, end_weight_decay)},
-    {"weight_decay_incr_style", KIND_TEXT, offsetof(struct config, weight_decay_incr_style)},
-    {"lr_decay_steps", KIND_INT, offsetof(struct config, lr_decay_steps)},
-    {"lr_warmup_steps", KIND_DOUBLE, offsetof(struct config, lr_warmup_steps)},
-    {"lr_wsd_decay_steps", KIND_INT, offsetof(struct config, lr_wsd_decay_steps)},
-    {"wd_incr_steps", KIND_INT, offsetof(struct config, wd_incr_steps)},
+    {"lr", KIND_DOUBLE, offsetof(struct config, lr), NULL, NULL},
+    {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr), NULL, NULL},
+    {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, decoupled_lr), NULL, NULL},
+    {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, decoupled_min_lr), NULL, NULL},
+    {"lr_mult", KIND_FACTORS, offsetof(struct config, lr_mult), NULL, NULL},
+    {"wd_mult", KIND_FACTORS, offsetof(struct config, wd_mult), NULL, NULL},
+    {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style), NULL, NULL},
+    {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init), NULL, NULL},
+    {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power), NULL, NULL},
+    {"lr_wsd_decay_style", KIND_TEXT, offsetof(struct config, lr_wsd_decay_style), NULL, NULL},
+    {"weight_decay", KIND_DOUBLE, offsetof(struct config, weight_decay), NULL, NULL},
+    {"start_weight_decay", KIND_DOUBLE, offsetof(struct config, start_weight_decay), NULL, NULL},
+    {"end_weight_decay", KIND_DOUBLE, offsetof(struct config, end_weight_decay), NULL, NULL},
+    {"weight_decay_incr_style", KIND_TEXT, offsetof(struct config, weight_decay_incr_style), NULL, NULL},
+    {"lr_decay_steps", KIND_INT, offsetof(struct config, lr_decay_steps), "the learning rate decays", "lr-decay"},
+    {"lr_warmup_steps", KIND_DOUBLE, offsetof(struct config, lr_warmup_steps), "it warms up", "lr-warmup"},
+    {"lr_wsd_decay_steps", KIND_INT, offsetof(struct config, lr_wsd_decay_steps), "it decays last", "lr-wsd-decay"},
+    {"wd_incr_steps", KIND_INT, offsetof(struct config, wd_incr_steps), "the weight decay grows", "train"},
 };
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
@@ -186,14 +187,51 @@ static void append_value(const struct config *config, const struct schedule_memb
         buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
 }
 
-// "lr_decay_steps is 960 there and 1120 here (in samples)".
+// What schedules are counted in: iterations of so many samples there and here, or samples themselves, e.g. if batches
+// grow.
+struct schedule_unit {
+    const char *name, *suffix;  // of flags
+    double there, here;
+};
+
+static struct schedule_unit find_unit(const struct config *config, const struct json *run) {
+    int64_t there = 0, here = config->global_batch_size;
+    bool counts_samples = config->train_samples > 0 || config->lr_decay_tokens > 0 || config->rampup_samples > 0 ||
+                          config->batch_step_count > 0 || here < 1;
+    if (json_get_int(run, "global_batch_size", &there) < 0 || there < 1)
+        there = here;
+    error_clear();
+    return counts_samples ? (struct schedule_unit){"samples", "samples", 1, 1}
+                          : (struct schedule_unit){"iterations", "iters", (double)there, (double)here};
+}
+
+// "the learning rate decays over 10 iterations there and 20 here (--train-iters)". Nothing if only batches differ.
+static void append_steps(const struct config *config, const struct schedule_member *member,
+                         const struct member_value *reading, struct schedule_unit unit, struct buffer *out) {
+    const void *slot = (const char *)config + member->offset;
+    bool is_whole = member->kind == KIND_INT;
+    double there = (is_whole ? (double)reading->integer : reading->number) / unit.there;
+    double here = (is_whole ? (double)*(const int64_t *)slot : *(const double *)slot) / unit.here;
+    if (there == here)
+        return;
+    char *flag = memory_printf("--%s-%s", member->flag, unit.suffix);
+    if (!flag_is_given(&config->given, flag)) {
+        free(flag);
+        flag = memory_printf("--train-%s", unit.suffix);
+    }
+    buffer_printf(out, "%s%s over %.10g %s there and %.10g here (%s)", out->length ? ", " : "", member->over, there,
+                  unit.name, here, flag);
+    free(flag);
+}
+
+// "lr is 0.25 there and 0.5 here".
 static void append_difference(const struct config *config, const struct schedule_member *member,
                               const struct json *there, struct buffer *out) {
     buffer_printf(out, "%s%s is ", out->length ? ", " : "", member->name);
     append_reading(member, there, out);
     buffer_append_string(out, " there and ");
     append_value(config, member, out);
-    buffer_append_string(out, strstr(member->name, "_steps") ? " here (in samples)" : " here");
+    buffer_append_string(out, " here");
 }
 
 static void take(struct config *config, const struct schedule_member *member, const struct member_value *reading) {
@@ -218,21 +256,30 @@ int config_match_schedule(struct config *config, const struct json *run, const c
         if (read_member(&readings[i], schedule, &members[i]) < 0)
             return error_context("the schedules of %s", name);
     struct buffer differences = {0};
+    struct schedule_unit unit = find_unit(config, run);
+    bool has_differences = false;
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
         if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]) || is_unused(config, &members[i]))
             continue;
         // By now the step has been built with the factors of the flags.
         if (config->use_checkpoint_opt_param_scheduler && members[i].kind != KIND_FACTORS)
             take(config, &members[i], &readings[i]);
+        else if (members[i].over)
+            append_steps(config, &members[i], &readings[i], unit, &differences);
         else
             append_difference(config, &members[i], json_member(schedule, members[i].name), &differences);
+        has_differences = has_differences || !config->use_checkpoint_opt_param_scheduler || differences.length;
     }
+    // Steps are stored as samples, so with another batch they are others.
+    if (has_differences && unit.there != unit.here)
+        buffer_printf(&differences, "%s--global-batch-size is %.0f there and %.0f here", differences.length ? ", " : "",
+                      unit.there, unit.here);
     int status = 0;
-    if (differences.length)
+    if (has_differences)
         status = error_set_code(EXIT_CODE_USAGE,
                                 "the schedules of %s differ from the flags: %s. Give --override-opt_param-scheduler to "
                                 "use the flags, e.g. for a longer run, or %s",
-                                name, differences.data,
+                                name, buffer_string(&differences),
                                 config->use_checkpoint_opt_param_scheduler
                                     ? "--lr-mult and --wd-mult of the checkpoint"
                                     : "--use-checkpoint-opt_param-scheduler to use the checkpoint's");

@@ -17,6 +17,7 @@
 #include "config/flags_optimizers.h"
 #include "config/flags_recompute.h"
 #include "config/flags_rotary.h"
+#include "config/flags_saving.h"
 #include <string.h>
 
 #define FLAG_STRUCT struct config
@@ -318,7 +319,8 @@ static const struct flag rows[] = {
 
     GROUP("Evaluation"),
     INT("--eval-interval", eval_interval, "1000", 1, FLAG_ENDLESS, "iterations between evaluations"),
-    INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS, "batches per evaluation; 0 for none"),
+    INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS,
+        "batches per evaluation; 0 for none. Unless given, at most a tenth of --train-iters"),
     INT("--eval-global-batch-size", eval_global_batch_size, NULL, 1, 1 << 30,
         "samples per batch of an evaluation; default: --global-batch-size", ADVANCED),
     INT("--eval-micro-batch-size", eval_micro_batch_size, NULL, 1, 1 << 24,
@@ -337,11 +339,13 @@ static const struct flag rows[] = {
 
     GROUP("Checkpoints"),
     TEXT("--save", save, NULL, "DIR",
-         "folder for checkpoints, written at the end, on a stop, and every --save-interval iterations"),
+         "folder for checkpoints, written at the end, on a stop, and every --save-interval iterations or "
+         "--save-minutes"),
     TEXT("--save-to", save_to, NULL, "URL",
          "copy checkpoints from --save to s3://BUCKET/PREFIX in the background; --keep-last applies there too"),
     INT("--save-interval", save_interval, NULL, 1, FLAG_ENDLESS,
-        "iterations between checkpoints; default: none in between"),
+        "iterations between checkpoints; default: every --save-minutes"),
+    SAVING_ROWS,
     TEXT(
         "--save-fallback", save_fallback, NULL, "DIR",
         "folder for a checkpoint that cannot be written to --save; a run that resumes from --save takes the newer one"),

@@ -234,6 +234,10 @@ static void validate_checkpoints(struct config *config, struct complaints *compl
         complain(complaints, "--save %s is not a folder; give a folder, and the address with --save-to", config->save);
     if (config->save_to && !url_is_s3(config->save_to))
         complain(complaints, "--save-to %s does not begin with s3://", config->save_to);
+    if (config->keep_best && !config->save)
+        complain(complaints, "--keep-best needs --save, the folder for the checkpoint");
+    if (config->keep_best && config->eval_iters == 0)
+        complain(complaints, "--keep-best needs evaluations; leave out --eval-iters 0");
     if (config->save_to && !config->save)
         complain(complaints, "--save-to needs --save, the folder that checkpoints are written to first");
     if (config->save_fallback && (!config->save || file_is_same_path(config->save, config->save_fallback)))
@@ -270,6 +274,13 @@ static void validate_samples(const struct config *config, struct complaints *com
                              "one of them out");
 }
 
+// A short run would spend its time in evaluations.
+static void scale_evaluations(struct config *config) {
+    const int64_t most = 100, share = 10;
+    if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_DEFAULT && config->train_iters > 0)
+        config->eval_iters = config->train_iters < most * share ? (config->train_iters + share - 1) / share : most;
+}
+
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
     // The parser fills only what has a flag.
@@ -293,6 +304,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_size(config, &complaints);
     if (use == CONFIG_TRAIN) {
         validate_schedule(config, &complaints);
+        scale_evaluations(config);
         validate_recovery(config, &complaints);
         validate_stops(config, &complaints);
         validate_samples(config, &complaints);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/progress.h"
 #include "base/thread.h"
 #include "report/console.h"
 #include "report/fairseq.h"
@@ -56,6 +57,7 @@ struct report {
     bool is_fairseq;
     double opened;           // wall seconds
     int64_t last_iteration;  // of a line
+    int64_t lines;           // of iterations so far
 };
 
 // An output that cannot be opened is left out. A disk that is full or read-only when a run is restarted at night must
@@ -385,11 +387,24 @@ void report_print_long(struct report *report, const char *text) {
         report_print(report, text);
 }
 
-void report_interval(struct report *report, const struct metrics *m) {
-    if (!report)
+// For who reads a file: once the time of an iteration is known, and at each tenth of the run. Lines on the console stay
+// those of Megatron.
+static void tell_time_left(const struct report *report, const struct metrics *m, int64_t before) {
+    const int parts = 10;
+    int64_t left = m->train_iters - m->iteration;
+    bool is_due = report->lines == 2 || m->iteration * parts / m->train_iters > before * parts / m->train_iters;
+    if (report->has_live_view || m->has_throughput || left <= 0 || report->lines < 2 || !is_due)
         return;
-    pthread_mutex_lock(&report->lock);
+    struct buffer time = {0};
+    progress_append_duration(&time, (double)left * m->elapsed_ms / 1e3);
+    log_info("> time left: about %s for %" PRId64 " iterations", buffer_string(&time), left);
+    buffer_free(&time);
+}
+
+// Under the lock.
+static void print_line(struct report *report, const struct metrics *m) {
     struct buffer line = {0};
+    int64_t before = report->last_iteration;
     struct fairseq_clock clock = {.train_wall = m->elapsed_ms / 1e3 * (double)(m->iteration - report->last_iteration),
                                   .wall = m->wall_seconds - report->opened};
     report->last_iteration = m->iteration;
@@ -400,8 +415,17 @@ void report_interval(struct report *report, const struct metrics *m) {
     else
         console_train(&line, m);
     print_and_free(report, &line);
+    report->lines++;
+    tell_time_left(report, m, before);
     if (report->has_metrics)
         metrics_file_train(&report->metrics, m);
+}
+
+void report_interval(struct report *report, const struct metrics *m) {
+    if (!report)
+        return;
+    pthread_mutex_lock(&report->lock);
+    print_line(report, m);
     if (report->tensorboard && (report->choice.timers || m->expert_layer_count > 0)) {
         if (report->choice.timers)
             tensorboard_timers(report->tensorboard, m);
@@ -420,8 +444,7 @@ void report_rest(struct report *report, const struct metrics *m) {
     if (!report)
         return;
     pthread_mutex_lock(&report->lock);
-    if (report->has_metrics)
-        metrics_file_train(&report->metrics, m);
+    print_line(report, m);
     pthread_mutex_unlock(&report->lock);
 }
 

@@ -17,6 +17,7 @@
 #include "train/setup.h"
 #include "train/state.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -373,7 +374,7 @@ static int apply(const struct automatic_run *run, const struct run_choice *choic
         config->lr_decay_iters = flag_is_given(&config->given, "--lr-decay-iters") ? config->lr_decay_iters : 0;
         TRY(give_number(config, said, "--train-iters", (double)choice->train_iters));
         TRY(give(config, said, "--log-interval", "10"));
-        TRY(give(config, said, "--eval-iters", "10"));
+        TRY(give_number(config, said, "--eval-iters", fmin(10, ceil((double)choice->train_iters / 10))));
     }
     return 0;
 }
@@ -409,10 +410,9 @@ int automatic_choose(const struct automatic_run *run) {
 }
 
 int automatic_settle(const struct automatic_run *run, bool dumps) {
-    if (!run->open || !automatic_is_needed(run->open))
-        return 0;
-    struct phase *phase = phase_begin("choosing the batch size");
-    int status = automatic_choose(run);
+    bool is_needed = run->open && automatic_is_needed(run->open);
+    struct phase *phase = is_needed ? phase_begin("choosing the batch size") : NULL;
+    int status = is_needed ? automatic_choose(run) : 0;
     phase_end(phase);
     if (status == 0 && dumps) {
         struct buffer dump = {0};

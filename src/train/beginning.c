@@ -39,7 +39,7 @@ static int find_beginning(const struct config *config, const struct mesh *mesh, 
     if (!beginning->path && config_upcycles_load(config))
         return error_set("no checkpoint in %s, the dense one that --moe-use-upcycling starts from; check --load",
                          config->load);
-    if (!beginning->path && config->load && mesh->rank == 0)
+    if (!beginning->path && config->load && !config->resume && mesh->rank == 0)
         log_warn("no checkpoint in %s: the run starts from random weights", config->load);
     return 0;
 }

@@ -1,6 +1,5 @@
 // How a run ends. See ending.h.
 #include "train/ending.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -8,6 +7,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,26 @@ void ending_answer(const struct ending *ending, const char *doing, int64_t itera
         return;
     if (ending->config->save)
         interrupt_answer(doing, iteration, ", then saving", "quit without saving");
-    else
+    else if (ending->mesh->size > 1)
         interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
+    else
+        interrupt_answer("stopping (nothing is saved without --save)", -1, "", "quit at once");
+}
+
+// Between two micro-batches, of which an iteration may have thousands.
+static int next_unless_stopped(void *context, struct batch *batch) {
+    struct ending *ending = context;
+    int number = interrupt_received();
+    if (number != 0)
+        return error_set_code(EXIT_CODE_STOPPED, "stopped by %s; nothing is saved without --save",
+                              interrupt_name(number));
+    return ending->source.next(ending->source.context, batch);
+}
+
+struct step_source ending_source(struct ending *ending, struct step_source source) {
+    ending->source = source;
+    bool may_end = !ending->config->save && ending->mesh->size == 1;
+    return may_end ? (struct step_source){next_unless_stopped, ending, source.count} : source;
 }
 
 static double minutes_of(const struct ending *ending) {
@@ -54,10 +72,23 @@ static int64_t file_that_stops(const struct ending *ending) {
     return has_trigger(ending, "exit") ? ENDING_BY_TRIGGER : 0;
 }
 
-int64_t ending_reason(const struct ending *ending) {
+// Of a run without --save-interval. Saves that take minutes must not take most of a run that did not ask for them.
+static bool is_save_due(const struct ending *ending) {
+    const struct config *config = ending->config;
+    double limit = 60 * config->save_minutes, shares = 20;
+    if (ending->mesh->rank != 0 || !config->save || config->save_interval > 0 || limit <= 0)
+        return false;
+    if (!flag_is_given(&config->given, "--save-minutes"))
+        limit = fmax(limit, shares * ending->save_seconds);
+    return clock_now(ending->clock) - ending->saved >= limit;
+}
+
+int64_t ending_reason(struct ending *ending) {
     double limit = ending->config->exit_duration_in_mins;
-    int64_t reasons[3] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, file_that_stops(ending)};
-    comm_max_i64(ending->mesh->all, reasons, 3, "reasons to stop");
+    int64_t reasons[4] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, file_that_stops(ending),
+                          is_save_due(ending)};
+    comm_max_i64(ending->mesh->all, reasons, 4, "reasons to stop");
+    ending->is_save_due = reasons[3];
     if (reasons[0])
         return reasons[0];
     return reasons[2] ? reasons[2] : reasons[1] ? ENDING_BY_TIME : 0;
@@ -73,7 +104,13 @@ bool ending_wants_save(struct ending *ending) {
     if (ending->config->save && ending->config->trigger_path)
         comm_max_i64(ending->mesh->all, &is_asked, 1, "a file that asks for a checkpoint");
     ending->is_save_asked = is_asked;
-    return is_asked;
+    return is_asked || ending->is_save_due;
+}
+
+void ending_saved(struct ending *ending, double save_seconds) {
+    ending->saved = clock_now(ending->clock);
+    ending->save_seconds = save_seconds;
+    ending->is_save_due = false;
 }
 
 void ending_save_done(struct ending *ending) {

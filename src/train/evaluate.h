@@ -33,7 +33,7 @@ struct evaluate_batches {
     struct step *step;
     struct loader *loader;
     const struct config *config;
-    const struct ending *ending;
+    struct ending *ending;
 };
 int evaluate_batches(const struct evaluate_batches *batches, const struct meter *meter, struct metrics_eval *eval,
                      bool *is_cut);

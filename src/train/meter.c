@@ -209,7 +209,7 @@ void meter_add(struct meter *meter, const struct meter_reading *reading) {
         meter_forget(meter);
 }
 
-// Without this, a run shorter than the log interval would leave only its first iteration in the file.
+// Without this, a run shorter than the log interval would show only its first iteration.
 void meter_finish(struct meter *meter) {
     if (!meter->has_rest)
         return;

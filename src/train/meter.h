@@ -59,7 +59,7 @@ bool meter_result_is_good(const struct step_result *result);
 bool meter_needs_weights(const struct meter *meter, int64_t iteration);
 // Adds an iteration and reports what is due. All ranks call.
 void meter_add(struct meter *meter, const struct meter_reading *reading);
-// After the last iteration: metrics.jsonl also gets the iterations after the last log line.
+// After the last iteration: reports the iterations after the last log line.
 void meter_finish(struct meter *meter);
 
 #endif

@@ -61,12 +61,13 @@ static int check_run(const struct owner *owner, const struct config *config) {
     if (!is_loaded(config)) {
         const char *first = config->load ? config->load : config->pretrained_checkpoint;
         char *again =
-            first ? memory_printf(" (with --pretrained-checkpoint %s, the same command starts and resumes)", first)
-                  : memory_string("");
+            first ? memory_printf("--load %s (with --pretrained-checkpoint %s, the same command starts and resumes)",
+                                  save, first)
+                  : memory_string("--resume");
         error_set_code(EXIT_CODE_USAGE,
                        "%s holds checkpoints of another run, up to iteration %" PRId64
-                       "; resume that run with --load %s%s, or give another --save",
-                       save, owner->iteration, save, again);
+                       "; resume that run with %s, or give another --save",
+                       save, owner->iteration, again);
         free(again);
         return -1;
     }

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/lifeline.h"
 #include "base/memory.h"
 #include "base/phase.h"
@@ -18,6 +19,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void print_saving(const struct saver *saver, int64_t iteration) {
     struct buffer text = {0};
@@ -151,11 +153,71 @@ static int take_failure(struct saver *saver, int64_t iteration) {
     return 0;
 }
 
+// ---- the best one ----
+
+static char *best_path(const struct saver *saver) {
+    return file_join(saver->config->save, "best.json");
+}
+
+// The checkpoint of saver->iteration has the lowest loss.
+static void take_best(struct saver *saver) {
+    saver->best = saver->better;
+    saver->best.is_passing = saver->is_passing;
+    saver->better.iteration = 0;
+    if (saver->mesh->rank != 0)
+        return;
+    char *path = best_path(saver), *text = memory_printf("{\"iteration\": %" PRId64 ", \"validation_loss\": %.9g}\n",
+                                                         saver->best.iteration, saver->best.loss);
+    if (file_write_all(path, text, strlen(text)) < 0)
+        log_warn("%s; a run that resumes will not know its best checkpoint", error_message());
+    error_clear();
+    log_info("the best checkpoint so far is that of iteration %" PRId64 " (validation loss %.4f); load it with "
+             "--ckpt-step %" PRId64,
+             saver->best.iteration, saver->best.loss, saver->best.iteration);
+    free(path);
+    free(text);
+}
+
+static void read_best(struct saver *saver) {
+    enum { MOST_BYTES = 4096 };
+    struct json *object = NULL;
+    if (!saver->config->keep_best || saver->mesh->rank != 0)
+        return;
+    char *path = best_path(saver);
+    bool is_bad = file_exists(path) && (json_parse_own(&object, path, MOST_BYTES) < 0 ||
+                                        json_get_int(object, "iteration", &saver->best.iteration) < 0 ||
+                                        json_get_double(object, "validation_loss", &saver->best.loss) < 0);
+    char *named = checkpoint_path(saver->config->save, saver->best.iteration);
+    if (is_bad)
+        log_warn("%s; the best checkpoint is looked for from here on", error_message());
+    if (is_bad || !file_is_folder(named))
+        saver->best = (struct saver_best){0};
+    error_clear();
+    json_free(object);
+    free(named);
+    free(path);
+}
+
+void saver_judge(struct saver *saver, int64_t iteration, double loss) {
+    // One that was not saved is no longer of use.
+    bool is_being_saved = saver->job && saver->iteration == saver->better.iteration;
+    const struct saver_best *lowest = is_being_saved ? &saver->better : &saver->best;
+    bool is_lower = isfinite(loss) && (lowest->iteration == 0 || loss < lowest->loss);
+    if (!saver->config->keep_best || !decide(saver, is_lower, "the lowest validation loss"))
+        return;
+    saver->better = (struct saver_best){.iteration = iteration, .loss = loss};
+    if (saver->iteration == iteration && !saver->job)
+        take_best(saver);
+}
+
+// ---- before training ----
+
 int saver_check(struct saver *saver, struct progress_state *at, bool may_wait) {
     const struct config *config = saver->config;
     struct run_state run = {.step = saver->step, .config = config, .progress = at, .kept = saver->kept};
     saver->folder = config->save;
     saver->started = clock_seconds();
+    read_best(saver);
     int status = state_check_save(&run);
     if (config->save_fallback && (status == 0 || error_exit_code() == EXIT_CODE_ERROR)) {
         if (status < 0)
@@ -181,12 +243,15 @@ static void move_markers(struct saver *saver) {
 
 // The checkpoint of saver->iteration is complete.
 static void take_success(struct saver *saver) {
+    saver->passing = saver->is_passing ? saver->iteration : 0;
     if (saver->is_unmarked)
         move_markers(saver);
     saver->kept_iteration = saver->iteration;
     saver->is_failing = saver->is_fallback_next = false;
     saver->retry = (struct save_retry){0};
     print_saved(saver);
+    if (saver->better.iteration == saver->iteration)
+        take_best(saver);
 }
 
 // ---- saving ----
@@ -213,8 +278,19 @@ static int save_to(struct saver *saver, struct progress_state *at, const char *f
     saver->started = clock_seconds();
     fault_set_save(at->iteration);
     (void)fault_at(FAULT_AT_SAVE);
+    bool is_best = saver->better.iteration == at->iteration;
     const struct run_state run = {
-        saver->step, config, at, saver->kept, folder, &saver->unmarked[folder != config->save], saver->place};
+        .step = saver->step,
+        .config = config,
+        .progress = at,
+        .kept = saver->kept,
+        .folder = folder,
+        .unmarked = &saver->unmarked[folder != config->save],
+        .place = saver->place,
+        .best = is_best ? at->iteration : saver->best.iteration,
+        .replaced = {saver->passing == saver->best.iteration ? 0 : saver->passing,
+                     is_best && saver->best.is_passing ? saver->best.iteration : 0},
+    };
     TRY(config->async_save ? state_save_start(&run, &saver->job) : state_save(&run));
     saver->iteration = at->iteration;
     if (!config->async_save)
@@ -223,7 +299,7 @@ static int save_to(struct saver *saver, struct progress_state *at, const char *f
 }
 
 // Saves to --save, or to the fallback if that has just failed or fails now. Returns 0 if the run continues.
-static int save_somewhere(struct saver *saver, struct progress_state *at) {
+static int save_somewhere(struct saver *saver, struct progress_state *at, bool is_passing) {
     const struct config *config = saver->config;
     int64_t unfinished = saver->iteration;
     // Whatever differs would be saved as if it were right: this rank's copy, or another's.
@@ -231,6 +307,7 @@ static int save_somewhere(struct saver *saver, struct progress_state *at) {
     at->replicas_verified = step_replica_count(saver->step);
     if (finish_job(saver) < 0)
         TRY(take_failure(saver, unfinished));
+    saver->is_passing = is_passing;
     if (!saver->is_fallback_next) {
         if (save_to(saver, at, config->save) == 0)
             return 0;
@@ -241,10 +318,25 @@ static int save_somewhere(struct saver *saver, struct progress_state *at) {
     return 0;
 }
 
-int saver_save(struct saver *saver, struct progress_state *at) {
+static int save_if_new(struct saver *saver, struct progress_state *at, bool is_passing) {
     if (!saver->config->save || saver->iteration == at->iteration || saver->is_failing)
         return 0;
-    return save_somewhere(saver, at);
+    return save_somewhere(saver, at, is_passing);
+}
+
+int saver_save(struct saver *saver, struct progress_state *at) {
+    return save_if_new(saver, at, false);
+}
+
+int saver_save_passing(struct saver *saver, struct progress_state *at) {
+    return save_if_new(saver, at, true);
+}
+
+void saver_leave_done(struct saver *saver, const struct progress_state *at) {
+    const struct config *config = saver->config;
+    if (at->iteration > 0 && state_is_done(config, at) && config->load && config->save &&
+        file_is_same(config->load, config->save))
+        saver->iteration = at->iteration;
 }
 
 bool saver_retry_is_due(const struct saver *saver) {
@@ -254,7 +346,7 @@ bool saver_retry_is_due(const struct saver *saver) {
 }
 
 int saver_retry(struct saver *saver, struct progress_state *at) {
-    return save_somewhere(saver, at);
+    return save_somewhere(saver, at, saver->is_passing);
 }
 
 int saver_advance(struct saver *saver, int64_t iteration) {
@@ -293,7 +385,7 @@ int saver_save_last(struct saver *saver, struct progress_state *at) {
     saver->last_time = clock_seconds();
     for (;;) {
         if (saver->iteration != at->iteration)
-            TRY(save_somewhere(saver, at));
+            TRY(save_somewhere(saver, at, false));
         if (finish_job(saver) < 0)
             TRY(take_failure(saver, at->iteration));
         if (saver->iteration == at->iteration)
@@ -308,7 +400,7 @@ static int save_start(struct saver *saver, struct progress_state *at) {
         return 0;
     saver->iteration = -1;
     saver->is_unmarked = true;
-    TRY(save_somewhere(saver, at));
+    TRY(save_somewhere(saver, at, false));
     return saver_wait(saver);
 }
 

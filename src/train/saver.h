@@ -13,6 +13,15 @@
 #include "train/save_retry.h"
 #include "train/state.h"
 
+// A checkpoint that neither the user nor the end of the run asks for (--save-minutes, --keep-best) is passing: the next
+// one replaces it, unless it is the best, which the next best one replaces. best.json in the folder names the best one
+// and its loss, so that a run that resumes knows them.
+struct saver_best {
+    int64_t iteration;  // 0 for none
+    double loss;        // of validation
+    bool is_passing;
+};
+
 struct saver {
     const struct config *config;
     const struct mesh *mesh;
@@ -32,6 +41,10 @@ struct saver {
     bool is_unmarked;            // the run went back to its start, and markers still name what it gave up
     bool is_fallback_next;       // it was one to --save, and the fallback has not been tried since
     struct save_retry retry;     // by the clock of each rank; that of the first counts
+    bool is_passing;             // the checkpoint that is being saved, or was saved last
+    int64_t passing;             // the iteration of the one before that the next one replaces; 0 for none
+    struct saver_best best;      // with --keep-best, the one that is saved
+    struct saver_best better;    // the lowest loss since, not saved yet; iteration 0 for none
     double last_time;            // when the last save of the run was first tried; 0: not yet
 };
 
@@ -39,9 +52,16 @@ struct saver {
 // may_wait, a check that fails counts as a save that fails: the run has iterations that are in host memory only, and
 // ending it would lose them.
 int saver_check(struct saver *saver, struct progress_state *at, bool may_wait);
+// A run that was done when it was loaded has nothing new to save where its checkpoint came from.
+void saver_leave_done(struct saver *saver, const struct progress_state *at);
 // Saves the state of the run, unless this iteration is saved already, --save is not given, or the last save failed:
 // then saver_retry is to be called when it is due. A background save that is still being written is finished first.
 int saver_save(struct saver *saver, struct progress_state *at);
+// The same for a checkpoint that is passing.
+int saver_save_passing(struct saver *saver, struct progress_state *at);
+// With --keep-best, after an evaluation: if its loss is the lowest so far, the checkpoint of this iteration is the best
+// one, as soon as it is saved; `better` tells.
+void saver_judge(struct saver *saver, int64_t iteration, double loss);
 // Whether a save that failed is to be tried again now.
 bool saver_retry_is_due(const struct saver *saver);
 int saver_retry(struct saver *saver, struct progress_state *at);

@@ -172,6 +172,8 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .state = &saving->state,
                                                .keep_last = config->keep_last,
                                                .retain_interval = config->save_retain_interval,
+                                               .best = run->best,
+                                               .replaced = {run->replaced[0], run->replaced[1]},
                                                .check = run->place ? keep_place : NULL,
                                                .context = run->place,
                                                .unmarked = run->unmarked};

@@ -34,6 +34,7 @@ struct run_state {
     const struct kept_files *kept;
     const char *folder;         // to save to; NULL for --save
     int64_t *unmarked;          // there, see struct checkpoint_save
+    int64_t best, replaced[2];  // to save, see struct checkpoint_save
     struct save_folder *place;  // its lock must still be held before a checkpoint gets its name; NULL: not asked
 };
 

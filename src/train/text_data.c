@@ -131,6 +131,11 @@ static int take_saved(struct config *config, bool *is_taken) {
     for (size_t i = 0; status == 0 && *is_taken && i < sizeof taken / sizeof taken[0]; i++)
         if (values[i])
             status = set_flag(config, taken[i], values[i]);
+    if (status == 0 && *is_taken && flag_is_given(&config->given, "--vocab-size") &&
+        saved.vocab_size != config->vocab_size)
+        log_info("note: the tokenizer is the checkpoint's, of %" PRId64 " tokens; --vocab-size %" PRId64
+                 " has no effect",
+                 saved.vocab_size, config->vocab_size);
     config_free(&saved);
     free(path);
     return status;

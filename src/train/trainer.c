@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/lifeline.h"
 #include "base/log.h"
@@ -224,6 +223,8 @@ static int evaluate_set(struct trainer *trainer, int set, bool is_final, bool *i
     tracing_phase(&trainer->tracing, "evaluate", started);
     if (!*is_cut)
         report_eval(trainer->report, &eval);
+    if (!*is_cut && set == SPLIT_VALID)
+        saver_judge(&trainer->saver, eval.iteration, eval.losses[0].value);
     return 0;
 }
 
@@ -313,8 +314,8 @@ static int queue_iteration(struct trainer *trainer) {
     }
     ending_answer(&trainer->ending, "finishing iteration ", ahead.iteration + 1);
     int64_t micro_batches = count_micro_batches(config, trainer->batch_size);
-    struct step_source source =
-        first_iteration_count(&trainer->first, datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches));
+    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
+    source = ending_source(&trainer->ending, first_iteration_count(&trainer->first, source));
     if (!is_multiple(ahead.iteration + 1, config->replay_check))
         return step_train_paced(trainer->step, &source, paces);
     struct kept_batches kept;
@@ -377,6 +378,7 @@ static int save(struct trainer *trainer, int (*way)(struct saver *saver, struct 
     double started = clock_seconds();
     int64_t before = trainer->saver.iteration;
     TRY(way(&trainer->saver, &trainer->at));
+    ending_saved(&trainer->ending, trainer->saver.seconds);
     if (trainer->saver.iteration != before)
         tracing_phase(&trainer->tracing, "save-checkpoint", started);
     return 0;
@@ -425,8 +427,9 @@ static int follow_intervals(struct trainer *trainer) {
         ending_answer(&trainer->ending, "finishing the samples of iteration ", at);
         sampler_run(trainer->sampler, at, trainer->report);
     }
-    if (is_multiple(at, config->save_interval) || trainer->ending.is_save_asked)
-        TRY(save(trainer, saver_save));
+    bool is_asked = is_multiple(at, config->save_interval) || trainer->ending.is_save_asked;
+    if (is_asked || trainer->ending.is_save_due || trainer->saver.better.iteration == at)
+        TRY(save(trainer, is_asked ? saver_save : saver_save_passing));
     ending_save_done(&trainer->ending);
     if (memory_checkpoint_is_due(&trainer->memory, at))
         memory_checkpoint_save(&trainer->memory, &trainer->at);
@@ -491,16 +494,6 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     return 0;
 }
 
-// A run that was done before has nothing new to save where its checkpoint came from, unless that was host memory.
-static void note_rest(struct trainer *trainer) {
-    const struct config *config = trainer->config;
-    state_describe_rest(config, &trainer->at);
-    if (trainer->at.iteration == 0 || !state_is_done(config, &trainer->at))
-        return;
-    if (config->load && config->save && file_is_same(config->load, config->save) && !trainer->memory.is_resumed)
-        trainer->saver.iteration = trainer->at.iteration;
-}
-
 // *is_over unless the last save has found replicas that differ, and the run has gone back for it.
 static int run_to_last_save(struct trainer *trainer, enum ending_kind *ending, bool *is_over) {
     int status = run_iterations(trainer, ending);
@@ -515,8 +508,11 @@ static int run_to_last_save(struct trainer *trainer, enum ending_kind *ending, b
 static int run_training(struct trainer *trainer, enum exit_code *exit_code) {
     enum ending_kind ending = GO_ON;
     if (!trainer->config->skip_train) {
-        note_rest(trainer);
+        state_describe_rest(trainer->config, &trainer->at);
+        if (!trainer->memory.is_resumed)
+            saver_leave_done(&trainer->saver, &trainer->at);
         ending_print(&trainer->ending, "before the start of training step");
+        ending_saved(&trainer->ending, 0);
         bool is_over = false;
         while (!is_over)
             TRY(run_to_last_save(trainer, &ending, &is_over));

@@ -145,7 +145,7 @@ cd "$root" || exit 1
 # ---- the folder of --save ----
 
 cp -r "$work/ours" "$work/run"
-expect 2 "holds checkpoints of another run, up to iteration 4; resume that run with --load $work/run, or give another --save" \
+expect 2 "holds checkpoints of another run, up to iteration 4; resume that run with --resume, or give another --save" \
     "${train[@]}" --save "$work/run"
 expect 2 "with --pretrained-checkpoint $work/ours, the same command starts and resumes" "${train[@]}" --save "$work/run" --load "$work/ours"
 expect 2 "holds checkpoints of another run" "${train[@]}" --save "$work/run" --pretrained-checkpoint "$work/ours"
@@ -177,9 +177,33 @@ expect 2 "holds checkpoints of another run" "${slurm[@]}" --save "$work/run" --l
 expect 0 "a restart cannot resume from --load $work/run; give --pretrained-checkpoint $work/run --load $work/later" "${slurm[@]}" \
     --save "$work/later" --load "$work/run"
 expect 0 "$work/run" "${slurm[@]}" --save "$work/run"
-# --save alone saves at the end.
-expect 0 "saved only at the end of the run" "${train[@]}" --save "$work/alone"
+# --save alone saves from time to time and at the end, and leaves one checkpoint.
+expect 0 "saved every 10 minutes" "${train[@]}" --save "$work/alone"
 [ "$(cd "$work/alone" && echo iter_*)" = iter_0000004 ] && pass || fail "one checkpoint, at the end"
+for flag in "" --async-save; do
+    expect 0 "saving checkpoint at iteration       3" "${train[@]}" --save "$work/often$flag" --save-minutes 1e-12 $flag
+    [ "$(cd "$work/often$flag" && echo iter_*)" = iter_0000004 ] && pass || fail "a checkpoint replaces the one before"
+done
+# What an earlier start has left is not removed.
+expect 0 "iteration        6/       6" "${train[@]}" --save "$work/often" --resume --save-minutes 1e-12 "${longer[@]}"
+[ "$(cd "$work/often" && echo iter_*)" = "iter_0000004 iter_0000006" ] && pass || fail "checkpoints of an earlier start"
+expect 0 "saved only at the end of the run" "${train[@]}" --save "$work/rarely" --save-minutes 0
+# The same command starts and resumes.
+expect 0 "iteration        4/       4" "${train[@]}" --save "$work/same" --resume
+grep -q "no checkpoint in" "$work/out" && fail "a warning at the first start" || pass
+expect 0 "nothing is left to train" "${train[@]}" --save "$work/same" --resume
+expect 2 "give --save DIR" "${train[@]}" --resume
+expect 2 "leave out --load" "${train[@]}" --resume --save "$work/same" --load "$work/ours"
+# The lowest validation loss: of a rate that ruins the model, that of an early iteration.
+best=("${train[@]}" --lr 30 --lr-decay-style constant --eval-iters 2 --eval-interval 1 --keep-best)
+expect 0 "the best checkpoint so far is that of iteration" "${best[@]}" --save "$work/best" --save-minutes 0
+lowest=$(sed -n 's/^ validation loss at iteration \([0-9]*\) | lm loss value: \([0-9.E+-]*\) .*/\2 \1/p' "$work/out" | sort -g | head -1)
+kept=$(grep "the best checkpoint" "$work/out" | tail -1 | sed 's/.*of iteration \([0-9]*\) .*/\1/')
+[ "${lowest#* }" = "$kept" ] && [ "$kept" -lt 4 ] && pass || fail "the best is $lowest, not $kept"
+[ "$(cd "$work/best" && echo iter_*)" = "iter_000000$kept iter_0000004" ] && pass || fail "the best and the last: $(ls "$work/best")"
+expect 0 "" "${best[@]}" --save "$work/best" --resume --keep-last 1 "${longer[@]}"
+[ "$(cd "$work/best" && echo iter_*)" = "iter_000000$kept iter_0000006" ] && pass || fail "the best after a resume: $(ls "$work/best")"
+expect 2 "keep-best needs --save" "${best[@]}"
 
 # Nothing to take flags from, at the first start of a script.
 expect 0 "no checkpoint in $work/new for --use-checkpoint-args" "${train[@]}" --use-checkpoint-args --load "$work/new" --save "$work/new"

@@ -485,7 +485,30 @@ TEST(schedules_of_others) {
     EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.5}}"), "or --lr-mult and --wd-mult of the checkpoint");
     EXPECT_OK(parse("--lr 0.5"));
     EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr_decay_steps\": 960, \"lr_decay_style\": \"cosine\"}}"),
-                 "lr_decay_style is cosine there and linear here, lr_decay_steps is 960 there and 0 here (in samples)");
+                 "lr_decay_style is cosine there and linear here, the learning rate decays over 960 samples there and "
+                 "0 here (--train-samples)");
+    // A longer run, another batch, and both: in iterations, which are what the user gave.
+#define LENGTH "--preset gpt2-124m --mock-data --micro-batch-size 2 --vocab-size 100 --lr 0.5 "
+#define SAVED "{\"global_batch_size\": 8, \"schedule\": {\"lr\": 0.5, \"lr_decay_steps\": 80}}"
+    EXPECT_OK(parse(LENGTH "--global-batch-size 8 --train-iters 20"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_ERROR(match_schedule(SAVED),
+                 "flags: the learning rate decays over 10 iterations there and 20 here (--train-iters). Give "
+                 "--override-opt_param-scheduler");
+    EXPECT_OK(parse(LENGTH "--global-batch-size 16 --train-iters 10"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_ERROR(match_schedule(SAVED), "flags: --global-batch-size is 8 there and 16 here. Give");
+    EXPECT_OK(parse(LENGTH "--global-batch-size 16 --train-iters 10 --lr-decay-iters 5"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_OK(match_schedule(SAVED));
+    EXPECT_OK(parse(LENGTH "--global-batch-size 16 --train-iters 30 --lr-decay-iters 25"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_ERROR(match_schedule(SAVED),
+                 "over 10 iterations there and 25 here (--lr-decay-iters), --global-batch-size is 8 "
+                 "there and 16 here. Give");
+    EXPECT_OK(parse(LENGTH "--global-batch-size 16 --train-samples 160"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_ERROR(match_schedule(SAVED), "over 80 samples there and 160 here (--train-samples). Give");
     config_free(&config);
 }
 

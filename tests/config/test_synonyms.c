@@ -84,7 +84,7 @@ TEST(synonyms_by_meaning) {
         {"--dtype bfloat16", "use --bf16 or --fp16"},
         {"--output-dir x", "use --save"},
         {"--out_dir x", "use --save"},
-        {"--resume", "use --load"},
+        {"--auto-resume", "use --load"},
         {"--resume-from-checkpoint x", "use --load"},
         {"--per-device-train-batch-size 1", "use --micro-batch-size"},
         {"--gradient-accumulation-steps 1", "use --global-batch-size: --micro-batch-size × data-parallel ranks"},

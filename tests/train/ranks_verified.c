@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "checkpoint/folder.h"
 #include "step/ranks_step.h"
+#include "moved_clock.h"
+#include "train/ending.h"
 #include "train/retreat.h"
 #include "train/saver.h"
 
@@ -104,8 +106,26 @@ TEST(in_the_background_with_a_split_optimizer) {
     save_and_go_back("--async-save --bf16 --use-distributed-optimizer");
 }
 
+// The clocks of ranks differ. That of the first decides, for all.
+TEST(all_save_when_the_first_clock_says) {
+    struct rank_step r;
+    rank_step_open(&r, &ranks, MODEL "--save run");
+    r.config.save_interval = 0;
+    for (int late = 0; late < 2; late++) {
+        struct moved_clock clock;
+        bool is_first = ranks.place.rank == 0;
+        moved_clock_open(&clock, false);
+        struct ending ending = {.config = &r.config, .mesh = step_mesh(r.step), .clock = &clock.clock};
+        ending_saved(&ending, 0);
+        moved_clock_move(&clock, is_first == late ? 599 : 601);
+        EXPECT_INT(ending_reason(&ending), 0);
+        EXPECT(ending_wants_save(&ending) == !late);
+    }
+    rank_step_close(&r);
+}
+
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(in_the_foreground),
+    const struct test_case cases[] = {TEST_CASE(all_save_when_the_first_clock_says), TEST_CASE(in_the_foreground),
                                       TEST_CASE(in_the_background_with_a_split_optimizer)};
     if (ranks_open(&ranks) < 0) {
         printf("%s\n", error_message());
