@@ -29,7 +29,8 @@
 #                        /usr/local) below DESTDIR
 #   make package         makes .deb packages and archives in build/package/packages, for systems like this one; PORTABLE=yes
 #                        makes them in build/portable/packages, for glibc 2.31 and newer (downloads a sysroot once)
-#   make dist            makes a release in build/dist: source, portable packages, bill of materials, checksums
+#   make wheel           the same packages, and wheels of them for pip: of the program, and of its module for GPUs
+#   make dist            makes a release in build/dist: source, portable packages, wheels, bill of materials, checksums
 #   make test-packages   installs the packages in fresh Debian and Ubuntu roots and trains there (root and a network)
 #   make clean           removes build/ and demo/
 #
@@ -59,7 +60,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS) $(if $(3),--target $(3))
 endef
 
-.PHONY: all cuda release asan demo pictures board-pictures test test-all test-board test-slurm test-faults test-syscalls soak test-threads test-layouts test-peers bench check format fuzz install package dist test-packages clean setup-build setup-test setup-all setup-fuzz setup-board
+.PHONY: all cuda release asan demo pictures board-pictures test test-all test-board test-slurm test-faults test-syscalls soak test-threads test-layouts test-peers bench check format fuzz install package wheel dist test-packages clean setup-build setup-test setup-all setup-fuzz setup-board
 
 all:
 	$(call build,build/release,,bevatron)
@@ -178,8 +179,12 @@ package:
 	$(call build,$(PACKAGE_BUILD),$(if $(filter yes,$(PORTABLE)),-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/build/sysroot/portable.cmake) -DBUILD_TESTING=OFF -DBEVATRON_CUDA_ARCHS=80$(COMMA)90,bevatron help_pages)
 	@tools/make_packages $(PACKAGE_BUILD) && ls $(PACKAGE_BUILD)/packages/*
 
+wheel:
+	@$(MAKE) --no-print-directory package PORTABLE=yes
+	@$(PYTHON) tools/make_wheels build/portable/packages
+
 dist:
-	@JOBS=$(JOBS) CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist
+	@JOBS=$(JOBS) PYTHON="$(PYTHON)" CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist
 
 test-packages:
 	@$(MAKE) --no-print-directory package PORTABLE=yes

@@ -53,7 +53,7 @@ struct library {
     const char *const *folders;
     const char *const *rivals;   // sonames that users may have instead and that do not fit; NULL: none
     const char *rivals_are;      // "MPICH, which has another ABI"
-    const char *package;         // "apt-get install libnccl2, or pip install nvidia-nccl-cu13"
+    const char *package;         // "apt-get install libnccl2, or pip install 'nvidia-nccl-cu13==2.*'"
     const char *instead;         // what works without it: "use --device cpu"; NULL: the caller says it
     const char *companions;      // a pattern: files beside it that it opens by name alone; NULL: none
     const char *const *symbols;  // names, in the order of the fields; the first one tells the version

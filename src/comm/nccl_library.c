@@ -36,7 +36,8 @@ const struct library *nccl_library(void) {
         .variable = "BEVATRON_NCCL_LIBRARY",
         .sonames = sonames,
         .folders = folders,
-        .package = "apt-get install libnccl2 (NVIDIA's repository), or pip install nvidia-nccl-cu" CUDA_MAJOR,
+        .package = "apt-get install libnccl2 (NVIDIA's repository), or pip install 'nvidia-nccl-cu" CUDA_MAJOR
+                   "==" LIBRARY_TEXT(NCCL_MAJOR) ".*'",
         .instead = "give --distributed-backend mpi to communicate through host memory, which is slow",
         .symbols = symbols,
         .symbol_count = SYMBOL_COUNT,

@@ -64,7 +64,10 @@ static int check_module(const void *table, char *version, size_t size) {
 const struct library *cuda_module_library(void) {
     static const char *const symbols[] = {LIBRARY_NAME(bevatron_cuda_module)};
     static const char *const sonames[] = {"bevatron_cuda.so", NULL};
-    static const char *const folders[] = {"$ORIGIN", "$ORIGIN/../lib/bevatron", NULL};
+    static const char *const folders[] = {"$ORIGIN", "$ORIGIN/../lib/bevatron",
+                                          // Where pip puts it; with --target, beside bin.
+                                          "$ORIGIN/../lib/python3*/*-packages/bevatron_cuda",
+                                          "$ORIGIN/../bevatron_cuda", NULL};
     static const struct library library = {
         .id = LIBRARY_CUDA_MODULE,
         .name = "bevatron_cuda",
@@ -73,7 +76,8 @@ const struct library *cuda_module_library(void) {
         .sonames = sonames,
         .folders = folders,
         .is_own = true,
-        .package = "install the package bevatron-cuda, or run `make cuda` in the source tree",
+        .package = "install the package bevatron-cuda, or pip install \"bevatron[cuda]\", or run `make cuda` in the "
+                   "source tree",
         .instead = "use --device cpu",
         .symbols = symbols,
         .symbol_count = 1,

@@ -63,7 +63,7 @@ if has CUDA; then
     expect 1 "libraries  cuBLASLt missing: BEVATRON_CUBLASLT_LIBRARY is" env "${hidden[@]}" PATH="$work/bin:$PATH" "$BEVATRON" preflight --device cpu
 else
     expect 1 "cannot load bevatron_cuda, which GPUs need: bevatron_cuda.so was searched for in " "$BEVATRON" "${train[@]}" --device cuda
-    says "install the package bevatron-cuda, or run \`make cuda\` in the source tree, or set BEVATRON_CUDA_LIBRARY to its path, or use --device cpu"
+    says "install the package bevatron-cuda, or pip install \"bevatron[cuda]\", or run \`make cuda\` in the source tree, or set BEVATRON_CUDA_LIBRARY to its path, or use --device cpu"
 fi
 
 # The module for GPUs: of another version, built with other headers, missing. --device auto uses the CPU and says so, where

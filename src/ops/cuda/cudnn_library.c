@@ -78,7 +78,8 @@ static const struct library *cudnn_library(void) {
         .rivals = rivals,
         .rivals_are = "too old",
         .package = "apt-get install libcudnn" LIBRARY_TEXT(
-            CUDNN_MAJOR) "-cuda-" CUDA_MAJOR " (NVIDIA's repository), or pip install nvidia-cudnn-cu" CUDA_MAJOR,
+            CUDNN_MAJOR) "-cuda-" CUDA_MAJOR " (NVIDIA's repository), or pip install 'nvidia-cudnn-cu" CUDA_MAJOR
+                         "==" LIBRARY_TEXT(CUDNN_MAJOR) ".*'",
         .symbols = symbols,
         .symbol_count = SYMBOL_COUNT,
         .check = check_version,

@@ -1,6 +1,6 @@
-// Where NVIDIA's libraries may be besides the folders of the dynamic loader: the toolkit's, and those of Python's
-// packages (nvidia/cu13/lib, nvidia/cudnn/lib). Patterns for the list of folders of a struct library; also what the
-// names of packages end in.
+// Where NVIDIA's libraries may be besides the folders of the dynamic loader: those of Python's packages
+// (nvidia/cu13/lib, nvidia/cudnn/lib), first beside a program that pip installed, and the toolkit's. Patterns for the
+// list of folders of a struct library; also what the names of packages end in.
 #ifndef OPS_CUDA_PLACES_H
 #define OPS_CUDA_PLACES_H
 
@@ -12,6 +12,8 @@
 
 // clang-format off
 #define CUDA_FOLDERS                                                                                                   \
+    "$ORIGIN/../lib/python3*/*-packages/nvidia/*/lib",                                                                 \
+    "$ORIGIN/../nvidia/*/lib",                                                                                         \
     "$CUDA_HOME/lib64",                                                                                                \
     "$CUDA_PATH/lib64",                                                                                                \
     "/usr/local/cuda/lib64",                                                                                           \
