@@ -174,6 +174,7 @@ int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *na
     ranks->is_read = openmpi > 0 || hydra > 0 || is_step;
     if (openmpi > 1 || (hydra > 1 && !is_step)) {
         ranks->kind = RANKS_MPI;
+        ranks->place.size = openmpi > 1 ? openmpi : hydra;
         return 0;
     }
     if (openmpi == 1)
@@ -183,6 +184,15 @@ int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *na
     if (get("RANK") && get("WORLD_SIZE") && get("LOCAL_RANK"))
         return detect_torchrun(ranks, get);
     return detect_node(ranks, get);
+}
+
+int ranks_check_mpi(const struct launched_ranks *ranks, int size) {
+    if (size >= ranks->place.size)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "the launcher has started %d ranks, but MPI finds %d: each would train alone; use the mpirun "
+                          "of the MPI that `bevatron version` names, or a --mpi of srun that this MPI supports",
+                          ranks->place.size, size);
 }
 
 char *ranks_memory_path(const char *path, const char *node) {

@@ -16,7 +16,7 @@ enum ranks_kind {
 struct launched_ranks {
     enum ranks_kind kind;
     bool is_read;              // mpirun or srun has started even one rank alone, and reads what it prints
-    struct world_place place;  // for RANKS_TCP
+    struct world_place place;  // for RANKS_TCP; for RANKS_MPI only its size, as the launcher says
     int node, nodes;           // for RANKS_NODE; nodes is 0 if the launcher does not say
     char address[256];         // of rank 0's machine; empty if the launcher does not say
     int port;
@@ -27,6 +27,8 @@ struct launched_ranks {
 
 // `get` is getenv, or a test's replacement.
 int ranks_detect(struct launched_ranks *ranks, const char *(*get)(const char *name));
+// Fails if MPI has found fewer ranks than the launcher has started: another MPI's launcher starts each rank alone.
+int ranks_check_mpi(const struct launched_ranks *ranks, int size);
 // The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False if there is none that fits.
 bool ranks_first_host(const char *list, char *host, size_t size);
 

@@ -114,6 +114,8 @@ int session_start(struct session *session) {
         bool is_mpi = session->ranks.kind == RANKS_MPI;
         session->backend = is_mpi ? "mpi" : "self";
         TRY(is_mpi ? start_mpi(session) : world_start(session->backend, &session->place));
+        if (is_mpi)
+            TRY(ranks_check_mpi(&session->ranks, session->place.size));
     }
     log_set_rank(session->place.rank, session->place.size);
     return 0;

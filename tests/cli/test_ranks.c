@@ -39,8 +39,15 @@ TEST(mpirun_comes_first) {
     struct launched_ranks ranks;
     EXPECT_OK(DETECT(&ranks, "OMPI_COMM_WORLD_SIZE", "4", "SLURM_PROCID", "0", "SLURM_STEP_ID", "1", "RANK", "9"));
     EXPECT_INT(ranks.kind, RANKS_MPI);
-    EXPECT_OK(DETECT(&ranks, "PMI_SIZE", "4", "PMI_RANK", "1"));
+    EXPECT_INT(ranks.place.size, 4);
+    EXPECT_OK(DETECT(&ranks, "PMI_SIZE", "3", "PMI_RANK", "1"));
     EXPECT_INT(ranks.kind, RANKS_MPI);
+    EXPECT_INT(ranks.place.size, 3);
+    // Another MPI's launcher leaves each rank alone.
+    EXPECT_OK(ranks_check_mpi(&ranks, 3));
+    EXPECT_INT(ranks_check_mpi(&ranks, 1), -1);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT(strstr(error_message(), "the launcher has started 3 ranks, but MPI finds 1") != NULL);
 }
 
 TEST(srun) {

@@ -161,6 +161,9 @@ else
     echo "skipped: an mpirun that stands still (no C compiler, or not Open MPI)"
 fi
 
+# The launcher of another MPI starts ranks that do not find each other.
+expect 2 "the launcher has started 2 ranks, but MPI finds 1" env OMPI_COMM_WORLD_SIZE=2 "${train[@]}"
+
 # Ranks not started by MPI need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
 MASTER_PORT=$(free_port)
