@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/outlet.h"
 #include "base/remote/remote.h"
 #include "base/screen.h"
 #include "cli/commands.h"
@@ -17,7 +18,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static const char *variable(const char *name) {
     return getenv(name);
@@ -28,15 +28,6 @@ static const char *variable(const char *name) {
 static void limit_modes(void) {
     mode_t given = umask(022);
     umask(given == 0 ? 022 : given | 002);
-}
-
-// Lines of stdout and stderr in one file or pipe stay whole and in order: each line of stdout goes there complete.
-static void keep_lines_whole(void) {
-    static char room[1 << 16];
-    struct stat out, error;
-    if (fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 && out.st_dev == error.st_dev &&
-        out.st_ino == error.st_ino && !isatty(STDOUT_FILENO))
-        (void)setvbuf(stdout, room, _IOLBF, sizeof room);
 }
 
 static bool is_topic(const char *name) {
@@ -82,7 +73,7 @@ int main(int argc, char **argv) {
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
     limit_modes();
-    keep_lines_whole();
+    outlet_keep_lines_whole();
     const char *name = argc > 1 ? argv[1] : "help";
     environment_use(variable);
     screen_set_looks(screen_looks_of(variable));

@@ -90,24 +90,6 @@ TEST(derives_schedules) {
     EXPECT_INT(config.train_iters, 62);
 }
 
-// A tenth of a short run, unless the flag is given; what a run chose for the moment does not stay.
-TEST(scales_evaluations) {
-    static const struct {
-        int64_t iters, batches;
-    } cases[] = {{1, 1}, {10, 1}, {11, 2}, {250, 25}, {1000, 100}, {5000, 100}, {20, 2}};
-    EXPECT_OK(validate(BY_ITERS, 1));
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        config.train_iters = cases[i].iters;
-        config.lr_decay_iters = 0;
-        EXPECT_OK(config_validate(&config, 1));
-        EXPECT_INT(config.eval_iters, cases[i].batches);
-    }
-    EXPECT_OK(validate(BY_ITERS "--eval-iters 70", 1));
-    EXPECT_INT(config.eval_iters, 70);
-    EXPECT_OK(validate(BY_SAMPLES "--train-samples 1000 --global-batch-size 16", 1));
-    EXPECT_INT(config.eval_iters, 7);
-}
-
 // Megatron's loop, one iteration at a time.
 static int64_t simulate(int64_t start, int64_t increment, int64_t samples, int64_t size, int64_t train_samples) {
     int64_t consumed = 0, iterations = 0, k = (size - start) / increment;
@@ -611,7 +593,7 @@ TEST(other_uses) {
 }
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(wandb), TEST_CASE(derives_batches), TEST_CASE(derives_schedules),
-          TEST_CASE(scales_evaluations), TEST_CASE(rampup), TEST_CASE(rampup_with_underscores),
-          TEST_CASE(contradictions), TEST_CASE(models), TEST_CASE(experts), TEST_CASE(ranks_that_share_out_experts),
-          TEST_CASE(depths), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write),
-          TEST_CASE(splits), TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))
+          TEST_CASE(rampup), TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
+          TEST_CASE(experts), TEST_CASE(ranks_that_share_out_experts), TEST_CASE(depths),
+          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(models_that_write), TEST_CASE(splits),
+          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))
