@@ -203,6 +203,16 @@ bool outlet_is_clear(int file) {
     return is_clear;
 }
 
+// ---- two streams in one file ----
+
+void outlet_keep_lines_whole(void) {
+    static char room[1 << 16];
+    struct stat out, error;
+    if (fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 && out.st_dev == error.st_dev &&
+        out.st_ino == error.st_ino && !isatty(STDOUT_FILENO))
+        (void)setvbuf(stdout, room, _IOLBF, sizeof room);
+}
+
 // ---- lines of another process ----
 
 struct outlet_relay {

@@ -23,6 +23,10 @@ void outlet_set_patience(int file, double seconds);
 // Whether everything that was printed has been taken, if it is a terminal: what is drawn now would be seen now.
 bool outlet_is_clear(int file);
 
+// Before anything is printed: if stdout and stderr are one file or pipe, their lines stay whole and in order there,
+// since each line of stdout is written as soon as it is complete.
+void outlet_keep_lines_whole(void);
+
 // Takes what another process writes and passes it on to `to`, from a thread. The writer never sees a closed pipe, and
 // waits for a slow reader but not for one that stopped: then lines beyond a few megabytes are dropped and counted.
 // Everything is dropped once the reader is gone.

@@ -27,10 +27,13 @@ struct remote_copier {
     atomic_bool stop;  // at once
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    // Of whoever copies: what, and the copies that it replaces, the last one and one that was the best at its time.
+    struct remote_offer current;
+    int64_t passing[2];
     // Guarded by the lock:
-    int64_t offered;  // to be copied next; -1 for none
-    bool is_last;     // nothing more will be offered
-    int64_t missing;  // what was tried last, if that failed; else -1
+    struct remote_offer offered;  // to be copied next; iteration -1 for none
+    bool is_last;                 // nothing more will be offered
+    int64_t missing;              // what was tried last, if that failed; else -1
 };
 
 // ---- copying one checkpoint ----
@@ -163,10 +166,21 @@ static int remove_checkpoint(const struct remote_copier *copier, int64_t iterati
     return status;
 }
 
-static int remove_old(const struct remote_copier *copier, int64_t newest) {
+// Which copies the newest one replaces.
+static void take_replaced(struct remote_copier *copier, int64_t replaced[2]) {
+    int64_t best = copier->current.best, *passing = copier->passing;
+    for (int i = 0; i < 2; i++)
+        replaced[i] = passing[i] == best ? 0 : passing[i];
+    passing[1] = best > 0 && (passing[0] == best || passing[1] == best) ? best : 0;
+    passing[0] = copier->current.is_passing ? copier->current.iteration : 0;
+}
+
+static int remove_old(struct remote_copier *copier) {
     const struct remote_copy_options *options = &copier->options;
     struct folder_list list;
-    if (options->keep_last <= 0)
+    int64_t newest = copier->current.iteration, replaced[2];
+    take_replaced(copier, replaced);
+    if (options->keep_last <= 0 && replaced[0] == 0 && replaced[1] == 0)
         return 0;
     TRY(remote_folder_list(&list, options->url, deleting_name));
     int status = 0;
@@ -180,8 +194,11 @@ static int remove_old(const struct remote_copier *copier, int64_t newest) {
     int64_t kept = 1;
     for (size_t i = list.count; status >= 0 && i-- > 0;) {
         int64_t iteration = list.iterations[i];
-        bool is_retained = options->retain_interval > 0 && iteration % options->retain_interval == 0;
-        if (iteration < newest && !is_retained && ++kept > options->keep_last)
+        bool is_retained = (options->retain_interval > 0 && iteration % options->retain_interval == 0) ||
+                           iteration == copier->current.best;
+        bool is_replaced = iteration == replaced[0] || iteration == replaced[1];
+        if (iteration < newest && !is_retained &&
+            (is_replaced || (options->keep_last > 0 && ++kept > options->keep_last)))
             status = remove_checkpoint(copier, iteration, manifest_name);
     }
     folder_list_free(&list);
@@ -197,8 +214,9 @@ static uint64_t bytes_of(const struct manifest *manifest) {
     return total;
 }
 
-static int copy_one(struct remote_copier *copier, int64_t iteration) {
+static int copy_one(struct remote_copier *copier) {
     const struct remote_copy_options *options = &copier->options;
+    int64_t iteration = copier->current.iteration;
     struct opened_checkpoint opened;
     double begin = clock_seconds();
     int status = open_checkpoint(&opened, options->folder, iteration);
@@ -213,7 +231,7 @@ static int copy_one(struct remote_copier *copier, int64_t iteration) {
     if (status < 0)
         return error_context("the checkpoint of iteration %" PRId64 " was not copied to %s; it is in %s", iteration,
                              options->url, options->folder);
-    if (remove_old(copier, iteration) < 0 && !atomic_load(&copier->stop))
+    if (remove_old(copier) < 0 && !atomic_load(&copier->stop))
         log_warn("old checkpoints in %s were not removed: %s", options->url, error_message());
     error_clear();
     return 0;
@@ -223,19 +241,19 @@ static void *thread_main(void *argument) {
     struct remote_copier *copier = argument;
     pthread_mutex_lock(&copier->lock);
     for (;;) {
-        while (copier->offered < 0 && !copier->is_last)
+        while (copier->offered.iteration < 0 && !copier->is_last)
             pthread_cond_wait(&copier->changed, &copier->lock);
-        if (copier->offered < 0 || atomic_load(&copier->stop))
+        if (copier->offered.iteration < 0 || atomic_load(&copier->stop))
             break;
-        int64_t iteration = copier->offered;
-        copier->offered = -1;
+        copier->current = copier->offered;
+        copier->offered.iteration = -1;
         pthread_mutex_unlock(&copier->lock);
-        int status = copy_one(copier, iteration);
+        int status = copy_one(copier);
         if (status < 0 && !atomic_load(&copier->stop))
             log_warn("%s", error_message());
         error_clear();
         pthread_mutex_lock(&copier->lock);
-        copier->missing = status < 0 ? iteration : -1;
+        copier->missing = status < 0 ? copier->current.iteration : -1;
     }
     pthread_mutex_unlock(&copier->lock);
     return NULL;
@@ -263,12 +281,12 @@ struct remote_copier *remote_copier_start(const struct remote_copy_options *opti
     copier->options = *options;
     copier->options.folder = memory_string(options->folder);
     copier->options.url = memory_string(options->url);
-    copier->offered = copier->missing = -1;
+    copier->offered.iteration = copier->missing = -1;
     pthread_mutex_init(&copier->lock, NULL);
     pthread_cond_init(&copier->changed, NULL);
     int64_t latest;
     if (folder_marker_read(options->folder, &latest) > 0 && is_missing(options, latest))
-        copier->offered = latest;
+        copier->offered.iteration = latest;
     error_clear();
     copier->has_thread = thread_start(&copier->thread, thread_main, copier);
     if (!copier->has_thread)
@@ -276,24 +294,26 @@ struct remote_copier *remote_copier_start(const struct remote_copy_options *opti
     return copier;
 }
 
-void remote_copier_offer(struct remote_copier *copier, int64_t iteration) {
+void remote_copier_offer(struct remote_copier *copier, struct remote_offer offer) {
     pthread_mutex_lock(&copier->lock);
-    if (copier->offered >= 0)
+    if (copier->offered.iteration >= 0)
         log_info("note: the checkpoint of iteration %" PRId64 " is not copied to %s: a newer one came first",
-                 copier->offered, copier->options.url);
-    copier->offered = iteration;
+                 copier->offered.iteration, copier->options.url);
+    copier->offered = offer;
     pthread_cond_signal(&copier->changed);
     pthread_mutex_unlock(&copier->lock);
 }
 
 // What the thread left to do: the last copy, if it failed or there is no thread.
 static int copy_missing(struct remote_copier *copier) {
-    int64_t missing = copier->offered >= 0 ? copier->offered : copier->missing;
-    if (missing < 0)
+    if (copier->offered.iteration < 0 && copier->missing < 0)
         return 0;
+    if (copier->offered.iteration >= 0)
+        copier->current = copier->offered;
     if (copier->has_thread)
-        log_info("trying again to copy the checkpoint of iteration %" PRId64 " to %s", missing, copier->options.url);
-    if (copy_one(copier, missing) == 0)
+        log_info("trying again to copy the checkpoint of iteration %" PRId64 " to %s", copier->current.iteration,
+                 copier->options.url);
+    if (copy_one(copier) == 0)
         return 0;
     char *message = memory_string(error_message());
     error_set("%s; run the same command again to copy it", message);

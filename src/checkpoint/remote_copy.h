@@ -28,7 +28,12 @@ int remote_copy_check(const struct remote_copy_options *options, int64_t continu
 // to it. The options are copied.
 struct remote_copier *remote_copier_start(const struct remote_copy_options *options);
 // A checkpoint is complete in the folder. Never waits.
-void remote_copier_offer(struct remote_copier *copier, int64_t iteration);
+struct remote_offer {
+    int64_t iteration;
+    bool is_passing;  // the next copy replaces it, unless it is the best
+    int64_t best;     // an iteration that is not removed and not counted; 0 for none
+};
+void remote_copier_offer(struct remote_copier *copier, struct remote_offer offer);
 // Ends it: after what was offered is copied, or at once. If the last copy failed and it waits, that one is tried once
 // more; -1 if it fails again. NULL is fine.
 int remote_copier_finish(struct remote_copier *copier, bool waits);

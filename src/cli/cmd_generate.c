@@ -79,6 +79,7 @@ struct author {
     struct buffer text;          // with --json, the present text without its prompt
     int64_t tokens;              // new ones of the present text
     int64_t given;               // those that it begins with
+    bool asks;                   // a person types prompts and reads the texts
     bool is_told_of_window;      // that it is longer than the model can see
     struct progress progress;
 };
@@ -269,7 +270,11 @@ static int64_t read_prompt(char **line, size_t *capacity) {
 // types may take longer than any deadline.
 static int64_t share_line(struct author *author, char **line, size_t *capacity) {
     comm_patience_begin(author->ranks, "reading the next prompt");
+    if (author->asks)
+        (void)(fputs("> ", stdout) < 0 || fflush(stdout));
     int64_t length = writes(author) ? read_prompt(line, capacity) : NO_PROMPT;
+    if (author->asks && length == NO_PROMPT)
+        (void)putchar('\n');
     comm_broadcast_i64(author->ranks, &length, 1, 0, "length of the prompt");
     comm_patience_end(author->ranks);
     if (length <= 0)
@@ -293,6 +298,9 @@ static int continue_lines(struct author *author) {
     size_t capacity = 0;
     int status = 0;
     int64_t length = NO_PROMPT;
+    author->asks = writes(author) && !author->options->json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    if (author->asks)
+        log_info("type the beginning of a text and press Enter; Ctrl-D ends");
     while (status == 0 && (length = share_line(author, &line, &capacity)) >= 0)
         status = continue_prompt(author, length > 0 ? line : "", (size_t)length);
     free(line);

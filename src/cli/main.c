@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/outlet.h"
 #include "base/remote/remote.h"
 #include "base/screen.h"
 #include "cli/commands.h"
@@ -72,6 +73,7 @@ int main(int argc, char **argv) {
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
     limit_modes();
+    outlet_keep_lines_whole();
     const char *name = argc > 1 ? argv[1] : "help";
     environment_use(variable);
     screen_set_looks(screen_looks_of(variable));

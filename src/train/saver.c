@@ -42,8 +42,13 @@ static void print_saved(struct saver *saver) {
     report_event(saver->report,
                  &(struct metrics_event){.name = "saved", .iteration = saver->iteration, .text = sentence});
     free(sentence);
-    if (saver->copier && saver->folder == saver->config->save)
-        remote_copier_offer(saver->copier, saver->iteration);
+    if (!saver->copier || saver->folder != saver->config->save)
+        return;
+    bool is_best = saver->better.iteration == saver->iteration;
+    remote_copier_offer(saver->copier,
+                        (struct remote_offer){.iteration = saver->iteration,
+                                              .is_passing = saver->is_passing,
+                                              .best = is_best ? saver->iteration : saver->best.iteration});
 }
 
 // The iteration of --save that the run continues, for remote_copy_check. Launchers always add --load SAVE, so the flag
@@ -411,7 +416,8 @@ static void offer_earlier(struct saver *saver) {
     if (folder_marker_read(saver->config->save, &iteration) > 0)
         path = checkpoint_path(saver->config->save, iteration);
     if (path && file_exists(path))
-        remote_copier_offer(saver->copier, iteration);
+        remote_copier_offer(saver->copier,
+                            (struct remote_offer){.iteration = iteration, .best = saver->best.iteration});
     free(path);
     error_clear();
 }
@@ -424,7 +430,8 @@ int saver_go_back(struct saver *saver, struct progress_state *at, const char *fr
         return saver->config->save ? save_start(saver, at) : 0;
     saver->is_unmarked = false;
     if (saver->copier && from == saver->config->save)
-        remote_copier_offer(saver->copier, at->iteration);
+        remote_copier_offer(saver->copier,
+                            (struct remote_offer){.iteration = at->iteration, .best = saver->best.iteration});
     else if (saver->copier)
         offer_earlier(saver);
     return 0;

@@ -336,7 +336,7 @@ TEST(a_copy_follows_a_run_that_goes_back) {
     make_checkpoint(6, 2);
     struct remote_copier *copier = remote_copier_start(options(0));
     EXPECT_OK(folder_marker_write(local, 4));
-    remote_copier_offer(copier, 4);
+    remote_copier_offer(copier, (struct remote_offer){.iteration = 4});
     EXPECT_OK(remote_copier_finish(copier, true));
     EXPECT_INT(marked(), 4);
     expect_whole();
@@ -344,6 +344,34 @@ TEST(a_copy_follows_a_run_that_goes_back) {
     EXPECT_OK(folder_marker_write(local, 5));
     copy(0);
     EXPECT_INT(marked(), 4);
+}
+
+// Checkpoints that nobody asked for do not pile up in S3; the best one stays until there is a better one.
+TEST(replaces_passing_checkpoints) {
+    static const struct remote_offer offers[] = {
+        {2, true, 0}, {4, true, 4}, {6, true, 4}, {8, true, 8}, {10, false, 8}};
+    struct folder_list list;
+    begin();
+    struct remote_copier *copier = remote_copier_start(options(0));
+    for (size_t i = 0; i < sizeof offers / sizeof offers[0]; i++) {
+        make_checkpoint(offers[i].iteration, 1);
+        remote_copier_offer(copier, offers[i]);
+        for (double end = clock_seconds() + 900; marked() != offers[i].iteration && clock_seconds() < end;)
+            clock_sleep(1e-3);
+    }
+    EXPECT_OK(remote_copier_finish(copier, true));
+    expect_whole();
+    EXPECT_OK(folder_list_read(&list, remote));
+    size_t whole = 0;
+    for (size_t i = 0; i < list.count; i++) {
+        char *path = checkpoint_path(remote, list.iterations[i]), *name = file_join(path, "manifest.json");
+        whole += file_exists(name);
+        EXPECT(!file_exists(name) || list.iterations[i] >= 8);
+        free(name);
+        free(path);
+    }
+    EXPECT_INT((int64_t)whole, 2);
+    folder_list_free(&list);
 }
 
 // 1, 0 if there is none, -1. The download is held by `hold`, or not at all.
@@ -502,7 +530,8 @@ TEST(processes_share_a_download) {
     server.port = 0;
 }
 
-TEST_MAIN(TEST_CASE(a_copy_is_whole_whatever_fails), TEST_CASE(a_copy_that_fails_is_tried_once_more_at_the_end),
+TEST_MAIN(TEST_CASE(a_copy_is_whole_whatever_fails), TEST_CASE(replaces_passing_checkpoints),
+          TEST_CASE(a_copy_that_fails_is_tried_once_more_at_the_end),
           TEST_CASE(a_copy_that_fails_leaves_the_last_one_and_no_parts),
           TEST_CASE(a_kill_at_any_moment_leaves_a_whole_checkpoint),
           TEST_CASE(old_copies_are_removed_and_other_objects_stay), TEST_CASE(a_new_copy_ends_an_old_removal),

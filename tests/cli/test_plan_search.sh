@@ -31,6 +31,12 @@ tiny=(--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --
     --mock-data --lr 1e-3 --train-iters 2 --global-batch-size 4 --eval-iters 0 --log-interval 1 --sample-prompt "it's" "a, b")
 expect 0 "wrote the flags of the best layout to" "$BEVATRON" plan --search "${tiny[@]}" --gpus 1 --write "$work/run.yaml"
 expect 0 "iteration        2/       2" "$BEVATRON" train --config "$work/run.yaml" --device cpu
+# Both streams in one file: every line is whole, in the order in which it was said.
+both=("$BEVATRON" plan --search "${tiny[@]}" --gpus 1 --write "$work/run.yaml")
+"${both[@]}" >"$work/both" 2>&1
+"${both[@]}" >"$work/results" 2>"$work/messages"
+grep -vxF -f <(cat "$work/results" "$work/messages") "$work/both" | grep -v "^searching " >"$work/out"
+[ ! -s "$work/out" ] && [ "$(tail -n 1 "$work/both")" = "$(tail -n 1 "$work/messages")" ] && pass || fail "torn lines"
 expect 0 "1 × p5.48xlarge" "$BEVATRON" plan --search "${tiny[@]}" --tensor-model-parallel-size 2 --gpus 2 --write "$work/run.yaml"
 expect 0 "iteration        2/       2" "$BEVATRON" train --nproc 2 --config "$work/run.yaml" --device cpu
 

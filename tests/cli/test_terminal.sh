@@ -46,9 +46,9 @@ seen 210 100x12 "$work/screen" -w ETA -w ETA -r 40x12 -w ETA -w ETA -w "$drawn" 
 grep -E 'ETA|tokens/s|memory' "$work/view" | grep -qE '.{41}' && fail "a line of the view is too wide" || pass
 [ "$(grep -c ETA "$work/view")" = 1 ] && pass || { cp "$work/view" "$work/out"; fail "one view after the window has changed"; }
 
-# During an iteration that takes hours, too; one Ctrl-C waits for it, another one does not.
+# During an iteration that takes hours, too. Without --save, Ctrl-C does not wait for it.
 seen 130 100x12 "$work/screen" -w ETA -w "$drawn" -r 40x12 -w "[=========>        ] 1/2  50%  ETA" -w "$drawn" -s "$work/view" -t '\003' \
-    -w "to quit at once" -t '\003' -- "${train[@]}" --global-batch-size 10000001 --rampup-batch-size 1 10000000 1 --train-samples 20000002
+    -- "${train[@]}" --global-batch-size 10000001 --rampup-batch-size 1 10000000 1 --train-samples 20000002
 grep -E 'ETA|loss ' "$work/view" | tail -n 2 | grep -qE '.{41}' && fail "the view is wider than the window" || pass
 lacks "$work/screen" "50%  ETA"
 
@@ -85,7 +85,15 @@ grep -qE '^[0-9:]{8}  iteration [0-9]+  saved' "$work/screen" && pass || fail "a
 lacks "$work/screen" "successfully saved checkpoint"
 lacks "$work/screen" "ETA"
 seen 130 160x24 "$work/screen" -w ETA -w "$drawn" -t '\003' -- "${endless[@]}"
-has "$work/screen" "then stopping (nothing is saved without --save); press Ctrl-C again to quit at once"
+has "$work/screen" "stopping (nothing is saved without --save); press Ctrl-C again to quit at once"
+
+# A conversation: a sign that it is one's turn, the text as it comes, and Ctrl-D.
+for i in 1 2 3 4 5 6 7 8 9; do printf '{"text": "the cat sat on the mat and ate %d mice"}\n' $i; done >"$work/text.jsonl"
+expect 0 "" "$BEVATRON" train --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 \
+    --train-iters 1 --lr 1e-3 --device cpu --threads 1 --data-path "$work/text.jsonl" --split 100,0,0 --tokenizer-type auto --vocab-size 262 --save "$work/talk"
+seen 0 80x24 "$work/screen" -w "Ctrl-D ends" -w "> " -t 'the cat\012' -w "the cat" -w "> " -t '\004' -- "$BEVATRON" generate --load "$work/talk" --greedy \
+    --max-new-tokens 4 --device cpu --threads 1
+has "$work/screen" "> the cat"
 
 # A reader that has stopped: more than a terminal holds, and the run ends as if it were read.
 seen 0 80x24 "$work/screen" -w ETA -p -- "${train[@]}" --train-iters 2500 --log-interval 1

@@ -173,6 +173,8 @@ expect 215 "the dataset $text has changed since" "${resumed[@]}"
 expect 0 "as in the checkpoint:" "${resumed[@]}" --allow-changed-data
 grep -q "iteration        4/ *$iterations " "$work/out" && pass || fail "another length than $iterations"
 grep -q "training a tokenizer" "$work/out" && fail "another tokenizer" || pass
+expect 0 "tokens; --vocab-size 600 has no effect" "${resumed[@]}" --allow-changed-data --vocab-size 600 --exit-interval 8
+[ "$(grep -c " 600$" "$work/out")" = 0 ] && pass || fail "a vocabulary of 600 is told, and there is none"
 expect 0 "loss " "$BEVATRON" evaluate --load "$work/run" --data-path "$work/plain.txt"
 expect 0 "the" "$BEVATRON" generate --load "$work/run" --prompt "the" --max-new-tokens 2
 expect 0 "chosen for this run: --lr 0.001 --min-lr 0.0001 --lr-decay-style cosine --lr-warmup-fraction 0.02;" \

@@ -31,6 +31,9 @@ expect 0 "--seed is 1234 there and 77 here" "$BEVATRON" train "${model[@]}" --th
 # Both values of a schedule that differs.
 expect 2 "the learning rate decays over 20 iterations there and 30 here (--train-iters)" "$BEVATRON" train "${model[@]}" --threads 1 \
     --train-iters 30 --load "$work/resumed"
+# The last loss is printed whatever the interval, and how long the rest takes: at the second line and at each tenth of the run.
+expect 0 " iteration       25/      25 |" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 25 --log-interval 10
+[ "$(grep "time left" "$work/out" | sed 's/about .* for/for/')" = "$(printf '> time left: for %d iterations\n' 15 5)" ] && pass || fail "the time left"
 # A learning rate of 0 trains nothing, which is said, unless there is a lowest rate or the decay is as long as the run.
 rate=(--threads 1 --lr-warmup-iters 0 --train-iters 3 --eval-iters 0)
 expect 0 "the learning rate is 0 from sample 12 on" "$BEVATRON" train "${model[@]}" "${rate[@]}" --lr-decay-iters 2 --min-lr 0 --save "$work/idle"
