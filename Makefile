@@ -31,7 +31,7 @@
 #                        makes them in build/portable/packages, for glibc 2.31 and newer (downloads a sysroot once)
 #   make wheel           the same packages, and wheels of them for pip: of the program, and of its module for GPUs
 #   make dist            makes a release in build/dist: source, portable packages, wheels, bill of materials, checksums
-#   make test-packages   installs the packages in fresh Debian and Ubuntu roots and trains there (root and a network)
+#   make test-packages   installs packages and wheels in fresh Debian and Ubuntu roots and trains there (root and a network)
 #   make clean           removes build/ and demo/
 #
 # demo, test, test-all, check and fuzz first install missing Debian packages if you are root; SETUP=no installs nothing.
@@ -186,8 +186,7 @@ wheel:
 dist:
 	@JOBS=$(JOBS) PYTHON="$(PYTHON)" CMAKE_FLAGS="$(CMAKE_FLAGS)" tools/make_dist build/dist
 
-test-packages:
-	@$(MAKE) --no-print-directory package PORTABLE=yes
+test-packages: wheel
 	@bash tests/packages/run.sh build/portable/packages
 
 clean:

@@ -11,12 +11,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 ranks=${BEVATRON_DOCS_RANKS:+1}
 
 # A stand-in for `bevatron` on a page: the same command, with a model and a run that finish at once (the last of equal
-# flags counts), and without starting anything on a cluster.
+# flags counts), from a file where the page has an address, and without starting anything on a cluster.
 mkdir "$work/bin"
 cat >"$work/bin/bevatron" <<'PROGRAM'
 #!/usr/bin/env bash
 warmup=
 [[ " $* " == *" --lr-warmup-iters "* ]] && warmup="--lr-warmup-iters 1"
+case "$1 ${2:-}" in
+train*) set -- "${@/#https:*/books.jsonl}" ;;
+esac
 case "$1 ${2:-}" in
 train* | "launch local") set -- "$@" --num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 8 --kv-channels 4 --seq-length 32 \
     --max-position-embeddings 128 --micro-batch-size 2 --global-batch-size 8 --train-iters 3 --lr 1e-3 --eval-iters 1 \
@@ -243,6 +246,7 @@ fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --t
 dpkg: --force-depends
 ld: --defsym --dynamic-list --wrap
 nsys: --capture-range --capture-range-end
+pip: --find-links
 torch: --local_rank --nproc_per_node
 dpkg: --force-depends
 util-linux: --as

@@ -86,6 +86,13 @@ cp "$fakes/module_good/bevatron_cuda.so" "$work/beside/" && cp "$fakes/module_go
 expect 0 "CUDA       yes: CUDA 99.1 for sm_80, sm_90" "$work/beside/bevatron" version
 says "CUDA 99.1, sm_80, sm_90  $(realpath "$work")/beside/bevatron_cuda.so"
 expect 0 "CUDA 99.1, sm_80, sm_90  $(realpath "$work")/a place/lib/bevatron/bevatron_cuda.so" "$work/a place/bin/bevatron" version
+# Where pip puts it: in an environment, and with --target.
+for place in lib/python3.9/site-packages lib/python3/dist-packages .; do
+    mkdir -p "$work/pip/bin" "$work/pip/$place/bevatron_cuda"
+    cp "$BEVATRON" "$work/pip/bin/" && cp "$fakes/module_good/bevatron_cuda.so" "$work/pip/$place/bevatron_cuda/"
+    expect 0 "CUDA 99.1, sm_80, sm_90  $(realpath "$work/pip/$place")/bevatron_cuda/bevatron_cuda.so" "$work/pip/bin/bevatron" version
+    rm -r "$work/pip"
+done
 
 # Libraries that do not fit.
 expect 0 "kernels" env "${old[@]}" "$BEVATRON" version

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs the packages of a folder in fresh roots of Debian and Ubuntu (debootstrap), as a new user would, and tests
 # them: a short training, a checkpoint that generates text, man, completion with a real Tab key, examples. The archive
-# is unpacked into a folder with a space in its name. Needs root, a network, debootstrap, and for a root of another
-# architecture qemu-user-static. Run by `make test-packages` only.
+# is unpacked into a folder with a space in its name, and wheels are installed into a virtual environment. Needs root, a
+# network, debootstrap, and for a root of another architecture qemu-user-static. Run by `make test-packages` only.
 # usage: tests/packages/run.sh PACKAGES [ROOT…]    (default: all of the table below for which there is a package)
 # Both kinds are tried: bevatron, and bevatron with bevatron-cuda, its module for GPUs, and the archive of both. Fails if none
-# was, or not in every root that is named.
+# was, or not in every root that is named. The wheel of the module is installed alone, unless the folder also has NVIDIA's
+# wheels of its libraries (pip download): then they must be found.
 # ROOTS=folder keeps the roots there; existing ones are reused. Packages of Debian come from where this machine gets its
 # own (or DEBIAN_MIRROR), those of Ubuntu from archive.ubuntu.com (or UBUNTU_MIRROR).
 set -u
@@ -171,6 +172,40 @@ echo "  removed without a trace"
 PATH="/opt/a place/moved/bin:$PATH" $train >/tmp/log 2>&1
 grep -q 'iteration *5/' /tmp/log
 echo "  the archive trains from a folder that it was moved to"
+# Nothing of the above is left but the wheels.
+rm -rf "/opt/a place"
+[ -n "$(ls /tmp/wheels)" ] || exit 0
+apt-get install -y -q --no-install-recommends python3-venv >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }
+wheel() { /opt/venv/bin/pip --disable-pip-version-check install -q --no-index --find-links /tmp/wheels "$@" >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }; }
+python3 -m venv /opt/venv
+wheel bevatron
+PATH="/opt/venv/bin:$PATH" $train >/tmp/log 2>&1 || { tail -n 5 /tmp/log && exit 1; }
+grep -q 'iteration *5/' /tmp/log
+[ "$(PATH="/opt/venv/bin:$PATH" man -w bevatron-train)" = /opt/venv/share/man/man1/bevatron-train.1.gz ]
+/opt/venv/bin/bevatron help files | grep -qx 'examples /opt/venv/share/bevatron/examples'
+/opt/venv/bin/python -m bevatron help files | grep -qx 'docs /opt/venv/share/doc/bevatron/docs'
+[ -s /opt/venv/share/bash-completion/completions/bevatron ]
+echo "  pip $(/opt/venv/bin/pip --version | cut -d' ' -f2) installed the wheel, and it trains; $(du -sm /opt/venv/bin/bevatron | cut -f1) MB are the program"
+if [ -n "$module" ]; then
+    site=$(/opt/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    if ls /tmp/wheels/nvidia_* >/dev/null 2>&1; then
+        wheel 'bevatron[cuda]'
+    else
+        # Stand-ins, which are found and refused.
+        wheel --no-deps bevatron-cuda
+        for file in cu13/lib/libcublasLt.so.13 cu13/lib/libnvrtc.so.13 cudnn/lib/libcudnn.so.9 nccl/lib/libnccl.so.2; do
+            mkdir -p "$site/nvidia/${file%/*}" && touch "$site/nvidia/$file"
+        done
+    fi
+    /opt/venv/bin/bevatron version >/tmp/log
+    sed -n '/^libraries/,$p' /tmp/log | cut -c1-150 | sed 's/^/  /'
+    grep -q "^  bevatron_cuda .* $site/bevatron_cuda/bevatron_cuda.so\$" /tmp/log
+    for library in cublasLt cudnn nvrtc nccl; do grep -q " $site/nvidia/[a-z0-9]*/lib/lib$library.so" /tmp/log; done
+    echo "  the module is found, and NVIDIA's libraries beside it"
+fi
+/opt/venv/bin/pip uninstall -q -y bevatron bevatron-cuda >/tmp/log 2>&1
+[ ! -e /opt/venv/bin/bevatron ] && [ ! -e /opt/venv/share/bevatron ] && [ ! -e "${site:-/none}/bevatron_cuda" ]
+echo "  pip removed it"
 TRIAL
 }
 
@@ -181,6 +216,11 @@ try() {
     cp "${2/bevatron-cuda_/bevatron_}" "$root/tmp/package.deb"
     [ "$2" = "${2/bevatron-cuda_/bevatron_}" ] || cp "$2" "$root/tmp/module.deb"
     cp "$3" "$root/tmp/archive.tar.gz"
+    mkdir -p "$root/tmp/wheels" && rm -f "$root/tmp/wheels/"*
+    # Linked where that can be: NVIDIA's are large.
+    for file in "$packages"/*"_$machine.whl"; do
+        [ ! -f "$file" ] || ln "$file" "$root/tmp/wheels/" 2>/dev/null || cp "$file" "$root/tmp/wheels/"
+    done
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     rm -rf "$root/root/"* "$root/tmp/words" "$root/opt/"*
     trial >"$root/tmp/trial"
