@@ -211,6 +211,9 @@ static void expect_bad(const char *parts, const char *message) {
 
 TEST(what_is_not_supported_is_named) {
     expect_bad("", "t.json: model: is missing");
+    expect_bad(MODEL ", \"decoder\": null, \"decoder\": null", "t.json: decoder: it, or a part of it, is there twice");
+    expect_bad(MODEL ", \"normalizer\": {\"type\": \"Lowercase\", \"type\": \"NFC\"}", "t.json: normalizer: it, or");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"type\": \"WordLevel\", \"vocab\": {}}", "t.json: type: it, or a part");
     expect_bad("\"model\": {\"type\": \"Neural\", \"vocab\": {}}", "the model type \"Neural\" is not supported");
     expect_bad(MODEL ", \"normalizer\": {\"type\": \"Rot13\"}", "the normalizer \"Rot13\" is not supported");
     expect_bad(MODEL ", \"normalizer\": {}", "without a \"type\"");

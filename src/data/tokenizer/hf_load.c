@@ -196,9 +196,22 @@ static void index_strings(struct hf *hf) {
         hf->strings[hf->added[i].id] = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
 }
 
+// A part that is there twice is read differently by programs. Tokens may be: every program takes the last one's id.
+static int check_parts(const struct hf *hf, const struct json *object, const char *except) {
+    for (size_t i = 0; object->type == JSON_OBJECT && i < object->count; i++) {
+        const char *key = object->keys[i].string;
+        bool is_first = json_member(object, key) == &object->items[i], is_except = strcmp(key, except) == 0;
+        if (!is_first || (!is_except && json_repeated(&object->items[i])))
+            return hf_error(hf, key, "it, or a part of it, is there twice, and programs differ in which one they read");
+    }
+    return 0;
+}
+
 static int load(struct hf *hf, const struct json *root) {
     if (root->type != JSON_OBJECT || !json_member(root, "model"))
         return hf_error(hf, "model", "is missing; this is not a tokenizer.json");
+    TRY(check_parts(hf, root, "model"));
+    TRY(check_parts(hf, json_member(root, "model"), "vocab"));
     TRY(hf_load_model(hf, json_member(root, "model")));
     TRY(hf_load_added(hf, json_member(root, "added_tokens")));
     TRY(hf_load_normalizer(hf, json_member(root, "normalizer")));
