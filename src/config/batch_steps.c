@@ -86,12 +86,6 @@ void validate_batch_steps(struct config *config, struct complaints *complaints) 
     int64_t most = read_steps(config, complaints);
     if (most == 0)
         return;
-    if (config->rampup_batch_size.count > 0)
-        complain(complaints, "--step-batch-size-schedule and --rampup-batch-size exclude each other; give one");
-    if (config->train_samples == 0)
-        complain(complaints,
-                 "--step-batch-size-schedule needs a run counted in samples; give --train-samples instead of "
-                 "--train-iters");
     if (config->global_batch_size != 0 && config->global_batch_size != most)
         complain(complaints,
                  "--global-batch-size %" PRId64 " is not the largest of --step-batch-size-schedule, %" PRId64

@@ -103,14 +103,6 @@ void validate_inject(const struct config *config, enum config_use use, struct co
     bool is_drawn = config->inject_count > 0;
     if (use != CONFIG_TRAIN)
         return;
-    if (config->inject.count == 0 && !is_drawn) {
-        if (config->inject_kinds.count > 0)
-            complain(complaints, "--inject-kinds needs --inject-count, the number of faults to draw");
-        return;
-    }
-    if (!config->allow_injected_faults)
-        complain(complaints,
-                 "--inject makes the run fail on purpose; give --allow-injected-faults, too, if you mean it");
     for (int64_t i = 0; i < config->inject.count; i++)
         validate_fault(config, config->inject.items[i], complaints);
     for (int64_t i = 0; i < config->inject_kinds.count; i++)

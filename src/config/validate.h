@@ -29,26 +29,19 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
 void validate_size(const struct config *config, struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
-// What fp8 matmuls require of the other flags; needs the model and the batch sizes.
+// Sizes that fp8 and fp4 matmuls can have; needs the model and the batch sizes.
 void validate_fp8(const struct config *config, struct complaints *complaints);
-// What ICT requires of the other flags; needs the model.
-void validate_ict(const struct config *config, struct complaints *complaints);
 // Rotary positions (validate_rope.c); completes the factor of LongRoPE.
 void validate_rope(struct config *config, struct complaints *complaints);
 // What tokens attend to (validate_attention.c).
 void validate_attention(struct config *config, struct complaints *complaints);
-// Latent attention (validate_latent.c): sizes, which come first, and what it does not go with.
-void validate_latent_sizes(struct config *config, struct complaints *complaints);
-void validate_latent(const struct config *config, struct complaints *complaints);
-// How blocks are arranged (validate_blocks.c).
-void validate_blocks(const struct config *config, struct complaints *complaints);
-// What mixtures of experts require of the other flags; needs the model.
+// Sizes of mixtures of experts, and the ranks that share them out; needs the model.
 void validate_experts(struct config *config, struct complaints *complaints);
 // Which iterations and ranks are profiled; needs the number of ranks.
 void validate_profile(const struct config *config, struct complaints *complaints);
 // Faults that are injected on purpose; needs the number of ranks and the length of the run.
 void validate_inject(const struct config *config, enum config_use use, struct complaints *complaints);
-// What --nan-policy, --spike-policy and --iterations-to-skip require of the other flags.
+// --iterations-to-skip and --trigger-path.
 void validate_recovery(const struct config *config, struct complaints *complaints);
 void validate_stops(const struct config *config, struct complaints *complaints);
 // Refuses flags whose feature is not there, and says which have no effect.

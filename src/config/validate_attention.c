@@ -61,13 +61,7 @@ static void complain_of_sizes(const struct string_list *given, int64_t ranks, st
 static bool validate_hierarchy(const struct config *config, struct complaints *complaints) {
     const struct string_list *given = &config->hierarchical_context_parallel_sizes;
     int64_t ranks = config->context_parallel_size, sizes[2];
-    bool is_used = config_has_cp_comm_type(config, "a2a+p2p");
-    if (given->count == 0 && is_used)
-        complain(complaints,
-                 "--cp-comm-type a2a+p2p needs --hierarchical-context-parallel-sizes A B, with A × B = %" PRId64
-                 ": A neighbours exchange heads; give them, or --cp-comm-type a2a or p2p",
-                 ranks);
-    else if (given->count > 0 && config_hierarchy(config, sizes) < 0)
+    if (given->count > 0 && config_hierarchy(config, sizes) < 0)
         complain_of_sizes(given, ranks, complaints);
     else if (given->count > 0 && sizes[0] * sizes[1] != ranks)
         complain(complaints,
@@ -75,7 +69,7 @@ static bool validate_hierarchy(const struct config *config, struct complaints *c
                  " ranks, but --context-parallel-size is %" PRId64 "; give sizes whose product it is",
                  sizes[0], sizes[1], sizes[0] * sizes[1], ranks);
     else
-        return true;
+        return given->count > 0 || !config_has_cp_comm_type(config, "a2a+p2p");
     return false;
 }
 
@@ -93,10 +87,6 @@ static void validate_exchange(const struct config *config, const char *type, str
         return;
     if (is_near && config_hierarchy(config, sizes) == 0)
         ranks = sizes[0];
-    if (config_form(config) == CONFIG_T5 || is(config->position_embedding_type, "relative"))
-        complain(complaints,
-                 "--cp-comm-type %s does not work with --model t5 or --position-embedding-type relative; give p2p",
-                 type);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i].heads > 0 && counts[i].heads % (ranks * parts) != 0) {
             complain(complaints,
@@ -134,10 +124,6 @@ static void validate_cp_comm_type(const struct config *config, struct complaints
 void validate_attention(struct config *config, struct complaints *complaints) {
     validate_window_size(config, complaints);
     validate_cp_comm_type(config, complaints);
-    if (config_form(config) != CONFIG_GPT && config->sliding_window > 0)
-        complain(complaints, "--sliding-window belongs to --model gpt; leave it out");
-    if (config->window_attn_skip_freq && config->sliding_window == 0)
-        complain(complaints, "--window-attn-skip-freq needs a window; give --sliding-window or --window-size too");
     bool *layers = memory_alloc((size_t)config->num_layers + 1);
     if (config->window_attn_skip_freq && config->num_layers > 0 &&
         config_parse_window_freq(config->window_attn_skip_freq, layers, config->num_layers) < 0)
@@ -146,19 +132,6 @@ void validate_attention(struct config *config, struct complaints *complaints) {
                  " layers; give e.g. 6 or [1]*%" PRId64 "+[0]",
                  config->window_attn_skip_freq, config->num_layers, config->num_layers - 1);
     free(layers);
-    if (config->rotary_base_local > 0 && (config->sliding_window == 0 || !is(config->position_embedding_type, "rope")))
-        complain(complaints, "--rotary-base-local belongs to layers with a window and --position-embedding-type rope; "
-                             "give --sliding-window, or leave it out");
-    const char *decoder_flag = config->attn_logit_softcapping > 0      ? "--attn-logit-softcapping"
-                               : config->final_logit_softcapping > 0   ? "--final-logit-softcapping"
-                               : is(config->softmax_type, "learnable") ? "--softmax-type learnable"
-                                                                       : NULL;
-    if (decoder_flag && config_form(config) != CONFIG_GPT)
-        complain(complaints, "%s belongs to decoders (--model gpt or llama); leave it out", decoder_flag);
-    if (config->attn_logit_softcapping > 0 &&
-        (is(config->position_embedding_type, "relative") || is(config->position_embedding_type, "alibi")))
-        complain(complaints, "--attn-logit-softcapping does not work with --position-embedding-type %s; leave one out",
-                 config->position_embedding_type);
     if (is(config->softmax_type, "off-by-one"))
         complain(complaints, "--softmax-type off-by-one is not supported; give vanilla or learnable");
 }

@@ -1,4 +1,4 @@
-// What mixtures of experts require of their flags and of the others.
+// Mixtures of experts: layers, groups and ranks that must fit, and the losses that balance experts.
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/validate.h"
@@ -13,36 +13,6 @@ static bool is(const char *text, const char *name) {
 
 static bool is_from_command(const struct config *config, const char *flag) {
     return flag_source(&config->given, flag) == FLAG_FROM_COMMAND;
-}
-
-// Flags that say something about experts only.
-static void warn_without_experts(const struct config *config) {
-    static const char *const flags[] = {"--moe-layer-freq",
-                                        "--moe-ffn-hidden-size",
-                                        "--moe-router-topk",
-                                        "--moe-router-score-function",
-                                        "--moe-router-pre-softmax",
-                                        "--moe-router-topk-scaling-factor",
-                                        "--moe-router-num-groups",
-                                        "--moe-router-group-topk",
-                                        "--moe-router-group-best",
-                                        "--moe-router-dtype",
-                                        "--moe-router-load-balancing-type",
-                                        "--moe-aux-loss-coeff",
-                                        "--moe-z-loss-coeff",
-                                        "--moe-input-jitter-eps",
-                                        "--moe-router-enable-expert-bias",
-                                        "--moe-router-bias-update-rate",
-                                        "--moe-expert-capacity-factor",
-                                        "--moe-pad-expert-input-to-capacity",
-                                        "--moe-token-drop-policy",
-                                        "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate",
-                                        "--moe-upcycling-granularity",
-                                        "--expert-tensor-parallel-size"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (is_from_command(config, flags[i]))
-            log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
 }
 
 static void validate_layers(const struct config *config, struct complaints *complaints) {
@@ -63,14 +33,9 @@ static void validate_groups(const struct config *config, struct complaints *comp
     int64_t E = config->num_experts, K = config->moe_router_topk;
     int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
     int64_t best = config->moe_router_group_best;
-    if (groups == 0 && chosen == 0) {
-        if (best > 0)
-            log_warn_once("--moe-router-group-best has no effect without --moe-router-num-groups");
-        return;
-    }
     if (groups == 0 || chosen == 0)
-        complain(complaints, "--moe-router-num-groups and --moe-router-group-topk belong together; give both or none");
-    else if (E % groups != 0)
+        return;
+    if (E % groups != 0)
         complain(complaints,
                  "--num-experts %" PRId64 " cannot be cut into --moe-router-num-groups %" PRId64
                  " equal groups; nearest: --moe-router-num-groups %" PRId64,
@@ -93,23 +58,9 @@ static void validate_groups(const struct config *config, struct complaints *comp
 
 static void validate_router(const struct config *config, struct complaints *complaints) {
     int64_t E = config->num_experts, K = config->moe_router_topk;
-    bool is_softmax = is(config->moe_router_score_function, "softmax");
     if (K > E)
         complain(complaints, "--moe-router-topk %" PRId64 " is above --num-experts %" PRId64 "; give at most that many",
                  K, E);
-    if (is_softmax && K == 1 && !config->moe_router_pre_softmax)
-        complain(complaints,
-                 "--moe-router-topk 1 with a softmax over the chosen experts has no gradient, since the weight is "
-                 "always 1; give --moe-router-pre-softmax, or --moe-router-score-function sigmoid");
-    if (!is_softmax && config->moe_router_pre_softmax)
-        log_warn_once("--moe-router-pre-softmax has no effect with --moe-router-score-function %s, as in Megatron",
-                      config->moe_router_score_function);
-    if (is_softmax && config->moe_router_enable_expert_bias)
-        complain(complaints,
-                 "--moe-router-enable-expert-bias needs scores that do not depend on each other, as in Megatron; give "
-                 "--moe-router-score-function sigmoid or sqrtsoftplus");
-    if (!config->moe_router_enable_expert_bias && is_from_command(config, "--moe-router-bias-update-rate"))
-        log_warn_once("--moe-router-bias-update-rate has no effect without --moe-router-enable-expert-bias");
     if (is(config->moe_router_dtype, "fp64"))
         complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
     validate_groups(config, complaints);
@@ -181,15 +132,6 @@ static void validate_sinkhorn(struct config *config, struct complaints *complain
     if (config->moe_expert_capacity_factor > 0)
         complain(complaints, "--moe-expert-capacity-factor does not work with --moe-router-load-balancing-type "
                              "sinkhorn, as in Megatron; leave one out");
-    if (config->moe_router_enable_expert_bias)
-        complain(complaints, "--moe-router-enable-expert-bias does not work with --moe-router-load-balancing-type "
-                             "sinkhorn, which balances experts itself; leave one out");
-    if (config->moe_router_num_groups > 0)
-        complain(complaints, "--moe-router-num-groups does not work with --moe-router-load-balancing-type sinkhorn, "
-                             "which chooses among all experts; leave one out");
-    if (config->moe_router_topk_scaling_factor > 0)
-        complain(complaints, "--moe-router-topk-scaling-factor does not work with --moe-router-load-balancing-type "
-                             "sinkhorn; leave one out");
     bool is_one = config->moe_router_topk == 1;
     const char *score = is_one ? "sigmoid" : "softmax";
     if (is_from_command(config, "--moe-router-score-function") && !is(config->moe_router_score_function, score))
@@ -253,61 +195,11 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  " data-parallel ranks, not %" PRId64 "; start a multiple of %" PRId64 " ranks, or make it %" PRId64,
                  ranks, along.data, copies, config_least_ranks(config),
                  ranks / along.data * nearest_divisor(copies, along.data));
-    if (config->sample_interval > 0)
-        complain(complaints,
-                 "--sample-interval does not work with --expert-model-parallel-size; leave one of them out");
-}
-
-// While rows of one micro-batch are on their way, another one computes.
-static void validate_overlap(const struct config *config, struct complaints *complaints) {
-    if (!config->overlap_moe_expert_parallel_comm)
-        return;
-    if (config->expert_model_parallel_size == 1)
-        complain(complaints, "--overlap-moe-expert-parallel-comm needs ranks that share out the experts; give "
-                             "--expert-model-parallel-size, or leave it out");
-    if (config->pipeline_model_parallel_size > 1 && config_chunks(config) == 1)
-        complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "
-                             "interleaved schedule; give --num-virtual-stages-per-pipeline-rank, or leave it out");
-    if (config->cpu_offloading)
-        complain(complaints, "--overlap-moe-expert-parallel-comm has inputs of two micro-batches at once, which "
-                             "--cpu-offloading does not keep apart; leave one of them out");
-}
-
-static void validate_upcycling(const struct config *config, struct complaints *complaints) {
-    if (!config->moe_use_upcycling) {
-        if (is_from_command(config, "--moe-upcycling-granularity"))
-            log_warn_once("--moe-upcycling-granularity has no effect without --moe-use-upcycling");
-        return;
-    }
-    if (!config->load && !config->pretrained_checkpoint)
-        complain(complaints, "--moe-use-upcycling needs --load, the dense checkpoint to start from");
-    if (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size)
-        complain(complaints,
-                 "--moe-use-upcycling makes every expert a whole copy of the dense MLP; leave out "
-                 "--moe-upcycling-granularity and --moe-ffn-hidden-size, and give the dense --ffn-hidden-size");
-    if (config->moe_shared_expert_intermediate_size > 0)
-        complain(complaints, "--moe-use-upcycling has nothing to make shared experts of; leave out "
-                             "--moe-shared-expert-intermediate-size");
 }
 
 void validate_experts(struct config *config, struct complaints *complaints) {
-    if (config->num_experts == 0) {
-        if (config->moe_use_upcycling)
-            complain(complaints, "--moe-use-upcycling needs --num-experts; give it, e.g. 8");
-        warn_without_experts(config);
-        if (config->expert_model_parallel_size > 1)
-            complain(complaints, "--expert-model-parallel-size needs --num-experts; give it, or leave it out");
-        if (config->overlap_moe_expert_parallel_comm)
-            complain(complaints, "--overlap-moe-expert-parallel-comm needs --num-experts; give it, or leave it out");
+    if (config->num_experts == 0)
         return;
-    }
-    if (config_form(config) != CONFIG_GPT)
-        complain(complaints, "--num-experts belongs to --model gpt; leave it out");
-    if (config->moe_shared_expert_gate && config->moe_shared_expert_intermediate_size == 0)
-        complain(complaints, "--moe-shared-expert-gate needs --moe-shared-expert-intermediate-size; give it");
-    if (config->moe_shared_expert_intermediate_size > 0 && config_has_mlp_bias(config))
-        complain(complaints, "--moe-shared-expert-intermediate-size needs MLPs without biases, as in Megatron; give "
-                             "--disable-bias-linear");
     validate_layers(config, complaints);
     validate_sinkhorn(config, complaints);
     validate_router(config, complaints);
@@ -316,6 +208,14 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     validate_capacity(config, complaints);
     validate_slices(config, complaints);
     validate_ranks(config, complaints);
-    validate_overlap(config, complaints);
-    validate_upcycling(config, complaints);
+    // While rows of one micro-batch are on their way, another one computes.
+    if (config->overlap_moe_expert_parallel_comm && config->pipeline_model_parallel_size > 1 &&
+        config_chunks(config) == 1)
+        complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "
+                             "interleaved schedule; give --num-virtual-stages-per-pipeline-rank, or leave it out");
+    if (config->moe_use_upcycling &&
+        (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size))
+        complain(complaints,
+                 "--moe-use-upcycling makes every expert a whole copy of the dense MLP; leave out "
+                 "--moe-upcycling-granularity and --moe-ffn-hidden-size, and give the dense --ffn-hidden-size");
 }

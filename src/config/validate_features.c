@@ -20,17 +20,6 @@ static const struct {
     {"--tensorboard-queue-size", "has no effect: bevatron decides when its files are written"},
 };
 
-// Flags that say how to recompute, and the granularity without which they say nothing.
-static const struct {
-    const char *flag;
-    const char *granularity;
-} of_recompute[] = {
-    {"--recompute-method", "full"},
-    {"--recompute-num-layers", "full"},
-    {"--recompute-modules", "selective"},
-    {"--distribute-saved-activations", "full"},
-};
-
 // Compares the value with the default by their texts.
 static bool is_default(const struct config *config, const struct config *defaults, const struct flag *flag,
                        struct buffer *value, struct buffer *initial) {
@@ -41,22 +30,10 @@ static bool is_default(const struct config *config, const struct config *default
     return strcmp(buffer_string(value), buffer_string(initial)) == 0;
 }
 
-// If every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
-static void validate_token_mean(const struct config *config, struct complaints *complaints) {
-    if (!config->calculate_per_token_loss)
-        return;
-    bool is_decoder = strcmp(config->model, "gpt") == 0;
-    if (is_decoder && !config->eod_mask_loss)
-        log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
-    else if (!is_decoder && strcmp(config->model, "t5") != 0)
-        complain(
-            complaints,
-            "--calculate-per-token-loss is for GPT and T5; the losses of BERT and ICT are means of each micro-batch, "
-            "in Megatron too; leave it out");
-}
-
 void validate_features(const struct config *config, struct complaints *complaints) {
-    validate_token_mean(config, complaints);
+    // If every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
+    if (config->calculate_per_token_loss && config_form(config) == CONFIG_GPT && !config->eod_mask_loss)
+        log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
     struct flag_table table = config_flag_table(0);
     struct config defaults;
     config_defaults(&defaults);
@@ -77,15 +54,6 @@ void validate_features(const struct config *config, struct complaints *complaint
         if (!is_default(config, &defaults, flag, &value, &initial))
             log_info("note: %s %s", flag->name, without_effect[i].note);
     }
-    for (size_t i = 0; i < sizeof of_recompute / sizeof of_recompute[0]; i++) {
-        const struct flag *flag = flag_find(&table, of_recompute[i].flag);
-        CHECK(flag != NULL);
-        const char *chosen = config->recompute_granularity, *needed = of_recompute[i].granularity;
-        if (!is_default(config, &defaults, flag, &value, &initial) && (!chosen || strcmp(chosen, needed) != 0))
-            log_info("note: %s has no effect without --recompute-granularity %s", flag->name, needed);
-    }
-    if (config->grad_reduce_in_bf16 && !config->bf16)
-        log_info("note: --grad-reduce-in-bf16 has no effect without --bf16");
     if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
         log_info("note: --sequence-parallel and --distribute-saved-activations have no effect with one tensor-parallel "
                  "rank; they need --tensor-model-parallel-size 2 or more");

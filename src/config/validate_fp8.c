@@ -1,4 +1,4 @@
-// What fp8 and fp4 matmuls require of the other flags.
+// Sizes that fp8 and fp4 matmuls can have.
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -141,14 +141,6 @@ int config_check_whole_blocks(const struct config *config) {
 
 static void validate_output(const struct config *config, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size;
-    if (!config->fp8_format)
-        complain(complaints, "--fp8-output-proj needs --fp8-format; give --fp8-format hybrid too");
-    if (size_step(config) != FP8_STEP)
-        complain(complaints, "--fp8-output-proj works with --fp8-recipe delayed and tensorwise; leave it out");
-    if (config->logits_at_once > 0)
-        log_warn_once("--logits-at-once has no effect with --fp8-output-proj, which keeps all logits");
-    if (config->mtp_num_layers > 0)
-        complain(complaints, "--fp8-output-proj is not verified with --mtp-num-layers; leave one out");
     // The vocabulary is padded later, to a multiple for each rank.
     int64_t rows =
         config->padded_vocab_size > 0 ? config->padded_vocab_size : config->make_vocab_size_divisible_by * parts;
@@ -162,45 +154,13 @@ static void validate_output(const struct config *config, struct complaints *comp
                  (int)FP8_STEP, config_word_embedding_size(config));
 }
 
-// Sizes are multiples of 32 numbers: rows of 16 bytes. Everything that fp8 by blocks has was tried with decoders only.
-static void validate_fp4(const struct config *config, struct complaints *complaints) {
-    enum { FP4_STEP = 32 };
-    if (!config->bf16)
-        complain(complaints, "--fp4-format is for the matmuls of a bf16 model; give --bf16 with it");
-    if (config->fp8_format || config->fp8_output_proj)
-        complain(complaints, "--fp4-format does not work with %s; leave one out",
-                 config->fp8_format ? "--fp8-format" : "--fp8-output-proj");
-    if (config_form(config) != CONFIG_GPT)
-        complain(complaints, "--fp4-format belongs to decoders (--model gpt or llama); leave it out");
-    const struct {
-        bool is_given;
-        const char *flag;
-    } others[] = {{config->num_experts > 0, "--num-experts"},
-                  {config->multi_latent_attention, "--multi-latent-attention"},
-                  {config->parallel_residual_one_norm, "--parallel-residual-one-norm"},
-                  {config->mtp_num_layers > 0, "--mtp-num-layers"},
-                  {config->replay_check, "--replay-check"},
-                  {config->glu_linear_offset != 0, "--glu-linear-offset"},
-                  {config->activation_func_clamp_value > 0, "--activation-func-clamp-value"}};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (others[i].is_given)
-            complain(complaints, "--fp4-format is not verified with %s; leave one out", others[i].flag);
-    validate_sizes(config, complaints, "--fp4-format", FP4_STEP);
-}
-
 // Megatron-LM refuses this with delayed scaling, and more layers than a pipeline stage has; neither matters here.
 static void validate_bf16_layers(const struct config *config, struct complaints *complaints) {
-    bool are_counted = flag_is_given(&config->given, "--num-layers-at-start-in-bf16") ||
-                       flag_is_given(&config->given, "--num-layers-at-end-in-bf16");
     int64_t start = config->num_layers_at_start_in_bf16, end = config->num_layers_at_end_in_bf16;
     int64_t stacks[] = {config_encoder_layers(config), config_decoder_layers(config)};
-    if (are_counted && !config->first_last_layers_bf16)
-        log_warn_once("numbers of layers in bf16 have no effect without --first-last-layers-bf16");
-    if (!config->first_last_layers_bf16)
+    if (!config->first_last_layers_bf16 || (!config->fp8_format && !config->fp4_format))
         return;
-    if (!config->fp8_format && !config->fp4_format)
-        log_warn_once("--first-last-layers-bf16 has no effect without --fp8-format or --fp4-format");
-    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0] && (config->fp8_format || config->fp4_format); i++)
+    for (size_t i = 0; i < sizeof stacks / sizeof stacks[0]; i++)
         if (stacks[i] > 0 && (start >= stacks[i] || end >= stacks[i] - start))
             complain(complaints,
                      "--first-last-layers-bf16 keeps %" PRId64 " layers at the start and %" PRId64
@@ -210,19 +170,12 @@ static void validate_bf16_layers(const struct config *config, struct complaints 
 }
 
 void validate_fp8(const struct config *config, struct complaints *complaints) {
-    if (config->fp8_fast_input_gradients && (!config->fp8_format || size_step(config) != FP8_STEP))
-        complain(complaints, "--fp8-fast-input-gradients belongs to --fp8-format hybrid with --fp8-recipe delayed or "
-                             "tensorwise; leave it out");
+    enum { FP4_STEP = 32 };  // rows of 16 bytes
     validate_bf16_layers(config, complaints);
     if (config->fp4_format)
-        validate_fp4(config, complaints);
+        validate_sizes(config, complaints, "--fp4-format", FP4_STEP);
     if (config->fp8_output_proj)
         validate_output(config, complaints);
-    if (!config->fp8_format)
-        return;
-    if (!config->bf16)
-        complain(complaints, "--fp8-format is for the matmuls of a bf16 model; give --bf16 with it");
-    if (strcmp(config->fp8_format, "e4m3") == 0 && size_step(config) == FP8_STEP)
-        complain(complaints, "--fp8-format e4m3 is for --fp8-recipe blockwise and mxfp8; give --fp8-format hybrid");
-    validate_sizes(config, complaints, "--fp8-format", size_step(config));
+    if (config->fp8_format)
+        validate_sizes(config, complaints, "--fp8-format", size_step(config));
 }

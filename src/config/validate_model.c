@@ -1,4 +1,4 @@
-// The model's flags: which are missing, which contradict each other, which belong to another form of model.
+// The model's flags: which are missing, and which sizes contradict each other.
 #include "config/validate.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -48,15 +48,6 @@ static void validate_positions(struct config *config, struct complaints *complai
     }
     int64_t buckets = config->relative_attention_num_buckets;
     validate_rope(config, complaints);
-    if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
-        complain(complaints, "--relative-attention-per-layer needs --position-embedding-type relative; give it, or "
-                             "leave out --relative-attention-per-layer");
-    if (is(config->position_embedding_type, "alibi") && config_form(config) != CONFIG_GPT)
-        complain(complaints, "--position-embedding-type alibi belongs to decoders (--model gpt or llama); give "
-                             "learned_absolute or rope, or relative for T5");
-    if (config->scale_alibi && !is(config->position_embedding_type, "alibi"))
-        complain(complaints,
-                 "--scale-alibi needs --position-embedding-type alibi; give it, or leave out --scale-alibi");
     if (is(config->position_embedding_type, "relative") &&
         (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
         complain(complaints,
@@ -64,30 +55,38 @@ static void validate_positions(struct config *config, struct complaints *complai
                  "half of it");
 }
 
-// Flags that only one form of model has.
+static void validate_tops(const struct config *config, struct complaints *complaints) {
+    const struct string_list *tops = &config->retriever_report_topk_accuracies;
+    if (tops->count > CONFIG_MOST_TOPS)
+        complain(complaints, "--retriever-report-topk-accuracies takes at most %d numbers, not %" PRId64,
+                 CONFIG_MOST_TOPS, tops->count);
+    for (int64_t i = 0; i < tops->count; i++) {
+        size_t digits = strspn(tops->items[i], "0123456789");
+        if (digits == 0 || digits > 9 || tops->items[i][digits] || config_top(config, i) == 0)
+            complain(complaints, "--retriever-report-topk-accuracies takes numbers from 1 to 999999999, not \"%s\"",
+                     tops->items[i]);
+    }
+}
+
+// Lengths and types of a BERT, a T5 and ICT.
 static void validate_form(struct config *config, struct complaints *complaints) {
     enum config_form form = config_form(config);
-    if (form != CONFIG_GPT && (config->reset_attention_mask || config->reset_position_ids || config->eod_mask_loss))
-        complain(complaints, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss belong to --model gpt; "
-                             "leave them out");
-    if (form == CONFIG_T5 && is(config->norm_placement, "post"))
-        complain(complaints, "--norm-placement post belongs to --model bert or gpt; leave it out");
-    if (form != CONFIG_GPT && config_word_embedding_size(config) != config->hidden_size)
-        complain(complaints, "--word-embedding-size belongs to --model gpt; leave it out");
-    if (form != CONFIG_BERT && config->lm_head_activation)
-        complain(complaints, "--lm-head-activation belongs to --model bert; leave it out");
     if (!config_is_encoder(config) && config->num_token_types > 0)
         complain(complaints, "--num-token-types belongs to --model bert; leave it out");
     if (form == CONFIG_BERT && config->num_token_types == 0 && config_has_binary_head(config))
         complain(complaints, "BERT's binary head needs token types; give --num-token-types 2 or --bert-no-binary-head");
-    if (form == CONFIG_BERT && config->untie_embeddings_and_output_weights)
-        complain(complaints,
-                 "BERT's output layer shares the embedding's matrix; leave out --untie-embeddings-and-output-weights");
     if (form == CONFIG_T5 && config->decoder_seq_length == 0)
         config->decoder_seq_length = config->seq_length;
-    if (config->scale_tied_output && config->untie_embeddings_and_output_weights)
-        complain(complaints, "--scale-tied-output needs tied embeddings; leave it or "
-                             "--untie-embeddings-and-output-weights out");
+    if (form == CONFIG_ICT && config->seq_length < 5)
+        complain(complaints, "--seq-length %" PRId64 " leaves no room for a title and a sentence; give 5 or more",
+                 config->seq_length);
+    if (form == CONFIG_ICT)
+        validate_tops(config, complaints);
+    if (config->seq_length > 0 && config->mtp_num_layers >= config->seq_length)
+        complain(complaints,
+                 "--mtp-num-layers %" PRId64 " leaves no token to predict in sequences of --seq-length %" PRId64
+                 "; give fewer",
+                 config->mtp_num_layers, config->seq_length);
 }
 
 // If there are more ranks than heads of keys and values, equally many ranks share each head and split its channels.
@@ -186,56 +185,21 @@ static void use_bf16(char **dtype, const char *flag) {
     }
 }
 
-static void validate_qk_clip(const struct config *config, bool is_muon, struct complaints *complaints) {
-    static const char *const flags[] = {"--qk-clip-alpha", "--qk-clip-threshold"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && !config->qk_clip; i++)
-        if (flag_source(&config->given, flags[i]) == FLAG_FROM_COMMAND)
-            log_warn_once("%s has no effect without --qk-clip", flags[i]);
-    if (!config->qk_clip)
-        return;
-    if (!is_muon)
-        complain(complaints, "--qk-clip needs an optimizer that updates whole matrices; give --optimizer muon or "
-                             "adaptive_muon");
-    if (config->qk_layernorm && !config->multi_latent_attention)
-        complain(complaints, "--qk-clip does nothing behind --qk-layernorm, which sets the size of queries and keys; "
-                             "leave one of them out");
-    if (config_has_qkv_bias(config))
-        log_warn_once("--qk-clip scales weights of queries and keys, not their biases; give --disable-bias-linear");
-}
-
-// Sets that go astray with more steps than they have.
-static void validate_newton_schulz(const struct config *config, struct complaints *complaints) {
-    if (is(config->muon_coefficient_type, "cubic5") && config->muon_num_ns_steps != 5)
-        complain(complaints, "--muon-coefficient-type cubic5 has 5 steps; give --muon-num-ns-steps 5");
-    // Its first polynomial makes -0.585 of 1, which is about what the four steps made of singular values.
-    if (is(config->muon_coefficient_type, "aol") && config->muon_num_ns_steps > 4)
-        complain(complaints, "--muon-coefficient-type aol has 4 steps; more would begin again with the first, which "
-                             "reverses every update; give --muon-num-ns-steps 4");
-}
-
-static void validate_optimizer_division(struct config *config, struct complaints *complaints) {
+static void validate_optimizer(struct config *config, struct complaints *complaints) {
     use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
     use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
     bool is_muon = is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon");
-    if (is_muon && config->fp16)
-        complain(complaints, "--optimizer %s does not work with --fp16; give --bf16, or train in fp32",
-                 config->optimizer);
-    if (is_muon)
-        validate_newton_schulz(config, complaints);
-    if ((is(config->optimizer, "lion") || is(config->optimizer, "sgd")) &&
-        !(is(config->exp_avg_dtype, "fp32") && is(config->exp_avg_sq_dtype, "fp32")))
-        log_warn_once("--exp-avg-dtype and --exp-avg-sq-dtype apply to Adam only; they do nothing with --optimizer %s",
-                      config->optimizer);
-    validate_qk_clip(config, is_muon, complaints);
-    if (!config->optimizer_cpu_offload && config->optimizer_offload_fraction < 1)
-        complain(complaints, "--optimizer-offload-fraction does nothing without --optimizer-cpu-offload; give both");
-    if (config->eval_with_ema && config->ema_decay == 0)
-        complain(complaints, "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999");
+    // Its first polynomial makes -0.585 of 1, which is about what the four steps made of singular values.
+    if (is_muon && is(config->muon_coefficient_type, "aol") && config->muon_num_ns_steps > 4)
+        complain(complaints, "--muon-coefficient-type aol has 4 steps; more would begin again with the first, which "
+                             "reverses every update; give --muon-num-ns-steps 4");
+    if (config->qk_clip && config->qk_layernorm && !config->multi_latent_attention)
+        complain(complaints, "--qk-clip does nothing behind --qk-layernorm, which sets the size of queries and keys; "
+                             "leave one of them out");
+    if (config->qk_clip && config_has_qkv_bias(config))
+        log_warn_once("--qk-clip scales weights of queries and keys, not their biases; give --disable-bias-linear");
     if (config->ema_decay > 0 && config->save && config->no_save_optim)
         log_warn_once("--no-save-optim leaves the moving average of --ema-decay out of checkpoints; leave it out");
-    if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
-        complain(complaints,
-                 "--overlap-param-gather needs --use-distributed-optimizer and --overlap-grad-reduce; give them too");
 }
 
 // Megatron's older models, chosen by --use-legacy-models since core 0.8, let --openai-gelu and --onnx-safe choose the
@@ -259,22 +223,7 @@ static void validate_gelu(struct config *config) {
 }
 
 static void validate_mlp(struct config *config, struct complaints *complaints) {
-    if (config->swiglu && config->activation && !is(config->activation, "silu"))
-        complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
-    if (config->squared_relu && config->swiglu)
-        complain(complaints, "--squared-relu and --swiglu are two activations; leave one out");
-    else if (config->squared_relu && config->activation && !is(config->activation, "squared_relu"))
-        complain(complaints, "--squared-relu is not the activation %s; leave one out", config->activation);
-    if (config->quick_geglu && (config->swiglu || config->squared_relu))
-        complain(complaints, "--quick-geglu and %s are two activations; leave one out",
-                 config->swiglu ? "--swiglu" : "--squared-relu");
-    else if (config->quick_geglu && config->activation && !is(config->activation, "quick_gelu"))
-        complain(complaints, "--quick-geglu has the activation quick_gelu, not %s; leave one out", config->activation);
     bool has_rule = config->glu_linear_offset != 0 || config->activation_func_clamp_value > 0;
-    if (has_rule && !config_is_gated(config))
-        complain(complaints,
-                 "%s is about gated MLPs; give --quick-geglu, --swiglu or --gated-linear-unit, or leave it out",
-                 config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
     if (has_rule && config->fp8_format && config_has_dense_mlps(config) && !config->has_wide_experts)
         complain(complaints, "%s works with --fp8-format only if all MLPs are routed experts; leave one out",
                  config->glu_linear_offset != 0 ? "--glu-linear-offset" : "--activation-func-clamp-value");
@@ -301,13 +250,8 @@ static void warn_of_groups(const struct config *config) {
 }
 
 // As in Megatron-LM: one more part of selective recompute.
-static void resolve_expert_recompute(struct config *config, struct complaints *complaints) {
+static void resolve_expert_recompute(struct config *config) {
     struct string_list *modules = &config->recompute_modules;
-    if (is(config->recompute_granularity, "full")) {
-        complain(complaints, "--moe-layer-recompute does not work with --recompute-granularity full, which recomputes "
-                             "experts as well; leave out one of them");
-        return;
-    }
     if (!config->recompute_granularity)
         config->recompute_granularity = memory_string("selective");
     if (modules->count == 0)
@@ -320,7 +264,7 @@ static void resolve_expert_recompute(struct config *config, struct complaints *c
 
 static void validate_recompute(struct config *config, struct complaints *complaints) {
     if (config->moe_layer_recompute)
-        resolve_expert_recompute(config, complaints);
+        resolve_expert_recompute(config);
     static const char *const modules[] = {"core_attn", "mlp_act",        "mlp",        "moe_act", "moe",
                                           "layernorm", "shared_experts", "mla_up_proj"};
     for (int64_t i = 0; i < config->recompute_modules.count; i++) {
@@ -334,32 +278,32 @@ static void validate_recompute(struct config *config, struct complaints *complai
                      "shared_experts, mla_up_proj and layernorm can, and --recompute-granularity full recomputes whole "
                      "layers",
                      name);
-        if (is(name, "mla_up_proj") && !config->multi_latent_attention)
-            log_warn_once("--recompute-modules mla_up_proj has no effect without --multi-latent-attention");
-        if (config->fp8_format && strcmp(name, "mlp") == 0)
-            complain(complaints, "--recompute-modules mlp does not work with --fp8-format; give mlp_act");
-        bool is_of_experts = strncmp(name, "moe", 3) == 0 || strcmp(name, "shared_experts") == 0;
-        if (is_known && is_of_experts && config->num_experts == 0)
-            log_warn_once("--recompute-modules %s has no effect without --num-experts", name);
     }
     bool is_full = is(config->recompute_granularity, "full");
-    if (config->cpu_offloading && !is_full)
-        log_warn_once("--cpu-offloading has no effect without --recompute-granularity full");
-    if (config->cpu_offloading_num_layers > 0 && !config->cpu_offloading)
-        log_warn_once("--cpu-offloading-num-layers has no effect without --cpu-offloading");
-    if (config->cpu_offloading && is_full && config->pipeline_model_parallel_size > 1)
-        complain(complaints,
-                 "--cpu-offloading does not work with --pipeline-model-parallel-size %" PRId64
-                 "; leave it out, or use --context-parallel-size for long sequences",
-                 config->pipeline_model_parallel_size);
-    if (config->cpu_offloading && is_full && config->distribute_saved_activations)
-        complain(complaints, "--cpu-offloading does not work with --distribute-saved-activations; leave one out");
-    if (config->recompute_keep_attention && !is(config->recompute_granularity, "full"))
-        log_warn_once("--recompute-keep-attention has no effect without --recompute-granularity full");
-    if (is(config->recompute_granularity, "full") && !config->recompute_method)
+    if (is_full && !config->recompute_method)
         config->recompute_method = memory_string("uniform");
-    if (is(config->recompute_granularity, "full") && config->recompute_num_layers == 0)
+    if (is_full && config->recompute_num_layers == 0)
         config->recompute_num_layers = 1;
+}
+
+// Latent attention: the size of a head.
+static void validate_latent(struct config *config, struct complaints *complaints) {
+    int64_t size = config->qk_head_dim + config->qk_pos_emb_head_dim;
+    if (flag_is_given(&config->given, "--kv-channels") && config->kv_channels != size)
+        log_warn_once("--kv-channels %" PRId64 " has no effect with --multi-latent-attention: --qk-head-dim and "
+                      "--qk-pos-emb-head-dim give %" PRId64,
+                      config->kv_channels, size);
+    config->kv_channels = size;
+    if (config->qk_pos_emb_head_dim % 2 != 0)
+        complain(complaints, "--qk-pos-emb-head-dim %" PRId64 " is odd, but rotation needs pairs; give an even number",
+                 config->qk_pos_emb_head_dim);
+    if (config_query_groups(config) != config->num_attention_heads)
+        complain(complaints, "--multi-latent-attention has keys and values for every head; leave out "
+                             "--group-query-attention and --num-query-groups");
+    if (config->yarn_beta_fast < config->yarn_beta_slow)
+        complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
+    if (config_yarn(config).factor > 1 && config->rotary_base < 2)
+        complain(complaints, "--rotary-scaling-factor needs a --rotary-base of at least 2");
 }
 
 void validate_model(struct config *config, struct complaints *complaints) {
@@ -375,7 +319,8 @@ void validate_model(struct config *config, struct complaints *complaints) {
         if (needed[i].value == 0)
             complain(complaints, "%s is missing; give it, a --preset, or --load with --use-checkpoint-args",
                      needed[i].flag);
-    validate_latent_sizes(config, complaints);
+    if (config->multi_latent_attention)
+        validate_latent(config, complaints);
     int64_t h = config->hidden_size, heads = config->num_attention_heads, groups = config_query_groups(config);
     if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
         complain(complaints,
@@ -396,13 +341,11 @@ void validate_model(struct config *config, struct complaints *complaints) {
         config->word_embedding_size = 0;
     validate_mlp(config, complaints);
     validate_shares(config, complaints);
-    validate_optimizer_division(config, complaints);
+    validate_optimizer(config, complaints);
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
     validate_attention(config, complaints);
-    validate_latent(config, complaints);
-    validate_blocks(config, complaints);
     validate_strips(config, complaints);
     validate_recompute(config, complaints);
 }

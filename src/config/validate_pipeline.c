@@ -62,32 +62,14 @@ static void validate_uneven(const struct config *config, struct complaints *comp
 // an end and no layers.
 static void validate_weighed(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
-    bool has_first = config->account_for_embedding_in_pipeline_split,
-         has_last = config->account_for_loss_in_pipeline_split;
-    int64_t ends = has_first + has_last;
+    int64_t ends = config->account_for_embedding_in_pipeline_split + config->account_for_loss_in_pipeline_split;
     char text[256];
-    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
-        complain(complaints,
-                 "%s chooses the layers of the first and last stage; leave out --decoder-first-pipeline-num-layers and "
-                 "--decoder-last-pipeline-num-layers",
-                 has_first ? "--account-for-embedding-in-pipeline-split" : "--account-for-loss-in-pipeline-split");
-    else if ((layers + ends) % stages != 0)
+    if ((layers + ends) % stages != 0)
         complain(complaints,
                  "--num-layers %" PRId64 " and %" PRId64
                  " more for the embedding and the loss cannot be split into %" PRId64
                  " pipeline stages; numbers of stages that work are the divisors of %" PRId64 ": %s",
                  layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
-}
-
-// A flag that says of the stages what a layout says, too; NULL if none was given.
-static const char *beside_layout(const struct config *config) {
-    return config->decoder_first_pipeline_num_layers > 0       ? "--decoder-first-pipeline-num-layers"
-           : config->decoder_last_pipeline_num_layers > 0      ? "--decoder-last-pipeline-num-layers"
-           : config->account_for_embedding_in_pipeline_split   ? "--account-for-embedding-in-pipeline-split"
-           : config->account_for_loss_in_pipeline_split        ? "--account-for-loss-in-pipeline-split"
-           : config->num_layers_per_virtual_pipeline_stage > 0 ? "--num-layers-per-virtual-pipeline-stage"
-           : config->num_virtual_stages_per_pipeline_rank > 0  ? "--num-virtual-stages-per-pipeline-rank"
-                                                               : NULL;
 }
 
 // Whether E is the first symbol of an expanded layout, L the last, and nothing but layers and then depths between them.
@@ -132,12 +114,10 @@ static void validate_layout_parts(const struct config *config, const char *layou
 
 static void validate_layout(const struct config *config, struct complaints *complaints) {
     struct layout_mistake mistake;
-    const char *text = config->pipeline_model_parallel_layout, *other = beside_layout(config);
+    const char *text = config->pipeline_model_parallel_layout;
     char *layout = pipeline_layout_expand(text, &mistake);
     if (!layout)
         complain(complaints, "--pipeline-model-parallel-layout %s: %s (at byte %zu)", text, mistake.what, mistake.at);
-    else if (other)
-        complain(complaints, "--pipeline-model-parallel-layout says the layers of every chunk; leave out %s", other);
     else
         validate_layout_parts(config, layout, complaints);
     free(layout);
@@ -178,26 +158,12 @@ static void validate_split(const struct config *config, struct complaints *compl
                            : "numbers for --pipeline-model-parallel-size that work are ",
                  splits[0] ? splits : sizes);
     }
-    const char *uneven = config->pipeline_model_parallel_layout            ? "--pipeline-model-parallel-layout"
-                         : config->decoder_first_pipeline_num_layers > 0   ? "--decoder-first-pipeline-num-layers"
-                         : config->decoder_last_pipeline_num_layers > 0    ? "--decoder-last-pipeline-num-layers"
-                         : config->account_for_embedding_in_pipeline_split ? "--account-for-embedding-in-pipeline-split"
-                         : config->account_for_loss_in_pipeline_split      ? "--account-for-loss-in-pipeline-split"
-                                                                           : NULL;
-    if (uneven != NULL)
-        complain(complaints, "%s is for models with one stack; for T5 use --pipeline-model-parallel-split-rank",
-                 uneven);
 }
 
 // Chunks of a stage: every stage's layers, and the ends that count as layers, must divide among them.
 static void validate_chunks(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
     int64_t together = config->num_layers_per_virtual_pipeline_stage;
-    if (together > 0 && config->num_virtual_stages_per_pipeline_rank > 0) {
-        complain(complaints, "--num-layers-per-virtual-pipeline-stage and --num-virtual-stages-per-pipeline-rank say "
-                             "the same; give one");
-        return;
-    }
     char text[256];
     for (int64_t stage = 0; stage < stages; stage++) {
         int64_t layers = config_stage_places(config, stage);
@@ -279,24 +245,12 @@ static void validate_kind(const struct config *config, struct complaints *compla
 
 void validate_pipeline(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size;
-    bool has_more = config_weighs_ends(config) || config->num_layers_per_virtual_pipeline_stage > 0 ||
-                    config->num_virtual_stages_per_pipeline_rank > 1 ||
-                    config->pipeline_model_parallel_split_rank > 0 || config->decoder_first_pipeline_num_layers > 0 ||
-                    config->decoder_last_pipeline_num_layers > 0 || config->pipeline_model_parallel_layout;
-    if (stages == 1 && has_more)
-        complain(complaints, "%s need%s a pipeline; give --pipeline-model-parallel-size 2 or more",
-                 config->pipeline_model_parallel_layout
-                     ? "--pipeline-model-parallel-layout"
-                     : "virtual stages, uneven stages and a split between encoder and decoder",
-                 config->pipeline_model_parallel_layout ? "s" : "");
+    if (stages == 1 && config->num_virtual_stages_per_pipeline_rank > 1)
+        complain(complaints, "--num-virtual-stages-per-pipeline-rank needs a pipeline; give "
+                             "--pipeline-model-parallel-size 2 or more");
     if (stages == 1 || config->num_layers == 0)
         return;
     int before = complaints->count;
-    if (config_form(config) != CONFIG_T5 && config->pipeline_model_parallel_split_rank > 0)
-        complain(complaints,
-                 "--pipeline-model-parallel-split-rank %" PRId64
-                 " says where a T5's decoder begins, but this model has one stack of layers; leave it out",
-                 config->pipeline_model_parallel_split_rank);
     if (config_form(config) == CONFIG_T5)
         validate_split(config, complaints);
     else if (config->pipeline_model_parallel_layout)

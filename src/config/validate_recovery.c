@@ -1,4 +1,4 @@
-// What going back, skipping batches and stopping require of the other flags.
+// Batches to skip, and the folder of --trigger-path.
 #include "config/validate.h"
 
 #include "base/file.h"
@@ -41,27 +41,9 @@ void validate_stops(const struct config *config, struct complaints *complaints) 
 }
 
 void validate_recovery(const struct config *config, struct complaints *complaints) {
-    const struct {
-        const char *flag, *policy;
-    } policies[] = {{"--nan-policy", config->nan_policy}, {"--spike-policy", config->spike_policy}};
-    if (config->replay_check && !config->save)
-        complain(complaints, "--replay-check needs --save, the folder of the checkpoints to go back to");
-    if (config->replay_check && config->fp8_format)
-        complain(complaints,
-                 "--replay-check does not work with --fp8-format, whose scales see every pass; leave it out");
     int64_t first, last;
     for (int64_t i = 0; i < config->iterations_to_skip.count; i++)
         if (config_skip(config, i, &first, &last) < 0)
             complain(complaints, "--iterations-to-skip takes iterations (7) and ranges of them (7-9), not \"%s\"",
                      config->iterations_to_skip.items[i]);
-    for (int i = 0; i < 2; i++) {
-        if (strcmp(policies[i].policy, "rewind-and-skip") != 0)
-            continue;
-        if (!config->save)
-            complain(complaints, "%s rewind-and-skip needs --save, the folder of the checkpoints to go back to",
-                     policies[i].flag);
-        if (config->no_save_optim)
-            complain(complaints, "%s rewind-and-skip needs the optimizer in its checkpoints; leave out --no-save-optim",
-                     policies[i].flag);
-    }
 }

@@ -27,11 +27,6 @@ static void validate_longrope(struct config *config, struct complaints *complain
         double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
         config->rope_scaling_factor = factor > 1 ? factor : 1;
     }
-    if (config_form(config) != CONFIG_GPT)
-        complain(complaints, "--rope-scaling-type longrope belongs to --model gpt; leave it out");
-    if (!config->rope_long_factor)
-        complain(complaints, "--rope-scaling-type longrope needs --rope-long-factor; give a number for each rotated "
-                             "pair of channels");
     if (config->rope_original_length < 2)
         complain(complaints, "--rope-scaling-type longrope needs a --rope-original-length of at least 2");
     if (config->rope_long_factor)
@@ -63,8 +58,4 @@ void validate_rope(struct config *config, struct complaints *complaints) {
         complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
     if (config_has_longrope(config))
         validate_longrope(config, complaints);
-    else if (config->rope_short_factor || config->rope_long_factor)
-        complain(complaints, "--rope-short-factor and --rope-long-factor belong to --position-embedding-type rope "
-                             "--use-rope-scaling --rope-scaling-type longrope, without --multi-latent-attention; give "
-                             "these, or leave them out");
 }

@@ -35,9 +35,6 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
         return;
     }
     int before = complaints->count;
-    if (config->train_samples == 0)
-        complain(complaints, "--rampup-batch-size needs a run counted in samples; give --train-samples instead of "
-                             "--train-iters");
     if (start > size)
         complain(complaints,
                  "--rampup-batch-size starts at %" PRId64 ", above --global-batch-size %" PRId64 "; start lower", start,
@@ -180,20 +177,11 @@ static void validate_length(struct config *config, struct complaints *complaints
     }
 }
 
-// A flag that belongs to the other way of counting.
-static void refuse_unit(int64_t value, const char *flag, const char *length, const char *instead,
-                        struct complaints *complaints) {
-    if (value > 0)
-        complain(complaints, "%s does not go with %s; give %s", flag, length, instead);
-}
-
 // Every sample has seq_length tokens, so a schedule in tokens is one in samples, to the nearest sample.
 static void derive_token_steps(struct config *config, struct complaints *complaints) {
     int64_t T = config->seq_length;
     if (config->lr_decay_tokens == 0 && config->lr_warmup_tokens == 0)
         return;
-    if (config->lr_decay_tokens == 0)
-        complain(complaints, "--lr-warmup-tokens needs --lr-decay-tokens, the length of which it is part; give it");
     if (T == 0)
         return;
     if (config->lr_decay_tokens > 0)
@@ -209,10 +197,6 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
     int64_t size = config->global_batch_size;
     if (by_samples) {
-        const char *length = "--train-samples";
-        refuse_unit(config->lr_decay_iters, "--lr-decay-iters", length, "--lr-decay-samples", complaints);
-        refuse_unit(config->lr_warmup_iters, "--lr-warmup-iters", length, "--lr-warmup-samples", complaints);
-        refuse_unit(config->lr_wsd_decay_iters, "--lr-wsd-decay-iters", length, "--lr-wsd-decay-samples", complaints);
         if (config->lr_decay_samples == 0)
             config->lr_decay_samples = config->train_samples;
         config->lr_decay_steps = config->lr_decay_samples;
@@ -220,10 +204,6 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
         config->lr_wsd_decay_steps = config->lr_wsd_decay_samples;
         config->wd_incr_steps = config->train_samples;
     } else {
-        const char *length = "--train-iters";
-        refuse_unit(config->lr_decay_samples, "--lr-decay-samples", length, "--lr-decay-iters", complaints);
-        refuse_unit(config->lr_warmup_samples, "--lr-warmup-samples", length, "--lr-warmup-iters", complaints);
-        refuse_unit(config->lr_wsd_decay_samples, "--lr-wsd-decay-samples", length, "--lr-wsd-decay-iters", complaints);
         if (config->lr_decay_iters == 0)
             config->lr_decay_iters = config->train_iters;
         config->lr_decay_steps = product(config->lr_decay_iters, size, "--lr-decay-iters", complaints);
@@ -232,11 +212,7 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
         config->wd_incr_steps = product(config->train_iters, size, "--train-iters", complaints);
     }
     derive_token_steps(config, complaints);
-    if (config->lr_warmup_fraction > 0 &&
-        (config->lr_warmup_iters > 0 || config->lr_warmup_samples > 0 || config->lr_warmup_tokens > 0))
-        complain(complaints, "--lr-warmup-fraction excludes --lr-warmup-iters, --lr-warmup-samples and "
-                             "--lr-warmup-tokens; give one");
-    else if (config->lr_warmup_fraction > 0)
+    if (config->lr_warmup_fraction > 0)
         config->lr_warmup_steps = config->lr_warmup_fraction * (double)config->lr_decay_steps;
 }
 
@@ -308,12 +284,7 @@ static void validate_lr(struct config *config, struct complaints *complaints) {
         complain_of_warmup(config, complaints);
     if (strcmp(config->lr_decay_style, "WSD") != 0)
         return;
-    if (config->lr_wsd_decay_steps == 0)
-        complain(complaints,
-                 "--lr-decay-style WSD needs --lr-wsd-decay-%s, the length of its last part; without a last part it is "
-                 "--lr-decay-style constant",
-                 by_samples ? "samples" : "iters");
-    else if (config->lr_decay_steps > 0 && config->lr_wsd_decay_steps > config->lr_decay_steps)
+    if (config->lr_decay_steps > 0 && config->lr_wsd_decay_steps > config->lr_decay_steps)
         complain(complaints, "--lr-wsd-decay-%s %" PRId64 " is longer than the whole, %s %" PRId64 "; shorten it",
                  by_samples ? "samples" : "iters",
                  by_samples ? config->lr_wsd_decay_samples : config->lr_wsd_decay_iters, decay_flag(config),

@@ -32,7 +32,7 @@ expect 0 "Joins datasets" "$BEVATRON" help dataset merge
 expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --tensorboard-queue-size has no effect" "${train[@]}" --data-path "$prefix" --tensorboard-queue-size 5 --dry-run
-expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
+expect 2 "--fp16 does not work with --bf16" "${train[@]}" --data-path "$prefix" --fp16 --bf16
 expect 2 "--qk-l2-norm" "${train[@]}" --data-path "$prefix" --qk-l2-norm
 expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf16
 

@@ -126,7 +126,7 @@ roberta() {
 roberta "" --tokenizer-model "$bpe/dict.txt" --vocab-file "$bpe/encoder.json" --merge-file "$bpe/vocab.bpe"
 expect 0 "symbols" "$BEVATRON" tokenizer dictionary --input "$work/text" --output "$LUSTRE/data/wikitext-103/dict.txt"
 roberta -words --tokenizer-model "$LUSTRE/data/wikitext-103/dict.txt"
-expect 2 "--mask-whole-words needs a BPE" "$BEVATRON" train --config examples/aws/roberta-large-words-p4d.yaml "${small[@]}" --mask-whole-words
+expect 2 "--mask-whole-words needs --vocab-file, a BPE" "$BEVATRON" train --config examples/aws/roberta-large-words-p4d.yaml "${small[@]}" --mask-whole-words
 unset LUSTRE
 
 # The run of Megatron's GPT-3 recipe: as many iterations as its log shows, and with its padding as many parameters as the

@@ -128,7 +128,7 @@ expect 0 "the plan is that of another trainer" "$BEVATRON" plan --preset gpt-oss
     --machine dgx-b200 --fp8-format e4m3 --fp8-recipe mxfp8
 expect 2 "a dgx-h100 has no mxfp8 matmuls; give --fp8-format hybrid --fp8-recipe delayed" "$BEVATRON" plan "${llama[@]}" --nproc 8 \
     --machine dgx-h100 --fp8-format e4m3 --fp8-recipe mxfp8
-expect 2 "--fp8-format e4m3 is for" "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format e4m3
+expect 2 "--fp8-format e4m3 needs --fp8-recipe blockwise or mxfp8" "$BEVATRON" plan "${experts[@]}" --machine dgx-b200 --fp8-format e4m3
 expect 2 "needs multiples of 16, but --hidden-size is 72" "$BEVATRON" plan --num-layers 2 --hidden-size 72 --num-attention-heads 6 \
     --seq-length 64 --max-position-embeddings 64 --vocab-size 1000 --micro-batch-size 1 --num-experts 4 --bf16 --mock-data \
     --lr 1e-3 --train-iters 1 --nproc 8 --machine dgx-h100 --fp8-format hybrid

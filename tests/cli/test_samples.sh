@@ -33,8 +33,8 @@ expect 0 ' sample at iteration 8 | "" | "' "${train[@]}" --train-iters 8 --load 
     --sample-temperature 0 --override-opt_param-scheduler
 
 # Refused with the reason.
-expect 2 "--sample-interval is for models that continue a text" "${train[@]}" --model t5 --decoder-seq-length 8 --sample-interval 2
-expect 2 "which --context-parallel-size cannot split" "${train[@]}" --context-parallel-size 2 --sample-interval 2
+expect 2 "--sample-interval belongs to --model gpt, models that continue a text" "${train[@]}" --model t5 --decoder-seq-length 8 --sample-interval 2
+expect 2 "--sample-interval does not work with --context-parallel-size" "${train[@]}" --context-parallel-size 2 --sample-interval 2
 expect 0 "--sample-prompt has no effect without --sample-interval" "${train[@]}" --sample-prompt x
 expect 215 "--sample-prompt \"4711\": byte 0" "${train[@]}" --sample-interval 2 --sample-prompt 4711
 

@@ -71,7 +71,7 @@ done
 expect 0 "--qk-clip-alpha has no effect without --qk-clip" "$BEVATRON" train "${model[@]}" --qk-clip-alpha 0.3 --train-iters 8 --dry-run
 expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"
-expect 0 "they do nothing with --optimizer lion" "$BEVATRON" train "${model[@]}" --optimizer lion --exp-avg-dtype fp8 \
+expect 0 "--exp-avg-dtype has no effect with --optimizer lion" "$BEVATRON" train "${model[@]}" --optimizer lion --exp-avg-dtype fp8 \
     --train-iters 8 --dry-run
 expect 0 "iteration        7/       7" "$BEVATRON" train "${model[@]}" --lr 1e-3 --train-iters 7 --threads 1 --load "$work/narrow" \
     --override-opt_param-scheduler

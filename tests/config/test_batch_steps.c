@@ -51,10 +51,11 @@ TEST(batch_steps) {
         {"0:8 1K:7", "7 is not a multiple"},           {" ", "is empty"}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         EXPECT_ERROR(validate_steps(bad[i][0], "--train-samples 99"), bad[i][1]);
-    EXPECT_ERROR(validate_steps("0:8", "--train-iters 9"), "give --train-samples instead of --train-iters");
+    EXPECT_ERROR(validate_steps("0:8", "--train-iters 9"), "--step-batch-size-schedule needs --train-samples");
     EXPECT_ERROR(validate_steps("1B:8", "--train-samples 99"), "the first step is at 0 tokens");
     EXPECT_ERROR(validate_steps("0:8", "--train-samples 99 --global-batch-size 4"), "leave it out");
-    EXPECT_ERROR(validate_steps("0:8", "--train-samples 99 --rampup-batch-size 2 2 8"), "exclude each other");
+    EXPECT_ERROR(validate_steps("0:8", "--train-samples 99 --rampup-batch-size 2 2 8"),
+                 "does not work with --rampup-batch-size");
 }
 
 TEST_MAIN(TEST_CASE(batch_steps))

@@ -25,7 +25,7 @@ TEST(what_does_not_fit_is_refused) {
         int ranks;
     } bad[] = {
         {"--context-parallel-size 4 --cp-comm-type a2a+p2p",
-         "needs --hierarchical-context-parallel-sizes A B, with A × B = 4", 4},
+         "needs --hierarchical-context-parallel-sizes; give A B, with A × B = --context-parallel-size", 4},
         {"--context-parallel-size 4 --cp-comm-type a2a+p2p " SIZES "2 3",
          "2 3 are 6 ranks, but --context-parallel-size is 4; give sizes whose product it is", 4},
         {"--context-parallel-size 4 --cp-comm-type p2p " SIZES "4 4", "are 16 ranks", 4},

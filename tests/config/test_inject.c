@@ -74,8 +74,10 @@ TEST(errors) {
 }
 
 TEST(flags) {
-    EXPECT_ERROR(validate(RUN "--inject kill:step=3", 2), "give --allow-injected-faults, too");
-    EXPECT_ERROR(validate(RUN "--inject-count 3", 2), "give --allow-injected-faults, too");
+    EXPECT_ERROR(validate(RUN "--inject kill:step=3", 2),
+                 "needs --allow-injected-faults: it makes the run fail on purpose");
+    EXPECT_ERROR(validate(RUN "--inject-count 3", 2),
+                 "needs --allow-injected-faults: it makes the run fail on purpose");
     EXPECT_ERROR(validate(RUN "--inject kill:rank=2 --allow-injected-faults", 2), "the ranks of this run are 0 to 1");
     EXPECT_ERROR(validate(RUN "--inject stap --allow-injected-faults", 2), "did you mean \"stop\"");
     EXPECT_ERROR(validate(RUN "--inject-kinds kill", 2), "--inject-kinds needs --inject-count");

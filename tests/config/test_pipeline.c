@@ -246,10 +246,11 @@ TEST(layout_refusals) {
         {"Ett|tt|L", "", "has 3 chunks, which 2 stages cannot share evenly; make them a multiple of"},
         {"Etttt|*257L", "", "has 129 chunks for each stage, more than 128; leave out some of the |"},
         {"E|tt|ttm|L", "--mtp-num-layers 1 --position-embedding-type rope", "end the layout with mL"},
-        {"Ett|ttL", "--decoder-first-pipeline-num-layers 2", "leave out --decoder-first-pipeline-num-layers"},
-        {"Ett|ttL", "--account-for-loss-in-pipeline-split", "leave out --account-for-loss-in-pipeline-split"},
-        {"Ett|ttL", "--num-virtual-stages-per-pipeline-rank 2", "leave out --num-virtual-stages-per-pipeline-rank"},
-        {"Ett|ttL", "--model t5", "for T5 use --pipeline-model-parallel-split-rank"},
+        {"Ett|ttL", "--decoder-first-pipeline-num-layers 2", "which says the layers of every chunk; leave one out"},
+        {"Ett|ttL", "--account-for-loss-in-pipeline-split", "--account-for-loss-in-pipeline-split does not work with"},
+        {"Ett|ttL", "--num-virtual-stages-per-pipeline-rank 2",
+         "--num-virtual-stages-per-pipeline-rank does not work with"},
+        {"Ett|ttL", "--model t5", "give --pipeline-model-parallel-split-rank"},
         {"Et|t|t|tL", "--pipeline-schedule 1f1b", "give --pipeline-model-parallel-layout one chunk for each stage"},
         {"Ett|ttL", "--pipeline-schedule interleaved", "layout two or more chunks for each stage"},
     };
@@ -263,7 +264,7 @@ TEST(layout_refusals) {
         EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     }
     EXPECT_ERROR(validate("--num-layers 4 --pipeline-model-parallel-layout EttttL", 1),
-                 "give --pipeline-model-parallel-size 2");
+                 "needs --pipeline-model-parallel-size, which makes stages; give 2 or more");
 }
 
 TEST(refusals) {
@@ -290,13 +291,13 @@ TEST(refusals) {
          "--decoder-last-pipeline-num-layers 2",
          "for --decoder-first-pipeline-num-layers, 6, or for --decoder-last-pipeline-num-layers 6", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 1",
-         "--pipeline-model-parallel-split-rank 1 says where a T5's decoder begins, but this model has one stack", 2},
+         "--pipeline-model-parallel-split-rank belongs to --model t5: other models have one stack", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
          "--account-for-loss-in-pipeline-split",
          "--num-layers 8 and 2 more for the embedding and the loss cannot be split into 4 pipeline stages", 4},
         {"--num-layers 7 --pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
          "--decoder-last-pipeline-num-layers 3",
-         "leave out --decoder-first-pipeline-num-layers", 2},
+         "does not work with --decoder-last-pipeline-num-layers", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --model t5 --pipeline-model-parallel-split-rank 3 "
          "--decoder-num-layers 9",
          "numbers for --pipeline-model-parallel-split-rank that work are 1", 4},

@@ -51,48 +51,54 @@ TEST(values) {
 }
 
 TEST(families) {
-    EXPECT_REFUSALS(
-        {"--quick-geglu --swiglu", "--quick-geglu and --swiglu are two activations; leave one out"},
-        {"--squared-relu --swiglu", "--squared-relu and --swiglu are two activations; leave one out"},
-        {"--activation-func-clamp-value 7", "is about gated MLPs; give --quick-geglu, --swiglu or --gated-linear-unit"},
-        {"--model bert --qk-layernorm", "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out"},
-        {"--model bert --parallel-residual", "--parallel-residual belongs to decoders"},
-        {"--norm-placement post --parallel-residual", "--parallel-residual needs --norm-placement pre"},
-        {"--qk-layernorm-all-heads", "--qk-layernorm-all-heads needs --qk-layernorm; give it too"},
-        {"--qk-layernorm-after-rope", "--qk-layernorm-after-rope needs --qk-layernorm"},
-        {"--model bert --norm-placement output", "--norm-placement output belongs to decoders"},
-        {"--parallel-residual-one-norm", "--parallel-residual-one-norm needs --parallel-residual; give it too"},
-        {"--residual-multiplier 0.5", "--residual-multiplier needs --disable-bias-linear"},
-        {"--embedding-multiplier 2", "--embedding-multiplier needs positions that are not added to words"},
-        {"--no-rope-freq 4", "--no-rope-freq needs --position-embedding-type rope in a decoder; leave it out"});
+    EXPECT_REFUSALS({"--quick-geglu --swiglu",
+                     "--swiglu does not work with --quick-geglu: they are two activations; leave one out"},
+                    {"--squared-relu --swiglu", "--swiglu does not work with --squared-relu"},
+                    {"--activation-func-clamp-value 7",
+                     "needs --quick-geglu, --swiglu or --gated-linear-unit: it is about gated MLPs; give one"},
+                    {"--model bert --qk-layernorm", "--qk-layernorm belongs to --model gpt; leave it out"},
+                    {"--model bert --parallel-residual", "--parallel-residual belongs to --model gpt"},
+                    {"--norm-placement post --parallel-residual", "--parallel-residual needs --norm-placement pre"},
+                    {"--qk-layernorm-all-heads",
+                     "--qk-layernorm-all-heads needs --qk-layernorm; give it, or leave --qk-layernorm-all-heads out"},
+                    {"--qk-layernorm-after-rope", "--qk-layernorm-after-rope needs --qk-layernorm"},
+                    {"--model bert --norm-placement output", "--norm-placement output belongs to --model gpt"},
+                    {"--parallel-residual-one-norm", "--parallel-residual-one-norm needs --parallel-residual; give it"},
+                    {"--residual-multiplier 0.5", "--residual-multiplier needs --disable-bias-linear"},
+                    {"--embedding-multiplier 2",
+                     "--embedding-multiplier needs --position-embedding-type rope, relative, alibi or none"},
+                    {"--no-rope-freq 4", "--no-rope-freq needs --position-embedding-type rope; give it"});
 }
 
 TEST(experts) {
-    EXPECT_REFUSALS(
-        {"--num-experts 4 --moe-router-enable-expert-bias", "give --moe-router-score-function sigmoid or sqrtsoftplus"},
-        {"--num-experts 4 --expert-model-parallel-size 2", "start a multiple of 2 ranks, or make it 1"});
+    EXPECT_REFUSALS({"--num-experts 4 --moe-router-enable-expert-bias",
+                     "needs --moe-router-score-function sigmoid or sqrtsoftplus"},
+                    {"--num-experts 4 --expert-model-parallel-size 2", "start a multiple of 2 ranks, or make it 1"});
 }
 
 TEST(optimizers) {
-    EXPECT_REFUSALS({"--optimizer muon --fp16", "--optimizer muon does not work with --fp16; give --bf16"},
-                    {"--optimizer adaptive_muon --fp16", "--optimizer adaptive_muon does not work with --fp16"},
-                    {"--muon-coefficient-type custom", "takes one of quintic, simple, polar_express"},
-                    {"--optimizer muon --muon-coefficient-type aol", "aol has 4 steps; more would begin again"},
-                    {"--optimizer muon --muon-coefficient-type cubic5 --muon-num-ns-steps 4",
-                     "cubic5 has 5 steps; give --muon-num-ns-steps 5"},
-                    {"--qk-clip", "--qk-clip needs an optimizer that updates whole matrices; give --optimizer muon"},
-                    {"--optimizer muon --qk-clip --qk-layernorm", "--qk-clip does nothing behind --qk-layernorm"},
-                    {"--optimizer-offload-fraction 0.5", "does nothing without --optimizer-cpu-offload; give both"},
-                    {"--eval-with-ema", "--eval-with-ema needs a moving average; give --ema-decay, e.g. 0.999"},
-                    {"--decoupled-min-lr 1e-4", "--decoupled-min-lr does nothing without --decoupled-lr; give both"},
-                    {"--min-lr 1e-3 --decoupled-lr 1e-4",
-                     "--min-lr 0.001 is above --decoupled-lr 0.0001; give a lower --decoupled-min-lr"});
+    EXPECT_REFUSALS(
+        {"--optimizer muon --fp16", "--optimizer muon does not work with --fp16; give --bf16"},
+        {"--optimizer adaptive_muon --fp16", "--optimizer adaptive_muon does not work with --fp16"},
+        {"--muon-coefficient-type custom", "takes one of quintic, simple, polar_express"},
+        {"--optimizer muon --muon-coefficient-type aol", "aol has 4 steps; more would begin again"},
+        {"--optimizer muon --muon-coefficient-type cubic5 --muon-num-ns-steps 4",
+         "cubic5 needs --muon-num-ns-steps 5; give it"},
+        {"--qk-clip", "--qk-clip needs --optimizer muon or adaptive_muon, which updates whole matrices; give one"},
+        {"--optimizer muon --qk-clip --qk-layernorm", "--qk-clip does nothing behind --qk-layernorm"},
+        {"--optimizer-offload-fraction 0.5", "--optimizer-offload-fraction needs --optimizer-cpu-offload; give it"},
+        {"--eval-with-ema", "--eval-with-ema needs --ema-decay, e.g. 0.999; give it"},
+        {"--decoupled-min-lr 1e-4", "--decoupled-min-lr does nothing without --decoupled-lr; give both"},
+        {"--min-lr 1e-3 --decoupled-lr 1e-4",
+         "--min-lr 0.001 is above --decoupled-lr 0.0001; give a lower --decoupled-min-lr"});
 }
 
 TEST(inverse_cloze) {
     EXPECT_REFUSALS(
-        {"--model ict --bf16 --fp8-format hybrid", "--model ict is not verified in fp8"},
-        {"--model ict --untie-embeddings-and-output-weights", "--model ict has no output layer"},
+        {"--model ict --bf16 --fp8-format hybrid",
+         "--fp8-format does not work with --model ict, which is not verified in fp8; leave one out"},
+        {"--model ict --untie-embeddings-and-output-weights",
+         "does not work with --model ict, which has no output layer"},
         {"--model ict --retriever-report-topk-accuracies many", "takes numbers from 1 to 999999999, not \"many\""},
         {"--model ict --retriever-report-topk-accuracies 1 2 3 4 5 6 7 8 9", "takes at most 8 numbers, not 9"},
         {"--query-in-block-prob 0.2",
@@ -101,14 +107,14 @@ TEST(inverse_cloze) {
 }
 
 TEST(data) {
-    EXPECT_REFUSALS({"--fim-data", "--fim-data needs texts, but --mock-data has none; give --data-path"},
-                    {"--fim-data --fim-split-sample x", "--fim-split-sample needs --fim-fragment-rate"},
-                    {"--train-weighted-split-paths t --train-weighted-split-paths-path p", "say the same; give one"},
-                    {"--data-path a",
-                     "--data-path, --train/valid/test-data-path, --train/valid/test-weighted-split-paths and "
-                     "--mock-data exclude each other; give one"},
-                    {"--model bert --tokenizer-type auto", "lacks the special tokens"},
-                    {"--vocab-file vocab.txt", "--merge-file is missing (a vocab.txt of words has none"});
+    EXPECT_REFUSALS(
+        {"--fim-data", "--fim-data needs texts, but --mock-data has none; give --data-path"},
+        {"--fim-data --fim-split-sample x", "--fim-split-sample needs --fim-fragment-rate"},
+        {"--train-weighted-split-paths t --train-weighted-split-paths-path p", ", which says the same; leave one out"},
+        {"--data-path a", "--data-path, --train/valid/test-data-path, --train/valid/test-weighted-split-paths and "
+                          "--mock-data exclude each other; give one"},
+        {"--model bert --tokenizer-type auto", "lacks the special tokens"},
+        {"--vocab-file vocab.txt", "--merge-file is missing (a vocab.txt of words has none"});
 }
 
 // Flags and words of other programs' scripts that stand for something of ours.

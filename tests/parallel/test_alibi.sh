@@ -16,12 +16,12 @@ base=(--mock-data --num-layers 2 --hidden-size 48 --num-attention-heads 12 --seq
 bloom=(--position-embedding-type alibi --embed-layernorm)
 
 refuse() { expect 2 "$1" "$BEVATRON" train "${base[@]}" "${@:2}" --dry-run; }
-refuse "alibi belongs to decoders" --position-embedding-type alibi --model bert
-refuse "alibi belongs to decoders" --position-embedding-type alibi --model t5 --decoder-seq-length 8
+refuse "alibi belongs to --model gpt" --position-embedding-type alibi --model bert
+refuse "alibi belongs to --model gpt" --position-embedding-type alibi --model t5 --decoder-seq-length 8
 refuse "does not work with --position-embedding-type alibi" "${bloom[@]}" --attn-logit-softcapping 2
 refuse "scale-alibi needs --position-embedding-type alibi" --scale-alibi
-refuse "embed-layernorm belongs to decoders" --embed-layernorm --model bert
-refuse "does nothing before --embed-layernorm" "${bloom[@]}" --embedding-multiplier 2 --disable-bias-linear
+refuse "embed-layernorm belongs to --model gpt" --embed-layernorm --model bert
+refuse "embed-layernorm does not work with --embedding-multiplier" "${bloom[@]}" --embedding-multiplier 2 --disable-bias-linear
 refuse "does not work with --word-embedding-size" "${bloom[@]}" --word-embedding-size 8
 refuse "embed-layernorm does not work with --mtp-num-layers" "${bloom[@]}" --mtp-num-layers 1
 refuse "no-rope-freq needs --position-embedding-type rope" "${bloom[@]}" --no-rope-freq 2

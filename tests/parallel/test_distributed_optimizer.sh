@@ -103,6 +103,6 @@ for precision in --bf16 --fp16; do
         pass || fail "$precision: losses of a divided optimizer differ"
 done
 
-expect 2 "needs --use-distributed-optimizer and --overlap-grad-reduce" "$BEVATRON" train "${plain[@]}" --num-layers 2 \
+expect 2 "overlap-param-gather needs --use-distributed-optimizer" "$BEVATRON" train "${plain[@]}" --num-layers 2 \
     --overlap-param-gather --overlap-grad-reduce
 finish

@@ -61,11 +61,11 @@ files_same "$work/whole" "$work/killed" "killed and started again"
 expect 0 "" train 2 "${resumed[@]}" $overlap --replay-check 2 --save "$work/checked"
 
 refuse() { expect 2 "$1" "$BEVATRON" train "${model[@]}" --global-batch-size 8 $overlap "${@:2}"; }
-refuse "needs ranks that share out the experts; give --expert-model-parallel-size"
+refuse "needs --expert-model-parallel-size, ranks that share out the experts"
 refuse "needs the interleaved schedule; give --num-virtual-stages-per-pipeline-rank" --nproc 4 --expert-model-parallel-size 2 \
     --pipeline-model-parallel-size 2
 refuse "needs the interleaved schedule" --nproc 4 --expert-model-parallel-size 2 --pipeline-model-parallel-size 2 --pipeline-schedule zero-bubble
-refuse "cpu-offloading does not keep apart; leave one of them out" --nproc 2 --expert-model-parallel-size 2 --recompute-granularity full \
+refuse "does not work with --cpu-offloading" --nproc 2 --expert-model-parallel-size 2 --recompute-granularity full \
     --recompute-method uniform --recompute-num-layers 1 --cpu-offloading
 expect 2 "overlap-moe-expert-parallel-comm needs --num-experts" "$BEVATRON" train --mock-data --vocab-size 97 --tokenizer-type NullTokenizer \
     --num-layers 2 --hidden-size 24 --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --lr 1e-3 --train-iters 1 $overlap

@@ -15,7 +15,7 @@ train() { "$BEVATRON" train "${model[@]}" --train-iters 8 "$@"; }
 
 # ---- the command line ----
 
-expect 2 "give --allow-injected-faults, too" train --inject kill
+expect 2 "--inject needs --allow-injected-faults" train --inject kill
 expect 2 'character 6: "rnak" is not a key; did you mean "rank"' train --inject kill:rnak=1 --allow-injected-faults
 expect 0 "stuck-fsync" "$BEVATRON" train --inject list
 

@@ -115,7 +115,7 @@ expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${yarn[@
 
 # What does not work together.
 expect 2 "does not work with --multi-latent-attention; give --rotary-scaling-factor instead" "$BEVATRON" train "${model[@]}" --use-rope-scaling
-expect 2 "give --position-embedding-type rope" "$BEVATRON" train "${model[@]}" --position-embedding-type none
+expect 2 "--multi-latent-attention needs --position-embedding-type rope" "$BEVATRON" train "${model[@]}" --position-embedding-type none
 expect 2 "leave out --group-query-attention" "$BEVATRON" train "${model[@]}" --group-query-attention --num-query-groups 2
 expect 2 "rotation needs pairs" "$BEVATRON" train "${model[@]}" --qk-pos-emb-head-dim 5
 expect 2 "cannot be shared by --tensor-model-parallel-size 3" "$BEVATRON" train "${model[@]}" --tensor-model-parallel-size 3

@@ -503,7 +503,7 @@ TEST(flags_that_do_not_fit_are_refused) {
                  "multiples of 128 where ranks split a size");
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe blockwise --hidden-size 72"), "multiples of 16, but");
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-output-proj"), "leave it out");
-    EXPECT_ERROR(validate("--bf16 --fp8-output-proj"), "--fp8-format hybrid too");
+    EXPECT_ERROR(validate("--bf16 --fp8-output-proj"), "--fp8-output-proj needs --fp8-format");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-output-proj --padded-vocab-size 40"), "divisible-by 16,");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
@@ -536,7 +536,8 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100 --num-experts 4"), "expert's width is 100");
     EXPECT_OK(validate("--bf16 --fp8-format hybrid --fp8-fast-input-gradients"));
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-recipe mxfp8 --fp8-fast-input-gradients"), "leave it out");
-    EXPECT_ERROR(validate("--bf16 --fp8-fast-input-gradients"), "belongs to --fp8-format hybrid");
+    EXPECT_ERROR(validate("--bf16 --fp8-fast-input-gradients"),
+                 "belongs to --fp8-format --fp8-recipe delayed or tensorwise");
     EXPECT_OK(validate("--bf16 --fp4-format e2m1 --fp4-recipe nvfp4"));
     EXPECT_OK(validate("--bf16 --fp8-format hybrid --first-last-layers-bf16 --num-layers-at-end-in-bf16 0"));
     EXPECT_OK(validate("--bf16 --first-last-layers-bf16"));
@@ -548,7 +549,7 @@ TEST(flags_that_do_not_fit_are_refused) {
                  "--num-layers-at-start-in-bf16");
     EXPECT_ERROR(validate("--fp4-format e2m1"), "--bf16");
     EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --fp8-format hybrid"), "leave one out");
-    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --model bert"), "belongs to decoders");
+    EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --model bert"), "--fp4-format belongs to --model gpt");
     EXPECT_ERROR(validate("--bf16 --fp4-format e2m1 --ffn-hidden-size 144"), "--fp4-format needs multiples of 32");
 }
 
