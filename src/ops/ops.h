@@ -3,8 +3,8 @@
 // (which computes nothing and adds up bytes and FLOPs). Nothing above this folder names a backend.
 //
 // Rules for all entries:
-//  - op_*() (check*.c) verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch is a
-//    bug in this program and dies, naming the operation and the rule.
+//  - op_*() (contracts_*.c) verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch
+//    is a bug in this program and dies, naming the operation and the rule.
 //  - An operation is queued on the device's compute stream and may finish later; operations of a stream run in order.
 //    To read a result on the host, use device_copy_out, which waits for the stream. CPU operations finish at once.
 //  - The "activation dtype" is the dtype of the pass: fp32, bf16 or fp16. Parameters have it too. Gradients of
@@ -475,7 +475,7 @@ struct ops {
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
     bool is_imaginary;    // memory from alloc is not there, and endless
     int most_head_size;   // the widest heads that attention takes; 0 for any
-    bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
+    bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise op_cross_entropy calls both halves
     bool fuses_quantize;    // norm_forward can store its result in fp8
     size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
 
@@ -549,7 +549,7 @@ struct device {
     int threads;  // of the host that compute at the same time; 0: the caller alone
 };
 
-// Checked entry points, one per operation. See check_*.c.
+// Checked entry points, one per operation. See contract.h.
 #define DECLARE(name_) void op_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
 DECLARE(matmul_many)

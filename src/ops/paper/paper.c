@@ -1,5 +1,7 @@
-// The paper backend: a device that computes nothing and keeps account. Running a step on it costs no memory and tells
-// how many FLOPs and bytes the same step costs on a real device. Addresses it hands out are never read.
+// The paper backend: a device that computes nothing and keeps account. The bytes of an operation are those of the
+// operands in its contract, unless it says otherwise below. Running a step on it costs no memory and tells how many
+// FLOPs and bytes the same step costs on a real device. Addresses it hands out are never read.
+#include "ops/contract.h"
 #include "ops/device.h"
 #include "ops/instant.h"
 #include "base/error.h"
@@ -137,21 +139,18 @@ static void paper_zero(struct device *device, void *memory, size_t bytes, enum s
         spend(paper_of(device), 0, (double)bytes);
 }
 
-// One operation that touches these tensors, each once; accumulated ones are named twice, being read and written. Its
-// arithmetic takes that many seconds.
-static void count_work(struct device *device, double arithmetic, const struct tensor *tensors, size_t count) {
+// One operation, whose arithmetic takes that many seconds.
+static void count_work(struct device *device, double arithmetic, double bytes) {
     struct device_totals *totals = &paper_of(device)->totals;
-    double bytes = 0;
     totals->operations++;
-    for (size_t i = 0; i < count; i++)
-        bytes += (double)tensor_bytes(tensors[i]);
     totals->bytes_moved += bytes;
     spend(paper_of(device), arithmetic, bytes);
 }
-#define COUNT_WORK(device, arithmetic, ...)                                                                            \
-    count_work(device, arithmetic, (const struct tensor[]){__VA_ARGS__},                                               \
-               sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
-#define COUNT_BYTES(device, ...) COUNT_WORK(device, 0, __VA_ARGS__)
+// What the contract of the operation at `op` counts, and one tensor.
+#define BYTES(name_) contract_bytes(contract_##name_(), op)
+static double bytes_of(struct tensor t) {
+    return (double)tensor_bytes(t);
+}
 
 // Whether tensor cores read and write the rows of a matrix at once: 16 bytes at a time.
 static bool is_aligned(struct tensor x) {
@@ -172,17 +171,13 @@ static double matmul_seconds(const struct paper_device *paper, const struct op_m
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
     double inner = (double)op->a.shape[op->transpose_a ? 0 : 1] * (op->a.dtype == DTYPE_E2M1X2 ? 2 : 1);
     paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
-    struct tensor none = {0};
-    bool has_bias = op->epilogue == EPILOGUE_BIAS || op->epilogue == EPILOGUE_BIAS_ACTIVATION;
-    bool has_aux = op->epilogue == EPILOGUE_BIAS_ACTIVATION || op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
-    COUNT_WORK(device, matmul_seconds(paper_of(device), op, inner), op->a, op->b, op->d, op->beta != 0 ? op->d : none,
-               has_bias ? op->bias : none, has_aux ? op->aux : none);
+    count_work(device, matmul_seconds(paper_of(device), op, inner), BYTES(matmul));
 }
 
 // A host that starts operations one by one waits here, to learn how many rows each expert gets.
 static void paper_route_forward(struct device *device, const struct op_route_forward *op) {
     struct paper_device *paper = paper_of(device);
-    COUNT_BYTES(device, op->experts, op->weights, op->counts, op->counts, op->logits, op->bias);
+    count_work(device, 0, BYTES(route_forward));
     paper->host = fmax(paper->host, paper->now);
 }
 
@@ -203,8 +198,8 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
                                          .from = (double)op->a.shape[is_turned ? 0 : 1],
                                          .to = (double)(is_weight ? op->d.shape[2] : op->d.shape[1])};
     paper_of(device)->totals.matmul_flops += 2.0 * shape.rows * shape.from * shape.to;
-    COUNT_WORK(device, paper->has_rates ? device_rates_grouped(&paper->rates, &shape) : 0, op->a, op->b, op->d,
-               op->beta != 0 ? op->d : (struct tensor){0}, op->offsets);
+    count_work(device, paper->has_rates ? device_rates_grouped(&paper->rates, &shape) : 0,
+               BYTES(grouped_matmul) + (op->beta != 0 ? bytes_of(op->d) : 0));
     spend_apart(paper_of(device), device_rates_quantize(&paper->rates, &shape));
 }
 
@@ -218,14 +213,12 @@ static void count_permute(struct paper_device *paper, double bytes) {
 
 // As many rows are read as are written, some of them several times.
 static void paper_gather_slots(struct device *device, const struct op_gather_slots *op) {
-    count_permute(paper_of(device), 2 * (double)tensor_bytes(op->y) + (double)tensor_bytes(op->sources));
+    count_permute(paper_of(device), BYTES(gather_slots) + bytes_of(op->y));
 }
 
 static void paper_sum_slots(struct device *device, const struct op_sum_slots *op) {
     struct paper_device *paper = paper_of(device);
-    size_t lists = tensor_bytes(op->places) + tensor_bytes(op->experts) + tensor_bytes(op->weights);
-    size_t rows = tensor_bytes(op->out) + tensor_bytes(op->y) + tensor_bytes(op->addend) + tensor_bytes(op->bias);
-    count_permute(paper, (double)(rows + lists));
+    count_permute(paper, BYTES(sum_slots));
     if (op->bias.data)
         spend_apart(paper, device_rates_biases(&paper->rates, (double)tensor_count(op->y), (double)op->bias.shape[0]));
 }
@@ -233,7 +226,7 @@ static void paper_sum_slots(struct device *device, const struct op_sum_slots *op
 static void paper_slot_bias_backward(struct device *device, const struct op_slot_bias_backward *op) {
     struct paper_device *paper = paper_of(device);
     double elements = (double)op->sources.shape[0] * (double)op->bias.shape[1];
-    COUNT_BYTES(device, op->dbias, op->dbias, op->dweights, op->dweights, op->dout, op->bias, op->weights, op->sources);
+    count_work(device, 0, BYTES(slot_bias_backward));
     spend_apart(paper, device_rates_biases(&paper->rates, elements, (double)op->bias.shape[0]));
 }
 
@@ -245,13 +238,12 @@ static void spend_limits(struct paper_device *paper, struct glu_rule rule, struc
 }
 
 static void paper_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
-    COUNT_BYTES(device, op->y, op->x, op->bias, op->weights, op->sources);
+    count_work(device, 0, BYTES(expert_activation_forward));
     spend_limits(paper_of(device), op->rule, op->y);
 }
 
 static void paper_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
-    COUNT_BYTES(device, op->dx, op->y, op->dweights, op->dbias, op->dbias, op->dy, op->x, op->bias, op->weights,
-                op->sources);
+    count_work(device, 0, BYTES(expert_activation_backward));
     spend_limits(paper_of(device), op->rule, op->dy);
 }
 
@@ -269,15 +261,13 @@ static bool paper_matmul_many(struct device *device, const struct op_matmul_many
     double columns = (double)op->d.shape[2];
     paper_of(device)->totals.matmul_flops += 2.0 * rows * columns * inner;
     double seconds = paper->has_rates ? device_rates_matmul(&paper->rates, op->d.dtype, rows, columns, inner) : 0;
-    COUNT_WORK(device, seconds, op->a, op->b, op->d, op->beta != 0 ? op->c : (struct tensor){0});
+    count_work(device, seconds, BYTES(matmul_many));
     return true;
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
     // Where they are one, ddelta is written as dx.
-    struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
-    COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
-                op->y, op->bias, op->dresidual, ddelta, op->ddelta_bias, op->ddelta_bias);
+    count_work(device, 0, BYTES(norm_backward) - (op->ddelta.data == op->dx.data ? bytes_of(op->dx) : 0));
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
@@ -291,7 +281,7 @@ static void paper_attention_forward(struct device *device, const struct op_atten
     if (paper->has_rates && paper->rates.writes_scores)
         seconds =
             device_rates_written_scores(&paper->rates, op->q, op->k, op->v, op->dropout.rate > 0 ? 6.5 : 4, matmuls);
-    COUNT_WORK(device, seconds, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
+    count_work(device, seconds, BYTES(attention_forward));
 }
 
 // Scores that are computed once more; not the model's arithmetic.
@@ -299,7 +289,7 @@ static void paper_largest_scores(struct device *device, const struct op_largest_
     double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
     struct device_attention shape = device_attention_of(op->q, scores, (double)op->q.shape[3]);
     double seconds = device_rates_attention(&paper_of(device)->rates, &shape);
-    COUNT_WORK(device, seconds, op->largest, op->q, op->k);
+    count_work(device, seconds, BYTES(largest_scores));
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
@@ -316,48 +306,36 @@ static void paper_attention_backward(struct device *device, const struct op_atte
     if (paper->has_rates && paper->rates.writes_scores)
         seconds = device_rates_written_scores(&paper->rates, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7,
                                               matmuls - 1);
-    COUNT_WORK(device, seconds, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
-               op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
+    count_work(device, seconds, BYTES(attention_backward));
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
     // Of each table, as many rows are read as there are tokens.
-    COUNT_BYTES(device, op->out, op->out, op->position_table.data ? op->out : (struct tensor){0}, op->tokens,
-                op->positions);
+    count_work(device, 0, BYTES(embedding_forward) + (op->position_table.data ? 2 : 1) * bytes_of(op->out));
 }
 
 static void paper_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
-    struct tensor position_rows = op->dposition_table.data ? op->dout : (struct tensor){0};
-    COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
+    count_work(device, 0, BYTES(embedding_backward) + (op->dposition_table.data ? 4 : 2) * bytes_of(op->dout));
 }
 
 // Separate kernels of another program's loss and rotation, for each logit in both passes and each element in one.
 static void paper_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
     const struct device_rates *rates = &paper_of(device)->rates;
-    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->logits, op->labels);
+    count_work(device, 0, BYTES(softmax_stats));
     spend_apart(paper_of(device), (double)tensor_count(op->logits) * rates->loss_bytes / rates->bytes_per_second);
 }
 static void paper_rope(struct device *device, const struct op_rope *op) {
     const struct device_rates *rates = &paper_of(device)->rates;
-    COUNT_BYTES(device, op->x, op->x, op->positions);
+    count_work(device, 0, BYTES(rope));
     spend_apart(paper_of(device), (double)tensor_count(op->x) * rates->rope_bytes / 2 / rates->bytes_per_second);
-}
-
-static void paper_softcap(struct device *device, const struct op_softcap *op) {
-    COUNT_BYTES(device, op->x, op->x);
-}
-
-static void paper_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
-    struct tensor logits = op->weights.data ? op->logits : (struct tensor){0};
-    COUNT_BYTES(device, op->losses, logits, logits, op->row_max, op->row_sum, op->row_target, op->labels, op->weights);
 }
 
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
     // What is dropped nowhere and stays in its place is not touched, only summed if there is a bias.
     bool is_scaled = op->factor != 0 && op->factor != 1;
     bool is_moved = op->dropout.rate > 0 || is_scaled || op->dx.data != op->dy.data;
-    struct tensor none = {0}, read = is_moved || op->dbias.data ? op->dy : none;
-    COUNT_BYTES(device, is_moved ? op->dx : none, read, op->dbias, op->dbias);
+    double spared = is_moved ? 0 : bytes_of(op->dx) + (op->dbias.data ? 0 : bytes_of(op->dy));
+    count_work(device, 0, BYTES(dropout_backward) - spared);
 }
 
 // Other programs update many tensors with one kernel: their host has no more to do.
@@ -367,64 +345,33 @@ static void start_with_last(struct device *device) {
 
 static void paper_sum_squares(struct device *device, const struct op_sum_squares *op) {
     start_with_last(device);
-    COUNT_BYTES(device, op->out, op->out, op->x);
+    count_work(device, 0, BYTES(sum_squares));
 }
 
 static void paper_adam(struct device *device, const struct op_adam *op) {
     start_with_last(device);
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->v, op->v, op->m_exponents,
-                op->m_exponents, op->v_exponents, op->v_exponents, op->scale, op->rate);
+    count_work(device, 0, BYTES(adam));
 }
 
 static void paper_sgd(struct device *device, const struct op_sgd *op) {
     start_with_last(device);
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
-}
-
-static void paper_lion(struct device *device, const struct op_lion *op) {
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->scale, op->rate);
-}
-
-static void paper_momentum(struct device *device, const struct op_momentum *op) {
-    COUNT_BYTES(device, op->y, op->m, op->m, op->grad, op->scale, op->sum_squares);
-}
-
-static void paper_normalize(struct device *device, const struct op_normalize *op) {
-    COUNT_BYTES(device, op->y, op->x, op->sum_squares);
+    count_work(device, 0, BYTES(sgd));
 }
 
 // Each element is a piece of memory of its own.
 static void paper_add_diagonal(struct device *device, const struct op_add_diagonal *op) {
     enum { PIECE = 16 };
     struct tensor pieces = tensor_slice(op->x, 2, 0, op->x.shape[2] < PIECE ? op->x.shape[2] : PIECE);
-    COUNT_BYTES(device, pieces, pieces);
+    count_work(device, 0, 2 * bytes_of(pieces));
 }
 
-static void paper_mean_squares(struct device *device, const struct op_mean_squares *op) {
-    COUNT_BYTES(device, op->y, op->x);
+static void paper_quantize_blocks(struct device *device, const struct op_quantize_blocks *op) {
+    count_work(device, 0, BYTES(quantize_blocks) + bytes_of(op->y.range) + bytes_of(op->y.transposed_range));
 }
 
-static void paper_adapt(struct device *device, const struct op_adapt *op) {
-    COUNT_BYTES(device, op->x, op->x, op->v, op->v, op->squares, op->scale);
-}
-
-static void paper_follow(struct device *device, const struct op_follow *op) {
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->x, op->scale, op->rate);
-}
-
-// At most: what is not scaled is not read.
-static void paper_clip_rows(struct device *device, const struct op_clip_rows *op) {
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->largest, op->scale);
-}
-
-static void paper_average(struct device *device, const struct op_average *op) {
-    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
-    COUNT_BYTES(device, op->average, op->average, op->master, halves, op->scale);
+// The two orders together have as many bytes as the rows of 16 bits that are read.
+static void paper_quantize_slots(struct device *device, const struct op_quantize_slots *op) {
+    count_work(device, 0, BYTES(quantize_slots) + bytes_of(op->y.value) + bytes_of(op->y.transposed));
 }
 
 // Stamps for traces of a twin that tells the time.
@@ -475,51 +422,22 @@ static void *paper_native_stream(struct device *device, enum stream stream) {
 static const struct device_clock paper_clock = {paper_clock_start, paper_clock_stop, paper_stamp,    paper_read_stamp,
                                                 paper_announce,    paper_push_range, paper_pop_range};
 
-// The operations that only move bytes.
-#define BYTES_ONLY(name_, ...)                                                                                         \
+// The operations that only move the bytes of their contracts.
+#define BYTES_ONLY(name_)                                                                                              \
     static void paper_##name_(struct device *device, const struct op_##name_ *op) {                                    \
-        COUNT_BYTES(device, __VA_ARGS__);                                                                              \
+        count_work(device, 0, BYTES(name_));                                                                           \
     }
 // clang-format off
-BYTES_ONLY(quantize, op->y.value, op->y.transposed, op->x, op->dy, op->bias, op->dbias, op->dbias, op->result.value,
-           op->result.transposed)
-BYTES_ONLY(quantize_blocks, op->y.value, op->y.range, op->y.transposed, op->y.transposed_range, op->x)
-BYTES_ONLY(transpose, op->y, op->x)
-BYTES_ONLY(move_ranges, op->ranges, op->ranges, op->scaled, op->history)
-BYTES_ONLY(activation_forward, op->y, op->x)
-BYTES_ONLY(activation_backward, op->dx, op->y, op->dy, op->x)
-BYTES_ONLY(glu_forward, op->y, op->x)
-BYTES_ONLY(glu_backward, op->dx, op->y, op->dy, op->x)
-BYTES_ONLY(latent_forward, op->kv, op->up, op->shared)
-BYTES_ONLY(latent_backward, op->dup, op->dshared, op->dkv)
-BYTES_ONLY(relative_bias_forward, op->bias, op->table)
-BYTES_ONLY(relative_bias_backward, op->dtable, op->dtable, op->dbias)
-BYTES_ONLY(alibi, op->bias)
-BYTES_ONLY(norm_forward, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum)
-BYTES_ONLY(top_hits, op->hits, op->hits, op->logits, op->labels)
-BYTES_ONLY(softmax_merge, op->row_max, op->row_sum, op->row_target, op->parts)
-BYTES_ONLY(dropout_add, op->out, op->x, op->residual, op->bias)
-BYTES_ONLY(jitter, op->out, op->x, op->residual)
-BYTES_ONLY(column_sum, op->out, op->out, op->x)
-BYTES_ONLY(dot, op->out, op->out, op->a, op->b)
-BYTES_ONLY(digest, op->out, op->out, op->x)
-BYTES_ONLY(clip_scale, op->scale, op->norm, op->sum_squares, op->rate, op->rates)
-BYTES_ONLY(split, op->value, op->rest, op->x)
-BYTES_ONLY(merge, op->x, op->value, op->rest)
-BYTES_ONLY(copy, op->dst, op->src)
-BYTES_ONLY(scale, op->x, op->x)
-BYTES_ONLY(route_backward, op->dlogits, op->dweights, op->logits, op->experts)
-BYTES_ONLY(balance_forward, op->sums, op->sums, op->counts, op->counts, op->logits)
-BYTES_ONLY(balance_backward, op->dlogits, op->dlogits, op->logits, op->slopes)
-BYTES_ONLY(balance_bias, op->bias, op->bias, op->counts)
-BYTES_ONLY(balance_load, op->load, op->load, op->counts)
-BYTES_ONLY(sinkhorn, op->bias, op->logits)
-BYTES_ONLY(sort_slots, op->offsets, op->sources, op->places, op->experts, op->weights, op->kept)
-// The two orders together have as many bytes as the rows of 16 bits.
-BYTES_ONLY(quantize_slots, op->y.value, op->y.transposed, op->y.value, op->y.transposed, op->sources)
-BYTES_ONLY(quantize_expert_forward, op->y.value, op->y.transposed, op->x, op->weights, op->sources)
-BYTES_ONLY(quantize_expert_backward, op->dx.value, op->dx.transposed, op->y.value, op->y.transposed, op->dweights,
-           op->dy, op->x, op->weights, op->sources)
+BYTES_ONLY(quantize) BYTES_ONLY(transpose) BYTES_ONLY(move_ranges) BYTES_ONLY(activation_forward)
+BYTES_ONLY(activation_backward) BYTES_ONLY(glu_forward) BYTES_ONLY(glu_backward) BYTES_ONLY(latent_forward)
+BYTES_ONLY(latent_backward) BYTES_ONLY(relative_bias_forward) BYTES_ONLY(relative_bias_backward) BYTES_ONLY(alibi)
+BYTES_ONLY(norm_forward) BYTES_ONLY(top_hits) BYTES_ONLY(softmax_merge) BYTES_ONLY(dropout_add) BYTES_ONLY(jitter)
+BYTES_ONLY(column_sum) BYTES_ONLY(dot) BYTES_ONLY(digest) BYTES_ONLY(clip_scale) BYTES_ONLY(split) BYTES_ONLY(merge)
+BYTES_ONLY(copy) BYTES_ONLY(scale) BYTES_ONLY(route_backward) BYTES_ONLY(balance_forward) BYTES_ONLY(balance_backward)
+BYTES_ONLY(balance_bias) BYTES_ONLY(balance_load) BYTES_ONLY(sinkhorn) BYTES_ONLY(sort_slots)
+BYTES_ONLY(quantize_expert_forward) BYTES_ONLY(quantize_expert_backward) BYTES_ONLY(softcap) BYTES_ONLY(cross_entropy)
+BYTES_ONLY(lion) BYTES_ONLY(momentum) BYTES_ONLY(normalize) BYTES_ONLY(mean_squares) BYTES_ONLY(adapt)
+BYTES_ONLY(follow) BYTES_ONLY(clip_rows) BYTES_ONLY(average)
 // clang-format on
 
 // Entries of the table that also ask the device this one stands for how much memory of its own it would take.
@@ -531,9 +449,9 @@ BYTES_ONLY(quantize_expert_backward, op->dx.value, op->dx.transposed, op->y.valu
             note_need(paper, own->name_(paper->real, op));                                                             \
         paper_##name_(device, op);                                                                                     \
     }
-ACTIVATION_OPERATIONS(ASKING)
+                                                ACTIVATION_OPERATIONS(ASKING)
 
-// clang-format off
+    // clang-format off
 static const struct ops paper_ops = {
     .name = "paper",
     .is_imaginary = true,
