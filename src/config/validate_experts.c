@@ -1,6 +1,7 @@
 // What mixtures of experts require of their flags and of the others.
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/flags.h"
 #include "config/validate.h"
 
 #include <inttypes.h>
@@ -17,32 +18,10 @@ static bool is_from_command(const struct config *config, const char *flag) {
 
 // Flags that say something about experts only.
 static void warn_without_experts(const struct config *config) {
-    static const char *const flags[] = {"--moe-layer-freq",
-                                        "--moe-ffn-hidden-size",
-                                        "--moe-router-topk",
-                                        "--moe-router-score-function",
-                                        "--moe-router-pre-softmax",
-                                        "--moe-router-topk-scaling-factor",
-                                        "--moe-router-num-groups",
-                                        "--moe-router-group-topk",
-                                        "--moe-router-group-best",
-                                        "--moe-router-dtype",
-                                        "--moe-router-load-balancing-type",
-                                        "--moe-aux-loss-coeff",
-                                        "--moe-z-loss-coeff",
-                                        "--moe-input-jitter-eps",
-                                        "--moe-router-enable-expert-bias",
-                                        "--moe-router-bias-update-rate",
-                                        "--moe-expert-capacity-factor",
-                                        "--moe-pad-expert-input-to-capacity",
-                                        "--moe-token-drop-policy",
-                                        "--moe-shared-expert-intermediate-size",
-                                        "--moe-shared-expert-gate",
-                                        "--moe-upcycling-granularity",
-                                        "--expert-tensor-parallel-size"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (is_from_command(config, flags[i]))
-            log_warn_once("%s has no effect without --num-experts: every MLP is dense", flags[i]);
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&config->given.rows, i)); i++)
+        if ((flag->uses & USE_EXPERTS) && is_from_command(config, flag->name))
+            log_warn_once("%s has no effect without --num-experts: every MLP is dense", flag->name);
 }
 
 static void validate_layers(const struct config *config, struct complaints *complaints) {
