@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/model_check.h"
+#include "model/likeness.h"
 #include "checkpoint/source_kind.h"
 #include "optim/optimizer.h"
 #include <inttypes.h>
@@ -192,7 +192,7 @@ static int check_finer(const struct averaged *averaged, const struct averaged_me
 static int check_same_model(const struct averaged_member *first, const struct averaged_member *other,
                             const struct average_list *list, size_t i) {
     struct buffer differences = {0};
-    model_check_flags(&first->source.config, &other->source.config, false, &differences);
+    likeness_compare(&first->source.config, &other->source.config, LIKENESS_SAME, &differences);
     int status = 0;
     if (differences.length > 0)
         status = error_set("%s and %s are different models: %s; average checkpoints of one model", list->paths[0],

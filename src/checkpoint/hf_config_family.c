@@ -3,74 +3,11 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "config/flags.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// Flags that shape a model: one that a family does not mention must have its default there.
-static const char *const shaping[] = {"--model",
-                                      "--normalization",
-                                      "--norm-placement",
-                                      "--no-norm-bias",
-                                      "--qk-layernorm",
-                                      "--qk-layernorm-all-heads",
-                                      "--qk-layernorm-per-head",
-                                      "--qk-layernorm-after-rope",
-                                      "--parallel-residual",
-                                      "--parallel-residual-one-norm",
-                                      "--embedding-multiplier",
-                                      "--residual-multiplier",
-                                      "--logits-scaling",
-                                      "--no-rope-freq",
-                                      "--position-embedding-type",
-                                      "--relative-attention-per-layer",
-                                      "--scale-alibi",
-                                      "--embed-layernorm",
-                                      "--ffn-hidden-size",
-                                      "--position-offset",
-                                      "--rotary-percent",
-                                      "--rotary-interleaved",
-                                      "--sliding-window",
-                                      "--window-attn-skip-freq",
-                                      "--rotary-base-local",
-                                      "--attn-logit-softcapping",
-                                      "--final-logit-softcapping",
-                                      "--softmax-type",
-                                      "--softmax-scale",
-                                      "--activation",
-                                      "--gated-linear-unit",
-                                      "--glu-linear-offset",
-                                      "--activation-func-clamp-value",
-                                      "--mtp-num-layers",
-                                      "--num-experts",
-                                      "--moe-layer-freq",
-                                      "--moe-ffn-hidden-size",
-                                      "--moe-router-topk",
-                                      "--moe-router-score-function",
-                                      "--moe-router-pre-softmax",
-                                      "--moe-router-topk-scaling-factor",
-                                      "--moe-router-num-groups",
-                                      "--moe-router-group-topk",
-                                      "--moe-router-group-best",
-                                      "--multi-latent-attention",
-                                      "--latent-rotary-halves",
-                                      "--moe-shared-expert-intermediate-size",
-                                      "--moe-shared-expert-gate",
-                                      "--moe-router-enable-expert-bias",
-                                      "--disable-bias-linear",
-                                      "--add-qkv-bias",
-                                      "--add-output-bias",
-                                      "--num-token-types",
-                                      "--bert-no-binary-head",
-                                      "--kv-channels",
-                                      "--num-query-groups",
-                                      "--add-attention-bias",
-                                      "--add-mlp-bias",
-                                      "--lm-head-activation",
-                                      "--word-embedding-size",
-                                      "--scale-tied-output"};
-enum { SHAPING = sizeof shaping / sizeof shaping[0] };
 
 static void append_bool(struct buffer *out, bool value) {
     buffer_append_string(out, value ? "true" : "false");
@@ -286,9 +223,11 @@ static const char *next_obstacle(const struct hf_family *family, const struct co
 
 // As next_obstacle, for flags that the family does not mention.
 static const char *next_unmentioned(const struct hf_family *family, const struct config *config, size_t *at) {
-    for (; *at < SHAPING; ++*at)
-        if (!is_mentioned(family, shaping[*at]) && !is_plain(family, config, shaping[*at]))
-            return shaping[(*at)++];
+    struct flag_table table = config_flag_table(0);
+    const struct flag *flag;
+    while ((flag = flag_at(&table.rows, (*at)++)))
+        if ((flag->uses & USE_FAMILY) && !is_mentioned(family, flag->name) && !is_plain(family, config, flag->name))
+            return flag->name;
     return NULL;
 }
 

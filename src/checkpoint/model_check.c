@@ -7,6 +7,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/model_bytes.h"
 #include "checkpoint/names.h"
+#include "model/likeness.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -183,7 +184,7 @@ static int compare_flags(const struct model_check *check, const struct model_sou
     if (check->write->vocab_size > 0)
         from->padded_vocab_size = check->write->vocab_size;
     struct buffer text = {0};
-    model_check_flags(from, &written->config, check->write->allows_near, &text);
+    likeness_compare(&written->config, from, check->write->allows_near ? LIKENESS_NEAR : LIKENESS_WRITTEN, &text);
     from->padded_vocab_size = rows;
     int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
                                              "one: %s; it was removed",

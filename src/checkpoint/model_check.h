@@ -18,9 +18,6 @@ struct model_check {
 };
 int model_check(const struct model_check *check);
 
-// Appends the flags that make two configurations different models, with both values, separated by "; ".
-// Flags that may only come near are left out if `allows_near`.
-void model_check_flags(const struct config *from, const struct config *to, bool allows_near, struct buffer *out);
 // Whether the parameter has a row for each token of the vocabulary.
 bool model_is_of_vocabulary(const char *name);
 

@@ -2,6 +2,7 @@
 #include "cli/bench_model.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "config/flags.h"
 #include "model/census.h"
 
 #include <inttypes.h>
@@ -9,8 +10,7 @@
 
 struct flag_table bench_model_flags(size_t base) {
     struct flag_table table = config_flag_table(base);
-    table.essential = "--preset --model --num-layers --hidden-size --num-attention-heads --vocab-size --seq-length "
-                      "--micro-batch-size --bf16 --fp16 --fp8-format --recompute-granularity --device --threads ";
+    table.essential = USE_BENCH;
     return table;
 }
 

@@ -268,15 +268,16 @@ static void append_flags(const struct config *config, struct buffer *out) {
     const struct flag_given *given = &config->given;
     struct json_writer w = {.out = out};
     json_begin_object(&w);
-    for (size_t i = 0; i < given->count; i++) {
-        bool is_told = given->source[i] != FLAG_FROM_DEFAULT && given->flags[i].type != FLAG_GROUP;
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&given->rows, i)); i++) {
+        bool is_told = given->source[i] != FLAG_FROM_DEFAULT && flag->type != FLAG_GROUP;
         for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
-            is_told = is_told && strcmp(given->flags[i].name, others[k]) != 0;
+            is_told = is_told && strcmp(flag->name, others[k]) != 0;
         if (!is_told)
             continue;
         struct buffer value = {0};
-        flag_show(&given->flags[i], config, &value);
-        json_key(&w, given->flags[i].name + 2);
+        flag_show(flag, config, &value);
+        json_key(&w, flag->name + 2);
         json_cstring(&w, buffer_string(&value));
         buffer_free(&value);
     }

@@ -34,8 +34,15 @@ int cluster_delete(int argc, char **argv);
 int cluster_build_image(int argc, char **argv);
 int cluster_export(int argc, char **argv);
 
-// All flags of a cluster; with `offered`, only those (see struct flag_table).
-struct flag_table cluster_flag_table(const char *offered);
+// All flags of a cluster; with `offered`, only those whose rows have one of its bits.
+enum cluster_use {
+    CLUSTER_NAME = 1 << 0,
+    CLUSTER_REGION = 1 << 1,
+    CLUSTER_JSON = 1 << 2,
+    CLUSTER_YES = 1 << 3,
+    CLUSTER_ACTION = 1 << 4,  // what a command does; does not belong into a file that describes a cluster
+};
+struct flag_table cluster_flag_table(unsigned offered);
 
 // Asks on the terminal unless --yes was given. Returns -1 if the answer is no, or if stdin is not a terminal.
 int cluster_confirm(const char *question, bool is_answered);

@@ -19,8 +19,8 @@ static const char *const lustre_types[] = {"SCRATCH_1", "SCRATCH_2", "PERSISTENT
 
 static const struct flag own_flags[] = {
     GROUP("The cluster"),
-    TEXT("--name", name, NULL, "NAME", "name of the cluster"),
-    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2"),
+    TEXT("--name", name, NULL, "NAME", "name of the cluster", .uses = CLUSTER_NAME),
+    TEXT("--region", region, NULL, "REGION", "AWS region, e.g. us-west-2", .uses = CLUSTER_REGION),
     TEXT("--os", os, "ubuntu2204", "NAME",
          "operating system of all machines: ubuntu2204, ubuntu2404, alinux2023, rhel8, rhel9, rocky8 or rocky9; older "
          "ones are replaced, with a note"),
@@ -75,14 +75,15 @@ static const struct flag own_flags[] = {
     INT("--apps-throughput", apps_disk.mib_per_second, NULL, 0, 1000,
         "throughput of that volume in MiB/s; default: 125"),
     GROUP("Actions"),
-    TEXT("--output", output, NULL, "FILE", "configuration file to write; default: NAME.pcluster.yaml"),
-    SWITCH("--dry-run", dry_run, "let pcluster check everything and create nothing"),
-    SWITCH("--yes", yes, "do not ask for confirmation"),
-    SWITCH("--wait", wait, "wait until it is done and print the result"),
-    SWITCH("--json", json, "print JSON"),
+    TEXT("--output", output, NULL, "FILE", "configuration file to write; default: NAME.pcluster.yaml",
+         .uses = CLUSTER_ACTION),
+    SWITCH("--dry-run", dry_run, "let pcluster check everything and create nothing", .uses = CLUSTER_ACTION),
+    SWITCH("--yes", yes, "do not ask for confirmation", .uses = CLUSTER_YES | CLUSTER_ACTION),
+    SWITCH("--wait", wait, "wait until it is done and print the result", .uses = CLUSTER_ACTION),
+    SWITCH("--json", json, "print JSON", .uses = CLUSTER_JSON | CLUSTER_ACTION),
 };
 
-struct flag_table cluster_flag_table(const char *offered) {
+struct flag_table cluster_flag_table(unsigned offered) {
     return (struct flag_table){FLAG_TABLE(own_flags), .offered = offered,
                                .refusal = "describes a cluster: it is a flag of render, create and update"};
 }
@@ -261,7 +262,7 @@ static int update(void *given) {
 }
 
 static int run_action(const char *name, const char *summary, int (*action)(void *), int argc, char **argv) {
-    const struct flag_table table = cluster_flag_table(NULL);
+    const struct flag_table table = cluster_flag_table(0);
     const struct flag_command command = {
         .name = name,
         .summary = summary,

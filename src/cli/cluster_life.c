@@ -263,15 +263,18 @@ static int remove_cluster(void *given) {
 }
 
 static const struct life {
-    const char *name, *summary, *offered;
+    const char *name, *summary;
+    unsigned offered;
     int (*action)(void *);
 } lives[] = {
-    {"cluster status", "Shows the state of a cluster, its machines and their current cost.", "--name --region --json",
-     status},
-    {"cluster start", "Allows the queues of a stopped cluster to start machines again.", "--name --region", start},
+    {"cluster status", "Shows the state of a cluster, its machines and their current cost.",
+     CLUSTER_NAME | CLUSTER_REGION | CLUSTER_JSON, status},
+    {"cluster start", "Allows the queues of a stopped cluster to start machines again.", CLUSTER_NAME | CLUSTER_REGION,
+     start},
     {"cluster stop", "Terminates all machines of the queues and starts no more; the head node and the disks stay.",
-     "--name --region", stop},
-    {"cluster delete", "Deletes a cluster after confirmation.", "--name --region --yes", remove_cluster},
+     CLUSTER_NAME | CLUSTER_REGION, stop},
+    {"cluster delete", "Deletes a cluster after confirmation.", CLUSTER_NAME | CLUSTER_REGION | CLUSTER_YES,
+     remove_cluster},
 };
 
 static int run_command(const struct life *life, int argc, char **argv) {

@@ -169,7 +169,7 @@ static int logs(void *given) {
 }
 
 int cluster_logs(int argc, char **argv) {
-    const struct flag_table tables[] = {cluster_flag_table("--name --region"), {FLAG_TABLE(log_flags)}};
+    const struct flag_table tables[] = {cluster_flag_table(CLUSTER_NAME | CLUSTER_REGION), {FLAG_TABLE(log_flags)}};
     const struct flag_command command = {
         .name = "cluster logs",
         .summary = "Shows the failures in CloudFormation's events and in the usual boot logs of a cluster, and what to "

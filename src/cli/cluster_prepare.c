@@ -389,10 +389,9 @@ static void check_quotas(struct cluster_preparation *p) {
 // Flags of the command line that the file does not have are written into it, too.
 static void add_given(struct cluster_preparation *p, const struct flag_given *before) {
     const struct cluster_options *cluster = &p->options->cluster;
-    for (size_t i = 0; i < cluster->given.count; i++) {
-        const struct flag *flag = &cluster->given.flags[i];
-        bool is_action = flag->name && strstr(" --output --dry-run --yes --wait --json ", flag->name) != NULL;
-        if (cluster->given.source[i] != FLAG_FROM_COMMAND || is_action ||
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&cluster->given.rows, i)); i++) {
+        if (cluster->given.source[i] != FLAG_FROM_COMMAND || (flag->uses & CLUSTER_ACTION) ||
             (before && before->source[i] != FLAG_FROM_DEFAULT))
             continue;
         if (flag->type == FLAG_STRING_LIST) {
@@ -550,7 +549,7 @@ static int prepare(const struct flag_command *command, struct prepare_options *o
 }
 
 int cluster_prepare(int argc, char **argv) {
-    const struct flag_table tables[] = {cluster_flag_table(NULL), {FLAG_TABLE(prepare_flags)}};
+    const struct flag_table tables[] = {cluster_flag_table(0), {FLAG_TABLE(prepare_flags)}};
     const struct flag_command command = {
         .name = "cluster prepare",
         .summary =

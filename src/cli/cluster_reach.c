@@ -166,7 +166,7 @@ static int ssh(void *given) {
 }
 
 int cluster_list(int argc, char **argv) {
-    const struct flag_table table = cluster_flag_table("--region --json");
+    const struct flag_table table = cluster_flag_table(CLUSTER_REGION | CLUSTER_JSON);
     const struct flag_command command = {.name = "cluster list",
                                          .summary = "Lists the clusters of a region.",
                                          .tables = &table,
@@ -178,7 +178,7 @@ int cluster_list(int argc, char **argv) {
 }
 
 int cluster_ssh(int argc, char **argv) {
-    const struct flag_table tables[] = {cluster_flag_table("--name --region"), {FLAG_TABLE(ssh_flags)}};
+    const struct flag_table tables[] = {cluster_flag_table(CLUSTER_NAME | CLUSTER_REGION), {FLAG_TABLE(ssh_flags)}};
     const struct flag_command command = {
         .name = "cluster ssh",
         .summary = "Opens a shell on the head node, runs a command there, or makes one of its ports a port of this "

@@ -165,9 +165,10 @@ static void write_out(void *context, const struct flag_command *flags, const voi
         const struct flag_table *table = &flags->tables[t];
         const char *base = (const char *)options + table->base;
         const struct flag_given *given = (const struct flag_given *)(const void *)(base + table->given);
-        for (size_t i = 0; i < table->count; i++)
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
             if (given->source[i] == FLAG_FROM_FILE)
-                write_row(&command->written, &table->flags[i], base);
+                write_row(&command->written, flag, base);
     }
     size_t room = (size_t)command->rest_count + (size_t)command->written.count + 6;
     char **rest = memory_alloc(sizeof *rest * room);

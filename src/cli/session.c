@@ -206,26 +206,29 @@ static int check_same_flags(const struct session *session, const struct config *
     struct group *all = world_group_all(session->world);
     if (group_size(all) == 1)
         return 0;
-    int64_t *digests = memory_alloc(sizeof *digests * table.count), *own = memory_alloc(sizeof *own * table.count);
+    size_t count = flag_count(&table.rows);
+    int64_t *digests = memory_alloc(sizeof *digests * count), *own = memory_alloc(sizeof *own * count);
     struct buffer text = {0};
-    for (size_t i = 0; i < table.count; i++) {
-        bool is_own_affair = table.flags[i].type == FLAG_GROUP || strcmp(table.flags[i].name, "--threads") == 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct flag *flag = flag_at(&table.rows, i);
+        bool is_own_affair = flag->type == FLAG_GROUP || strcmp(flag->name, "--threads") == 0;
         buffer_clear(&text);
         if (!is_own_affair)
-            flag_format(&table.flags[i], config, &text);
+            flag_format(flag, config, &text);
         const char *value = buffer_string(&text);
         digests[i] = own[i] = (int64_t)hash_bytes(value, strlen(value), 0);
     }
-    comm_broadcast_i64(all, digests, (int)table.count, 0, "flags of rank 0");
+    comm_broadcast_i64(all, digests, (int)count, 0, "flags of rank 0");
     int status = 0;
-    for (size_t i = 0; i < table.count && status == 0; i++) {
+    for (size_t i = 0; i < count && status == 0; i++) {
+        const struct flag *flag = flag_at(&table.rows, i);
         if (digests[i] == own[i])
             continue;
         buffer_clear(&text);
-        flag_show(&table.flags[i], config, &text);
+        flag_show(flag, config, &text);
         status =
             error_set("rank %d was started with %s %s, and rank 0 with another value; give all ranks the same flags",
-                      session->place.rank, table.flags[i].name, buffer_string(&text));
+                      session->place.rank, flag->name, buffer_string(&text));
     }
     buffer_free(&text);
     free(digests);

@@ -40,10 +40,8 @@ static const struct flag_alias aliases[] = {
 
 struct flag_table tokenizer_flag_table(size_t base) {
     return (struct flag_table){
-        .flags = rows,
-        .count = sizeof rows / sizeof rows[0],
+        FLAG_TABLE(rows),
         .base = base,
-        .given = OFFSET(given),
         .aliases = aliases,
     };
 }

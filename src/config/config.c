@@ -29,10 +29,11 @@ void config_free(struct config *config) {
 void config_copy(struct config *copy, const struct config *config) {
     struct flag_table table = config_flag_table(0);
     *copy = *config;
-    copy->given.source = memory_alloc(table.count + 1);
-    memcpy(copy->given.source, config->given.source, table.count);
-    for (size_t i = 0; i < table.count; i++) {
-        const struct flag *flag = &table.flags[i];
+    size_t count = flag_count(&table.rows);
+    copy->given.source = memory_alloc(count + 1);
+    memcpy(copy->given.source, config->given.source, count);
+    for (size_t i = 0; i < count; i++) {
+        const struct flag *flag = flag_at(&table.rows, i);
         void *to = (char *)copy + flag->offset;
         const void *from = (const char *)config + flag->offset;
         if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {

@@ -572,10 +572,8 @@ void config_dump(const struct config *config, bool is_folded, struct buffer *out
 void config_to_json(const struct config *config, struct json_writer *writer);
 // Takes the fields that define the model (and the tokenizer) from such an object, for flags that the user did not give.
 int config_from_json(struct config *config, const struct json *object);
-// Compares the fields that define the model with such an object; -1, naming every difference, if there are any. `name`
-// is the file it came from.
-int config_check_json(const struct config *config, const struct json *object, const char *name);
-// The same for the fields that say how the model is stored, which a run that resumes with its optimizer must share.
+// Compares the fields that say how the model is stored, which a run that resumes with its optimizer must share; -1,
+// naming every difference, if there are any. `name` is the file that the object came from.
 int config_check_storage(const struct config *config, const struct json *object, const char *name);
 // Whether such an object's run kept its norms' gains as their distance from 1.
 bool config_json_is_centered(const struct json *object);

@@ -1,90 +1,11 @@
-// Settings in which a resumed run differs from the one that wrote its checkpoint. Such changes are allowed, and often
-// intended, but an unnoticed one trains on samples twice, or on others than the log says.
+// Settings in which a resumed run differs from the one that wrote its checkpoint. What chooses samples or makes the
+// update may change, and often that is intended, but an unnoticed change trains on samples twice, or on others than the
+// log says. How states are stored may not. The model and the schedules are compared elsewhere.
 #include "config/config.h"
+#include "config/flags.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <string.h>
-
-// Flags that choose samples or make the update. Those of the model and of the schedules are checked elsewhere, and are
-// errors.
-static const char *const watched[] = {
-    "--seed",
-    "--seq-length",
-    "--decoder-seq-length",
-    "--global-batch-size",
-    "--rampup-batch-size",
-    "--step-batch-size-schedule",
-    "--data-path",
-    "--train-data-path",
-    "--data-args-path",
-    "--per-split-data-args-path",
-    "--train-weighted-split-paths",
-    "--train-weighted-split-paths-path",
-    "--split",
-    "--json-keys",
-    "--mock-data",
-    "--fim-data",
-    "--fim-rate",
-    "--fim-spm-rate",
-    "--fim-split-sample",
-    "--fim-fragment-rate",
-    "--fim-no-prefix",
-    "--fim-prefix-token",
-    "--fim-middle-token",
-    "--fim-suffix-token",
-    "--fim-pad-token",
-    "--fim-eod-token",
-    "--tokenizer-type",
-    "--eod-mask-loss",
-    "--reset-position-ids",
-    "--reset-attention-mask",
-    "--mask-prob",
-    "--short-seq-prob",
-    "--sample-break-mode",
-    "--leave-unmasked-prob",
-    "--random-token-prob",
-    "--mask-whole-words",
-    "--titles-data-path",
-    "--query-in-block-prob",
-    "--use-one-sent-docs",
-    "--hidden-dropout",
-    "--attention-dropout",
-    "--fast-attention-dropout",
-    "--moe-router-load-balancing-type",
-    "--moe-aux-loss-coeff",
-    "--moe-z-loss-coeff",
-    "--moe-input-jitter-eps",
-    "--moe-expert-capacity-factor",
-    "--moe-token-drop-policy",
-    "--moe-router-bias-update-rate",
-    "--mtp-loss-scaling-factor",
-    "--clip-grad",
-    "--ema-decay",
-    "--eval-with-ema",
-    "--sgd-momentum",
-    "--lion-beta1",
-    "--lion-beta2",
-    "--muon-momentum",
-    "--muon-nesterov",
-    "--muon-scale-mode",
-    "--muon-extra-scale-factor",
-    "--muon-coefficient-type",
-    "--muon-num-ns-steps",
-    "--muon-no-split-qkv",
-    "--muon-fp32-matmul-prec",
-    "--adaptive-muon-beta2",
-    "--adaptive-muon-eps",
-    "--qk-clip",
-    "--qk-clip-alpha",
-    "--qk-clip-threshold",
-    "--adam-beta1",
-    "--adam-beta2",
-    "--adam-eps",
-    "--exp-avg-dtype",
-    "--exp-avg-sq-dtype",
-    "--bf16",
-    "--fp16",
-};
 
 // ./d/x is the dataset d/x.
 static bool names_same_files(const struct config *config, const struct config *before, const struct flag *flag) {
@@ -116,15 +37,41 @@ static void compare(const struct config *config, const struct config *before, co
 
 void config_list_changes(const struct config *config, const char *json, struct buffer *out) {
     struct config before;
-    struct flag_table table = config_flag_table(0);
     config_defaults(&before);
     // A file of another version may say what this one does not know; what it does know is compared nevertheless.
     if (flags_read_text(config_command(), &before, "config.json", json, strlen(json)) < 0)
         error_clear();
-    for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) {
-        const struct flag *flag = flag_find(&table, watched[i]);
-        CHECK(flag != NULL);
-        compare(config, &before, flag, out);
-    }
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&before.given.rows, i)); i++)
+        if (flag->uses & USE_WATCHED)
+            compare(config, &before, flag, out);
     config_free(&before);
+}
+
+// Flags of one optimizer say nothing about the states of another.
+static bool is_storage_of(const struct config *config, const char *name) {
+    bool is_adaptive = strcmp(config->optimizer, "adaptive_muon") == 0;
+    if (strcmp(name, "--muon-scalar-optimizer") == 0)
+        return is_adaptive || strcmp(config->optimizer, "muon") == 0;
+    return is_adaptive || strcmp(name, "--adaptive-muon-moment2-method") != 0;
+}
+
+int config_check_storage(const struct config *config, const struct json *object, const char *name) {
+    struct config before;
+    struct buffer differences = {0};
+    const struct flag *flag;
+    config_defaults(&before);
+    int status = config_from_json(&before, object);
+    for (size_t i = 0; status == 0 && (flag = flag_at(&before.given.rows, i)); i++)
+        if ((flag->uses & USE_STORED) && is_storage_of(config, flag->name))
+            compare(config, &before, flag, &differences);
+    if (status < 0)
+        error_context("%s", name);
+    else if (differences.length > 0)
+        status = error_set("this run cannot resume from %s: %s; give the checkpoint's value or --use-checkpoint-args, "
+                           "or start from its weights, converted, with --finetune",
+                           name, buffer_string(&differences));
+    buffer_free(&differences);
+    config_free(&before);
+    return status;
 }

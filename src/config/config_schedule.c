@@ -74,10 +74,11 @@ struct member_value {
 // One of the names that the flag of a style takes.
 static bool is_choice(const struct schedule_member *member, const char *text) {
     struct flag_table table = config_flag_table(0);
-    for (size_t i = 0; i < table.count; i++) {
-        if (table.flags[i].type != FLAG_CHOICE || table.flags[i].offset != member->offset)
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
+        if (flag->type != FLAG_CHOICE || flag->offset != member->offset)
             continue;
-        for (const char *const *name = table.flags[i].choices; *name; name++)
+        for (const char *const *name = flag->choices; *name; name++)
             if (strcmp(*name, text) == 0)
                 return true;
     }

@@ -232,9 +232,9 @@ void flags_set_defaults(const struct flag_command *command, void *options) {
         const struct flag_table *table = &command->tables[t];
         char *base = (char *)options + table->base;
         struct flag_given *given = (struct flag_given *)(base + table->given);
-        *given = (struct flag_given){table->flags, memory_alloc(table->count + 1), table->count};
-        for (size_t i = 0; i < table->count; i++) {
-            const struct flag *flag = &table->flags[i];
+        *given = (struct flag_given){table->rows, memory_alloc(flag_count(&table->rows) + 1)};
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++) {
             if (flag->type == FLAG_GROUP)
                 continue;
             // The memory is new: whatever stands there is not our pointer.
@@ -253,9 +253,10 @@ void flags_free(const struct flag_command *command, void *options) {
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
         char *base = (char *)options + table->base;
-        for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].type != FLAG_GROUP)
-                release(&table->flags[i], base);
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
+            if (flag->type != FLAG_GROUP)
+                release(flag, base);
         struct flag_given *given = (struct flag_given *)(base + table->given);
         free(given->source);
         *given = (struct flag_given){0};
@@ -264,16 +265,44 @@ void flags_free(const struct flag_command *command, void *options) {
         string_list_free((struct string_list *)((char *)options + command->positional_offset));
 }
 
-const struct flag *flag_find(const struct flag_table *table, const char *name) {
-    for (size_t i = 0; i < table->count; i++)
-        if (table->flags[i].type != FLAG_GROUP && flag_name_equal(name, strlen(name), table->flags[i].name))
-            return &table->flags[i];
+const struct flag *flag_at(const struct flag_rows *rows, size_t i) {
+    for (; rows; i -= rows->count, rows = rows->next)
+        if (i < rows->count)
+            return &rows->flags[i];
     return NULL;
+}
+
+size_t flag_count(const struct flag_rows *rows) {
+    size_t count = 0;
+    for (; rows; rows = rows->next)
+        count += rows->count;
+    return count;
+}
+
+// The number of a name's row; that of all rows if there is none.
+static size_t find_row(const struct flag_rows *rows, const char *name, size_t length) {
+    const struct flag *flag;
+    size_t i = 0;
+    while ((flag = flag_at(rows, i)) && (flag->type == FLAG_GROUP || !flag_name_equal(name, length, flag->name)))
+        i++;
+    return i;
+}
+
+const struct flag *flag_find_name(const struct flag_table *table, const char *name, size_t length) {
+    return flag_at(&table->rows, find_row(&table->rows, name, length));
+}
+
+const struct flag *flag_find(const struct flag_table *table, const char *name) {
+    return flag_find_name(table, name, strlen(name));
+}
+
+unsigned char *flag_source_of(const struct flag_given *given, const struct flag *flag) {
+    return &given->source[find_row(&given->rows, flag->name, strlen(flag->name))];
 }
 
 void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source) {
     struct flag_given *given = (struct flag_given *)((char *)options + table->base + table->given);
-    given->source[flag - table->flags] = (unsigned char)source;
+    *flag_source_of(given, flag) = (unsigned char)source;
 }
 
 int flag_set(const struct flag_table *table, void *options, const char *name, const char *text,
@@ -294,10 +323,9 @@ int flag_set(const struct flag_table *table, void *options, const char *name, co
 }
 
 enum flag_source flag_source(const struct flag_given *given, const char *name) {
-    struct flag_table table = {.flags = given->flags, .count = given->count};
-    const struct flag *flag = flag_find(&table, name);
-    CHECK(flag != NULL);
-    return (enum flag_source)given->source[flag - given->flags];
+    size_t i = find_row(&given->rows, name, strlen(name));
+    CHECK(flag_at(&given->rows, i) != NULL);
+    return (enum flag_source)given->source[i];
 }
 
 bool flag_is_given(const struct flag_given *given, const char *name) {

@@ -91,7 +91,20 @@ struct flag {
     bool is_secret;
     bool advanced;  // shown by --help-all, not by --help
     bool not_yet;   // its feature is not built: only the default is accepted (by the command, not by the parser)
+    // What else there is to know about the flag, as the table's owner defines it: of a run's flags, enum flag_use and
+    // enum flag_meaning (flags.h).
+    unsigned uses;
+    int meaning;
 };
+
+// Rows, and those of other files that follow them.
+struct flag_rows {
+    const struct flag *flags;
+    size_t count;
+    const struct flag_rows *next;  // NULL after the last
+};
+const struct flag *flag_at(const struct flag_rows *rows, size_t i);  // NULL after the last
+size_t flag_count(const struct flag_rows *rows);
 
 // Another name: sets `target` to `value`, or, if that is NULL, to what follows on the command line. Several rows
 // with one name set several flags. If there is a note, it is printed once: "note: --old is the old name of …".
@@ -122,29 +135,26 @@ enum flag_source { FLAG_FROM_DEFAULT, FLAG_FROM_PRESET, FLAG_FROM_FILE, FLAG_FRO
 
 // Where each row's value came from. A member of the options struct, filled by the parser.
 struct flag_given {
-    const struct flag *flags;
+    struct flag_rows rows;
     unsigned char *source;  // enum flag_source, one per row; owned
-    size_t count;
 };
 
 // Rows over one struct. Several tables let commands share flags: a command that has `struct config config` among its
 // own options uses the config table with base = offsetof(struct options, config).
 struct flag_table {
-    const struct flag *flags;
-    size_t count;
+    struct flag_rows rows;
     size_t base;                       // where the struct begins inside the command's options
     size_t given;                      // offset of its struct flag_given, counted from base
     const struct flag_alias *aliases;  // the last has no name; NULL for none
     const struct flag_names *names;    // groups of names without a row
     size_t names_count;
     const struct flag_synonym *synonyms;  // the last has no names; NULL for none
-    // A command for which only some rows mean anything names them here, with spaces between; NULL for all. The others
-    // keep their defaults, are not in its --help, and on its command line are refused with the message. In a file
+    // A command for which only some rows mean anything has bits of their `uses` here; 0 for all. The others keep their
+    // defaults, are not in its --help, and on its command line are refused with the message. In a file
     // they pass: one file may serve several commands.
-    const char *offered;
+    unsigned offered;
     const char *refusal;  // "is a flag of train, not of generate"
-    // And the names of those that its short --help shows; NULL for all but the advanced ones.
-    const char *essential;
+    unsigned essential;   // and bits of those that its short --help shows; 0 for all but the advanced ones
     // Members that this program writes into JSON files beside the flags, with spaces between: reading passes over
     // them.
     const char *derived;
@@ -206,6 +216,8 @@ bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
+// A number without a default that is still 0, a text or a list that is not there.
+bool flag_is_unset(const struct flag *flag, const void *base);
 // Appends a value as text: the number, the string, items with spaces between; "None" if unset.
 // `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);

@@ -173,10 +173,10 @@ void flags_completion(const struct flag_command *command, enum flag_text shell, 
     begin(&completion, "specs");
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
-        for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].type != FLAG_GROUP && !table->flags[i].not_yet &&
-                flag_is_offered(table, &table->flags[i]))
-                append_flag(&table->flags[i], &completion);
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
+            if (flag->type != FLAG_GROUP && !flag->not_yet && flag_is_offered(table, flag))
+                append_flag(flag, &completion);
     }
     for (size_t i = 0; i < FLAG_GENERAL_COUNT; i++)
         append_flag(&flag_general[i], &completion);

@@ -18,6 +18,23 @@ void flag_format_double(double value, struct buffer *out) {
     buffer_append_string(out, text);
 }
 
+bool flag_is_unset(const struct flag *flag, const void *base) {
+    const void *slot = (const char *)base + flag->offset;
+    switch (flag->type) {
+    case FLAG_INT:
+        return !flag->initial && *(const int64_t *)slot == 0;
+    case FLAG_DOUBLE:
+        return !flag->initial && *(const double *)slot == 0;
+    case FLAG_STRING:
+    case FLAG_CHOICE:
+        return !*(char *const *)slot;
+    case FLAG_STRING_LIST:
+        return ((const struct string_list *)slot)->count == 0;
+    default:
+        return false;
+    }
+}
+
 void flag_format(const struct flag *flag, const void *base, struct buffer *out) {
     const void *slot = (const char *)base + flag->offset;
     switch (flag->type) {

@@ -119,16 +119,15 @@ static void help_row(const struct flag *flag, struct buffer *out) {
 static size_t help_table(const struct flag_table *table, bool all, struct buffer *out) {
     const struct flag *heading = NULL;
     size_t hidden = 0;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct flag *flag = &table->flags[i];
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++) {
         if (flag->type == FLAG_GROUP) {
             heading = flag;
             continue;
         }
         if (!flag_is_offered(table, flag))
             continue;
-        bool is_essential =
-            table->essential ? flag_name_listed(flag->name, strlen(flag->name), table->essential) : !flag->advanced;
+        bool is_essential = table->essential ? (flag->uses & table->essential) != 0 : !flag->advanced;
         if (!is_essential && !all) {
             hidden++;
             continue;
@@ -202,8 +201,8 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
 void flags_markdown(const struct flag_command *command, struct buffer *out) {
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
-        for (size_t i = 0; i < table->count; i++) {
-            const struct flag *flag = &table->flags[i];
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++) {
             if (flag->type != FLAG_GROUP) {
                 markdown_row(flag, out);
                 continue;

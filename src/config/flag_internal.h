@@ -52,6 +52,8 @@ const char *flag_next_name(const char **cursor, size_t *length);
 
 // Whether a name is among names separated by spaces.
 bool flag_name_listed(const char *name, size_t length, const char *names);
+// As flag_find, for a name of this length.
+const struct flag *flag_find_name(const struct flag_table *table, const char *name, size_t length);
 // Whether the table's command has this row at all.
 bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
 
@@ -67,6 +69,8 @@ int flag_apply(struct flag_parse *parse, const struct flag_match *match, const s
 
 // Sets a row from its values; `add` keeps the items a list has.
 int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add);
+// A row's place in flag_given.
+unsigned char *flag_source_of(const struct flag_given *given, const struct flag *flag);
 void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source);
 
 // Appends the text with ${NAME} and ${NAME:-default} replaced by variables of the environment; $${ is a plain ${.

@@ -116,8 +116,8 @@ static void man_flag(const struct flag *flag, struct buffer *out) {
 
 static void man_table(const struct flag_table *table, struct buffer *out) {
     const struct flag *heading = NULL;
-    for (size_t i = 0; i < table->count; i++) {
-        const struct flag *flag = &table->flags[i];
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++) {
         if (flag->type == FLAG_GROUP)
             heading = flag;
         if (flag->type == FLAG_GROUP || !flag_is_offered(table, flag))

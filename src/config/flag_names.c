@@ -30,7 +30,7 @@ bool flag_name_listed(const char *name, size_t length, const char *names) {
 }
 
 bool flag_is_offered(const struct flag_table *table, const struct flag *flag) {
-    return !table->offered || flag_name_listed(flag->name, strlen(flag->name), table->offered);
+    return !table->offered || (flag->uses & table->offered);
 }
 
 static enum flag_arity known_arity(const char *known, size_t length) {
@@ -40,16 +40,9 @@ static enum flag_arity known_arity(const char *known, size_t length) {
     return known + length - equals == 2 && equals[1] == '*' ? ARITY_MANY : ARITY_ONE;
 }
 
-static const struct flag *find_row(const struct flag_table *table, const char *name, size_t length) {
-    for (size_t i = 0; i < table->count; i++)
-        if (table->flags[i].type != FLAG_GROUP && flag_name_equal(name, length, table->flags[i].name))
-            return &table->flags[i];
-    return NULL;
-}
-
 static bool resolve_in(const struct flag_table *table, const char *name, size_t length, struct flag_match *match) {
     *match = (struct flag_match){.table = table};
-    match->flag = find_row(table, name, length);
+    match->flag = flag_find_name(table, name, length);
     if (match->flag) {
         match->arity = row_arity(match->flag);
         return true;
@@ -108,7 +101,7 @@ static bool explain_synonym(const struct flag_command *command, const char *name
     if (!synonym)
         return false;
     const char *target = synonym->target, *how = synonym->how;
-    const struct flag *row = target ? find_row(table, target, strcspn(target, " ")) : NULL;
+    const struct flag *row = target ? flag_find_name(table, target, strcspn(target, " ")) : NULL;
     if (!target)
         error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; %s", (int)length, name, how);
     else if (row && !flag_is_offered(table, row))
@@ -141,9 +134,10 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
     struct nearest nearest = nearest_begin(dashed.data, dashed.length);
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
-        for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].type != FLAG_GROUP && flag_is_offered(table, &table->flags[i]))
-                nearest_consider(&nearest, table->flags[i].name);
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
+            if (flag->type != FLAG_GROUP && flag_is_offered(table, flag))
+                nearest_consider(&nearest, flag->name);
         for (const struct flag_alias *alias = table->aliases; alias && alias->name; alias++)
             nearest_consider(&nearest, alias->name);
     }

@@ -103,7 +103,7 @@ static int apply_row(struct flag_parse *parse, const struct flag_table *table, c
         return error_set_code(EXIT_CODE_USAGE, "%s %s; leave it out", flag->name, table->refusal);
     char *base = (char *)parse->options + table->base;
     const struct flag_given *given = (struct flag_given *)(base + table->given);
-    bool add = flag->repeats_add && given->source[flag - table->flags] == source;
+    bool add = flag->repeats_add && *flag_source_of(given, flag) == source;
     TRY(flag_set_values(flag, base, items, add));
     flag_mark(table, parse->options, flag, source);
     return 0;
@@ -223,21 +223,23 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
 
 static const struct flag *find_letter(const struct flag_command *command, char letter,
                                       const struct flag_table **table) {
-    for (size_t t = 0; t < command->table_count; t++)
-        for (size_t i = 0; i < command->tables[t].count; i++) {
-            *table = &command->tables[t];
-            if ((*table)->flags[i].letter == letter)
-                return &(*table)->flags[i];
-        }
+    const struct flag *flag;
+    for (size_t t = 0; t < command->table_count; t++) {
+        *table = &command->tables[t];
+        for (size_t i = 0; (flag = flag_at(&(*table)->rows, i)); i++)
+            if (flag->letter == letter)
+                return flag;
+    }
     return NULL;
 }
 
 static int unknown_letter(const struct flag_command *command, const char *argument) {
     struct buffer letters = {0};
+    const struct flag *flag;
     for (size_t t = 0; t < command->table_count; t++)
-        for (size_t i = 0; i < command->tables[t].count; i++)
-            if (command->tables[t].flags[i].letter)
-                buffer_printf(&letters, " -%c", command->tables[t].flags[i].letter);
+        for (size_t i = 0; (flag = flag_at(&command->tables[t].rows, i)); i++)
+            if (flag->letter)
+                buffer_printf(&letters, " -%c", flag->letter);
     error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes%s%s%s%s", argument,
                    letters.length ? ", except" : "", buffer_string(&letters), command->flag_remedy ? "; " : "",
                    command->flag_remedy ? command->flag_remedy : "");
@@ -346,10 +348,11 @@ static void check_complete(struct flag_parse *parse, const struct string_list *p
         const struct flag_table *table = &command->tables[t];
         const struct flag_given *given =
             (const struct flag_given *)((const char *)parse->options + table->base + table->given);
-        for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].required && given->source[i] == FLAG_FROM_DEFAULT)
-                complain(complaints, "%s needs %s (%.*s); see `bevatron %s --help`", command->name,
-                         table->flags[i].name, first_clause(table->flags[i].help), table->flags[i].help, command->name);
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
+            if (flag->required && given->source[i] == FLAG_FROM_DEFAULT)
+                complain(complaints, "%s needs %s (%.*s); see `bevatron %s --help`", command->name, flag->name,
+                         first_clause(flag->help), flag->help, command->name);
     }
     if (positional && positional->count < command->positional_minimum)
         complain(complaints, "%s needs %s; see `bevatron %s --help`", command->name, command->positional_name,

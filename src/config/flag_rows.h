@@ -39,6 +39,6 @@
 #define NOT_YET .advanced = true, .not_yet = true
 
 // The members of a struct flag_table over an array of rows; the struct has a member `given`.
-#define FLAG_TABLE(rows) .flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)
+#define FLAG_TABLE(array) .rows = {array, sizeof array / sizeof array[0], NULL}, .given = OFFSET(given)
 
 #endif

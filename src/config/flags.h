@@ -1,8 +1,78 @@
-// The names that lead to no row of flags.c by themselves, and that it puts into its table.
+// The flags of a run: one row each, in the tables flags_*.c, one of a subject. A row says everything about its flag:
+// name, field, default, range, help, and its uses. There are no other lists of flags: what takes some of them goes over
+// the rows. Names are Megatron-LM's; where its default depends on its version, the row has that of the classic releases
+// (--eval-interval 1000). Rows marked ADVANCED stay out of the short --help; of those marked NOT_YET the validation
+// accepts only the default, until the feature is built. Other names of these flags are in flags_aliases.c, those of
+// other programs in flags_synonyms.c, Megatron's flags without a row in flags_megatron.c.
 #ifndef CONFIG_FLAGS_H
 #define CONFIG_FLAGS_H
 
 #include "config/flag.h"
+
+// Bits of a row's `uses`.
+enum flag_use {
+    USE_MODEL = 1 << 0,    // describes the model: a checkpoint and a run that loads it agree on it (model/likeness.h)
+    USE_FAMILY = 1 << 1,   // and if a family of Hugging Face does not mention it, it has its default there
+    USE_EXPERTS = 1 << 2,  // says nothing without experts
+    USE_STORED = 1 << 3,   // how a checkpoint stores the model, and its states; loading only the weights converts them
+    USE_TOKENIZER = 1 << 4,  // how text becomes tokens: taken from a checkpoint if it is not given
+    USE_TRAINING =
+        1 << 5,            // acts in training alone: taken from a checkpoint, so that none continues with other dropout
+    USE_WATCHED = 1 << 6,  // chooses samples or makes the update: a resumed run in which it differs says so
+    // Offered by commands that train nothing, like those of the model and the tokenizer.
+    USE_ANYWHERE = 1 << 7,
+    USE_EVALUATE = 1 << 8,   // by evaluate: the text, and how samples are made of it
+    USE_ESSENTIAL = 1 << 9,  // in the short --help of these commands, whose model comes from a checkpoint
+    USE_BENCH = 1 << 10,     // in that of bench
+};
+
+// What a flag of the model says, where that is not just its value (model/likeness.c).
+enum flag_meaning {
+    MEANS_ITSELF,
+    MEANS_NOTHING,  // alone: it is a spelling of others
+    MEANS_FORM,
+    MEANS_OF_ICT,
+    MEANS_LAYERS,
+    MEANS_ENCODER_LAYERS,
+    MEANS_DECODER_LAYERS,
+    MEANS_WORD_WIDTH,
+    MEANS_DENSE_WIDTH,
+    MEANS_HEADS,
+    MEANS_GROUPS,
+    MEANS_LENGTH,
+    MEANS_ROPE,
+    MEANS_LOCAL_ROPE,
+    MEANS_NO_ROPE,
+    MEANS_RELATIVE,
+    MEANS_ALIBI,
+    MEANS_WINDOWS,
+    MEANS_SCALE,
+    MEANS_LATENT,
+    MEANS_LATENT_EPSILON,
+    MEANS_ACTIVATION,
+    MEANS_HEAD_ACTIVATION,
+    MEANS_GATE,
+    MEANS_GATED,
+    MEANS_QKV_BIAS,
+    MEANS_ATTENTION_BIAS,
+    MEANS_MLP_BIAS,
+    MEANS_OUTPUT_BIAS,
+    MEANS_NO_BINARY_HEAD,
+    MEANS_TYPES,
+    MEANS_EXPERT_LAYERS,
+    MEANS_EXPERT_WIDTH,
+    MEANS_SOFTMAX_ROUTER,
+    MEANS_ROUTER_FACTOR,
+    MEANS_ROUTER_GROUPS,
+    MEANS_GROUP_BEST,
+};
+
+// Upper bounds that only keep arithmetic from overflowing: no real run comes near them.
+enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
+
+// The rows by subject, in the order of --help; each table leads to the next.
+extern const struct flag_rows flags_model, flags_experts, flags_training, flags_data, flags_checkpoints, flags_report,
+    flags_machine;
 
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
 extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c, the same

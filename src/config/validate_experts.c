@@ -1,6 +1,7 @@
 // Mixtures of experts: layers, groups and ranks that must fit, and the losses that balance experts.
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/flags.h"
 #include "config/validate.h"
 
 #include <inttypes.h>

@@ -38,8 +38,8 @@ void validate_features(const struct config *config, struct complaints *complaint
     struct config defaults;
     config_defaults(&defaults);
     struct buffer value = {0}, initial = {0};
-    for (size_t i = 0; i < table.count; i++) {
-        const struct flag *flag = &table.flags[i];
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
         if (!flag->not_yet || is_default(config, &defaults, flag, &value, &initial))
             continue;
         if (flag->type == FLAG_BOOL)
@@ -49,7 +49,7 @@ void validate_features(const struct config *config, struct complaints *complaint
                      flag->initial ? " or give " : "", flag->initial ? flag->initial : "");
     }
     for (size_t i = 0; i < sizeof without_effect / sizeof without_effect[0]; i++) {
-        const struct flag *flag = flag_find(&table, without_effect[i].flag);
+        flag = flag_find(&table, without_effect[i].flag);
         CHECK(flag != NULL);
         if (!is_default(config, &defaults, flag, &value, &initial))
             log_info("note: %s %s", flag->name, without_effect[i].note);

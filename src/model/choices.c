@@ -103,9 +103,18 @@ static void set_rope(struct rope *rope, const struct config *config, double base
         set_longrope(rope, config);
 }
 
+bool choices_set_rope(struct rope *rope, const struct config *config) {
+    int64_t pairs = config_rotary_channels(config) / 2;
+    bool is_possible = is(config->position_embedding_type, "rope") && pairs >= 1 && pairs <= ROPE_MOST_PAIRS;
+    *rope = (struct rope){0};
+    if (is_possible)
+        set_rope(rope, config, config->rotary_base, false);
+    return is_possible;
+}
+
 // If rotary scaling multiplies whole queries and keys by a factor, scores grow by its square; if only some channels are
 // rotated, the rotation multiplies them.
-static float scale_of(const struct config *config) {
+float choices_scale(const struct config *config) {
     double factor = scales_channels(config) ? 1 : config_rope_attention_factor(config);
     return config_softmax_scale(config) * (float)(factor * factor);
 }
@@ -231,7 +240,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .has_qkv_bias = config_has_qkv_bias(config),
         .has_attention_bias = config_has_attention_bias(config),
         .has_mlp_bias = config_has_mlp_bias(config),
-        .scale = scale_of(config),
+        .scale = choices_scale(config),
         .unscaled_scale = config_softmax_scale(config),
         .score_cap = (float)config->attn_logit_softcapping,
         .has_sinks = is(config->softmax_type, "learnable"),

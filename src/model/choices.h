@@ -106,6 +106,10 @@ struct layer_choices {
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
+// The rotary positions of ordinary layers. False if the model has none, or more or fewer than layers may have, which
+// choices_set takes for a broken invariant.
+bool choices_set_rope(struct rope *rope, const struct config *config);
+float choices_scale(const struct config *config);  // the factor of attention scores
 // The choices of a dense layer without a window, of a stack that attends to a memory or not.
 struct layer_choices choices_layer(const struct choices *choices, bool has_cross);
 // Makes it a layer whose MLP is a mixture of experts, with so many such layers before it.

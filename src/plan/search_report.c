@@ -321,8 +321,8 @@ void search_write_config(const struct layout_search *search, struct buffer *out)
     buffer_printf(out, "# %d GPUs of %d × %s; planned: %.1f ms a step, %.1f GB of a rank, MFU %.1f %%\n",
                   search->options.gpus, best->plan->nodes, search_machine(search, best)->name,
                   best->plan->seconds * 1e3, fullest_bytes(best) / 1e9, 100 * plan_mfu(best->plan));
-    for (size_t i = 0; i < table.count; i++) {
-        const struct flag *flag = &table.flags[i];
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
         if (flag->type == FLAG_GROUP || !flag_is_given(&base->given, flag->name))
             continue;
         buffer_printf(out, "%s: ", flag->name + 2);

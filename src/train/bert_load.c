@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/foreign.h"
+#include "checkpoint/model_source.h"
+#include "model/likeness.h"
 #include "train/gains.h"
 
 #include <stdlib.h>
@@ -19,11 +20,11 @@ static const char *name_in(const char *name, const char *scope) {
     return strncmp(name, scope, length) == 0 ? name + length : NULL;
 }
 
-static int check_source(const struct run_state *run, const struct model_source *source) {
+static int check_source(const struct config *config, const struct model_source *source) {
     if (config_form(&source->config) != CONFIG_BERT)
         return error_set("--bert-load %s: it is not a BERT but a model of --model %s; give a BERT", source->path,
                          source->config.model);
-    return foreign_check_model(run, source);
+    return likeness_check_weights(&source->config, config, source->path);
 }
 
 // Fills the parameters of a tower; `all` has every parameter of the step.
@@ -86,7 +87,7 @@ int bert_load(struct step *step, const struct config *config) {
         &source, &(struct model_source_options){.path = config->bert_load,
                                                 .step = -1,
                                                 .attention_heads = has_heads ? config->num_attention_heads : 0}));
-    int status = check_source(&(struct run_state){.step = step, .config = config}, &source);
+    int status = check_source(config, &source);
     if (status == 0)
         status = load_towers(&source, step);
     if (status == 0)

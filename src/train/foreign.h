@@ -6,8 +6,6 @@
 #include "train/state.h"
 
 int foreign_open(struct model_source *source, const struct config *config, const char *path);
-// Fails if the model's attention has other heads than the flags say; warns of what else it would compute otherwise.
-int foreign_check_model(const struct run_state *run, const struct model_source *source);
 // Fills the step's parameters, of which a stage of a pipeline has some, from the folder; the list has each of them.
 // Gains of norms become what the flags say, whichever way they are stored. If the flags describe a model with the same
 // tensors that would compute something else with them, it says so. Unless run->progress is NULL, sets it to where the

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
+#include "model/likeness.h"
 #include "optim/schedule.h"
 #include "train/expert_bias.h"
 #include "train/foreign.h"
@@ -288,7 +289,7 @@ static int check_config(const struct config *config, const struct checkpoint_sta
                         bool *is_centered) {
     struct json *object;
     TRY(parse_config(&object, state, path));
-    int status = object && !config->finetune ? config_check_json(config, object, path) : 0;
+    int status = object ? likeness_check_json(object, config, config->finetune, path) : 0;
     *is_centered = object ? config_json_is_centered(object) : config->apply_layernorm_1p;
     json_free(object);
     return status;
@@ -455,7 +456,7 @@ int state_match_schedule(struct config *config, const char *path) {
     int status = parse_config(&object, &state, path);
     // If it is another model, nothing else is worth comparing.
     if (status == 0 && object)
-        status = config_check_json(config, object, path);
+        status = likeness_check_json(object, config, false, path);
     if (status == 0 && object)
         status = config_check_storage(config, object, path);
     if (status == 0 && object)

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_source.h"
 #include "model/choices.h"
+#include "model/likeness.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static int check_dense(const struct config *config, const struct checkpoint_stat
     struct config dense = *config;
     dense.num_experts = 0;
     TRY(json_parse(&object, state->config_json, strlen(state->config_json), path));
-    int status = config_check_json(&dense, object, path);
+    int status = likeness_check_json(object, &dense, false, path);
     *is_centered = config_json_is_centered(object);
     json_free(object);
     return status;

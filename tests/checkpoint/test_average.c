@@ -212,7 +212,7 @@ TEST(other_models_are_refused) {
         EXPECT_OK(average_list_add(&list, run, 1));
         EXPECT_OK(average_list_add_step(&list, other, i));
         struct average average = {.list = &list, .folder = out};
-        EXPECT_ERROR(average_write(&average), i == 2 ? "--ffn-hidden-size" : "num-layers 1 became 2");
+        EXPECT_ERROR(average_write(&average), i == 2 ? "--ffn-hidden-size" : "num-layers is 1 there and 2 here");
         EXPECT(!file_exists(out));
         average_list_free(&list);
     }

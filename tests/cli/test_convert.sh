@@ -219,10 +219,23 @@ expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load $fo
     --train-iters 102 --no-load-optim
 grep -q "iteration      101/" "$work/out" && pass || fail "a run of Megatron-LM goes on"
 # The same tensors under other flags are another model.
-expect 1 "holds another model: 4 attention heads in 2 groups" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
-    --train-iters 2 --num-attention-heads 2 --num-query-groups 1 --kv-channels 8
-expect 0 "flags differ from the model in $foreign/megatron_dist_llama: --norm-epsilon, rotary" "$BEVATRON" train "${mock[@]}" \
-    --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --norm-epsilon 1e-3 --rotary-base 20000
+expect 1 "holds another model: --num-attention-heads is 4 there and 2 here, --kv-channels" "$BEVATRON" train "${mock[@]}" \
+    --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --num-attention-heads 2 --num-query-groups 1 --kv-channels 8
+expect 0 "flags differ from the model in $foreign/megatron_dist_llama: --norm-epsilon is 1e-05 there and 0.001 here, --rotary-base is" \
+    "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --norm-epsilon 1e-3 --rotary-base 20000
+# otherwise MODEL FLAGS: a run that begins with its weights, and what it says of flags that no tensor tells
+otherwise() {
+    expect 0 "flags differ from the model in $foreign/$1: $2; ignore this if intended" "$BEVATRON" train --mock-data --load "$foreign/$1" \
+        --use-checkpoint-args --finetune --seq-length 8 --micro-batch-size 1 --train-iters 1 --lr 1e-4 --eval-iters 0 --device cpu --threads 1 "${@:3}"
+}
+otherwise mpt "--position-embedding-type is alibi there and none here" --position-embedding-type none
+otherwise gpt_oss "--glu-linear-offset is 1 there and 0 here, --activation-func-clamp-value is 0.5 there and 5 here" \
+    --glu-linear-offset 0 --activation-func-clamp-value 5
+otherwise bert "--lm-head-activation is gelu there and relu here" --lm-head-activation relu
+otherwise t5 "--scale-tied-output is true there and false here" --scale-tied-output=false
+# So do weights of a checkpoint of ours.
+expect 0 "flags differ from the model in $work/dist/iter_0000100: --norm-epsilon is 1e-05 there and 0.001 here" "$BEVATRON" train "${mock[@]}" \
+    --load "$work/dist" --use-checkpoint-args --finetune --train-iters 2 --norm-epsilon 1e-3
 
 # --pretrained-checkpoint starts a run; a run that has started resumes.
 begin=(--pretrained-checkpoint $foreign/megatron_dist_llama --use-checkpoint-args --save "$work/begun" --save-interval 2 --lr-decay-iters 9)

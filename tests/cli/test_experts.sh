@@ -46,7 +46,7 @@ expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${losses
 for file in model optimizer; do
     cmp -s "$work/whole/iter_0000006/$file.safetensors" "$work/parts/iter_0000006/$file.safetensors" && pass || fail "$file differs"
 done
-expect 1 "moe_router_topk is 2 there and 3 here" "$BEVATRON" train "${model[@]}" --moe-router-topk 3 --load "$work/parts"
+expect 1 "moe-router-topk is 2 there and 3 here" "$BEVATRON" train "${model[@]}" --moe-router-topk 3 --load "$work/parts"
 expect 0 "--moe-z-loss-coeff is 0.001 there" "$BEVATRON" train "${model[@]}" --load "$work/parts" --ckpt-step 3
 
 # A bias that balances experts is part of the model and of what a run resumes with; a run in bf16 keeps it in fp32.
@@ -60,7 +60,7 @@ done
 expect 0 "decoder.layers.2.mlp.router.expert_bias" "$BEVATRON" checkpoint inspect --tensors "$work/bias"
 grep -q "router.expert_bias.*\(F32\|fp32\)" "$work/out" && pass || fail "the bias is not in fp32"
 expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${biased[@]}" --load "$work/whole" --finetune --moe-router-bias-update-rate 0
-expect 1 "moe_router_enable_expert_bias is true there and false here" "$BEVATRON" train "${model[@]}" --moe-router-score-function sigmoid --bf16 --load "$work/bias"
+expect 1 "moe-router-enable-expert-bias is true there and false here" "$BEVATRON" train "${model[@]}" --moe-router-score-function sigmoid --bf16 --load "$work/bias"
 expect 0 "" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/bias_copy" --to bevatron
 cmp -s "$work/bias/iter_0000006/model.safetensors" "$work/bias_copy/iter_0000006/model.safetensors" && pass || fail "a copy of a model with a bias differs"
 expect 1 "no Hugging Face family can express this model" "$BEVATRON" checkpoint convert --input "$work/bias" --output "$work/other" --to huggingface
@@ -87,8 +87,8 @@ up=("${dense[@]}" --num-experts 4 --load "$work/dense" --moe-use-upcycling)
 expect 0 "saved checkpoint" "$BEVATRON" train "${up[@]}" --save "$work/up" --save-interval 6
 [ -n "$of_dense" ] && [ "$(first_loss)" = "$of_dense" ] && pass || fail "the loss of experts is $(first_loss), not $of_dense"
 expect 2 "holds checkpoints of another run" "$BEVATRON" train "${up[@]}" --save "$work/up"
-expect 1 "ffn_hidden_size is 40 there and 44 here" "$BEVATRON" train "${up[@]}" --ffn-hidden-size 44
-expect 1 "num_experts is 4 there" "$BEVATRON" train "${up[@]}" --load "$work/up"
+expect 1 "ffn-hidden-size is 40 there and 44 here" "$BEVATRON" train "${up[@]}" --ffn-hidden-size 44
+expect 1 "num-experts is 4 there" "$BEVATRON" train "${up[@]}" --load "$work/up"
 # With --pretrained-checkpoint the same command starts and resumes, to the bit; nothing to start from is no new model.
 again=("${up[@]}" --pretrained-checkpoint "$work/dense" --load "$work/again" --save "$work/again")
 expect 0 "saved checkpoint" "$BEVATRON" train "${again[@]}" --save-interval 3 --exit-interval 3

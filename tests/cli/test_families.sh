@@ -40,11 +40,11 @@ for name in llama opt mistral neox; do
 done
 
 # A model that differs from the checkpoint's is refused, and every difference is named.
-expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
+expect 1 "rotary-base is 500 there and 10000 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
 
 # A model of others that is loaded with other flags is named.
-expect 0 "granite: --embedding-multiplier, --residual-multiplier, --logits-scaling, --softmax-scale" "$BEVATRON" train "${run[@]}" \
+expect 0 "granite: --embedding-multiplier is 12 there and 1 here, --residual-multiplier is 0.22 there and 1 here, --logits-scaling is 8" "$BEVATRON" train "${run[@]}" \
     --train-iters 1 --load tests/golden/foreign/granite --finetune "${llama[@]}" --hidden-size 24 --num-attention-heads 3 \
     --num-query-groups 1 --ffn-hidden-size 20 --vocab-size 36 --make-vocab-size-divisible-by 1 --norm-epsilon 1e-6
 expect 0 "gpt_neox: --parallel-residual" "$BEVATRON" train "${run[@]}" --train-iters 1 --load tests/golden/foreign/gpt_neox \

@@ -74,7 +74,7 @@ done
 loss_is --squared-relu --load "$work/c" --finetune
 loss_is --squared-relu --load "$work/c" --no-load-optim
 loss_is --squared-relu --pretrained-checkpoint "$work/c"
-expect 1 "apply_layernorm_1p is true there and false here" "$BEVATRON" train "${run[@]}" --train-iters 8 --load "$work/c" --squared-relu
+expect 1 "apply-layernorm-1p is true there and false here" "$BEVATRON" train "${run[@]}" --train-iters 8 --load "$work/c" --squared-relu
 
 # With norms of queries and keys it is a Qwen3 there.
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --hidden-dropout 0

@@ -70,7 +70,7 @@ expect 216 "iteration: --input $work/many --ckpt-step 15" "$BEVATRON" checkpoint
 
 # A changed schedule is noticed; the user says which one counts.
 expect 2 "Give --override-opt_param-scheduler to use the flags" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"
-expect 1 "holds another model: num_layers" "$BEVATRON" train "${model[@]}" --num-layers 3 --train-iters 30 --load "$work/resumed"
+expect 1 "holds another model: --num-layers" "$BEVATRON" train "${model[@]}" --num-layers 3 --train-iters 30 --load "$work/resumed"
 expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-iters 21 --load "$work/resumed" \
     --use-checkpoint-opt_param-scheduler
 grep -q "learning rate: 1.000000E-04" "$work/out" && pass || fail "the checkpoint's schedule ends at iteration 20"

@@ -14,7 +14,7 @@ expect 0 "exiting program" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --save "$
 expect 0 "iteration        6/       6" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --load "$work/sgd2" --save "$work/sgd2"
 expect_same_state "$work/sgd/iter_0000006" "$work/sgd2/iter_0000006" "stop and resume with SGD"
 grep -aq '"momentum_buffer.decoder.final_layernorm.weight"' "$work/sgd/iter_0000006/optimizer.safetensors" && pass || fail "SGD's state"
-expect 1 "optimizer is sgd there and adam here" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --optimizer adam --load "$work/sgd"
+expect 1 "--optimizer is sgd there and adam here" "$BEVATRON" train "${model[@]}" "${sgd[@]}" --optimizer adam --load "$work/sgd"
 expect 0 "iteration        1/       1" "$BEVATRON" train "${model[@]}" --train-iters 1 --lr-warmup-iters 0 --load "$work/sgd" --finetune
 
 # With Muon for matrices and Adam for the rest.
@@ -39,9 +39,9 @@ for flags in "--optimizer lion" "--optimizer muon --muon-scalar-optimizer lion";
     expect_same_state "$work/lion/iter_0000006" "$work/lion2/iter_0000006" "stop and resume with $flags"
     grep -aq '"exp_avg_sq' "$work/lion/iter_0000006/optimizer.safetensors" && fail "Lion has a second moment" || pass
 done
-expect 1 "muon_scalar_optimizer is lion there and adam here" "$BEVATRON" train "${model[@]}" "${lion[@]}" \
+expect 1 "muon-scalar-optimizer is lion there and adam here" "$BEVATRON" train "${model[@]}" "${lion[@]}" \
     --muon-scalar-optimizer adam --load "$work/lion"
-expect 1 "optimizer is muon there and lion here" "$BEVATRON" train "${model[@]}" --optimizer lion --bf16 --train-iters 6 --load "$work/lion"
+expect 1 "--optimizer is muon there and lion here" "$BEVATRON" train "${model[@]}" --optimizer lion --bf16 --train-iters 6 --load "$work/lion"
 
 # With second moments of Muon, and with Adam's moments in 16 and 8 bits, which fp32 ones become and come from.
 for flags in "--optimizer adaptive_muon --bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16" \
@@ -69,7 +69,7 @@ for flags in "--bf16" "--fp16 --initial-loss-scale 1024 --ema-decay 0.9 --exp-av
     expect_same_state "$work/here/iter_0000006" "$work/hosted/iter_0000006" "states in host memory with $flags"
 done
 expect 0 "--qk-clip-alpha has no effect without --qk-clip" "$BEVATRON" train "${model[@]}" --qk-clip-alpha 0.3 --train-iters 8 --dry-run
-expect 1 "adaptive_muon_moment2_method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
+expect 1 "adaptive-muon-moment2-method is normuon there and adamuon here" "$BEVATRON" train "${model[@]}" "${other[@]}" \
     --adaptive-muon-moment2-method adamuon --load "$work/other"
 expect 0 "--exp-avg-dtype has no effect with --optimizer lion" "$BEVATRON" train "${model[@]}" --optimizer lion --exp-avg-dtype fp8 \
     --train-iters 8 --dry-run

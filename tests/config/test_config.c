@@ -31,8 +31,8 @@ static void add_name(struct string_list *list, const char *name) {
 TEST(tables_are_sound) {
     struct flag_table table = config_flag_table(0);
     struct string_list names = {0};
-    for (size_t i = 0; i < table.count; i++) {
-        const struct flag *flag = &table.flags[i];
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
         if (flag->type == FLAG_GROUP)
             continue;
         EXPECT(strncmp(flag->name, "--", 2) == 0);
@@ -67,8 +67,8 @@ TEST(model_flags_are_offered_to_all) {
     for (size_t u = 0; u < sizeof uses / sizeof uses[0]; u++) {
         struct flag_table table = config_flag_table_for(0, uses[u]);
         const char *group = NULL;
-        for (size_t i = 0; i < table.count; i++) {
-            const struct flag *flag = &table.flags[i];
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++) {
             if (flag->type == FLAG_GROUP) {
                 group = flag->name;
                 continue;
@@ -77,14 +77,6 @@ TEST(model_flags_are_offered_to_all) {
             if (is_model &&
                 flag_is_offered(&table, flag) == flag_name_listed(flag->name, strlen(flag->name), training_alone))
                 test_fail("%s describes the model, and is offered to the wrong commands", flag->name);
-        }
-        const char *cursor = table.offered, *name;
-        size_t length;
-        while ((name = flag_next_name(&cursor, &length))) {
-            char *text = memory_printf("%.*s", (int)length, name);
-            if (!flag_find(&table, text))
-                test_fail("%s is offered, but there is no such flag", text);
-            free(text);
         }
     }
 }
@@ -256,7 +248,6 @@ TEST(json_round_trip) {
     EXPECT_INT(json_member(object, "exit_interval")->type, JSON_NULL);
     EXPECT_INT(json_member(object, "mock_data")->type, JSON_FALSE);
     EXPECT_INT(json_member(object, "data_path")->type, JSON_ARRAY);
-    EXPECT_OK(config_check_json(&config, object, "config.json"));
 
     // Into an empty run: the model and tokenizer, not the schedule; given flags are kept.
     EXPECT_OK(parse("--seq-length 512 --vocab-file other.json"));
@@ -270,12 +261,6 @@ TEST(json_round_trip) {
     EXPECT_STRING(config.merge_file, "m.txt");
     EXPECT_STRING(config.tokenizer_type, "GPT2BPETokenizer");
     EXPECT(config.norm_epsilon == 1e-6 && config.lr == 0);
-    EXPECT_OK(config_check_json(&config, object, "config.json"));
-    config.num_layers = 6;
-    config.swiglu = true;
-    EXPECT_ERROR(config_check_json(&config, object, "ckpt/config.json"),
-                 "ckpt/config.json holds another model: num_layers is 12 there and 6 here, swiglu is false there and "
-                 "true here;");
     json_free(object);
 }
 
@@ -322,21 +307,21 @@ TEST(json_of_stored_gains) {
         EXPECT_OK(json_parse(&object, cases[i].json, strlen(cases[i].json), "x"));
         EXPECT(config_json_is_centered(object) == cases[i].is_centered);
         EXPECT_OK(parse("--apply-layernorm-1p"));
-        EXPECT(config_check_json(&config, object, "x") == 0 || !strstr(error_message(), "apply_layernorm_1p"));
         if (cases[i].is_centered)
             EXPECT_OK(config_check_storage(&config, object, "x"));
         else if (i == 3)
-            EXPECT_ERROR(config_check_storage(&config, object, "x"), "is no number or text there and true here;");
+            EXPECT_ERROR(config_check_storage(&config, object, "x"),
+                         "x: the configuration's \"apply_layernorm_1p\" is neither a number nor a text");
         else
-            EXPECT_ERROR(config_check_storage(&config, object, "x"), "apply_layernorm_1p is ");
+            EXPECT_ERROR(config_check_storage(&config, object, "x"), "--apply-layernorm-1p is ");
         json_free(object);
     }
     EXPECT_OK(parse(""));
     struct json *object = NULL;
     EXPECT_OK(json_parse(&object, cases[0].json, strlen(cases[0].json), "x"));
-    EXPECT_ERROR(config_check_storage(&config, object, "x"), "apply_layernorm_1p is true there and false here;");
+    EXPECT_ERROR(config_check_storage(&config, object, "x"), "--apply-layernorm-1p is true there and false here;");
     EXPECT_OK(parse("--apply-layernorm-1p --optimizer sgd"));
-    EXPECT_ERROR(config_check_storage(&config, object, "x"), "optimizer is adam there and sgd here;");
+    EXPECT_ERROR(config_check_storage(&config, object, "x"), "--optimizer is adam there and sgd here;");
     EXPECT_OK(parse(""));
     EXPECT_OK(config_from_json(&config, object));
     EXPECT(config.apply_layernorm_1p);
@@ -351,87 +336,16 @@ TEST(json_of_stored_gains) {
 TEST(json_of_others) {
     EXPECT_OK(parse("--num-layers 2 --hidden-size 8"));
     struct json *object = NULL;
-    // A missing field has its default; a hostile one is an error.
-    EXPECT_OK(json_parse(&object, "{\"num_layers\": 2}", 17, "x"));
-    EXPECT_ERROR(config_check_json(&config, object, "x"), "hidden_size is None there and 8 here");
-    json_free(object);
     EXPECT_OK(parse(""));
     EXPECT_OK(json_parse(&object, "{\"num_layers\": [2]}", 19, "x"));
     EXPECT_ERROR(config_from_json(&config, object), "\"num_layers\" is neither a number nor a text");
-    EXPECT_ERROR(config_check_json(&config, object, "x"), "num_layers");
     json_free(object);
     EXPECT_OK(json_parse(&object, "{\"num_layers\": -2}", 18, "x"));
     EXPECT_ERROR(config_from_json(&config, object), "--num-layers takes a whole number");
     json_free(object);
     EXPECT_OK(json_parse(&object, "[1]", 3, "x"));
     EXPECT_ERROR(config_from_json(&config, object), "not a JSON object");
-    EXPECT_ERROR(config_check_json(&config, object, "x"), "not a JSON object");
     json_free(object);
-    config_free(&config);
-}
-
-// Whether a checkpoint of one run has the model of another, by their flags.
-static int check_flags(const char *there, const char *here) {
-    struct buffer text = {0};
-    struct json_writer writer = {.out = &text};
-    struct json *object = NULL;
-    EXPECT_OK(parse(there));
-    config_to_json(&config, &writer);
-    EXPECT_OK(json_parse(&object, buffer_string(&text), text.length, "x"));
-    EXPECT_OK(parse(here));
-    int status = config_check_json(&config, object, "x");
-    json_free(object);
-    buffer_free(&text);
-    return status;
-}
-
-// A model with other flags that mean the same is the same; one that only looks similar is not.
-TEST(json_of_other_spellings) {
-#define EXPERTS "--num-layers 4 --ffn-hidden-size 8 --num-experts 4 "
-    EXPECT_OK(check_flags("--activation squared_relu", "--squared-relu"));
-    EXPECT_OK(check_flags("--squared-relu --no-bias-gelu-fusion", "--squared-relu"));
-    EXPECT_OK(check_flags("--activation silu --gated-linear-unit", "--swiglu"));
-    EXPECT_OK(check_flags("--activation gelu", "--no-bias-gelu-fusion"));
-    EXPECT_OK(check_flags("--disable-bias-linear --add-attention-bias --add-mlp-bias --swiglu", "--swiglu"));
-    EXPECT_OK(
-        check_flags("--num-attention-heads 8 --group-query-attention --num-query-groups 8", "--num-attention-heads 8"));
-    EXPECT_OK(check_flags("--model t5 --num-layers 4 --decoder-num-layers 4", "--model t5 --num-layers 4"));
-    EXPECT_OK(check_flags("--model bert --num-token-types 2", "--model bert"));
-    // Flags about experts say nothing without them.
-    EXPECT_OK(check_flags("",
-                          "--moe-router-topk 3 --moe-layer-freq 2 --moe-ffn-hidden-size 8 --moe-router-num-groups 2 "
-                          "--moe-router-score-function sigmoid --moe-expert-capacity-factor 1"));
-    EXPECT_OK(check_flags("--num-layers 4 --sliding-window 9 --window-attn-skip-freq [1,0]*2",
-                          "--num-layers 4 --sliding-window 9 --window-attn-skip-freq 2"));
-    EXPECT_OK(check_flags("--num-layers 4 --window-attn-skip-freq [0]*4 --sliding-window 9", "--num-layers 4"));
-    EXPECT_ERROR(
-        check_flags("--num-layers 4 --sliding-window 9 --window-attn-skip-freq 2", "--num-layers 4 --sliding-window 9"),
-        "window_attn_skip_freq is 2 there and ");
-    EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS "--moe-layer-freq [0,1,0,1]"));
-    EXPECT_OK(check_flags(EXPERTS "--moe-layer-freq [1]*4", EXPERTS));
-    EXPECT_OK(check_flags(EXPERTS "--moe-router-topk-scaling-factor 1", EXPERTS));
-    // A capacity acts in training alone.
-    EXPECT_OK(check_flags(EXPERTS, EXPERTS "--moe-expert-capacity-factor 1 --moe-token-drop-policy position"));
-    EXPECT_OK(check_flags(EXPERTS "--moe-expert-capacity-factor 1 --moe-pad-expert-input-to-capacity", EXPERTS));
-    EXPECT_OK(check_flags(EXPERTS "--moe-ffn-hidden-size 8", EXPERTS));
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-layer-freq [0,1]*2", EXPERTS),
-                 "moe_layer_freq is [0,1]*2 there and 1 here");
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-router-topk-scaling-factor 2", EXPERTS), "scaling_factor is 2 there");
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-ffn-hidden-size 16", EXPERTS), "moe_ffn_hidden_size is 16 there");
-    EXPECT_ERROR(check_flags(EXPERTS "--moe-router-pre-softmax", EXPERTS), "moe_router_pre_softmax is true there");
-    EXPECT_ERROR(check_flags(EXPERTS, EXPERTS "--moe-router-topk 3"), "moe_router_topk is 2 there and 3 here");
-    EXPECT_ERROR(check_flags("", EXPERTS), "num_experts is None there and 4 here");
-    EXPECT_ERROR(check_flags("--swiglu", "--activation silu"), "swiglu is true there and false here");
-    EXPECT_ERROR(check_flags("--activation squared_relu", ""), "activation is squared_relu there and None here");
-    // Without biases GELU has another form, which is the only difference here.
-    EXPECT_ERROR(check_flags("--disable-bias-linear --add-attention-bias --add-mlp-bias", ""),
-                 "disable_bias_linear is true there and false here");
-    EXPECT_ERROR(
-        check_flags("--num-attention-heads 8 --group-query-attention --num-query-groups 4", "--num-attention-heads 8"),
-        "group_query_attention is true there");
-    EXPECT_ERROR(check_flags("--model t5 --num-layers 4 --decoder-num-layers 2", "--model t5 --num-layers 4"),
-                 "decoder_num_layers is 2 there");
-    EXPECT_ERROR(check_flags("--model bert --bert-no-binary-head", "--model bert"), "bert_no_binary_head is true");
     config_free(&config);
 }
 
@@ -530,9 +444,8 @@ TEST(changes_of_a_run) {
     EXPECT_OK(config_validate(&config, 2));
     config_list_changes(&config, buffer_string(&json), &changes);
     EXPECT_STRING(buffer_string(&changes),
-                  "--seed is 1234 there and 7 here, --global-batch-size is 2 there and 4 here, "
-                  "--data-path is 0.3 a 0.7 b there and 0.5 a 0.5 b here, --bf16 is false there "
-                  "and true here");
+                  "--global-batch-size is 2 there and 4 here, --seed is 1234 there and 7 here, --bf16 is false there "
+                  "and true here, --data-path is 0.3 a 0.7 b there and 0.5 a 0.5 b here");
     buffer_clear(&changes);
     EXPECT_OK(parse(RUN "--data-path 0.3 a 0.7 b --split 9,1,0 --num-experts 4 --moe-expert-capacity-factor 1.5 "
                         "--moe-router-score-function sigmoid --moe-router-enable-expert-bias "
@@ -540,8 +453,8 @@ TEST(changes_of_a_run) {
     EXPECT_OK(config_validate(&config, 1));
     config_list_changes(&config, buffer_string(&json), &changes);
     EXPECT_STRING(buffer_string(&changes),
-                  "--moe-expert-capacity-factor is 0 there and 1.5 here, --moe-token-drop-policy is probs there and "
-                  "position here, --moe-router-bias-update-rate is 0.001 there and 0.5 here");
+                  "--moe-router-bias-update-rate is 0.001 there and 0.5 here, --moe-expert-capacity-factor is 0 there "
+                  "and 1.5 here, --moe-token-drop-policy is probs there and position here");
     // Unknown members, and text that is not a configuration, are ignored.
     buffer_clear(&changes);
     EXPECT_OK(parse("--seed 8"));
@@ -579,5 +492,4 @@ TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all)
           TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(pad_vocab),
           TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_stored_gains),
-          TEST_CASE(json_of_others), TEST_CASE(json_of_other_spellings), TEST_CASE(schedules_of_others),
-          TEST_CASE(changes_of_a_run), TEST_CASE(copies))
+          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))

@@ -50,8 +50,8 @@ TEST(dump) {
     config_dump(&config, true, &text);
     size_t count = 0;
     struct flag_table table = config_flag_table(0);
-    for (size_t i = 0; i < table.count; i++)
-        count += table.flags[i].type != FLAG_GROUP;
+    for (size_t i = 0; i < flag_count(&table.rows); i++)
+        count += flag_at(&table.rows, i)->type != FLAG_GROUP;
     char *expected = memory_printf("------------------------ arguments ------------------------\n"
                                    "  data_parallel_size .............................. 0\n"
                                    "  ffn_hidden_size ................................. 256\n"

@@ -30,7 +30,7 @@ static const struct flag_refusal other_colors[] = {{"azure", "it is a kind of bl
 #define AT(field) offsetof(struct options, field)
 static const struct flag flags[] = {
     {.name = "Things", .type = FLAG_GROUP},
-    {.name = "--on", .type = FLAG_BOOL, .offset = AT(on), .help = "switch"},
+    {.name = "--on", .type = FLAG_BOOL, .uses = 1, .offset = AT(on), .help = "switch"},
     {.name = "--no-off", .type = FLAG_BOOL_OFF, .offset = AT(off), .initial = "true", .help = "switch off"},
     {.name = "--count",
      .type = FLAG_INT,
@@ -47,9 +47,15 @@ static const struct flag flags[] = {
      .bounds = FLAG_BELOW_MAXIMUM,
      .help = "a ratio"},
     {.name = "Texts", .type = FLAG_GROUP, .help = "Words of several kinds"},
-    {.name = "--text", .type = FLAG_STRING, .offset = AT(text), .value_name = "WORD", .help = "a text | with a bar"},
+    {.name = "--text",
+     .type = FLAG_STRING,
+     .uses = 1,
+     .offset = AT(text),
+     .value_name = "WORD",
+     .help = "a text | with a bar"},
     {.name = "--color",
      .type = FLAG_CHOICE,
+     .uses = 1,
      .offset = AT(color),
      .initial = "red",
      .choices = colors,
@@ -88,13 +94,12 @@ static const struct flag_names names[] = {
     {"--refused-switch --refused-value=1 --refused-word=auto --refused-plain=", "is not implemented", true},
 };
 static const struct flag_table tables[] = {
-    {.flags = flags,
-     .count = sizeof flags / sizeof flags[0],
+    {.rows = {flags, sizeof flags / sizeof flags[0], NULL},
      .given = AT(given),
      .aliases = aliases,
      .names = names,
      .names_count = 2},
-    {.flags = inner_flags, .count = 2, .base = AT(inner), .given = offsetof(struct inner, given)},
+    {.rows = {inner_flags, 2, NULL}, .base = AT(inner), .given = offsetof(struct inner, given)},
 };
 static const struct flag_command command = {.name = "try",
                                             .summary = "Tries things.",
@@ -306,7 +311,7 @@ TEST(aliases_and_names) {
 // A command with only some rows of a table: the others keep their defaults and are refused, but not in a file.
 TEST(offered) {
     struct flag_table few[2] = {tables[0], tables[1]};
-    few[0].offered = "--on --color --text";
+    few[0].offered = 1;
     few[0].refusal = "is a flag of try, not of this";
     struct flag_command part = command;
     part.tables = few;
@@ -383,7 +388,7 @@ TEST(counts) {
                                     .is_size = true,
                                     .maximum = 1e18,
                                     .help = "tokens"};
-    static const struct flag_table table = {.flags = &row, .count = 1, .given = offsetof(struct count_options, given)};
+    static const struct flag_table table = {.rows = {&row, 1, NULL}, .given = offsetof(struct count_options, given)};
     static const struct flag_command counts = {.name = "counts", .tables = &table, .table_count = 1};
     static const struct {
         char *word;
@@ -419,7 +424,7 @@ TEST(letters_and_sizes) {
                                         .offset = offsetof(struct size_options, count),
                                         .letter = 'n',
                                         .help = "a count"}};
-    static const struct flag_table table = {.flags = rows, .count = 2, .given = offsetof(struct size_options, given)};
+    static const struct flag_table table = {.rows = {rows, 2, NULL}, .given = offsetof(struct size_options, given)};
     static const struct flag_command sizes = {.name = "sizes", .tables = &table, .table_count = 1};
     static const struct {
         const char *words[3];

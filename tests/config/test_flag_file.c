@@ -36,8 +36,7 @@ static const struct flag flags[] = {
 };
 static const struct flag_alias aliases[] = {{"--layers", "--num-layers", NULL, NULL}, {0}};
 static const struct flag_names names[] = {{"--wandb-project= --moe=1", "is refused", true}};
-static const struct flag_table tables[] = {{.flags = flags,
-                                            .count = sizeof flags / sizeof flags[0],
+static const struct flag_table tables[] = {{.rows = {flags, sizeof flags / sizeof flags[0], NULL},
                                             .given = AT(given),
                                             .aliases = aliases,
                                             .names = names,

@@ -158,10 +158,10 @@ changed() {
 }
 row_21() {
     checks 21 "another --lr" changed 2 "lr is 0.001 there and 0.002 here" --lr 2e-3
-    checks 21 "another --hidden-size" changed 1 "hidden_size is 32 there and 64 here" --hidden-size 64
+    checks 21 "another --hidden-size" changed 1 "hidden-size is 32 there and 64 here" --hidden-size 64
     checks 21 "another --adam-beta2" changed 0 "adam-beta2 is 0.999 there and 0.95 here" --adam-beta2 0.95 --override-opt_param-scheduler
     checks 21 "another --seed" changed 0 "seed is 1234 there and 5 here" --seed 5 --override-opt_param-scheduler
-    checks 21 "another vocabulary" changed 1 "padded_vocab_size is 98 there and 99 here" --vocab-size 98
+    checks 21 "another vocabulary" changed 1 "padded-vocab-size is 98 there and 99 here" --vocab-size 98
 }
 
 dataset() {

@@ -1,10 +1,10 @@
-// layer: config
+// layer: model
 // A configuration file from hostile bytes. A valid configuration must be written as JSON that describes the same model,
 // and gives that model when read into an empty configuration.
 #include "fuzz.h"
 
 #include "base/log.h"
-#include "config/config.h"
+#include "model/likeness.h"
 
 #include <string.h>
 
@@ -16,11 +16,11 @@ static void round_trip(struct config *config) {
     config_to_json(config, &writer);
     struct json *object = NULL;
     CHECK(json_parse(&object, text.data, text.length, "config") == 0);
-    CHECK(config_check_json(config, object, "config") == 0);
+    CHECK(likeness_check_json(object, config, false, "config") == 0);
     struct config other;
     config_defaults(&other);
     CHECK(config_from_json(&other, object) == 0);
-    CHECK(config_check_json(&other, object, "config") == 0);
+    CHECK(likeness_check_json(object, &other, false, "config") == 0);
     config_free(&other);
     json_free(object);
     buffer_free(&text);

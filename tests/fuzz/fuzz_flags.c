@@ -1,11 +1,11 @@
-// layer: config
+// layer: model
 // A command line from hostile bytes, one word per line. A valid configuration must describe itself as arguments, and as
 // JSON with the same meaning. --config is left out: its files have their own target.
 #include "fuzz.h"
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "config/config.h"
+#include "model/likeness.h"
 #include <string.h>
 
 static void check_config(struct config *config) {
@@ -16,7 +16,7 @@ static void check_config(struct config *config) {
     struct json_writer writer = {.out = &text};
     config_to_json(config, &writer);
     CHECK(json_parse(&object, text.data, text.length, "config") == 0);
-    CHECK(config_check_json(config, object, "config") == 0);
+    CHECK(likeness_check_json(object, config, false, "config") == 0);
     json_free(object);
     buffer_free(&text);
 }

@@ -235,9 +235,10 @@ static void write_dictionaries(const char *to) {
     struct buffer text = {0};
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
-        for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].type != FLAG_GROUP)
-                buffer_printf(&text, "\"%s\"\n", table->flags[i].name);
+        const struct flag *flag;
+        for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++)
+            if (flag->type != FLAG_GROUP)
+                buffer_printf(&text, "\"%s\"\n", flag->name);
         for (const struct flag_alias *alias = table->aliases; alias && alias->name; alias++)
             buffer_printf(&text, "\"%s\"\n", alias->name);
     }

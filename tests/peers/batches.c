@@ -84,8 +84,7 @@ static int run_dump(struct batch_dump *dump) {
 
 int main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = own_flags,
-         .count = sizeof own_flags / sizeof own_flags[0],
+        {.rows = {own_flags, sizeof own_flags / sizeof own_flags[0], NULL},
          .given = offsetof(struct batch_dump, given)},
         config_flag_table(offsetof(struct batch_dump, config)),
     };

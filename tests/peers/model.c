@@ -165,7 +165,7 @@ static int run_asked(struct asked *asked) {
 
 int main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = offsetof(struct asked, given)},
+        {.rows = {own_flags, sizeof own_flags / sizeof own_flags[0], NULL}, .given = offsetof(struct asked, given)},
         config_flag_table(offsetof(struct asked, config)),
     };
     const struct flag_command command = {

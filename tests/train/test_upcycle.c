@@ -66,7 +66,7 @@ static void upcycle(const char *mlp, const char *router, double scale) {
     // Of another width it is another model.
     mixture.config.ffn_hidden_size++;
     EXPECT_ERROR(upcycle_load(&(struct run_state){.step = mixture.step, .config = &mixture.config}, path),
-                 "ffn_hidden_size is 20 there and 21 here");
+                 "--ffn-hidden-size is 20 there and 21 here");
     lab_close(&dense);
     lab_close(&mixture);
     lab_close(&drawn);
