@@ -154,8 +154,7 @@ static int run_bench(struct floor_bench *bench) {
 
 int main(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = own_flags,
-         .count = sizeof own_flags / sizeof own_flags[0],
+        {.rows = {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0]},
          .given = offsetof(struct floor_bench, given)},
         bench_model_flags(offsetof(struct floor_bench, config)),
     };
