@@ -183,6 +183,15 @@ TEST(two_sets_of_weights) {
     free(path);
 }
 
+TEST(adapter) {
+    struct spoiled spoiled = copy_model("llama_fused");
+    char *path = file_join(spoiled.path, "adapter_config.json");
+    write_whole(path, "{}", 2);
+    EXPECT_ERROR(open_model(spoiled.path), "has an adapter (adapter_config.json), which is not supported: merge it");
+    temporary_remove(&spoiled.folder);
+    free(path);
+}
+
 // Copies of the output layer beside layers that predict further tokens are written back from the main one.
 TEST(other_copies) {
     struct spoiled spoiled = copy_model("glm4_moe");
@@ -213,4 +222,4 @@ TEST(repeated_keys) {
 }
 
 TEST_MAIN(TEST_CASE(refused_rope), TEST_CASE(refused_members), TEST_CASE(read_members), TEST_CASE(released_models),
-          TEST_CASE(two_sets_of_weights), TEST_CASE(other_copies), TEST_CASE(repeated_keys))
+          TEST_CASE(two_sets_of_weights), TEST_CASE(adapter), TEST_CASE(other_copies), TEST_CASE(repeated_keys))
