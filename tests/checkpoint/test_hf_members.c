@@ -52,6 +52,9 @@ TEST(refused_rope) {
         {"mellum", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "it has a \"rope_theta\", which transformers does not read in this family"},
         {"cohere", "\"rope_theta\": 500.0,", "", "it has no \"rope_theta\", for which releases of transformers have"},
+        {"gemma3_text", "\"rope_parameters\": {",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3.0}, \"prefix\": {",
+         "its \"rope_scaling\" has a \"type\" and no \"rope_type\""},
         {"olmo3", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "its \"rope_theta\" is 512 in one place and 777 in another"},
     };
