@@ -307,35 +307,37 @@ static int check_t5_activation(const struct json *root) {
     return 0;
 }
 
-// A file may carry the tied matrix twice; another matrix under the head's name is a head of its own, whatever is said.
+// A file may carry the tied matrix twice. Another matrix under the head's name is read differently by releases.
 static int read_tie(const struct hf_family *family, const struct json *root, const struct weights *weights,
                     struct config *config) {
     const struct json *tie = json_member(root, "tie_word_embeddings");
     const struct json *scale = json_member(root, "scale_decoder_outputs");
     bool is_tied = tie ? tie->type == JSON_TRUE : strcmp(family->tie, "true") == 0;
     bool is_t5 = strcmp(family->model_type, "t5") == 0, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
+    bool is_own = strcmp(family->tie, "never") == 0, is_bert = strstr(family->model_type, "bert") != NULL;
     const struct weight *head = weights_find(weights, family->head);
+    bool is_said = is_tied && head && !is_t5 && !is_own && !is_bert;
     // A T5 whose output is not scaled says that it is not tied, even if it is; transformers 5 ties it without a head.
     if (!head && is_t5)
         is_tied = true;
     else if (head && (is_tied || is_t5))
         is_tied = hf_is_same_tensor(head, weights_find(weights, family->embedding));
-    if (strcmp(family->tie, "never") == 0 &&
-        (!head || hf_is_same_tensor(head, weights_find(weights, family->embedding))))
+    if (is_own && (!head || hf_is_same_tensor(head, weights_find(weights, family->embedding))))
         return error_set("its output layer is tied (no %s, whatever \"tie_word_embeddings\" says); transformers 4 "
                          "scales the output of such an %s and transformers 5 does not, so it is not supported",
                          family->head, family->model_type);
-    if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
-        return error_set("its \"tie_word_embeddings\" is true, but it has an output matrix of its own (%s); "
-                         "transformers 4 and 5 read it differently, so it is not supported",
-                         family->head);
+    bool is_umt5 = strcmp(family->model_type, "umt5") == 0 && !config->untie_embeddings_and_output_weights;
+    if (!is_tied && (is_said || is_umt5))
+        return error_set("its \"tie_word_embeddings\" is true%s, but it has an output matrix of its own (%s), "
+                         "which transformers 5 uses and transformers 4 does not, so it is not supported: remove that "
+                         "tensor, or set the member to false",
+                         tie ? "" : " by default", family->head);
     if (is_t5 && is_scaled && !is_tied)
         return error_set("its output is scaled (\"scale_decoder_outputs\", or a \"tie_word_embeddings\" that is not "
                          "false) and has a matrix of its own (%s); such a model is not supported",
                          family->head);
     if (is_t5 && is_scaled)
         TRY(hf_config_set(config, "--scale-tied-output", "true"));
-    bool is_bert = strstr(family->model_type, "bert") != NULL;
     if (is_bert && !is_tied)
         return error_set("its output layer is not tied (tie_word_embeddings is false, or %s differs from the "
                          "embedding); only a tied BERT is supported",

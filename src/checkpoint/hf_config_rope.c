@@ -298,6 +298,15 @@ static int read_kind(const struct hf_family *family, const struct json *root, co
     return set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor");
 }
 
+// Release 5 adds rope_scaling to a rope_type of "default", which stays if rope_scaling has only a type, as it once did.
+static int check_named(const struct json *root) {
+    const struct json *scaling = hf_member_of(root, scaling_key);
+    if (!scaling || hf_member_of(scaling, "rope_type") || strcmp(kind_of(scaling), "default") == 0)
+        return 0;
+    return error_set("its \"rope_scaling\" has a \"type\" and no \"rope_type\"; releases of transformers read that "
+                     "differently in this family, so it is not supported: rename the member to \"rope_type\"");
+}
+
 int hf_rope_read(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all, *rope;
     TRY(find_object(root, parameters_key, &all));
@@ -305,6 +314,7 @@ int hf_rope_read(const struct hf_family *family, const struct json *root, struct
         TRY(check_nested(family, root, all));
         TRY(read_local_base(family, root, hf_member_of(all, "sliding_attention"), config));
         all = hf_member_of(all, "full_attention");
+        TRY(all ? 0 : check_named(root));
     }
     TRY(hf_rope_find(family, root, all, &rope));
     TRY(read_base(family, root, rope, all, config));

@@ -251,8 +251,20 @@ static void drop_missing_depths(struct model_source *source, const struct hf_det
     free(name);
 }
 
+// transformers adds a LoRA adapter's matrices to the weights of the model that the adapter names.
+static int check_adapter(const struct model_source *source) {
+    char *path = file_join(source->path, "adapter_config.json");
+    bool is_there = file_exists(path);
+    free(path);
+    return is_there ? error_set("%s has an adapter (adapter_config.json), which is not supported: merge it into the "
+                                "model (merge_and_unload of peft), or remove that file if it is left over",
+                                source->path)
+                    : 0;
+}
+
 // What is wrong with a file of weights is not a fault of the configuration.
 static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
+    TRY(check_adapter(source));
     if (!file_exists(path))
         return error_set(
             "%s has weights of Hugging Face but no config.json, which says what model they are; copy it too",

@@ -52,6 +52,9 @@ TEST(refused_rope) {
         {"mellum", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "it has a \"rope_theta\", which transformers does not read in this family"},
         {"cohere", "\"rope_theta\": 500.0,", "", "it has no \"rope_theta\", for which releases of transformers have"},
+        {"gemma3_text", "\"rope_parameters\": {",
+         "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 3.0}, \"prefix\": {",
+         "its \"rope_scaling\" has a \"type\" and no \"rope_type\""},
         {"olmo3", "\"use_cache\": true", "\"rope_theta\": 777.0, \"use_cache\": true",
          "its \"rope_theta\" is 512 in one place and 777 in another"},
     };
@@ -90,6 +93,10 @@ TEST(refused_members) {
         {"t5", "\"is_gated_act\": false", "\"is_gated_act\": true", "its \"is_gated_act\" is not what"},
         {"gpt2", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": null",
          "tensors are missing: lm_head.weight"},
+        {"gpt2_untied", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true",
+         "\"tie_word_embeddings\" is true, but it has an output matrix of its own (lm_head.weight)"},
+        {"gpt2_untied", "\"tie_word_embeddings\": false,", "",
+         "\"tie_word_embeddings\" is true by default, but it has an output matrix"},
         {"mpt", "\"alibi\": true", "\"alibi\": true, \"rope\": true", "its \"rope\" is true"},
         {"llama_fused", LLAMA, "\"activation\": \"gelu\"", "its \"activation\" is gelu, which is not supported"},
         {"starcoder2", LLAMA, "\"layer_norm_epsilon\": 0.5", "its \"layer_norm_epsilon\" is 0.5"},
@@ -179,6 +186,15 @@ TEST(two_sets_of_weights) {
     free(path);
 }
 
+TEST(adapter) {
+    struct spoiled spoiled = copy_model("llama_fused");
+    char *path = file_join(spoiled.path, "adapter_config.json");
+    write_whole(path, "{}", 2);
+    EXPECT_ERROR(open_model(spoiled.path), "has an adapter (adapter_config.json), which is not supported: merge it");
+    temporary_remove(&spoiled.folder);
+    free(path);
+}
+
 // Copies of the output layer beside layers that predict further tokens are written back from the main one.
 TEST(other_copies) {
     struct spoiled spoiled = copy_model("glm4_moe");
@@ -209,4 +225,4 @@ TEST(repeated_keys) {
 }
 
 TEST_MAIN(TEST_CASE(refused_rope), TEST_CASE(refused_members), TEST_CASE(read_members), TEST_CASE(released_models),
-          TEST_CASE(two_sets_of_weights), TEST_CASE(other_copies), TEST_CASE(repeated_keys))
+          TEST_CASE(two_sets_of_weights), TEST_CASE(adapter), TEST_CASE(other_copies), TEST_CASE(repeated_keys))
