@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 // The kinds after which a run that is started again ends with the same weights, and which do not depend on how ranks
 // are connected.

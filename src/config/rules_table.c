@@ -210,7 +210,7 @@ const struct flag_rule rules_always[] = {
 
     // Tokenizers.
     {EXCLUDES = "--vocab-file, --merge-file, --tokenizer-model", "--tokenizer-type auto",
-     ", which trains a tokenizer; leave them out, or name the type of their tokenizer"},
+     ", which trains a tokenizer; leave it out, or name the type of its tokenizer"},
     {NEEDS = "--tokenizer-type auto", "--model gpt",
      "; it makes a GPT-2 tokenizer, which lacks the special tokens of others; give another type and its files, e.g. "
      "BertWordPieceLowerCase with --vocab-file vocab.txt"},

@@ -1,7 +1,6 @@
 // Sizes that fp8 and fp4 matmuls can have.
 #include "config/validate.h"
 #include "base/error.h"
-#include "base/log.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -502,7 +502,8 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe blockwise --tensor-model-parallel-size 2"),
                  "multiples of 128 where ranks split a size");
     EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe blockwise --hidden-size 72"), "multiples of 16, but");
-    EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-output-proj"), "leave it out");
+    EXPECT_ERROR(validate("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-output-proj"),
+                 "--fp8-output-proj needs --fp8-recipe delayed or tensorwise");
     EXPECT_ERROR(validate("--bf16 --fp8-output-proj"), "--fp8-output-proj needs --fp8-format");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --fp8-output-proj --padded-vocab-size 40"), "divisible-by 16,");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
