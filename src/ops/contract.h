@@ -1,6 +1,7 @@
 // The contract of an operation is a list of rows: one per operand, with its direction, dtypes and shape, and one per
-// pair of operands that must not share memory. Made from it are the check of every call and the bytes that paper counts.
-// What is not about an operand (the range of a number) is a rule in code. Private to ops/.
+// pair of operands that must not share memory. Made from it are the check of every call, the bytes that paper counts,
+// the table in docs/internals/ops.md and generic tests. What is not about an operand (the range of a number) is a rule
+// in code. Private to ops/.
 //
 // A shape is written in letters and digits: "N 2C" has two dimensions. Dimensions may be products and sums ("BT",
 // "E+1"). A letter gets its size where it first occurs and must agree afterwards, so the order of rows decides which
