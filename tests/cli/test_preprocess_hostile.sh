@@ -53,7 +53,7 @@ damage() {
 # whole FILE: a compressed copy gives the same bytes as the plain file, for any number of workers.
 whole() {
     for n in 1 2 5; do
-        "${pre[@]}" --workers "$n" --input "$1" --output-prefix "$work/packed" "${null[@]}" >"$work/out" 2>&1 || fail "$1"
+        "${pre[@]}" --workers "$n" --input "$1" --output-prefix "$work/packed" --restart "${null[@]}" >"$work/out" 2>&1 || fail "$1"
         expect_same "$work/plain_text_document.bin" "$work/packed_text_document.bin" "tokens of $1 with $n workers"
         expect_same "$work/plain_text_document.idx" "$work/packed_text_document.idx" "index of $1 with $n workers"
     done

@@ -95,11 +95,14 @@ static bool is_index(const char *begin, size_t length) {
     return length >= INDEX_MAGIC_BYTES && memcmp(begin, INDEX_MAGIC, INDEX_MAGIC_BYTES) == 0;
 }
 
-int index_files_check_output(const char *prefix) {
+int index_files_check_output(const char *prefix, const char *how) {
     char *index = memory_printf("%s.idx", prefix), *tokens = memory_printf("%s.bin", prefix);
     int result = file_check_output(index, "the index of a dataset", is_index);
     if (result == 0 && !file_exists(index))
         result = file_check_output(tokens, NULL, NULL);
+    else if (result == 0 && file_check_output(index, NULL, NULL) < 0)
+        result =
+            error_set_code(EXIT_CODE_USAGE, "the dataset %s exists; give another --output-prefix, or %s", prefix, how);
     free(index);
     free(tokens);
     return result;
