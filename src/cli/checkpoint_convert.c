@@ -245,8 +245,8 @@ static int leave_depths(const struct model_write *write, const char *to, struct 
     return model_source_open(write->source, &options);
 }
 
-// The format that --to or the ending of --output asks for; NULL for the usual one. All formats but GGUF are folders: the
-// name of a file is a mistake.
+// The format that --to or the ending of --output asks for; NULL for the usual one. All formats but GGUF are folders,
+// for which the name of a file is a mistake.
 static int choose_target(const struct checkpoint_convert_options *options, const char **to) {
     static const char *const gguf[] = {".gguf", NULL};
     static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth", ".ckpt", ".ggml",

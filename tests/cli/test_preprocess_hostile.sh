@@ -133,10 +133,10 @@ bad "not a valid JSON line: byte 905 of 100020: arrays and objects nested more t
 bad "byte" '{"text": "1 two"}'
 # We accept what Python accepts: the last of equal keys, NaN, any order.
 echo '{"text": "1", "x": NaN, "y": {"text": "7"}, "text": "2 3"}' >"$work/odd.jsonl"
-expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
+expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" --restart "${null[@]}"
 # Values nested 800 deep beside the text are accepted too.
 echo "{\"x\": $(head -c 800 /dev/zero | tr '\0' '[')$(head -c 800 /dev/zero | tr '\0' ']'), \"text\": \"1\"}" >"$work/odd.jsonl"
-expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
+expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" --restart "${null[@]}"
 
 # A tokenizer's files truncated anywhere.
 golden=tests/golden/bpe
