@@ -69,9 +69,9 @@ printf "%-28s %12s %12s\n" "" old new
 row "start-up, version" starts version
 row "start-up, dry run" starts train --preset gpt2-124m --mock-data --vocab-size 50257 --train-iters 10 --lr 1e-3 \
     --micro-batch-size 1 --global-batch-size 1 --dry-run --device cpu
-row "preprocess, numbers" processor preprocess --input "$work/numbers.jsonl" --output-prefix "$work/out" --tokenizer-type NullTokenizer \
+row "preprocess, numbers" processor preprocess --input "$work/numbers.jsonl" --restart --output-prefix "$work/out" --tokenizer-type NullTokenizer \
     --vocab-size 1000 --workers 2
-row "preprocess, BPE" processor preprocess --input "$work/words.jsonl" --output-prefix "$work/out" --vocab-file "$work/bpe-vocab.json" \
+row "preprocess, BPE" processor preprocess --input "$work/words.jsonl" --restart --output-prefix "$work/out" --vocab-file "$work/bpe-vocab.json" \
     --merge-file "$work/bpe-merges.txt" --tokenizer-type GPT2BPETokenizer --workers 2 --append-eod
 row "CPU step, gpt fp32" processor bench step "${small[@]}" --steps 12
 row "CPU step, gpt bf16" processor bench step "${small[@]}" --steps 6 --bf16

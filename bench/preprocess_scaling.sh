@@ -44,7 +44,7 @@ fi
 seconds() {
     local best= round line
     for ((round = 0; round < rounds; round++)); do
-        line=$("$bevatron" preprocess --input "$folder/corpus.jsonl" --output-prefix "$folder/out" --append-eod --json \
+        line=$("$bevatron" preprocess --input "$folder/corpus.jsonl" --restart --output-prefix "$folder/out" --append-eod --json \
             --workers "$1" --vocab-file "$folder/tokenizer/vocab.json" --merge-file "$folder/tokenizer/merges.txt" \
             2>"$folder/log") || { cat "$folder/log" >&2; exit 1; }
         line=$(echo "$line" | sed -E 's/.*"peak_memory_bytes":([0-9]+).*"seconds":([0-9.e+-]+).*/\2 \1/')
@@ -74,7 +74,7 @@ together() {
     for ((round = 0; round < rounds; round++)); do
         started=$(date +%s.%N)
         for ((i = 0; i < $1; i++)); do
-            "$bevatron" preprocess --input "$folder/two.jsonl" --output-prefix "$folder/apart$i" --append-eod --workers 1 \
+            "$bevatron" preprocess --input "$folder/two.jsonl" --restart --output-prefix "$folder/apart$i" --append-eod --workers 1 \
                 --vocab-file "$folder/tokenizer/vocab.json" --merge-file "$folder/tokenizer/merges.txt" >"$folder/log$i" 2>&1 &
         done
         wait

@@ -23,7 +23,7 @@ gzip "$work"/gz/*
 seconds() {
     local start end
     start=$(date +%s%N)
-    "$1" preprocess --input "$work/$2" --output-prefix "$work/out-$2" --tokenizer-type NullTokenizer --vocab-size 1000 \
+    "$1" preprocess --input "$work/$2" --restart --output-prefix "$work/out-$2" --tokenizer-type NullTokenizer --vocab-size 1000 \
         --workers "${WORKERS:-2}" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
     end=$(date +%s%N)
     awk -v a="$start" -v b="$end" 'BEGIN { printf "%.2f", (b - a) / 1e9 }'

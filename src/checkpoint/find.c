@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -320,9 +321,11 @@ static int check_folder(const struct checkpoint_find *find) {
     if (!file_is_folder(folder) && file_exists(folder))
         return error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s is a file; give the folder of the checkpoints with %s",
                               folder, flag);
-    if (!file_is_folder(folder))
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check %s",
-                              folder, flag);
+    if (!file_is_folder(folder)) {
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check %s", folder,
+                       flag);
+        return hub_suggest(folder, HUB_MODEL);
+    }
     int64_t iteration = own_iteration(folder);
     if (iteration < 0)
         return 0;

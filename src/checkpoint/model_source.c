@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/hub.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
@@ -30,7 +31,10 @@ static int open_source(struct model_source *source, const struct model_source_op
         if (kinds[i]->is_folder(options->path))
             source->of = kinds[i];
     int result = 0;
-    if (!source->of)
+    if (!source->of && !file_exists(options->path)) {
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no model %s; check the path", options->path);
+        result = hub_suggest(options->path, HUB_MODEL);
+    } else if (!source->of)
         result = error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
             "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
+#include "data/extract/inputs.h"
 #include "data/tokenizer/from_config.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,8 +38,10 @@ static const struct flag rows[] = {
          "model to read: a --save or iter_… folder, a Hugging Face folder (config.json), a Megatron-LM checkpoint "
          "(mp_rank_…/model_optim_rng.pt, or torch_dist), a fairseq RoBERTa (model.pt), or an llm.c GPT-2 file"),
     TEXT("--output", output, NULL, "DIR", "path to write, which must not exist yet: a folder, or a file for gguf"),
-    CHOICE("--to", to, NULL, target_names,
-           "format to write; default: huggingface for bevatron's own input, otherwise bevatron"),
+    CHOICE(
+        "--to", to, NULL, target_names,
+        "format to write; default: gguf for an --output that ends in .gguf, otherwise huggingface for bevatron's own "
+        "input and bevatron for others"),
     CHOICE("--dtype", dtype, NULL, dtype_names,
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
@@ -242,16 +245,34 @@ static int leave_depths(const struct model_write *write, const char *to, struct 
     return model_source_open(write->source, &options);
 }
 
+// The format that --to or the ending of --output asks for; NULL for the usual one. All formats but GGUF are folders,
+// for which the name of a file is a mistake.
+static int choose_target(const struct checkpoint_convert_options *options, const char **to) {
+    static const char *const gguf[] = {".gguf", NULL};
+    static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth", ".ckpt", ".ggml",
+                                         ".onnx",        ".h5",  ".npz", ".zip", ".json", NULL};
+    bool is_gguf = inputs_are_wanted(options->output, gguf);
+    *to = options->to ? options->to : is_gguf ? "gguf" : NULL;
+    if ((*to && strcmp(*to, "gguf") == 0) || !(is_gguf || inputs_are_wanted(options->output, others)))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "--output %s is the name of a file, and %s%s is a folder; give a folder's name%s",
+                          options->output, *to ? "--to " : "what is written", *to ? *to : "",
+                          is_gguf ? ", or leave --to out" : ", or MODEL.gguf for llama.cpp");
+}
+
 static int convert(void *context) {
     const struct checkpoint_convert_options *options = context;
+    const char *to;
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the model with --input DIR and the target with --output DIR");
+    TRY(choose_target(options, &to));
     struct model_source source;
     const struct model_source_options input = {
         .path = options->input, .step = options->ckpt_step, .attention_heads = options->num_attention_heads};
     TRY(model_source_open(&source, &input));
     bool is_ours = strcmp(source.kind, "bevatron") == 0;
-    const char *to = options->to ? options->to : is_ours ? "huggingface" : "bevatron";
+    to = to ? to : is_ours ? "huggingface" : "bevatron";
     struct convert_check check = {.verifies = options->verify};
     struct model_write write = {.source = &source,
                                 .folder = options->output,
@@ -299,7 +320,7 @@ int checkpoint_convert(int argc, char **argv) {
             "Examples:\n"
             "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
             "  bevatron checkpoint convert --input run --output hf --dtype bf16 --verify\n"
-            "  bevatron checkpoint convert --input run --output model.gguf --to gguf --dtype q8_0    # for llama.cpp\n"
+            "  bevatron checkpoint convert --input run --output model.gguf --dtype q8_0    # for llama.cpp\n"
             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
     };

@@ -4,6 +4,7 @@
 #include "model/census.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -290,7 +291,8 @@ static int show_save_folder(struct inspect_view *view, const char *folder, const
 
 static int show_single_file(struct inspect_view *view, const char *path) {
     struct safetensors file;
-    TRY(safetensors_open(&file, path));
+    if (safetensors_open(&file, path) < 0)
+        return hub_suggest(path, HUB_MODEL);
     json_key(&view->json, "path");
     json_cstring(&view->json, path);
     buffer_printf(&view->text, "%s\n  ", path);

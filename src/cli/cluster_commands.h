@@ -14,7 +14,7 @@ struct cluster_options {
     int64_t idle_minutes, fsx_size, fsx_throughput;
     struct cluster_disk head_disk, compute_disk, apps_disk;
     struct string_list queues, buckets, policies, scripts, slurm_settings, tags;
-    bool no_ssm, pyxis, yes, wait, json, dry_run;
+    bool no_ssm, pyxis, dcv, yes, wait, json, dry_run;
 };
 
 int cluster_render(int argc, char **argv);

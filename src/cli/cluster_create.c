@@ -47,6 +47,9 @@ static const struct flag own_flags[] = {
     INT("--head-disk-iops", head_disk.iops, NULL, 0, 16000, "operations per second of that disk; default: 3000"),
     INT("--head-disk-throughput", head_disk.mib_per_second, NULL, 0, 1000,
         "throughput of that disk in MiB/s; default: 125"),
+    SWITCH("--dcv", dcv,
+           "remote desktop (Amazon DCV) on the head node, port 8443, for --allowed-ips; open it with `pcluster "
+           "dcv-connect`"),
     GROUP("Queues"),
     LIST("--queue", queues, "TEXT",
          "\"NAME TYPE[,TYPE] LEAST-MOST WORD…\"; words: efa, placement-group[=NAME], no-smt, exclusive, "
@@ -125,7 +128,8 @@ static int describe(const struct cluster_options *options, struct parallelcluste
                                                        .secret = options->accounting_secret,
                                                        .database = options->accounting_database},
                                         .has_ssm = !options->no_ssm,
-                                        .has_pyxis = options->pyxis};
+                                        .has_pyxis = options->pyxis,
+                                        .has_dcv = options->dcv};
     for (int64_t i = 0; i < options->queues.count; i++)
         TRY(cluster_queue_parse(&(*queues)[cluster->queue_count++], options->queues.items[i]));
     return 0;

@@ -59,8 +59,6 @@ static const struct flag own_flags[] = {
     TEXT("--budget", budget, NULL, "FLOP",
          "choose the model and its tokens for this much compute, e.g. 1e22FLOP, and search its layout"),
     GROUP("The plan"),
-    REAL("--tokens", tokens, "0", 0, 1e18, "tokens of the whole run, e.g. 300B, for its days and dollars; 0 for none",
-         .is_size = true),
     REAL("--save-bandwidth", save_bandwidth, "0", 0, 1e9,
          "GB/s at which the file system takes checkpoints from all machines together; 0: 1 GB/s from each"),
     REAL("--file-operations", file_operations, "0", 0, 1e12,
@@ -130,6 +128,9 @@ static int write_timeline(const struct command_options *options, const struct ti
 
 static int complete(struct config *config) {
     struct automatic open;
+    // The tokens are those of the days and dollars; the steps are counted by the other flags, if they are.
+    if (config->train_iters > 0 || config->train_samples > 0)
+        config->tokens = 0;
     TRY(config_apply_preset(config));
     TRY(dry_run_complete(config));
     return automatic_begin(&open, config);
@@ -281,7 +282,7 @@ static int check_search_flags(const struct command_options *options) {
         if (flag_is_given(&options->given, of_plan[i]))
             return error_set_code(EXIT_CODE_USAGE, "%s does not use %s; give it to a plan of the layout that is found",
                                   name, of_plan[i]);
-    if (options->budget && flag_is_given(&options->given, "--tokens"))
+    if (options->budget && flag_is_given(&options->config.given, "--tokens"))
         return error_set_code(EXIT_CODE_USAGE, "--budget chooses the number of tokens; leave out --tokens");
     return 0;
 }
@@ -303,6 +304,7 @@ static int check_flags(const struct command_options *options) {
 static int run_plan(void *given) {
     struct command_options *options = given;
     struct hardware_file file = {0};
+    options->tokens = options->config.tokens;
     TRY(check_flags(options));
     if (flag_is_given(&options->given, "--gpus"))
         options->nproc = options->gpus;

@@ -82,7 +82,7 @@ static const struct flag rows[] = {
          "write PREFIX_KEY_document.bin and .idx for every key; PREFIX.unfinished/ holds unfinished work, which the "
          "same command resumes",
          .required = true),
-    SWITCH("--restart", restart, "delete PREFIX.unfinished/ and start over"),
+    SWITCH("--restart", restart, "delete PREFIX.unfinished/ and start over; also replaces an existing dataset"),
     SWITCH("--append-eod", append_eod, "append the end-of-document token to each document"),
     SWITCH("--split-sentences", split_sentences,
            "make every sentence a sequence, for BERT and T5; writes PREFIX_KEY_sentence"),

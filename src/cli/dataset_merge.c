@@ -71,6 +71,19 @@ static int list_folder(const char *folder, struct string_list *prefixes) {
     return result;
 }
 
+// The tokenizer's record, if all datasets have the same.
+static void common_tokenizer(const struct string_list *prefixes, struct buffer *record) {
+    struct buffer other = {0};
+    index_tokenizer_read(prefixes->items[0], record);
+    for (int64_t i = 1; i < prefixes->count; i++) {
+        buffer_clear(&other);
+        index_tokenizer_read(prefixes->items[i], &other);
+        if (strcmp(buffer_string(&other), buffer_string(record)) != 0)
+            buffer_clear(record);
+    }
+    buffer_free(&other);
+}
+
 static int run_merge(void *context) {
     struct dataset_merge_options *options = context;
     interrupt_watch();
@@ -80,9 +93,13 @@ static int run_merge(void *context) {
         return error_set_code(EXIT_CODE_USAGE, "nothing to merge; give --input FOLDER or the datasets by name");
     if (options->input)
         TRY(list_folder(options->input, &options->prefixes));
-    TRY(index_files_check_output(options->output_prefix));
+    TRY(index_files_check_output(options->output_prefix, INDEX_REMOVE_FIRST));
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
-    TRY(index_sums_write(options->output_prefix, options->output_prefix));
+    struct buffer tokenizer = {0};
+    common_tokenizer(&options->prefixes, &tokenizer);
+    int status = index_sums_write(options->output_prefix, options->output_prefix, buffer_string(&tokenizer));
+    buffer_free(&tokenizer);
+    TRY(status);
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));
     log_status(NULL);  // the result starts on a new line

@@ -21,6 +21,7 @@ struct launch_command {
     // The command will run in a container that does not have the files of --config: their content is written out as
     // flags.
     bool is_elsewhere;
+    bool takes_machines;         // the launcher's --nodes and --machine say how many ranks there are
     struct string_list written;  // those flags
     char default_name[6];        // "train"
     const char *flag_remedy;     // what to do about a flag that neither of them has; NULL: nothing to say

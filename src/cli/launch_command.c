@@ -9,6 +9,7 @@
 #include "train/automatic.h"
 #include "train/save_folder.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -195,11 +196,16 @@ static bool asks_for_help(const struct launch_command *command) {
     return false;
 }
 
-static bool has_config(const struct launch_command *command) {
-    for (int i = 1; i < command->rest_count; i++)
-        if (strcmp(command->rest[i], "--config") == 0 || strncmp(command->rest[i], "--config=", 9) == 0)
-            return true;
-    return false;
+// The last file of --config; NULL if there is none.
+static const char *config_of(const struct launch_command *command) {
+    const char *path = NULL;
+    for (int i = 1; i < command->rest_count; i++) {
+        bool is_next = strcmp(command->rest[i], "--config") == 0 && i + 1 < command->rest_count;
+        path = is_next                                          ? command->rest[i + 1]
+               : strncmp(command->rest[i], "--config=", 9) == 0 ? command->rest[i] + 9
+                                                                : path;
+    }
+    return path;
 }
 
 int launch_check(struct launch_command *command, char **journal) {
@@ -214,16 +220,46 @@ int launch_check(struct launch_command *command, char **journal) {
         TRY(command_group_check(launched->group, has_part ? command->rest[1] : ""));
     if (launched->run && asks_for_help(command))
         return launched->run(command->rest_count, command->rest) == EXIT_CODE_OK ? FLAGS_HELP : -1;
-    if (!launched->check || (command->is_elsewhere && has_config(command)))
+    if (!launched->check || (command->is_elsewhere && config_of(command)))
         return 0;
     return launched->check(command->flag_remedy, command->rest_count, command->rest);
+}
+
+// A file of the examples has a comment with the command that it is for: the message about missing machines names it.
+static void name_command(const char *path, struct buffer *out) {
+    enum { LARGEST_BYTES = 1 << 20 };
+    static const char begin[] = "# bevatron launch ";
+    struct buffer text = {0};
+    const char *line = path && file_read_all(path, LARGEST_BYTES, &text) == 0 ? strstr(buffer_string(&text), begin) : 0;
+    if (line)
+        buffer_printf(out, "; %s is meant for `%.*s`", path, (int)strcspn(line + 2, "\r\n"), line + 2);
+    error_clear();
+    buffer_free(&text);
+}
+
+static int check_ranks(const struct config *config, const char *path, int64_t ranks) {
+    int64_t parts = config_model_ranks(config);
+    struct buffer example = {0};
+    if (ranks % parts == 0)
+        return 0;
+    name_command(path, &example);
+    error_set_code(EXIT_CODE_USAGE,
+                   "the flags split the model over %" PRId64
+                   " ranks (tensor × pipeline × context parallelism), and the job has %" PRId64
+                   "; give --nodes N --machine TYPE with %" PRId64 " GPUs or a multiple of it%s",
+                   parts, ranks, parts, buffer_string(&example));
+    buffer_free(&example);
+    return -1;
 }
 
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks) {
     const struct flag_table table = config_flag_table(0);
     struct flag_command train = train_command(&table);
     train.flag_remedy = command->flag_remedy;
-    TRY(flags_parse(&train, config, command->rest_count, command->rest));
+    int status = flags_parse(&train, config, command->rest_count, command->rest);
+    if (status == 0 && command->takes_machines)
+        status = check_ranks(config, config_of(command), ranks);
+    TRY(status);
     write_out(command, &train, config);
     TRY(config_apply_preset(config));
     // The run itself chooses what is left open.

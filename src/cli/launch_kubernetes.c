@@ -279,7 +279,7 @@ static int send(const struct kubernetes_options *options, struct launch_command 
 static int check_command(struct launch_command *command, struct config *config, const struct kubernetes_job *job,
                          const struct machine *machine, bool may_not_fit) {
     char *journal = NULL;  // a pod that is started again continues by itself
-    command->is_elsewhere = true;
+    command->is_elsewhere = command->takes_machines = true;
     TRY(launch_check_name(command, NULL));
     int checked = launch_check(command, &journal);
     free(journal);

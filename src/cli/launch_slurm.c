@@ -374,6 +374,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     command->flag_remedy = "options of sbatch go into --sbatch \"…\" or after --";
     TRY(launch_export(&options->exported, &options->environment));
     command->is_elsewhere = options->container_image != NULL;
+    command->takes_machines = true;
     int status = is_train ? prepare_train(command, options, options->nodes * tasks, config)
                           : prepare_other(command, options, options->nodes * tasks, &journal);
     if (status == 0)

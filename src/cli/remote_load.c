@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/remote/remote.h"
@@ -123,9 +124,11 @@ static int bring(const struct config *config, const struct load_place *place, co
 static int check_address(const struct load_place *place) {
     if (!*place->flag || !url_is_remote(*place->flag))
         return 0;
-    if (!url_is_s3(*place->flag))
-        return error_set_code(EXIT_CODE_USAGE, "%s %s: checkpoints are read from folders and s3://; download it first",
-                              place->name, *place->flag);
+    if (!url_is_s3(*place->flag)) {
+        error_set_code(EXIT_CODE_USAGE, "%s %s: checkpoints are read from folders and s3://; download it first",
+                       place->name, *place->flag);
+        return hub_suggest(*place->flag, HUB_MODEL);
+    }
     trim(*place->flag);
     return 1;
 }

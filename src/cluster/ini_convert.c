@@ -335,6 +335,15 @@ static void note_rest(struct ini_conversion *c) {
     }
 }
 
+// The remote desktop. Its port is always 8443 now, and its addresses are those of ssh.
+static void convert_desktop(struct ini_conversion *c, const char *dcv) {
+    const char *enabled = dcv ? get(c, "dcv", dcv, "enable") : NULL;
+    if (enabled && strcmp(enabled, "master") == 0)
+        buffer_append_string(c->out, "dcv: true\n");
+    if (dcv && get(c, "dcv", dcv, "access_from"))
+        buffer_printf(c->notes, "note: access_from of [dcv %s] was left out: the desktop is for allowed-ips.\n", dcv);
+}
+
 static void convert_head(struct ini_conversion *c, const char *cluster) {
     const char *vpc = get(c, "cluster", cluster, "vpc_settings");
     const char *scaling = get(c, "cluster", cluster, "scaling_settings");
@@ -349,6 +358,7 @@ static void convert_head(struct ini_conversion *c, const char *cluster) {
     copy(c, "cluster", cluster, "custom_ami", "custom-ami");
     copy(c, "cluster", cluster, "key_name", "key");
     copy(c, "cluster", cluster, "master_instance_type", "head-node");
+    convert_desktop(c, get(c, "cluster", cluster, "dcv_settings"));
     copy(c, "cluster", cluster, "master_root_volume_size", "head-disk");
     copy(c, "cluster", cluster, "compute_root_volume_size", "compute-disk");
     copy(c, "cluster", cluster, "ephemeral_dir", "scratch");

@@ -153,6 +153,12 @@ static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_text(y, "AllowedIps", cluster->allowed_ips);
         yaml_end(y);
     }
+    if (cluster->has_dcv) {
+        yaml_map(y, "Dcv");
+        yaml_bool(y, "Enabled", true);
+        yaml_text(y, "AllowedIps", cluster->allowed_ips);
+        yaml_end(y);
+    }
     if (is_said(&cluster->head_disk)) {
         yaml_map(y, "LocalStorage");
         yaml_map(y, "RootVolume");

@@ -62,7 +62,7 @@ struct parallelcluster {
     const struct string_list *scripts;   // run on every machine at the end of its set-up: "URL argument…"
     const struct string_list *slurm_settings, *tags;  // "KEY=VALUE"
     struct cluster_accounting accounting;
-    bool has_ssm, has_pyxis;
+    bool has_ssm, has_pyxis, has_dcv;
 };
 
 // -1 if a field is not valid in a cluster. Appends to `notes`, a sentence per line, what will work but badly.

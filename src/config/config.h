@@ -148,6 +148,8 @@ struct config {
     int64_t train_iters;    // derived from train_samples if those are given
     int64_t train_samples;  // 0: the run is counted in iterations
     int64_t train_tokens;   // the run ends after so many, if not before; 0: no such end
+    double tokens,
+        epochs;  // the length of the run instead, of which train_iters or train_samples is made; 0: not given
     int64_t exit_interval;
     double exit_duration_in_mins;           // 0: no limit
     char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that are waited for; see ending.h
@@ -452,6 +454,8 @@ void config_copy(struct config *copy, const struct config *config);
 // --model give it, then what the file of --deepspeed says. From then on `model` is gpt, bert or t5. config_parse calls
 // this; commands with a flag_command of their own call it after flags_parse.
 int config_apply_preset(struct config *config);
+// Leaves one of tokens, epochs, train_iters and train_samples; a usage error if the command line gives several.
+int config_choose_length(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
 // Name of preset i, NULL after the last.

@@ -124,7 +124,7 @@ struct flag_names {
 };
 
 // Names by which other programs call something that a flag here does. They are unknown here, and the error says what to
-// use instead: "unknown flag --epochs; use --train-iters: updates…".
+// use instead: "unknown flag --max-tokens; use --tokens: of the run…".
 struct flag_synonym {
     const char *names;   // "--a --b"; NULL after the last row
     const char *target;  // "--c", "--c and --d" or "--c VALUE"; NULL if nothing takes its place

@@ -4,7 +4,9 @@
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/nearest.h"
+#include <stdlib.h>
 #include <string.h>
 
 static enum flag_arity row_arity(const struct flag *flag) {
@@ -112,6 +114,27 @@ static bool explain_synonym(const struct flag_command *command, const char *name
     return true;
 }
 
+// The error for torchtitan's --optimizer.lr, whose last part is a flag here or a name of another program; false if it
+// is neither.
+static bool explain_dotted(const struct flag_command *command, const char *name, size_t length) {
+    const char *dot = memrchr(name, '.', length);
+    struct flag_match match = {0};
+    if (!dot)
+        return false;
+    char *last = memory_printf("--%.*s", (int)(name + length - dot - 1), dot + 1);
+    bool is_known = flag_resolve(command, last, strlen(last), &match) && match.flag;
+    if (is_known) {
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; use %s", (int)length, name, match.flag->name);
+    } else if (explain_synonym(command, last, strlen(last))) {
+        char *advice = memory_string(strchr(error_message(), ';'));
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s%s", (int)length, name, advice);
+        free(advice);
+        is_known = true;
+    }
+    free(last);
+    return is_known;
+}
+
 // The error for a path that other commands take as a flag and this one as an argument; false if it is not one.
 static bool explain_argument(const struct flag_command *command, const char *name, size_t length) {
     static const char names[] = "--input --load --path --checkpoint --data-path --prefix --input-prefix ";
@@ -127,7 +150,8 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
     if (length < 2 || name[0] != '-')
         buffer_append_string(&dashed, "--");
     buffer_append(&dashed, name, length);
-    if (explain_synonym(command, dashed.data, dashed.length) || explain_argument(command, dashed.data, dashed.length)) {
+    if (explain_synonym(command, dashed.data, dashed.length) || explain_dotted(command, dashed.data, dashed.length) ||
+        explain_argument(command, dashed.data, dashed.length)) {
         buffer_free(&dashed);
         return -1;
     }

@@ -56,7 +56,9 @@ static const struct flag rows[] = {
     SWITCH("--exit-on-missing-checkpoint", exit_on_missing_checkpoint, "fail if the --load folder has no checkpoint",
            ADVANCED),
     SWITCH("--allow-changed-data", allow_changed_data,
-           "resume even if a dataset or the tokenizer has changed since the checkpoint was saved", ADVANCED),
+           "resume even if a dataset or the tokenizer has changed since the checkpoint was saved; use datasets that "
+           "another tokenizer made",
+           ADVANCED, .uses = USE_EVALUATE),
     CHOICE("--check-data", check_data, "pieces", ONE_OF("pieces", "full"),
            "how a resumed run compares datasets with its checkpoint's: files over 32 MiB by 64 pieces, or by all bytes",
            ADVANCED),

@@ -4,7 +4,7 @@
 // this program knows does not belong here.
 #include "config/flags.h"
 
-#define DATASET "the PREFIX of a dataset that `bevatron preprocess` has written from the text"
+#define DATASET "text (.jsonl, .txt, a folder), or the PREFIX of a dataset that `bevatron preprocess` wrote"
 
 const struct flag_synonym flags_synonyms[] = {
     // Learning rate and schedule.
@@ -23,14 +23,32 @@ const struct flag_synonym flags_synonyms[] = {
      "--lr-decay-style", "constant, linear, cosine, WSD or another shape"},
     {"--lr-decay-steps --decay-steps --decay-iters --lr-decay-updates", "--lr-decay-iters", NULL},
     // Length of the run.
-    {"--epochs --num-epochs --num-train-epochs --max-epochs --max-epoch --n-epochs --train-epochs --epoch",
-     "--train-iters", "epochs × samples of the dataset / --global-batch-size; or give --train-samples"},
+    {"--num-epochs --num-train-epochs --max-epochs --max-epoch --n-epochs --train-epochs --epoch", "--epochs", NULL},
     {"--max-steps --num-steps --train-steps --num-train-steps --max-train-steps --training-steps --total-steps --steps "
      "--max-iters --max-iterations --iterations --num-iterations --num-updates --max-updates",
      "--train-iters", NULL},
-    {"--num-tokens --total-tokens --max-train-tokens --token-budget", "--train-samples", "tokens / --seq-length"},
-    {"--max-tokens", "--train-samples",
-     "tokens of the run / --seq-length; fairseq's --max-tokens, of a batch, is --micro-batch-size × --seq-length"},
+    {"--num-tokens --total-tokens --max-train-tokens --token-budget", "--tokens", NULL},
+    {"--max-tokens", "--tokens",
+     "tokens of the run; fairseq's --max-tokens, of a batch, is --micro-batch-size × --seq-length"},
+    {"--early-stopping --early-stop --early-stopping-patience --early-stopping-threshold --patience "
+     "--load-best-model-at-end --metric-for-best-model --greater-is-better",
+     NULL,
+     "early stopping is not offered: choose the length with --epochs, and among the checkpoints of --save the one with "
+     "the lowest validation loss"},
+    // torchtitan's. Others are found by their last part.
+    {"--checkpoint.interval", "--save-interval", "iterations between checkpoints"},
+    {"--checkpoint.enable --checkpoint.enable-checkpoint --checkpoint.folder --job.dump-folder", "--save", "a folder"},
+    {"--model.name --model.flavor", "--preset", "a published size (`bevatron help presets`)"},
+    {"--optimizer.name", "--optimizer", "adam, whose weight decay is decoupled as AdamW's"},
+    {"--lr-scheduler.decay-type", "--lr-decay-style", "constant, linear, cosine, WSD or another shape"},
+    {"--validation.freq --validation.interval", "--eval-interval", "iterations between evaluations"},
+    {"--validation.steps", "--eval-iters", "batches per evaluation"},
+    {"--activation-checkpoint.mode", "--recompute-granularity", "full or selective"},
+    {"--mixed-precision-param", "--bf16 or --fp16", "switches; without them everything is fp32"},
+    {"--data-parallel-shard-degree --data-parallel-replicate-degree", "--use-distributed-optimizer",
+     "the data-parallel size follows from the number of ranks"},
+    {"--enable-tensorboard", "--tensorboard-dir", NULL},
+    {"--enable-wandb", "--wandb-project", "with --wandb-exp-name"},
     // Batches.
     {"--per-device-train-batch-size --per-gpu-train-batch-size --train-micro-batch-size-per-gpu --local-batch-size "
      "--device-batch-size --batch-size-per-gpu --per-device-batch-size --micro-bsz --mbs",
@@ -96,8 +114,18 @@ const struct flag_synonym flags_synonyms[] = {
      "a folder of Hugging Face, Megatron-LM or bevatron, with --use-checkpoint-args; --preset has published sizes"},
     {"--model-type --arch --model-size", "--preset",
      "a published size (`bevatron help presets`), or --model, a family"},
+    {"--lora --use-lora --lora-r --lora-rank --lora-alpha --lora-dropout --lora-target-modules --qlora --use-dora "
+     "--peft "
+     "--use-peft --peft-type --adapter --load-in-4bit --load-in-8bit",
+     NULL, "adapters (LoRA) are not offered: training changes all weights; --load with --finetune continues a model"},
+    {"--push-to-hub --push-to-hub-model-id --hub-model-id --hub-token --hub-strategy --hub-private-repo --hf-token "
+     "--hf-repo",
+     NULL,
+     "nothing is sent to a hub: `bevatron checkpoint convert` writes a folder for Hugging Face, and `hf upload` "
+     "sends it"},
     // Optimizer.
-    {"--grad-clip --max-grad-norm --clip-norm --grad-norm-clip --gradient-clip --gradient-clipping --gradient-clip-val "
+    {"--grad-clip --max-grad-norm --clip-norm --max-norm --grad-norm-clip --gradient-clip --gradient-clipping "
+     "--gradient-clip-val "
      "--clip-gradients",
      "--clip-grad", "0 for no clipping"},
     {"--beta1 --beta-1 --adam-b1", "--adam-beta1", NULL},
@@ -145,6 +173,8 @@ const struct flag_synonym flags_synonyms[] = {
     {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
      NULL, "leave it out: a thread of each rank prepares its samples"},
     {"--json-key --text-key --text-column --text-column-name --text-field", "--json-keys", NULL},
+    {"--packing --pack --sample-packing --sequence-packing --eval-packing --pack-sequences --multipack", NULL,
+     "leave it out: documents are packed into samples of --seq-length tokens; --reset-attention-mask keeps them apart"},
     {"--data-path2", "--data-path", "weights and prefixes, e.g. 0.7 a_text_document 0.3 b_text_document"},
     {"--data-file-list", "--data-args-path", "a file with weights and prefixes"},
     {"--repeated-dataloader", NULL, "leave it out: datasets are repeated as often as the run needs them"},

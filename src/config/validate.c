@@ -199,6 +199,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     if (use != CONFIG_GENERATE)
         rules_check(rules_of_data, config, &complaints);
     if (use == CONFIG_TRAIN) {
+        derive_length_of_tokens(config);
         rules_check(rules_of_training, config, &complaints);
         validate_schedule(config, &complaints);
         scale_evaluations(config);

@@ -29,6 +29,8 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
 void validate_size(const struct config *config, struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
+// --tokens as iterations or samples; needs the batch sizes.
+void derive_length_of_tokens(struct config *config);
 // Sizes that fp8 and fp4 matmuls can have; needs the model and the batch sizes.
 void validate_fp8(const struct config *config, struct complaints *complaints);
 // Rotary positions (validate_rope.c); completes the factor of LongRoPE.

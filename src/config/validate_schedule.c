@@ -173,7 +173,7 @@ static void validate_length(struct config *config, struct complaints *complaints
                      "; train longer or make the batch smaller",
                      config->train_samples, config->global_batch_size);
     } else if (config->train_iters == 0 && !config->skip_train) {
-        complain(complaints, "the length of the run is missing; give --train-iters or --train-samples");
+        complain(complaints, "the length of the run is missing; give --train-iters, --tokens or --epochs");
     }
 }
 

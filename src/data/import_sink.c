@@ -8,7 +8,7 @@ int import_sink_open(struct import_sink *sink, const struct import_options *opti
                      struct import_summary *summary) {
     *summary = (struct import_summary){.largest_id = -1, .dtype = dtype};
     *sink = (struct import_sink){.options = options, .summary = summary};
-    TRY(index_files_check_output(options->output));
+    TRY(index_files_check_output(options->output, INDEX_REMOVE_FIRST));
     return index_writer_open(&sink->writer, options->output, dtype);
 }
 
@@ -40,7 +40,7 @@ int import_sink_close(struct import_sink *sink, int status) {
         status = end_document(sink);
     if (status == 0) {
         TRY(index_writer_commit(sink->writer));
-        return index_sums_write(sink->options->output, sink->options->output);
+        return index_sums_write(sink->options->output, sink->options->output, "");
     }
     index_writer_abort(sink->writer);
     return -1;

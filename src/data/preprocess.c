@@ -6,6 +6,7 @@
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "data/sentence_words.h"
+#include "data/tokenizer/identity.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -356,17 +357,20 @@ static bool is_bad_line(const char *begin, size_t length) {
 
 static int check_outputs(const struct preprocessing *run) {
     for (int64_t i = 0; i < run->options->keys.count; i++)
-        TRY(index_files_check_output(run->targets[i]));
+        TRY(index_files_check_output(run->targets[i], "replace it with --restart"));
     return file_check_output(run->bad_lines, "a list of bad lines", is_bad_line);
 }
 
 static int process(struct preprocessing *run, enum journal_phase phase) {
+    char tokenizer[TOKENIZER_RECORD];
+    tokenizer_record(run->tokenizer, tokenizer);
     const struct preprocess_publish publish = {
         .options = run->options,
         .journal = &run->journal,
         .dtype = run->workers[0].dtype,
         .targets = run->targets,
         .bad_lines = run->bad_lines,
+        .tokenizer = tokenizer,
     };
     // A run that was killed while publishing may have left a .bin without its .idx.
     if (phase == JOURNAL_NEW && !run->options->restart)

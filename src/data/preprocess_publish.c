@@ -133,7 +133,7 @@ static int write_sums(const struct preprocess_publish *publish) {
     int result = 0;
     for (int64_t key = 0; result == 0 && key < publish->journal->keys; key++) {
         char *prefix = final_prefix(publish, key);
-        result = index_sums_write(prefix, publish->targets[key]);
+        result = index_sums_write(prefix, publish->targets[key], publish->tokenizer);
         free(prefix);
     }
     phase_end(phase);

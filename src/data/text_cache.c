@@ -330,7 +330,7 @@ static void say_summary(const struct dataset_work *work, const struct preprocess
                  counts->repaired_lines);
 }
 
-// Resumes a stopped attempt, unless it had other settings: the files may have changed since.
+// Resumes a stopped attempt, unless it had other settings or was finished: the files may have changed since.
 static int tokenize(struct preprocess_options *options, const struct dataset_work *work,
                     struct preprocess_summary *summary) {
     int status = preprocess(options, work->dataset->tokenizer, summary);

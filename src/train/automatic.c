@@ -55,10 +55,11 @@ bool automatic_has_precision(const struct config *config) {
 }
 
 int automatic_begin(struct automatic *open, struct config *config) {
+    TRY(config_choose_length(config));
     *open = (struct automatic){.micro_batch_size = config->micro_batch_size == 0,
                                .lr = config->lr == 0 && !config->skip_train,
                                .train_iters = config->train_iters == 0 && config->train_samples == 0 &&
-                                              !config->skip_train && !config->mock_data};
+                                              config->tokens == 0 && !config->skip_train && !config->mock_data};
     open->global_batch_size = open->micro_batch_size && config->global_batch_size == 0;
     open->precision = automatic_has_precision(config);
     if (open->micro_batch_size)
@@ -183,19 +184,31 @@ int64_t automatic_evaluation_batch(const struct config *config, struct device *d
     return choose_micro_batch(&(struct setup){config, device, mesh, STEP_EVALUATE}, dtype, most);
 }
 
+// The part of a dataset that a --split leaves for training; 1 if all of it is for that.
+static int training_share(const char *split, double *share) {
+    struct split_bounds bounds = {.bookends = {0, 1}};
+    if (split)
+        TRY(split_parse(&bounds, split));
+    *share = bounds.bookends[SPLIT_TRAIN + 1] - bounds.bookends[SPLIT_TRAIN];
+    return 0;
+}
+
 // Tokens of the training data; 0 if they are not known. Of a blend, all of them.
 static int count_tokens(const struct automatic_run *run, double *tokens) {
     struct data_paths paths;
     struct blend_list list = {0};
+    double share = 1;
     *tokens = 0;
     int status = data_paths_find(&paths, run->config, SPLIT_TRAIN);
     text_data_replace(run->texts, &paths.items);
     if (status == 0 && paths.items.count > 0)
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
+    if (status == 0 && run->config->epochs > 0)
+        status = training_share(paths.split, &share);
     for (int64_t i = 0; status == 0 && i < list.count; i++) {
         struct index_reader *reader;
         status = index_open(&reader, list.prefixes[i]);
-        *tokens += status == 0 ? (double)reader->token_count : 0;
+        *tokens += status == 0 ? share * (double)reader->token_count : 0;
         if (status == 0)
             index_close(reader);
     }
@@ -240,8 +253,9 @@ static void choose(const struct automatic_run *run, struct run_choice *choice, d
         open->global_batch_size ? choose_batch(run, choice->micro_batch_size, samples) : config->global_batch_size;
     if (open->lr)
         choice->lr = choose_lr(parameters);
-    double enough =
-        TOKENS_PER_PARAMETER * parameters < EPOCHS * tokens ? TOKENS_PER_PARAMETER * parameters : EPOCHS * tokens;
+    double enough = config->epochs > 0                                    ? config->epochs * tokens
+                    : TOKENS_PER_PARAMETER * parameters < EPOCHS * tokens ? TOKENS_PER_PARAMETER * parameters
+                                                                          : EPOCHS * tokens;
     double updates = enough / ((double)choice->global_batch_size * (double)config->seq_length);
     if (open->train_iters)
         choice->train_iters = updates > 1 ? (int64_t)updates : 1;
@@ -281,7 +295,7 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
                       *lr = number_of(object, "lr");
     if (open->global_batch_size && batch)
         choice->global_batch_size = strtoll(batch->string, NULL, 10);
-    if (open->train_iters && length)
+    if (open->train_iters && length && run->config->epochs == 0)
         choice->train_iters = strtoll(length->string, NULL, 10);
     if (open->precision)
         choice->precision = is_true(object, "bf16") ? DTYPE_BF16 : is_true(object, "fp16") ? DTYPE_F16 : DTYPE_F32;

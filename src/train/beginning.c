@@ -2,6 +2,8 @@
 #include "train/beginning.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
@@ -21,7 +23,21 @@ struct beginning {
     bool is_pretrained;  // of --pretrained-checkpoint
 };
 
+// A first run has nothing in its own folder. The name of a model of Hugging Face is a mistake.
+static int refuse_model_elsewhere(const struct config *config) {
+    bool is_own = config->save && file_is_same_path(config->load, config->save);
+    char *command = is_own ? NULL : hub_command(config->load, HUB_MODEL);
+    free(command);
+    if (command) {
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load from; check --load", config->load);
+        return hub_suggest(config->load, HUB_MODEL);
+    }
+    log_warn("no checkpoint in %s: the run starts from random weights", config->load);
+    return 0;
+}
+
 static int find_beginning(const struct config *config, const struct mesh *mesh, struct beginning *beginning) {
+    int status = 0;
     *beginning = (struct beginning){.folder = config->load, .iteration = -1};
     if (config->load)
         TRY(state_find(config, mesh, &beginning->path, &beginning->iteration));
@@ -40,8 +56,8 @@ static int find_beginning(const struct config *config, const struct mesh *mesh, 
         return error_set("no checkpoint in %s, the dense one that --moe-use-upcycling starts from; check --load",
                          config->load);
     if (!beginning->path && config->load && !config->resume && mesh->rank == 0)
-        log_warn("no checkpoint in %s: the run starts from random weights", config->load);
-    return 0;
+        status = refuse_model_elsewhere(config);
+    return comm_agree(mesh->all, status, "checkpoint to start from");
 }
 
 static void say_loading(const struct beginning *from) {

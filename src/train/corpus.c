@@ -11,6 +11,7 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
+#include "train/dataset_tokenizer.h"
 #include "train/document_ends.h"
 #include "train/same_data.h"
 #include <inttypes.h>
@@ -250,6 +251,10 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
     int status = same_data_check(options->place.mesh->all, (const char *const *)list.prefixes, list.count);
+    if (status == 0 && options->place.mesh->rank == 0)
+        status = dataset_tokenizer_check(options->tokenizer, options->config, (const char *const *)list.prefixes,
+                                         list.count);
+    status = comm_agree(options->place.mesh->all, status, "tokenizer of the data");
     if (status == 0)
         status = check_titles(options, &list);
     if (status == 0)

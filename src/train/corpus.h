@@ -22,7 +22,8 @@ struct corpus_place {
 struct corpus_options {
     const struct config *config;
     struct corpus_place place;
-    const struct text_data *texts;  // datasets made of text; NULL if there are none
+    const struct text_data *texts;      // datasets made of text; NULL if there are none
+    const struct tokenizer *tokenizer;  // NULL if only --vocab-size is known
     int64_t vocab_size;
     int32_t eod;                                 // the tokenizer's end-of-document token; -1 for none
     const struct sample_vocabulary *vocabulary;  // for all models but GPT; must outlive the corpus, as must the next

@@ -254,6 +254,7 @@ static struct corpus_options corpus_options(struct datasets *datasets, const str
     return (struct corpus_options){.config = config,
                                    .place = {from->mesh, from->local_rank},
                                    .texts = from->texts,
+                                   .tokenizer = from->tokenizer,
                                    .vocab_size = vocab_size,
                                    .eod = datasets->eod,
                                    .vocabulary = &datasets->vocabulary,

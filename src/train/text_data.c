@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/remote/url.h"
+#include "data/extract/content.h"
 #include "data/index/files.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"
@@ -36,7 +37,7 @@ static int add_group(struct string_list *names, const struct config *config, enu
     for (int64_t i = 0; status == 0 && i < list.count; i++) {
         const char *name = list.prefixes[i];
         if (!text_source_exists(name))
-            status = url_is_remote(name) ? 0 : index_files_find(name);
+            status = url_is_remote(name) ? content_check_name(name) : index_files_find(name);
         else if (find_name(names, name) == names->count)
             string_list_add(names, name);
     }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A run does not resume on other data than it was trained on: datasets that were lengthened or replaced by others of the
-# same size, another vocabulary. Moved data, new flags and --allow-changed-data are fine.
+# same size, another vocabulary. Moved data, new flags and --allow-changed-data are fine. And no dataset is used with
+# another tokenizer than the one that made it.
 # cost: 6
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
@@ -59,5 +60,37 @@ expect 0 "iteration        3/       3" "${bert[@]}" --train-iters 3
 vocab 7 9
 expect 215 "the tokenizer has changed since $work/bert/iter_0000003 was saved" "${bert[@]}" --train-iters 4
 expect 0 "resuming anyway" "${bert[@]}" --train-iters 4 --allow-changed-data
+
+# A dataset says which tokenizer made it. Another one is refused before anything is trained or evaluated, also of the
+# same size; the same one in other files and with more tokens is fine.
+bpe=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
+for _ in $(seq 60); do echo '{"text": "the cat sat on the mat and the dog ate it all again"}'; done >"$work/words.jsonl"
+expect 0 "wrote" "$BEVATRON" preprocess --input "$work/words.jsonl" --output-prefix "$work/words" "${bpe[@]}" --append-eod
+grep -qE '^# tokenizer [0-9]+ [0-9a-f]{64}$' "$work/words_text_document.sha256" && pass || fail "no record of the tokenizer"
+(cd "$work" && sha256sum --quiet -c words_text_document.sha256) && pass || fail "sha256sum does not read the record"
+small=("$BEVATRON" train --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 --lr 1e-3
+    --train-iters 2 --eval-iters 0 --log-interval 1 --device cpu --threads 1 --data-cache-path "$work/cache")
+expect 0 "iteration        2/       2" "${small[@]}" --data-path "$work/words_text_document" "${bpe[@]}" --save "$work/small"
+expect 0 "wrote" "$BEVATRON" tokenizer convert "${bpe[@]}" --output "$work/hf"
+expect 0 "iteration        2/       2" "${small[@]}" --data-path "$work/words_text_document" --tokenizer-type HuggingFaceTokenizer \
+    --tokenizer-model "$work/hf/tokenizer.json"
+# Two letters have changed places.
+sed -E 's/"x": *([0-9]+)/"swap": \1/; s/"z": *([0-9]+)/"x": \1/; s/"swap":/"z":/' tests/golden/bpe/vocab.json >"$work/other.json"
+cmp -s "$work/other.json" tests/golden/bpe/vocab.json && fail "the vocabulary was not changed"
+other=(--vocab-file "$work/other.json" --merge-file tests/golden/bpe/merges.txt)
+refusal="the dataset $work/words_text_document was made with another tokenizer: its ids mean other text"
+expect 215 "$refusal" "${small[@]}" --data-path "$work/words_text_document" "${other[@]}"
+grep -q "or --allow-changed-data to use it anyway" "$work/out" && pass || fail "the refusal names no flag"
+expect 0 "was made with another tokenizer (--allow-changed-data)" "${small[@]}" --data-path "$work/words_text_document" "${other[@]}" \
+    --allow-changed-data
+expect 215 "$refusal" "$BEVATRON" evaluate --load "$work/small" --data-path "$work/words_text_document" "${other[@]}"
+expect 0 "(--allow-changed-data)" "$BEVATRON" evaluate --load "$work/small" --data-path "$work/words_text_document" "${other[@]}" \
+    --allow-changed-data
+expect 0 "perplexity" "$BEVATRON" evaluate --load "$work/small" --data-path "$work/words_text_document"
+# A merge keeps the record that all parts have; without one, as in datasets of other programs, everything is as ever.
+expect 0 "merged 2" "$BEVATRON" dataset merge "$work/words_text_document" "$work/words_text_document" --output-prefix "$work/both"
+expect 215 "$work/both was made with another tokenizer" "${small[@]}" --data-path "$work/both" "${other[@]}"
+rm "$work/both.sha256"
+expect 0 "iteration        2/       2" "${small[@]}" --data-path "$work/both" "${other[@]}"
 
 finish

@@ -73,7 +73,7 @@ for folder in hf back; do
     expect_same "$work/said" "$work/said.$folder" "text of the model in $folder"
 done
 # To llama.cpp: one file with the tokenizer in it, read back before it gets its name.
-expect 0 "→ $work/model.gguf: gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --to gguf --dtype bf16
+expect 0 "→ $work/model.gguf: gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --dtype bf16
 expect 0 "tokenizer.ggml.pre: gpt-2" "$BEVATRON" checkpoint inspect "$work/model.gguf"
 expect 0 "blk.1.attn_qkv.weight BF16 (72, 24)" "$BEVATRON" checkpoint inspect "$work/model.gguf" --tensors
 expect 1 "model.gguf exists; give another name" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --to gguf
@@ -81,6 +81,15 @@ expect 0 "stay in fp16" "$BEVATRON" checkpoint convert --input "$work/run" --out
 expect 2 "q8_0 is for --to gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/small" --to huggingface --dtype q8_0
 expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/none.gguf" --to gguf
 [ ! -e "$work/none.gguf" ] && ! compgen -G "$work/*.tmp.*" >/dev/null && pass || fail "nothing is left of a file that was not written"
+# A folder never gets the name of a file.
+for name in x.safetensors pytorch_model.bin model.pt; do
+    expect 2 "--output $work/$name is the name of a file, and what is written is a folder; give a folder's name, or MODEL.gguf" \
+        "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/$name"
+done
+expect 2 "--to huggingface is a folder; give a folder's name, or leave --to out" "$BEVATRON" checkpoint convert \
+    --input "$work/run" --output "$work/y.gguf" --to huggingface
+[ ! -e "$work/y.gguf" ] && [ ! -e "$work/model.pt" ] && pass || fail "a folder with the name of a file"
+expect 0 "→ $work/llama-3.1-8b: huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/llama-3.1-8b"
 expect 1 "already holds checkpoints" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
 expect 1 "is not an empty folder" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
 expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf16" --dtype bf16 \

@@ -45,7 +45,7 @@ cat parts/a.bin parts/b.bin | cmp - both.bin || fail "both.bin is not the parts"
 expect 0 'both: whole, 6 documents, 14 tokens' "$bevatron" dataset verify both
 expect 0 'merged 3 datasets' "$bevatron" dataset merge both parts/a both --output-prefix more
 expect 0 '5 6 7 99' "$bevatron" dataset peek more --document 6 --count 1
-expect 1 'both is one of the datasets to merge' "$bevatron" dataset merge both parts/a --output-prefix both
+expect 2 'the dataset both exists; give another --output-prefix, or remove its .bin, .idx and .sha256 first' "$bevatron" dataset merge both parts/a --output-prefix both
 expect 2 'not both' "$bevatron" dataset merge both --input parts --output-prefix x
 expect 2 'nothing to merge' "$bevatron" dataset merge --output-prefix x
 expect 2 'output-prefix' "$bevatron" dataset merge parts/a

@@ -86,6 +86,15 @@ for example in examples/aws/*.yaml; do
     fi
     grep -q "($(basename "$example"))" examples/aws/README.md && pass || fail "the README lacks $example"
 done
+# Too few machines for the layout: the flags that name them, and the command of the example.
+expect 2 "the flags split the model over 8 ranks (tensor × pipeline × context parallelism), and the job has 1; give --nodes N --machine TYPE with 8 GPUs" \
+    "$BEVATRON" launch slurm --dry-run --config examples/aws/gpt2-8b-p4d.yaml
+grep -qF "; examples/aws/gpt2-8b-p4d.yaml is meant for \`bevatron launch slurm --nodes 8 --machine p4d.24xlarge --partition gpu --config" "$work/out" &&
+    pass || fail "the command of the example is not named"
+expect 2 "examples/aws/gpt3-kubernetes.yaml is meant for \`bevatron launch kubernetes" \
+    "$BEVATRON" launch kubernetes --dry-run --image i --config examples/aws/gpt3-kubernetes.yaml
+expect 2 "and the job has 3; give --nodes N --machine TYPE with 2 GPUs or a multiple of it" \
+    "$BEVATRON" launch slurm --dry-run --nodes 3 --preset gpt2-124m --mock-data --train-iters 1 --tensor-model-parallel-size 2
 for example in examples/text/*.yaml; do
     expect 0 "number of parameters" "$BEVATRON" train --dry-run --config "$example"
     # Planned by --vocab-size; the table has that many rows, padded.

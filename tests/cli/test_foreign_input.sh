@@ -49,6 +49,38 @@ done
 everywhere 1 'gcloud storage cp gs://b/a.jsonl .' gs://b/a.jsonl
 expect 1 'aws s3 cp s3://b/a.bin . && aws s3 cp s3://b/a.idx .' "$BEVATRON" dataset inspect s3://b/a
 
+# Names of datasets and pages: every command, train with its --data-path too, says how to get the data.
+hub="hf download roneneldan/TinyStories --repo-type dataset --local-dir roneneldan/TinyStories"
+trained=("$BEVATRON" train --preset cpu-3m --tokenizer-type auto --device cpu --data-path)
+for name in hf://datasets/roneneldan/TinyStories https://huggingface.co/datasets/roneneldan/TinyStories \
+    https://huggingface.co/datasets/roneneldan/TinyStories/viewer roneneldan/TinyStories; do
+    everywhere 1 "\`$hub\`" "$name"
+    expect 1 "\`$hub\`" "${trained[@]}" "$name"
+done
+expect 1 "hf download a/b data/x.jsonl --repo-type dataset --local-dir a/b" "${trained[@]}" hf://datasets/a/b/data/x.jsonl
+everywhere 1 "https://raw.githubusercontent.com/karpathy/char-rnn/master/input.txt" https://github.com/karpathy/char-rnn/blob/master/input.txt
+expect 1 "https://raw.githubusercontent.com/karpathy/char-rnn/master/input.txt" "${trained[@]}" https://github.com/karpathy/char-rnn/blob/master/input.txt
+expect 1 "copy it: \`gcloud storage cp gs://b/a.jsonl .\`" "${trained[@]}" gs://b/a.jsonl
+# A path that is only misspelt is no dataset of the hub.
+mkdir "$work/data"
+for name in "$work/data/corpus" data/corpus.jsonl corpus; do
+    expect 1 "check the path" "${trained[@]}" "$name"
+    grep -q "Hugging Face" "$work/out" && fail "$name is taken for a name of Hugging Face" || pass
+done
+# Models, wherever they are loaded from.
+for name in gpt2 meta-llama/Llama-3.1-8B; do
+    get="if it is a model of Hugging Face, download it: \`hf download $name --local-dir $name\`"
+    expect 216 "$get" "$BEVATRON" generate --load "$name" --prompt x --device cpu
+    expect 216 "$get" "$BEVATRON" evaluate --load "$name" --text "$work/a.jsonl" --device cpu
+    expect 216 "$get" "$BEVATRON" checkpoint convert --input "$name" --output "$work/model"
+    expect 1 "$get" "$BEVATRON" checkpoint inspect "$name"
+    expect 216 "$get" "$BEVATRON" train --preset cpu-3m --mock-data --vocab-size 300 --train-iters 1 --lr 1e-3 --micro-batch-size 1 \
+        --device cpu --load "$name" --save "$work/run"
+done
+expect 1 "hf download gpt2 tokenizer.json tokenizer_config.json --local-dir gpt2" "$BEVATRON" tokenizer inspect \
+    --tokenizer-type HuggingFaceTokenizer --tokenizer-model gpt2
+expect 2 "hf download gpt2 --local-dir gpt2" "$BEVATRON" generate --load https://huggingface.co/gpt2 --prompt x --device cpu
+
 # A stream without line ends: no command waits for one, or keeps more than its limit.
 # endless COMMAND…: reads from a pipe whose line never ends.
 endless() {

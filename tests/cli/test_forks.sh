@@ -105,7 +105,7 @@ for more in "$work/moved" "$work/moved --eod-token <|endoftext|>" "$work/moved -
     expect 0 "loss " "${ended[@]}" --tokenizer-model $more
     grep -q "the tokenizer is not" "$work/out" && fail "a warning with --tokenizer-model $more" || pass
 done
-expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}" --tokenizer-model "$work/moved/other.json"
+expect 0 "the tokenizer is not the one of $work/ended/iter_0000001" "${ended[@]}" --tokenizer-model "$work/moved/other.json" --allow-changed-data
 
 # Parts of datasets, as BigScience names them: the same samples as Megatron's flags for the same documents.
 for name in a b; do

@@ -18,7 +18,9 @@ expect 0 "word1 word2 word3" "$BEVATRON" dataset peek "$work/a" --document 0 --t
 mkdir "$work/alone"
 cp $golden/mmap_u32.bin $golden/mmap_u32.idx "$work/alone"
 expect 0 "no dictionary was found" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c"
-expect 0 "10 documents" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c" --documents lines
+expect 2 "the dataset $work/c exists; give another --output-prefix, or remove its .bin, .idx and .sha256 first" \
+    "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c"
+expect 0 "10 documents" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c2" --documents lines
 [ -e "$work/c.dict.txt" ] && fail "a dictionary came from nowhere"
 
 # Text gives the same as fairseq would.
@@ -49,16 +51,16 @@ bpe=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merg
 expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}"
 "$BEVATRON" dataset peek "$work/gpt" >"$work/ids"
 grep -q ' 599 599$' "$work/ids" && grep -q ' 599$' "$work/ids" && ! grep -q ' 2$' "$work/ids" && pass || fail "the end of lines in GPT-2's vocabulary"
-expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}" --eos-id 7
-"$BEVATRON" dataset peek "$work/gpt" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
+expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt7" "${bpe[@]}" --eos-id 7
+"$BEVATRON" dataset peek "$work/gpt7" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
 # Shards of llm.c are one stream: a document may continue in the next, and the delimiter that begins documents there
 # ends them here.
 expect 0 "4 documents, 4 sequences, 12 tokens (uint16)" "$BEVATRON" dataset import --llmc "$golden/llmc_[12].bin" --output-prefix "$work/llmc"
 "$BEVATRON" dataset peek "$work/llmc" --count 4 | grep -v === | tr '\n' ' ' >"$work/ids"
 grep -q '11 12 13 50256 *21 22 23 24 50256 *50256 *31 50256' "$work/ids" && pass || fail "the tokens of llm.c's shards: $(cat "$work/ids")"
-expect 0 "12 tokens (int32)" "$BEVATRON" dataset import --llmc $golden/llmc_wide.bin --output-prefix "$work/llmc"
-"$BEVATRON" dataset peek "$work/llmc" | grep -q '70011 70012 70013 128000' && pass || fail "the tokens of a wide shard"
-expect 0 "2 documents" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin --output-prefix "$work/llmc" --eos-id 13
+expect 0 "12 tokens (int32)" "$BEVATRON" dataset import --llmc $golden/llmc_wide.bin --output-prefix "$work/wide"
+"$BEVATRON" dataset peek "$work/wide" | grep -q '70011 70012 70013 128000' && pass || fail "the tokens of a wide shard"
+expect 0 "2 documents" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin --output-prefix "$work/llmc13" --eos-id 13
 expect 215 "another vocabulary" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin $golden/llmc_wide.bin --output-prefix "$work/d"
 expect 2 "with --llmc" "$BEVATRON" dataset import $golden/llmc_1.bin --output-prefix "$work/d"
 head -c 1030 $golden/llmc_1.bin >"$work/cut"

@@ -89,7 +89,9 @@ expect 0 "_text_sentence" "$BEVATRON" preprocess --input "$work/in.jsonl" --outp
     --append-eod "${null[@]}"
 expect_same "$work/one_text_document.bin" "$work/split_text_sentence.bin" "tokens of sentences"
 expect 0 "no effect without --split-sentences" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" \
-    --keep-newlines "${null[@]}"
+    --keep-newlines --restart "${null[@]}"
+expect 2 "the dataset $work/x_text_document exists; give another --output-prefix, or replace it with --restart" "$BEVATRON" preprocess \
+    --input "$work/in.jsonl" --output-prefix "$work/x" "${null[@]}"
 rm -f "$work"/x*
 expect 2 "unknown flag --append-eos; use --append-eod" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --append-eos \
     "${null[@]}"

@@ -53,7 +53,7 @@ damage() {
 # whole FILE: a compressed copy gives the same bytes as the plain file, for any number of workers.
 whole() {
     for n in 1 2 5; do
-        "${pre[@]}" --workers "$n" --input "$1" --output-prefix "$work/packed" "${null[@]}" >"$work/out" 2>&1 || fail "$1"
+        "${pre[@]}" --workers "$n" --input "$1" --output-prefix "$work/packed" --restart "${null[@]}" >"$work/out" 2>&1 || fail "$1"
         expect_same "$work/plain_text_document.bin" "$work/packed_text_document.bin" "tokens of $1 with $n workers"
         expect_same "$work/plain_text_document.idx" "$work/packed_text_document.idx" "index of $1 with $n workers"
     done
@@ -133,10 +133,10 @@ bad "not a valid JSON line: byte 905 of 100020: arrays and objects nested more t
 bad "byte" '{"text": "1 two"}'
 # We accept what Python accepts: the last of equal keys, NaN, any order.
 echo '{"text": "1", "x": NaN, "y": {"text": "7"}, "text": "2 3"}' >"$work/odd.jsonl"
-expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
+expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" --restart "${null[@]}"
 # Values nested 800 deep beside the text are accepted too.
 echo "{\"x\": $(head -c 800 /dev/zero | tr '\0' '[')$(head -c 800 /dev/zero | tr '\0' ']'), \"text\": \"1\"}" >"$work/odd.jsonl"
-expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
+expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" --restart "${null[@]}"
 
 # A tokenizer's files truncated anywhere.
 golden=tests/golden/bpe

@@ -53,6 +53,7 @@ until_done() {
         fi
         grep -q "resuming a run" "$work/out" && continued=$((continued + 1))
         grep -q "^wrote" "$work/out.txt" && return 0
+        grep -q "exists; give another --output-prefix" "$work/out" && return 0  # killed after its last file had its name
     done
     return 1
 }

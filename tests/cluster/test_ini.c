@@ -35,6 +35,9 @@ static const char two_queues[] = "[global]\n"
                                  "fsx_settings = f\n"
                                  "ebs_settings = e\n"
                                  "dcv_settings = d\n"
+                                 "[dcv d]\n"
+                                 "enable = master\n"
+                                 "access_from = 10.0.0.0/8\n"
                                  "; another comment\n"
                                  "[vpc v]\n"
                                  "vpc_id = vpc-1\n"
@@ -81,6 +84,7 @@ TEST(a_cluster_of_two_queues) {
                                        "os: \"alinux2023\"\n"
                                        "key: \"my-key\"\n"
                                        "head-node: \"c5.4xlarge\"\n"
+                                       "dcv: true\n"
                                        "head-subnet: \"subnet-a\"\n"
                                        "subnet: \"subnet-b\"\n"
                                        "idle-minutes: \"120\"\n"
@@ -109,7 +113,7 @@ TEST(a_cluster_of_two_queues) {
         "queue cpu had several kinds",
         ": initial_count 2 was left out: machines start when jobs need them; give the queue 2-MOST to keep 2.\n",
         ": volume_type io1 is gp3 now, with its 4000 IOPS.\n",
-        "dcv_settings of [cluster two] has no counterpart",
+        "note: access_from of [dcv d] was left out: the desktop is for allowed-ips",
         "key_name of [cluster other] has no counterpart"};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         if (!strstr(buffer_string(&notes), said[i]))

@@ -194,6 +194,21 @@ TEST(hostile_texts) {
     buffer_free(&notes);
 }
 
+// The remote desktop of the head node is for those who may use ssh.
+TEST(remote_desktop) {
+    struct example e;
+    struct buffer out = {0}, notes = {0};
+    make(&e, "gpu p4d.24xlarge 0-4 efa placement-group");
+    e.cluster.has_dcv = true;
+    e.cluster.key = "my-key";
+    e.cluster.allowed_ips = "203.0.113.0/24";
+    EXPECT_OK(parallelcluster_yaml(&e.cluster, &out, &notes));
+    EXPECT(strstr(buffer_string(&out), "\n  Dcv:\n    Enabled: true\n    AllowedIps: \"203.0.113.0/24\"\n"));
+    release(&e);
+    buffer_free(&out);
+    buffer_free(&notes);
+}
+
 TEST(cost) {
     struct example e;
     struct buffer out = {0};
@@ -272,4 +287,5 @@ TEST(remedies) {
 }
 
 TEST_MAIN(TEST_CASE(queue_of_one_line), TEST_CASE(queues_that_are_refused), TEST_CASE(clusters_that_are_refused),
-          TEST_CASE(notes), TEST_CASE(hostile_texts), TEST_CASE(cost), TEST_CASE(images), TEST_CASE(remedies))
+          TEST_CASE(notes), TEST_CASE(hostile_texts), TEST_CASE(remote_desktop), TEST_CASE(cost), TEST_CASE(images),
+          TEST_CASE(remedies))

@@ -362,12 +362,14 @@ TEST(other_files_stay) {
     write_bytes(scratch_path("model.bin"), "weights", 7);
     write_bytes(scratch_path("book.idx"), "words", 5);
     write_bytes(scratch_path("empty.idx"), "", 0);
-    EXPECT_ERROR(index_files_check_output(scratch_path("model")), "model.bin exists; give another name");
-    EXPECT_ERROR(index_files_check_output(scratch_path("book")), "book.idx exists and is not the index of a dataset");
-    EXPECT_OK(index_files_check_output(scratch_path("empty")));
+    EXPECT_ERROR(index_files_check_output(scratch_path("model"), "remove it"), "model.bin exists; give another name");
+    EXPECT_ERROR(index_files_check_output(scratch_path("book"), "remove it"),
+                 "book.idx exists and is not the index of a dataset");
+    EXPECT_OK(index_files_check_output(scratch_path("empty"), "remove it"));
     write_example(scratch_path("a"), INDEX_U16);
-    EXPECT_OK(index_files_check_output(scratch_path("a")));
-    EXPECT_OK(index_files_check_output(scratch_path("new")));
+    EXPECT_ERROR(index_files_check_output(scratch_path("a"), "remove it"),
+                 "/a exists; give another --output-prefix, or remove it");
+    EXPECT_OK(index_files_check_output(scratch_path("new"), "remove it"));
     scratch_close();
 }
 

@@ -41,6 +41,7 @@ static void job_close(struct job *job) {
 static int job_run(struct job *job, const char *lines) {
     write_bytes(scratch_path("in.jsonl"), lines, strlen(lines));
     free(job->summary.bad_lines);
+    job->options.restart = true;
     return preprocess(&job->options, job->tokenizer, &job->summary);
 }
 
@@ -273,6 +274,7 @@ TEST(output_does_not_depend_on_workers) {
     struct buffer tokens = {0}, index = {0};
     for (int workers = 1; workers <= 13; workers += 4) {
         job.options.workers = workers;
+        job.options.restart = workers > 1;
         EXPECT_OK(preprocess(&job.options, job.tokenizer, &job.summary));
         struct buffer now = read_bytes(scratch_path("out_text_document.bin"));
         struct buffer now_index = read_bytes(scratch_path("out_text_document.idx"));
@@ -312,6 +314,12 @@ TEST(several_keys_are_all_or_nothing) {
     EXPECT(failures >= 9);  // settings, seven files of the store, two .idx, the journal
     EXPECT_INT(scratch_entries(), 7);
     write_bytes(scratch_path("in.jsonl"), lines[1], strlen(lines[1]));
+    // A finished dataset is replaced only on purpose.
+    EXPECT_ERROR(preprocess(&job.options, job.tokenizer, &job.summary),
+                 "out_text_document exists; give another --output-prefix, or replace it with --restart");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT_INT(scratch_entries(), 7);
+    job.options.restart = true;
     for (int n = 1; n <= failures; n++) {
         syncs_until_failure = n;
         EXPECT_ERROR(preprocess(&job.options, job.tokenizer, &job.summary), "out.unfinished");
@@ -320,10 +328,11 @@ TEST(several_keys_are_all_or_nothing) {
         expect_hex(scratch_path("out_title_document.bin"), "0700");
     }
     syncs_until_failure = 0;
-    // Renames are not undone: the run stays in its folder and can be resumed.
+    // Renames are not undone: the run stays in its folder and can be resumed, without --restart.
     break_folders = true;
     for (int n = 1; n <= 20; n++) {
         syncs_until_failure = n;
+        job.options.restart = job.options.restart && !file_exists(scratch_path("out.unfinished/journal"));
         if (preprocess(&job.options, job.tokenizer, &job.summary) == 0)
             break;
         EXPECT(n < 20);

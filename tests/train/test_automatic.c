@@ -94,6 +94,32 @@ TEST(batches_follow_from_tokens) {
     log_hush(false);
 }
 
+// 16,000 tokens are 1,000 samples of 16 and 100 batches of 10, also if the batch is chosen later.
+TEST(a_length_in_tokens) {
+    log_hush(true);
+    EXPECT_OK(choose("--mock-data --seq-length 16 --tokens 16K --global-batch-size 10 --lr-warmup-iters 5"));
+    EXPECT_INT(config.train_iters, 100);
+    EXPECT_INT(config.lr_decay_iters, 100);
+    EXPECT_INT(config.train_samples, 0);
+    config_free(&config);
+    EXPECT_OK(choose("--mock-data --seq-length 512 --tokens 40960 --lr-warmup-samples 8"));
+    EXPECT_INT(config.global_batch_size, 8);
+    EXPECT_INT(config.train_samples, 80);
+    EXPECT_INT(config.train_iters, 10);
+    EXPECT_INT(config.lr_decay_samples, 80);
+    config_free(&config);
+    EXPECT_OK(choose("--mock-data --seq-length 512 --tokens 1"));
+    EXPECT_INT(config.train_iters, 1);
+    config_free(&config);
+    log_hush(false);
+    EXPECT_ERROR(choose("--mock-data --seq-length 16 --tokens 1B --train-iters 5"), "exclude each other; give one");
+    config_free(&config);
+    EXPECT_ERROR(choose("--mock-data --seq-length 16 --tokens 1B --epochs 1"), "exclude each other; give one");
+    config_free(&config);
+    EXPECT_ERROR(choose("--mock-data --seq-length 16 --epochs 1"), "--epochs needs data");
+    config_free(&config);
+}
+
 // 1,600 tokens are 100 samples of 16: two of them are a fiftieth of an epoch, four epochs are 400.
 TEST(little_data_makes_small_batches) {
     char folder[] = "/tmp/bevatron-test-XXXXXX";
@@ -116,10 +142,23 @@ TEST(little_data_makes_small_batches) {
     EXPECT_INT(config.lr_decay_iters, 200);
     EXPECT_INT(config.log_interval, 10);
     config_free(&config);
+    // Three passes over all, and two over the part that the default --split leaves for training, 96.9 %.
+    char *all = memory_printf("%s --split 1 --epochs 3", flags), *part = memory_printf("%s --epochs 2", flags);
+    log_hush(true);
+    EXPECT_OK(choose(all));
+    EXPECT_INT(config.train_iters, 150);
+    config_free(&config);
+    EXPECT_OK(choose(part));
+    EXPECT_INT(config.global_batch_size, 1);  // a fiftieth of an epoch
+    EXPECT_INT(config.train_iters, 193);
+    config_free(&config);
+    log_hush(false);
+    free(all);
+    free(part);
     free(prefix);
     free(flags);
     file_remove_tree(folder);
 }
 
-TEST_MAIN(TEST_CASE(only_what_is_missing_is_open), TEST_CASE(batches_follow_from_tokens),
+TEST_MAIN(TEST_CASE(only_what_is_missing_is_open), TEST_CASE(batches_follow_from_tokens), TEST_CASE(a_length_in_tokens),
           TEST_CASE(little_data_makes_small_batches))

@@ -2,7 +2,9 @@
 #include "data/extract/content.h"
 #include "data/bad_data.h"
 #include "base/buffer.h"
+#include "base/hub.h"
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TAR_BYTES = 512, TAR_SUM = 148, TAR_SUM_BYTES = 8, TAR_MAGIC = 257 };
@@ -126,13 +128,15 @@ struct remote_place {
 
 static const struct remote_place *find_place(const char *name) {
     static const struct remote_place places[] = {
-        {"https://", "an address", NULL, "`curl -LO %s.bin -LO %s.idx`"},
+        {"https://", "an address", NULL,
+         "`curl -LO %s.bin -LO %s.idx`; text is read from addresses that end in .jsonl "
+         "or .txt"},
         {"http://", "an address", NULL, "`curl -LO %s.bin -LO %s.idx`"},
         {"ftp://", "an address", "download it: `curl -O %s`", "`curl -O %s.bin -O %s.idx`"},
         {"s3://", "in S3", NULL, "`aws s3 cp %s.bin . && aws s3 cp %s.idx .`"},
         {"gs://", "in Google Cloud Storage", "copy it: `gcloud storage cp %s .`",
          "`gcloud storage cp %s.bin %s.idx .`"},
-        {"hf://", "on Hugging Face", "download it with `hf download`", NULL},
+        {"hf://", "on Hugging Face", "download it with `hf download ORG/NAME --local-dir ORG/NAME`", NULL},
         {"az://", "in Azure Storage", "copy it with `azcopy copy`", NULL},
         {"abfs://", "in Azure Storage", "copy it with `azcopy copy`", NULL},
         {"hdfs://", "in HDFS", "copy it: `hdfs dfs -get %s`", "`hdfs dfs -get %s.bin %s.idx .`"},
@@ -143,8 +147,26 @@ static const struct remote_place *find_place(const char *name) {
     return NULL;
 }
 
+// A page about data: of Hugging Face, or of a file on GitHub.
+static int check_page(const char *name) {
+    static const char github[] = "https://github.com/", blob[] = "/blob/";
+    const char *middle = strncmp(name, github, strlen(github)) == 0 ? strstr(name, blob) : NULL;
+    if (middle)
+        return error_set("%s is a web page about a file; give the file's own address, "
+                         "https://raw.githubusercontent.com/%.*s/%s",
+                         name, (int)(middle - name - (ptrdiff_t)strlen(github)), name + strlen(github),
+                         middle + strlen(blob));
+    char *command = strstr(name, "://") ? hub_command(name, HUB_DATASET) : NULL;
+    if (command)
+        error_set("%s is on Hugging Face, not a file here; download it: `%s`, and give the files in that folder", name,
+                  command);
+    free(command);
+    return command ? -1 : 0;
+}
+
 int content_check_name(const char *name) {
     const struct remote_place *place = find_place(name);
+    TRY(check_page(name));
     if (!place || !place->advice)
         return 0;
     struct buffer advice = {0};
@@ -156,6 +178,7 @@ int content_check_name(const char *name) {
 
 int content_check_prefix(const char *prefix) {
     const struct remote_place *place = find_place(prefix);
+    TRY(check_page(prefix));
     if (!place)
         return 0;
     struct buffer advice = {0};

@@ -3,6 +3,7 @@
 #include "data/extract/content.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/memory.h"
 #include "base/remote/remote.h"
 #include <dirent.h>
@@ -148,6 +149,7 @@ static int expand_object(struct string_list *files, const char *name, const char
 static int expand_remote(struct string_list *files, const char *name, const char *const *endings) {
     size_t length = strlen(name);
     bool is_bucket = url_is_s3(name) && !strchr(name + strlen("s3://"), '/');
+    TRY(content_check_name(name));
     if (url_is_s3(name) && strpbrk(name, "*?["))
         return expand_objects(files, name);
     if (is_bucket) {
@@ -177,7 +179,7 @@ int inputs_expand_folders(struct string_list *files, const struct string_list *n
         else if (strpbrk(name, "*?["))
             TRY(expand_pattern(files, name));
         else
-            return error_set("cannot open %s: no such file; check the path", name);
+            return error_set("cannot open %s: no such file; check the path", name), hub_suggest(name, HUB_DATASET);
     }
     if (files->count == 0)
         return error_set("no input files");

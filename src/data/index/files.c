@@ -5,6 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "base/error.h"
+#include "base/hub.h"
 #include "base/memory.h"
 #include "data/index/index.h"
 #include <dirent.h>
@@ -64,6 +65,8 @@ static int refuse_text(const char *name) {
 }
 
 static int refuse_missing(const char *prefix) {
+    if (inputs_are_wanted(prefix, text_format_endings))
+        TRY(content_check_name(prefix));
     TRY(content_check_prefix(prefix));
     bool has_index = has_file(prefix, "idx"), has_tokens = has_file(prefix, "bin");
     if (has_index || has_tokens)
@@ -77,7 +80,7 @@ static int refuse_missing(const char *prefix) {
                            near ? "did you mean " : "check the path, and give it without .bin or .idx",
                            near ? near : "", near ? "?" : "");
     free(near);
-    return result;
+    return hub_suggest(prefix, HUB_DATASET);
 }
 
 int index_files_find(const char *prefix) {
@@ -95,11 +98,14 @@ static bool is_index(const char *begin, size_t length) {
     return length >= INDEX_MAGIC_BYTES && memcmp(begin, INDEX_MAGIC, INDEX_MAGIC_BYTES) == 0;
 }
 
-int index_files_check_output(const char *prefix) {
+int index_files_check_output(const char *prefix, const char *how) {
     char *index = memory_printf("%s.idx", prefix), *tokens = memory_printf("%s.bin", prefix);
     int result = file_check_output(index, "the index of a dataset", is_index);
     if (result == 0 && !file_exists(index))
         result = file_check_output(tokens, NULL, NULL);
+    else if (result == 0 && file_check_output(index, NULL, NULL) < 0)
+        result =
+            error_set_code(EXIT_CODE_USAGE, "the dataset %s exists; give another --output-prefix, or %s", prefix, how);
     free(index);
     free(tokens);
     return result;

@@ -23,8 +23,9 @@ struct index_files index_files_in_memory(const char *prefix, struct file_map ind
 // Releases the pages that were read; they are loaded again on access.
 void index_files_release(const struct index_files *files);
 void index_files_close(struct index_files *files);
-// -1 if writing a dataset of this name would replace files that are not a dataset: an .idx of another kind, or a .bin
-// without an .idx, which may be anything.
-int index_files_check_output(const char *prefix);
+// -1 if writing a dataset of this name would replace a file: another dataset, an .idx of another kind, or a .bin
+// without an .idx, which may be anything. `how` says how a dataset is replaced on purpose.
+int index_files_check_output(const char *prefix, const char *how);
+#define INDEX_REMOVE_FIRST "remove its .bin, .idx and .sha256 first"
 
 #endif

@@ -69,8 +69,11 @@ void index_writer_abort(struct index_writer *w);
 // ---- checksums ----
 
 // PREFIX.sha256 has the SHA-256 of .bin and .idx. Writing it reads both; `name` is the prefix that they will have.
+// `tokenizer` is the record of the one that made the ids (tokenizer/identity.h); "" if it is not known.
 enum { INDEX_SUMS = 2 };
-int index_sums_write(const char *prefix, const char *name);
+int index_sums_write(const char *prefix, const char *name, const char *tokenizer);
+// Appends that record; nothing if there is none.
+void index_tokenizer_read(const char *prefix, struct buffer *record);
 // Before other files get these names. A missing file is not an error.
 int index_sums_remove(const char *prefix);
 // 1 and the digits; 0 if there is no such file; -1 if it is garbled.

@@ -2,6 +2,7 @@
 //
 //   64 hexadecimal digits, two spaces, NAME.bin, newline; the same for NAME.idx
 //
+// A comment before them, "# tokenizer COUNT SHA-256", says what made the ids; see tokenizer/identity.h.
 // The names are for sha256sum: a dataset that was renamed is still checked. Other programs' datasets have no such file.
 #include "data/index/index.h"
 
@@ -20,8 +21,12 @@ static char *sums_path(const char *prefix) {
     return memory_printf("%s.sha256", prefix);
 }
 
-int index_sums_write(const char *prefix, const char *name) {
+static const char tokenizer_line[] = "# tokenizer ";
+
+int index_sums_write(const char *prefix, const char *name, const char *tokenizer) {
     struct buffer text = {0};
+    if (*tokenizer)
+        buffer_printf(&text, "%s%s\n", tokenizer_line, tokenizer);
     const char *slash = strrchr(name, '/');
     int result = 0;
     for (int i = 0; i < INDEX_SUMS && result == 0; i++) {
@@ -36,6 +41,20 @@ int index_sums_write(const char *prefix, const char *name) {
     free(path);
     buffer_free(&text);
     return result;
+}
+
+void index_tokenizer_read(const char *prefix, struct buffer *record) {
+    enum { MOST_BYTES = 1 << 16 };
+    char *path = sums_path(prefix);
+    struct buffer text = {0};
+    if (file_exists(path) && file_read_all(path, MOST_BYTES, &text) < 0)
+        error_clear();
+    if (strncmp(buffer_string(&text), tokenizer_line, strlen(tokenizer_line)) == 0) {
+        const char *begin = buffer_string(&text) + strlen(tokenizer_line);
+        buffer_append(record, begin, strcspn(begin, "\r\n"));
+    }
+    buffer_free(&text);
+    free(path);
 }
 
 int index_sums_remove(const char *prefix) {

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/looks.h"
 #include <ctype.h>
 #include <stdbool.h>
@@ -133,10 +134,12 @@ static bool add_neighbour(const char *folder) {
 
 int file_kind_explain(const char *type, const struct tokenizer_options *options) {
     const char *model = options->model_file;
-    if (model && !file_exists(model) && strcmp(type, "HuggingFaceTokenizer") == 0)
-        return error_set_code(error_exit_code(),
-                              "%s; models are not downloaded from the Hub: give a tokenizer.json, or its folder",
-                              error_message());
+    if (model && !file_exists(model) && strcmp(type, "HuggingFaceTokenizer") == 0) {
+        error_set_code(error_exit_code(),
+                       "%s; models are not downloaded from the Hub: give a tokenizer.json, or its folder",
+                       error_message());
+        return hub_suggest(model, HUB_TOKENIZER);
+    }
     if (model && file_is_folder(model)) {
         add_neighbour(model);
         return -1;

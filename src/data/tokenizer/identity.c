@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,4 +40,48 @@ void tokenizer_describe(struct buffer *out, const struct tokenizer_options *opti
                   options->tiktoken_pattern ? options->tiktoken_pattern : "", options->tiktoken_specials);
     if (options->eod_token)
         buffer_printf(out, "--eod-token %s\n", options->eod_token);
+}
+
+void tokenizer_digest(const struct tokenizer *tokenizer, int64_t count, char hex[65]) {
+    struct sha256 hash;
+    unsigned char digest[32];
+    struct buffer text = {0};
+    sha256_init(&hash);
+    for (int64_t i = 0; i < count; i++) {
+        int32_t id = (int32_t)i;
+        buffer_clear(&text);
+        // An id may have no token.
+        if (tokenizer_decode(tokenizer, &id, 1, &text) < 0)
+            error_clear();
+        uint64_t bytes = text.length;
+        sha256_update(&hash, &bytes, sizeof bytes);
+        sha256_update(&hash, buffer_string(&text), bytes);
+    }
+    sha256_final(&hash, digest);
+    sha256_hex(digest, hex);
+    buffer_free(&text);
+}
+
+static bool has_texts(const struct tokenizer *tokenizer) {
+    return strcmp(tokenizer_type(tokenizer), "NullTokenizer") != 0;
+}
+
+void tokenizer_record(const struct tokenizer *tokenizer, char record[TOKENIZER_RECORD]) {
+    char hex[65];
+    *record = '\0';
+    if (!has_texts(tokenizer))
+        return;
+    tokenizer_digest(tokenizer, tokenizer_vocab_size(tokenizer), hex);
+    (void)snprintf(record, TOKENIZER_RECORD, "%" PRId64 " %s", tokenizer_vocab_size(tokenizer), hex);
+}
+
+bool tokenizer_fits(const struct tokenizer *tokenizer, const char *record) {
+    char hex[65], *end;
+    long long count = strtoll(record, &end, 10);
+    if (!has_texts(tokenizer) || end == record || *end != ' ')
+        return true;
+    if (count > tokenizer_vocab_size(tokenizer))
+        return false;
+    tokenizer_digest(tokenizer, count, hex);
+    return strcmp(end + 1, hex) == 0;
 }

@@ -7,4 +7,13 @@
 // Appends a line for every option that ids depend on. Files count by content, so that a copy elsewhere is the same.
 void tokenizer_describe(struct buffer *out, const struct tokenizer_options *options);
 
+// SHA-256 of the texts of the first `count` tokens, whichever files they come from. A tokenizer with further tokens
+// behind them gives the same.
+void tokenizer_digest(const struct tokenizer *tokenizer, int64_t count, char hex[65]);
+// What a dataset says of the tokenizer that made it: "COUNT SHA-256"; "" of NullTokenizer, which has no texts.
+enum { TOKENIZER_RECORD = 96 };
+void tokenizer_record(const struct tokenizer *tokenizer, char record[TOKENIZER_RECORD]);
+// Whether the tokenizer gives the ids of a dataset with that record their meaning; true if either says nothing.
+bool tokenizer_fits(const struct tokenizer *tokenizer, const char *record);
+
 #endif

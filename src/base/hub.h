@@ -1,0 +1,14 @@
+// Names of models and datasets of Hugging Face, which are often given where a path is expected: hf://datasets/ORG/NAME,
+// https://huggingface.co/ORG/NAME, ORG/NAME, gpt2. This program does not talk to the hub; it says which command does.
+#ifndef BASE_HUB_H
+#define BASE_HUB_H
+
+enum hub_kind { HUB_MODEL, HUB_TOKENIZER, HUB_DATASET };
+
+// The command that downloads what a name stands for, into a folder with the same name; NULL if the name is not one of
+// these, or leads to a file or folder here. The caller frees it.
+char *hub_command(const char *name, enum hub_kind kind);
+// For a name that leads to nothing: adds the command to the current message, if there is one; returns -1.
+int hub_suggest(const char *name, enum hub_kind kind);
+
+#endif
