@@ -27,7 +27,7 @@ static bool next_condition(const struct config *config, const char **at, struct 
     *at += length;
     *condition = (struct condition){.flag = flag_find(&table, name)};
     CHECK(condition->flag != NULL);
-    condition->source = (enum flag_source)config->given.source[condition->flag - table.flags];
+    condition->source = flag_source(&config->given, name);
     if (**at == ' ' && strncmp(*at, " --", strlen(" --")) != 0) {
         condition->values = *at + 1;
         condition->length = strcspn(condition->values, " ,");
