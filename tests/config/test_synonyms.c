@@ -85,6 +85,7 @@ TEST(synonyms_by_meaning) {
         {"--output-dir x", "use --save"},
         {"--out_dir x", "use --save"},
         {"--auto-resume", "use --load"},
+        {"--save-best", "use --keep-best"},
         {"--resume-from-checkpoint x", "use --load"},
         {"--per-device-train-batch-size 1", "use --micro-batch-size"},
         {"--gradient-accumulation-steps 1", "use --global-batch-size: --micro-batch-size × data-parallel ranks"},
