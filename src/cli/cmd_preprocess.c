@@ -58,14 +58,15 @@ static const struct flag rows[] = {
     LIST(
         "--input", input, "FILE…",
         "files, plain or compressed (.gz, .bz2, .xz, .zst, detected by content); patterns are expanded, a folder means "
-        "all .jsonl, .ndjson and .json files below it (also .txt, .text and .md if --input-format allows text), - is "
-        "standard input; s3:// objects, patterns and prefixes and https:// files are streamed",
+        "all .jsonl, .ndjson and .json files below it (also .txt, .text and .md if --input-format allows text; no "
+        "READMEs and licences), - is standard input; s3:// objects, patterns and prefixes and https:// files are "
+        "streamed",
         .required = true, .repeats_add = true),
     TEXT("--endpoint-url", endpoint_url, NULL, "URL", ENDPOINT_URL_HELP),
-    CHOICE(
-        "--input-format", input_format, "jsonl", format_choices,
-        "text: plain text, cut at line ends into documents of about 64 KiB; auto: by name and content, as train reads "
-        "--data-path"),
+    CHOICE("--input-format", input_format, "jsonl", format_choices,
+           "text: plain text, cut at line ends into documents of up to 64 KiB, of small texts less; auto: by name and "
+           "content, as train reads "
+           "--data-path"),
     LIST("--json-keys", json_keys, "NAME…",
          "members to tokenize: strings, or arrays of strings (one sequence each); each member gets its own dataset",
          .initial = "text"),

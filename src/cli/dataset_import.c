@@ -27,6 +27,7 @@ struct dataset_import_options {
     struct string_list text;
     char *endpoint_url;
     struct string_list llmc;
+    struct string_list nanogpt;
     char *output_prefix;
     char *dictionary;
     char *documents;
@@ -51,6 +52,9 @@ static const struct flag rows[] = {
     LIST("--llmc", llmc, "FILE…",
          "read llm.c shards instead of a dataset (fineweb_train_000001.bin …), in order, into one dataset",
          .repeats_add = true),
+    LIST("--nanogpt", nanogpt, "FILE…",
+         "read nanoGPT's tokens instead of a dataset (train.bin, val.bin): 16-bit ids without a header",
+         .repeats_add = true),
     TEXT("--output-prefix", output_prefix, NULL, "PREFIX",
          "write PREFIX.bin, PREFIX.idx and, if there is a dictionary, PREFIX.dict.txt", .required = true),
     TEXT("--dictionary", dictionary, NULL, "FILE", "dict.txt that was used; default: the one beside the input, if any"),
@@ -58,12 +62,17 @@ static const struct flag rows[] = {
            "where documents end: at empty lines (items of </s> only), or after every line"),
     INT("--eos-id", eos, "2", 0, INT32_MAX,
         "id that ends every line; default: fairseq's </s>, with --text the tokenizer's end of document, with --llmc "
-        "the id between documents (50256 for GPT-2, 128000 for Llama-3)"),
+        "and --nanogpt the id between documents (50256 for GPT-2, 128000 for Llama-3)"),
     INT("--workers", workers, NULL, 1, 4096, "threads for --text; does not change the output. Default: all CPUs"),
     INT("--max-line-bytes", max_line_bytes, "1073741824", 1, 1e15,
         "a longer line of --text is an error; memory grows with this limit"),
     SWITCH("--json", json, "print the summary as JSON"),
 };
+
+// Files of tokens; empty if something else is imported.
+static const struct string_list *shards_of(const struct dataset_import_options *options) {
+    return options->nanogpt.count > 0 ? &options->nanogpt : &options->llmc;
+}
 
 // dict.txt beside the input, to be freed; NULL if there is none.
 static char *dictionary_beside(const char *prefix) {
@@ -86,7 +95,7 @@ static char *dictionary_path(const struct dataset_import_options *options) {
     const struct tokenizer_flags *tokenizer = &options->tokenizer;
     if (options->dictionary)
         return memory_string(options->dictionary);
-    if (options->llmc.count > 0)
+    if (shards_of(options)->count > 0)
         return NULL;
     if (options->text.count == 0)
         return dictionary_beside(options->prefixes.items[0]);
@@ -206,7 +215,8 @@ static int import_shards(const struct dataset_import_options *options, struct im
     struct string_list files = {0};
     if (!flag_is_given(&options->given, "--eos-id"))
         work->eos = -1;
-    int status = inputs_expand(&files, &options->llmc);
+    work->is_nanogpt = options->nanogpt.count > 0;
+    int status = inputs_expand(&files, shards_of(options));
     if (status == 0)
         status = import_llmc(&files, work, summary);
     string_list_free(&files);
@@ -214,17 +224,19 @@ static int import_shards(const struct dataset_import_options *options, struct im
 }
 
 static int check_inputs(const struct dataset_import_options *options) {
-    int kinds = (options->text.count > 0) + (options->prefixes.count > 0) + (options->llmc.count > 0);
+    int kinds = (options->text.count > 0) + (options->prefixes.count > 0) + (options->llmc.count > 0) +
+                (options->nanogpt.count > 0);
     if (kinds > 1)
-        return error_set_code(EXIT_CODE_USAGE, "give only one of a fairseq dataset, --text and --llmc");
+        return error_set_code(EXIT_CODE_USAGE, "give only one of a fairseq dataset, --text, --llmc and --nanogpt");
     if (kinds == 0)
         return error_set_code(EXIT_CODE_USAGE, "nothing to import; give the prefix of a fairseq dataset (e.g. "
-                                               "data-bin/train), --text FILE, or --llmc FILE");
+                                               "data-bin/train), --text FILE, --llmc FILE or --nanogpt FILE");
     const char *prefix = options->prefixes.count > 0 ? options->prefixes.items[0] : NULL;
     size_t length = prefix ? strlen(prefix) : 0;
     if (length > 4 && strcmp(prefix + length - 4, ".bin") == 0 && file_exists(prefix))
         return error_set_code(EXIT_CODE_USAGE,
-                              "%s is a file; give a fairseq dataset without .bin, or an llm.c shard with --llmc",
+                              "%s is a file; give a fairseq dataset without .bin, an llm.c shard with --llmc, or "
+                              "nanoGPT's tokens with --nanogpt",
                               prefix);
     return 0;
 }
@@ -244,9 +256,9 @@ static int run_import(void *context) {
         .lines_are_documents = strcmp(options->documents, "lines") == 0,
     };
     if (status == 0)
-        status = options->text.count > 0   ? import_lines(options, &work, &summary)
-                 : options->llmc.count > 0 ? import_shards(options, &work, &summary)
-                                           : import_fairseq(options->prefixes.items[0], &work, &summary);
+        status = options->text.count > 0         ? import_lines(options, &work, &summary)
+                 : shards_of(options)->count > 0 ? import_shards(options, &work, &summary)
+                                                 : import_fairseq(options->prefixes.items[0], &work, &summary);
     if (status == 0 && dictionary.is_there)
         status = file_publish(&dictionary.copy);
     file_abort(&dictionary.copy);
@@ -265,7 +277,7 @@ int dataset_import(int argc, char **argv) {
     const struct flag_command command = {
         .name = "dataset import",
         .summary = "Converts the output of fairseq-preprocess (--dataset-impl mmap, cached or lazy), its input text, "
-                   "or llm.c shards to a dataset.",
+                   "llm.c shards or nanoGPT's tokens to a dataset.",
         .tables = tables,
         .table_count = 2,
         .positional_name = "PREFIX",
@@ -277,7 +289,8 @@ int dataset_import(int argc, char **argv) {
                     "  bevatron dataset import --text wiki.train.raw --output-prefix data/wikitext-103-train \\\n"
                     "      --tokenizer-type FairseqTokenizer --tokenizer-model dict.txt \\\n"
                     "      --vocab-file encoder.json --merge-file vocab.bpe\n"
-                    "  bevatron dataset import --llmc 'edu_fineweb100B/fineweb_train_*.bin' --output-prefix data/edu\n",
+                    "  bevatron dataset import --llmc 'edu_fineweb100B/fineweb_train_*.bin' --output-prefix data/edu\n"
+                    "  bevatron dataset import --nanogpt data/openwebtext/train.bin --output-prefix data/train\n",
     };
     struct dataset_import_options options;
     return command_run(

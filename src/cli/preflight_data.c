@@ -40,7 +40,13 @@ static int64_t vocab_size_of(const struct preflight *flight) {
 static void look_into(struct preflight *flight, const char *prefix) {
     const struct preflight_options *options = flight->options;
     if (text_source_exists(prefix)) {
-        preflight_say(flight, VERDICT_OK, "data", "%s: text, which train tokenizes first", prefix);
+        struct text_source source;
+        if (text_source_list(&source, prefix) < 0)
+            preflight_say_error(flight, "data");
+        else
+            preflight_say(flight, VERDICT_OK, "data", "%s: text, which train tokenizes first; files: %" PRId64, prefix,
+                          source.files.count);
+        text_source_close(&source);
         return;
     }
     struct index_reader *reader = NULL;

@@ -1,7 +1,7 @@
-// Imports data of other programs as .bin/.idx: shards of llm.c, the output of fairseq-preprocess, or the text that
-// would have been its input. From fairseq, every line of text (an item) becomes a sequence that ends in </s>. Documents
-// are separated by empty lines, which fairseq stores as items of a single </s>. These are kept at the end of the
-// document before them, because RoBERTa's samples (sample/text_block.h) look for them.
+// Imports data of other programs as .bin/.idx: tokens of llm.c and nanoGPT, the output of fairseq-preprocess, or
+// the text that would have been its input. From fairseq, every line of text (an item) becomes a sequence that ends
+// in </s>. Documents are separated by empty lines, which fairseq stores as items of a single </s>. These are kept
+// at the end of the document before them, because RoBERTa's samples (sample/text_block.h) look for them.
 #ifndef DATA_IMPORT_H
 #define DATA_IMPORT_H
 
@@ -16,6 +16,7 @@ struct import_options {
     int64_t vocab_size;        // ids must be below it, and it decides the dtype; 0 if unknown
     int32_t eos;               // the only token of an empty line
     bool lines_are_documents;  // every item is a separate document
+    bool is_nanogpt;           // import_llmc: files without headers
 };
 
 struct import_summary {
@@ -39,7 +40,7 @@ struct import_text {
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary);
 
 // Shards of llm.c, in order. options->eos is the id that documents begin with, -1 for the one that llm.c writes;
-// lines_are_documents is ignored.
+// lines_are_documents is ignored. With is_nanogpt, files of nanoGPT.
 int import_llmc(const struct string_list *files, const struct import_options *options, struct import_summary *summary);
 
 #endif

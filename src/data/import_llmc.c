@@ -2,6 +2,9 @@
 // the first three are magic, version and token count, followed by the tokens, 16 bits each for GPT-2's vocabulary and
 // 32 bits for Llama-3's. Documents may cross from shard to shard. In llm.c every document begins with a delimiter, here
 // every document ends with it, so the order of tokens stays the same except for the first and the last.
+//
+// nanoGPT's files (train.bin, val.bin) are 16-bit tokens and nothing else. There documents already end with the
+// delimiter, if there are several; the last one gets none.
 #include "data/import.h"
 
 #include "base/error.h"
@@ -12,13 +15,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { HEADER_NUMBERS = 256, HEADER_BYTES = HEADER_NUMBERS * 4, LONGEST_DOCUMENT = 1 << 28, CHECK_EVERY = 1 << 20 };
+enum { SHARD_HEADER_BYTES = 256 * 4, LONGEST_DOCUMENT = 1 << 28, CHECK_EVERY = 1 << 20 };
 
 static const struct shard_kind {
     int32_t magic, version;
     size_t token_bytes;
     int32_t delimiter;  // unless --eos-id gives another
-} kinds[] = {{20240520, 1, 2, 50256}, {20240801, 7, 4, 128000}};
+    size_t header_bytes;
+} kinds[] = {{20240520, 1, 2, 50256, SHARD_HEADER_BYTES}, {20240801, 7, 4, 128000, SHARD_HEADER_BYTES}},
+  of_nanogpt = {0, 0, 2, 50256, 0};
 static const int32_t choices_magic = 20240522;
 
 struct llmc_import {
@@ -26,12 +31,13 @@ struct llmc_import {
     const struct shard_kind *kind;  // of the first shard, and so of all
     int32_t delimiter;
     bool is_begun;  // a delimiter was seen
+    bool is_nanogpt;
     struct token_list document;
 };
 
 static int find_kind(const struct file_map *map, const char *path, const struct shard_kind **kind) {
     int32_t header[3] = {0};
-    if (map->size >= HEADER_BYTES)
+    if (map->size >= SHARD_HEADER_BYTES)
         memcpy(header, map->data, sizeof header);
     *kind = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -44,7 +50,7 @@ static int find_kind(const struct file_map *map, const char *path, const struct 
     if (header[1] != (*kind)->version)
         return bad_data("%s is an llm.c shard of version %" PRId32 ", and only version %" PRId32 " is supported", path,
                         header[1], (*kind)->version);
-    size_t bytes = map->size - HEADER_BYTES;
+    size_t bytes = map->size - SHARD_HEADER_BYTES;
     if (header[2] < 0 || bytes / (*kind)->token_bytes != (size_t)header[2] || bytes % (*kind)->token_bytes != 0)
         return bad_data("%s claims %" PRId32 " tokens, but %zu bytes follow; the file is truncated or damaged", path,
                         header[2], bytes);
@@ -81,17 +87,37 @@ static int add_token(struct llmc_import *import, int64_t token, const char *path
 }
 
 static int add_tokens(struct llmc_import *import, const struct file_map *map, const char *path) {
-    const unsigned char *bytes = (const unsigned char *)map->data + HEADER_BYTES;
-    size_t width = import->kind->token_bytes, size = map->size - HEADER_BYTES;
+    const size_t header = import->kind->header_bytes;
+    const unsigned char *bytes = (const unsigned char *)map->data + header;
+    size_t width = import->kind->token_bytes, size = map->size - header;
     for (size_t at = 0; at < size; at += width) {
         uint32_t token = 0;
         memcpy(&token, bytes + at, width);
         TRY(add_token(import, token, path, (int64_t)(at / width)));
         if (at % CHECK_EVERY == 0) {
             TRY(interrupt_check());
-            file_map_release(map, 0, HEADER_BYTES + at);
+            file_map_release(map, 0, header + at);
         }
     }
+    return 0;
+}
+
+static int find_kind_of(const struct llmc_import *import, const struct file_map *map, const char *path,
+                        const struct shard_kind **kind) {
+    int32_t magic = 0;
+    if (!import->is_nanogpt)
+        return find_kind(map, path, kind);
+    *kind = &of_nanogpt;
+    if (map->size >= SHARD_HEADER_BYTES)
+        memcpy(&magic, map->data, sizeof magic);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (magic == kinds[i].magic)
+            return bad_data("%s is a shard of llm.c; give it with --llmc", path);
+    if (map->size == 0 || map->size % of_nanogpt.token_bytes != 0)
+        return bad_data(
+            "%s has %zu bytes, which is not a number of 16-bit tokens; the file is truncated, or of another "
+            "program",
+            path, map->size);
     return 0;
 }
 
@@ -99,7 +125,7 @@ static int add_shard(struct llmc_import *import, const char *path) {
     struct file_map map;
     const struct shard_kind *kind;
     TRY(file_map_open(&map, path));
-    int status = find_kind(&map, path, &kind);
+    int status = find_kind_of(import, &map, path, &kind);
     if (status == 0 && kind != import->kind)
         status = bad_data("%s has another vocabulary than the shards before it", path);
     if (status == 0)
@@ -111,19 +137,22 @@ static int add_shard(struct llmc_import *import, const char *path) {
 static int add_shards(struct llmc_import *import, const struct string_list *files) {
     for (int64_t i = 0; i < files->count; i++)
         TRY(add_shard(import, files->items[i]));
-    return end_document(import);
+    if (!import->is_nanogpt)
+        return end_document(import);
+    const struct token_list *rest = &import->document;
+    return rest->count > 0 ? import_sink_add(&import->sink, rest->ids, rest->count) : 0;
 }
 
 static int look_at_first(struct llmc_import *import, const char *path) {
     struct file_map map;
     TRY(file_map_open(&map, path));
-    int status = find_kind(&map, path, &import->kind);
+    int status = find_kind_of(import, &map, path, &import->kind);
     file_map_close(&map);
     return status;
 }
 
 int import_llmc(const struct string_list *files, const struct import_options *options, struct import_summary *summary) {
-    struct llmc_import import = {0};
+    struct llmc_import import = {.is_nanogpt = options->is_nanogpt};
     struct import_options whole = *options;
     whole.lines_are_documents = true;
     TRY(look_at_first(&import, files->items[0]));

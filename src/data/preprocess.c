@@ -47,7 +47,8 @@ struct preprocessing {
     const struct preprocess_options *options;
     const struct tokenizer *tokenizer;
     struct string_list files;
-    bool *are_plain;    // (files) plain text, not JSON Lines
+    bool *are_plain;  // (files) plain text, not JSON Lines
+    uint64_t block_bytes;
     bool is_resumable;  // all inputs can be read again
     struct buffer settings;
     char **targets;   // (keys)
@@ -218,7 +219,7 @@ static int describe_settings(struct preprocessing *run) {
     for (int64_t i = 0; i < run->files.count; i++) {
         TRY(check_input(run, run->files.items[i]));
         if (run->are_plain[i])
-            buffer_append_string(out, "which is plain text\n");
+            buffer_printf(out, "which is plain text, in blocks of %" PRIu64 "\n", run->block_bytes);
     }
     return 0;
 }
@@ -295,6 +296,7 @@ static int tokenize(struct preprocessing *run) {
     const struct preprocess_run work = {
         .files = &run->files,
         .are_plain = run->are_plain,
+        .block_bytes = run->block_bytes,
         .workers = run->workers,
         .threads = options->workers,
         .piece_bytes = piece_bytes(options),
@@ -421,7 +423,7 @@ static int find_formats(struct preprocessing *run) {
                                   "%s is plain text, which has no members; give one name with --json-keys",
                                   run->files.items[i]);
     }
-    return 0;
+    return text_format_block(&run->block_bytes, &run->files, run->are_plain);
 }
 
 static int prepare(struct preprocessing *run) {

@@ -2,7 +2,6 @@
 #include "data/preprocess_input.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/extract/text_format.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -94,8 +93,9 @@ static int open_file(struct text_reader *reader) {
     options.path = input->run->files->items[reader->number];
     options.threads = input->run->threads / together;
     if (input->run->are_plain[reader->number]) {
-        options.block_bytes = TEXT_BLOCK_BYTES;
-        options.piece_bytes = (options.piece_bytes + TEXT_BLOCK_BYTES - 1) / TEXT_BLOCK_BYTES * TEXT_BLOCK_BYTES;
+        options.block_bytes = input->run->block_bytes;
+        options.piece_bytes =
+            (options.piece_bytes + options.block_bytes - 1) / options.block_bytes * options.block_bytes;
     }
     options.begin = reader->number == input->begin_file ? input->begin_offset : 0;
     return line_file_open(&reader->file, &options);

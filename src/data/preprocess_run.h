@@ -18,6 +18,7 @@
 struct preprocess_run {
     const struct string_list *files;
     const bool *are_plain;        // (files) plain text, not JSON Lines
+    uint64_t block_bytes;         // of plain text, see text_format.h
     struct text_worker *workers;  // (threads)
     int threads;
     size_t piece_bytes, line_limit;

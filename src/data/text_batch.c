@@ -163,7 +163,7 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 static void add_remedy(void) {
     char *problem = memory_string(error_message());
     const char *more = "";
-    if (strstr(problem, "not JSON Lines")) {
+    if (strstr(problem, "not JSON Lines") || strstr(problem, "`jq ")) {
         free(problem);
         return;
     }
@@ -227,6 +227,11 @@ static int take_text_line(struct text_worker *worker, const char *line, size_t l
     size_t good = utf8_check(line, length);
     if (good < length && !parser->options.replace_ill_formed)
         return bad_data("byte %zu of the line is not UTF-8", good);
+    const char *zero = memchr(line, 0, length);
+    if (zero)
+        return bad_data(
+            "byte %td of the line is NUL, so this is hardly text; `tr -d '\\0' <FILE >OUT` drops such bytes",
+            zero - line);
     parser->repaired_lines += good < length;
     utf8_append_repaired(text, line, length);
     return 0;

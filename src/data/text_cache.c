@@ -11,7 +11,6 @@
 #include "data/cache_entry.h"
 #include "data/cache_prune.h"
 #include "data/extract/inputs.h"
-#include "data/extract/reader.h"
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"
 #include "data/tokenizer/bpe_train.h"
@@ -75,31 +74,13 @@ char *text_source_default_root(const char *name) {
     return root;
 }
 
-// A folder without text may hold other files; names the first of them and the remedy.
-static int explain_folder(const char *name) {
-    struct error_note *present = error_take();
-    glob_t found;
-    char *pattern = file_join(name, "*.*");
-    struct reader *reader = NULL;
-    bool is_found = file_is_folder(name) && glob(pattern, 0, NULL, &found) == 0;
-    int status = is_found && file_is_regular(found.gl_pathv[0]) ? reader_open(&reader, found.gl_pathv[0]) : 0;
-    if (is_found)
-        globfree(&found);
-    free(pattern);
-    reader_close(reader);
-    if (status == 0)
-        return error_give(present);
-    error_drop(present);
-    return -1;
-}
-
-static int find_files(struct text_source *source) {
+int text_source_list(struct text_source *source, const char *name) {
+    *source = (struct text_source){.name = name};
     struct string_list names = {0};
     string_list_add(&names, source->name);
     int status = inputs_expand_folders(&source->files, &names, text_format_endings);
     string_list_free(&names);
-    if (status < 0)
-        return explain_folder(source->name);
+    TRY(status);
     size_t count = (size_t)source->files.count;
     source->prints = memory_alloc(count * sizeof *source->prints);
     source->are_plain = memory_alloc(count * sizeof *source->are_plain);
@@ -182,10 +163,9 @@ static void store_prints(const struct text_source *source, const struct text_cac
 }
 
 int text_source_open(struct text_source *source, const char *name, const struct text_cache *cache) {
-    *source = (struct text_source){.name = name};
     struct file_print_list known;
     bool is_new = false;
-    int status = find_files(source);
+    int status = text_source_list(source, name);
     if (status == 0) {
         load_prints(&known, source, cache);
         status = take_prints(source, &known, &is_new);
@@ -211,8 +191,8 @@ static void describe_source(struct buffer *out, const struct text_source *source
     for (int64_t i = 0; i < source->files.count; i++) {
         char hex[65];
         file_print_digest(&source->prints[i], hex);
-        buffer_printf(out, "%s of %" PRIu64 " bytes, %s\n", source->are_plain[i] ? "plain text" : "JSON Lines",
-                      source->prints[i].bytes, hex);
+        buffer_printf(out, "%s of %" PRIu64 " bytes, %s\n",
+                      source->are_plain[i] ? "plain text in 256 blocks" : "JSON Lines", source->prints[i].bytes, hex);
     }
 }
 
@@ -230,6 +210,18 @@ static int check_unchanged(const struct text_source *source) {
             return error_set_code(EXIT_CODE_BAD_DATA, "%s was changed while it was read; run the command again",
                                   source->files.items[i]);
     return 0;
+}
+
+// The remedy of bad lines is a flag of other commands.
+static void explain_flags(const char *what) {
+    static const char *const flags[] = {"--skip-bad-lines", "--invalid-utf8", "--input-format", "--max-line-bytes"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (error_exit_code() == EXIT_CODE_BAD_DATA && strstr(error_message(), flags[i])) {
+            error_context("cannot %s (%s is a flag of `bevatron preprocess`; give the dataset that it writes as "
+                          "--data-path)",
+                          what, flags[i]);
+            return;
+        }
 }
 
 // ---- the tokenizer ----
@@ -281,10 +273,8 @@ static int build_tokenizer(void *context, const char *folder) {
     int status = train_tokenizer(work, &corpus, folder);
     for (int64_t i = 0; status == 0 && i < work->sources.count; i++)
         status = check_unchanged(&work->sources.items[i]);
-    if (status < 0 && error_exit_code() == EXIT_CODE_BAD_DATA)
-        error_context(
-            "cannot train a tokenizer (flags named here, apart from --json-keys, are those of `bevatron tokenizer "
-            "train` and `preprocess`; give the dataset that the latter writes as --data-path)");
+    if (status < 0)
+        explain_flags("train a tokenizer on the text");
     string_list_free(&corpus.keys);
     string_list_free(&corpus.inputs);
     return status;
@@ -325,9 +315,33 @@ static void say_summary(const struct dataset_work *work, const struct preprocess
     const struct text_counts *counts = &summary->counts;
     log_info("tokenized %s: %" PRId64 " documents, %" PRId64 " tokens in %.1f s, kept in %s", work->source->name,
              counts->documents, counts->tokens, summary->seconds, folder);
-    if (counts->repaired_lines > 0)
-        log_warn("%s has %" PRId64 " lines that are not UTF-8; such bytes were replaced by U+FFFD", work->source->name,
-                 counts->repaired_lines);
+}
+
+// What every run on the text is told is kept beside the dataset.
+static const char remark_name[] = "remark.txt";
+
+static int write_remark(const struct preprocess_summary *summary, const char *folder) {
+    char *path = file_join(folder, remark_name), *text = NULL;
+    int64_t lines = summary->counts.repaired_lines;
+    int status = file_remove_tree(path);
+    if (status == 0 && lines > 0) {
+        text = memory_printf("%" PRId64 " lines that are not UTF-8; such bytes were replaced by U+FFFD", lines);
+        status = file_write_all(path, text, strlen(text));
+    }
+    free(text);
+    free(path);
+    return status;
+}
+
+static void say_remark(const char *name, const char *folder) {
+    enum { MOST_BYTES = 4096 };
+    struct buffer text = {0};
+    char *path = file_join(folder, remark_name);
+    if (file_exists(path) && file_read_all(path, MOST_BYTES, &text) == 0)
+        log_warn("%s has %s", name, buffer_string(&text));
+    error_clear();
+    buffer_free(&text);
+    free(path);
 }
 
 // Resumes a stopped attempt, unless it had other settings or was finished: the files may have changed since.
@@ -359,12 +373,11 @@ static int build_dataset(void *context, const char *folder) {
     if (status == 0)
         status = check_unchanged(work->source);
     if (status == 0)
+        status = write_remark(&summary, folder);
+    if (status == 0)
         say_summary(work, &summary, folder);
-    else if (error_exit_code() == EXIT_CODE_BAD_DATA)
-        error_context(
-            "cannot tokenize %s (flags named here, apart from --json-keys, are those of `bevatron preprocess`; "
-            "give the dataset that it writes as --data-path)",
-            work->source->name);
+    else
+        explain_flags("tokenize the text");
     string_list_free(&options.keys);
     free(summary.bad_lines);
     free(prefix);
@@ -395,6 +408,8 @@ int text_cache_dataset(char **prefix, const struct text_cache *cache, const stru
                                                                  .build = build_dataset,
                                                                  .context = &work});
     *prefix = status == 0 ? file_join(folder, data_name) : NULL;
+    if (status == 0)
+        say_remark(source->name, folder);
     free(data_name);
     free(index_name);
     free(tokens_name);

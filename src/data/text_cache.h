@@ -5,7 +5,7 @@
 //
 //   ROOT/NAME-DIGEST.prints.json     what the files of NAME held when they were last read
 //   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json; "text" is
-//                                    the member that was read
+//                                    the member that was read; remark.txt if users are to be told something
 //   ROOT/tokenizer-DIGEST/           vocab.json, merges.txt, tokenizer.json, manifest.json
 //   ROOT/….lock                      while an entry is built
 //   ROOT/…/used                      locked by processes that use the entry; when it was last used
@@ -32,7 +32,10 @@ struct text_cache {
 
 // Whether the name stands for text: a file, a folder or a pattern, here or in S3, and not the prefix of a dataset.
 bool text_source_exists(const char *name);
-// Finds the files and reads those that have changed since the cache last saw them.
+// Finds the files and whether each is plain text; one that is neither text nor JSON Lines is an error. All ends with
+// text_source_close, also after an error.
+int text_source_list(struct text_source *source, const char *name);
+// The same, and reads those that have changed since the cache last saw them.
 int text_source_open(struct text_source *source, const char *name, const struct text_cache *cache);
 void text_source_close(struct text_source *source);  // safe on a zeroed one
 // The folder that the cache of a name is put in by default: .bevatron-cache beside the file or in the folder; NULL for

@@ -221,8 +221,8 @@ static int is_too_small(const struct corpus_options *options, const char *split,
         if (*too_small)
             log_info("note: %s--split %s leaves none of the %" PRId64 " %s of %s for %s, so the run has none; give "
                      "--split other shares",
-                     flag_is_given(&options->config->given, "--split") ? "" : "the default ", split, count,
-                     is_gpt ? "sequences" : "documents", list->prefixes[i],
+                     flag_source(&options->config->given, "--split") != FLAG_FROM_DEFAULT ? "" : "the default ", split,
+                     count, is_gpt ? "sequences" : "documents", list->prefixes[i],
                      options->which == SPLIT_VALID ? "validation" : "test");
     }
     return 0;

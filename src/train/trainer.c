@@ -34,6 +34,7 @@
 #include "train/state.h"
 #include "train/stop_time.h"
 #include "train/tracing.h"
+#include "train/validation_set.h"
 #include "train/watching.h"
 
 #include <inttypes.h>
@@ -122,12 +123,9 @@ static int open_files(struct trainer *trainer) {
                                                                      .tokenizer = trainer->tokenizer});
     if (config->save && !config->skip_train && trainer->mesh->rank == 0)
         kept_files_open(&trainer->kept, config, &trainer->identity);
-    return automatic_settle(&(struct automatic_run){.open = trainer->options->open,
-                                                    .config = config,
-                                                    .device = trainer->device,
-                                                    .mesh = trainer->mesh,
-                                                    .texts = &trainer->texts},
-                            trainer->options->dumps_arguments);
+    const struct automatic_run run = {trainer->options->open, config, trainer->device, trainer->mesh, &trainer->texts};
+    TRY(automatic_settle(&run, trainer->options->dumps_arguments));
+    return validation_set_settle(config, &trainer->texts, trainer->mesh);
 }
 
 // The step, with the weights that the run begins or continues with, and what saves them.

@@ -46,19 +46,19 @@ static void tokenize(const char *input, const char *prefix, int workers, size_t 
 }
 
 // The documents by a simple loop over the text: the lines that begin in one block.
-static void expect_blocks(const char *path, const char *prefix) {
+static void expect_blocks(const char *path, const char *prefix, size_t bytes) {
     struct buffer text = read_bytes(path);
     struct index_reader *reader;
     EXPECT_OK(index_open(&reader, prefix));
     int64_t document = 0, tokens = 0;
     size_t block = 0, at = 0;
     while (at < text.length) {
-        if (at / TEXT_BLOCK_BYTES != block && tokens > 0) {
+        if (at / bytes != block && tokens > 0) {
             EXPECT_INT(index_length(reader, document), tokens + 1);
             document++;
             tokens = 0;
         }
-        block = at / TEXT_BLOCK_BYTES;
+        block = at / bytes;
         for (; at < text.length && text.data[at] != '\n'; at++)
             tokens += text.data[at] != ' ' && (at + 1 == text.length || strchr(" \n", text.data[at + 1]));
         at++;
@@ -78,12 +78,12 @@ static void expect_same_files(const char *a, const char *b) {
     buffer_free(&other);
 }
 
-// A pipe is read like a compressed file: as a stream.
+// A text of 512 KiB to 1 MiB is cut into blocks of 2 KiB. A pipe is read as a stream, whose size is not known.
 TEST(plain_text_is_cut_alike_however_it_is_read) {
     scratch_open();
     write_plain(scratch_path("t.txt"), 400);
     tokenize(scratch_path("t.txt"), scratch_path("a"), 1, 0);
-    expect_blocks(scratch_path("t.txt"), scratch_path("a_text_document"));
+    expect_blocks(scratch_path("t.txt"), scratch_path("a_text_document"), 2048);
     static const size_t chunks[] = {1, 70000, 200000, 1 << 22};
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
         tokenize(scratch_path("t.txt"), scratch_path("b"), 3, chunks[i]);
@@ -98,8 +98,7 @@ TEST(plain_text_is_cut_alike_however_it_is_read) {
         tokenize(scratch_path("pipe"), scratch_path("c"), 2, chunks[i]);
         waitpid(writer, NULL, 0);
         unlink(scratch_path("pipe"));
-        expect_same_files(scratch_path("a_text_document.bin"), scratch_path("c_text_document.bin"));
-        expect_same_files(scratch_path("a_text_document.idx"), scratch_path("c_text_document.idx"));
+        expect_blocks(scratch_path("t.txt"), scratch_path("c_text_document"), 65536);
     }
     scratch_close();
 }
@@ -110,7 +109,7 @@ TEST(formats_are_told_by_name_and_content) {
         const char *name, *text;
         bool is_plain;
     } rows[] = {{"a.jsonl", "not an object", false},
-                {"b.json.zst", "", false},
+                {"b.json", "", false},
                 {"c.txt", "Once {\"text\"", true},
                 {"d.txt", "{\"text\": 1}", false},
                 {"e", " \n{ \"a\"", false},
@@ -308,7 +307,8 @@ TEST(datasets_of_text) {
     EXPECT(text_source_exists(name) && !text_source_exists(prefix) && !text_source_exists(bin));
     text_source_close(&source);
     // After moving, it is the same text.
-    EXPECT_OK(text_source_open(&source, scratch_path("a_text_document.idx"), &cache));
+    write_bytes(scratch_path("other.txt"), "1 2 3\n", 6);
+    EXPECT_OK(text_source_open(&source, scratch_path("other.txt"), &cache));
     text_source_close(&source);
     EXPECT(rename(name, scratch_path("moved.txt")) == 0);
     EXPECT_OK(text_source_open(&source, scratch_path("moved.txt"), &cache));

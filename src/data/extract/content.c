@@ -1,53 +1,113 @@
-// Magic numbers, the checksum of a tar header, and the zero bytes of UTF-16.
+// Magic numbers, the checksum of a tar header, and the zero bytes of UTF-16; for text, its shape.
 #include "data/extract/content.h"
 #include "data/bad_data.h"
+#include "data/extract/inputs.h"
+#include "data/extract/text_shape.h"
 #include "base/buffer.h"
+#include "base/file.h"
 #include "base/hub.h"
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TAR_BYTES = 512, TAR_SUM = 148, TAR_SUM_BYTES = 8, TAR_MAGIC = 257 };
 
-// "%s" in the advice is the file.
+// "%s" in the advice is the file. A kind is known by its magic, or by the shape of its text.
 struct content_kind {
     const char *magic;
     size_t length;
     const char *what, *advice;
+    const char *endings[4];  // of names of such files, NULL at the end
+    bool (*has_shape)(const char *text, size_t length);
 };
 
 static const char as_parquet[] = "export its text as JSON Lines, e.g. duckdb -c \"COPY (SELECT text FROM '%s') TO "
                                  "'lines.jsonl' (FORMAT json)\"";
 static const char as_zip[] = "unpack it with `unzip %s`, or pipe its files: `unzip -p %s | bevatron … --input -`";
+static const char as_binary[] = "models learn from text; check the path";
+static const char as_tokens[] = "import it: `bevatron dataset import --llmc %s --output-prefix NAME`";
+static const char as_pickle[] =
+    "load it in Python and write its text as JSON Lines: {\"text\": …}, one object per line";
+static const char as_document[] = "extract its text: `pandoc -t plain %s -o OUT.txt`";
 
 static const struct content_kind kinds[] = {
-    {"PAR1", 4, "a Parquet file", as_parquet},
-    {"ARROW1\0", 8, "an Arrow file", "export its text as JSON Lines (pyarrow, duckdb, datasets' to_json)"},
-    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", "export its text as JSON Lines (pyarrow, datasets' to_json)"},
-    {"Obj\x01", 4, "an Avro file", "export its text as JSON Lines, e.g. `avro-tools tojson %s`"},
-    {"PK\x03\x04", 4, "a zip archive", as_zip},
-    {"PK\x05\x06", 4, "an empty zip archive", "copy or download it again"},
+    {"PAR1", 4, "a Parquet file", .advice = as_parquet, .endings = {".parquet"}},
+    {"ARROW1\0", 8, "an Arrow file", .advice = "export its text as JSON Lines (pyarrow, duckdb, datasets' to_json)",
+     .endings = {".feather"}},
+    {"\xFF\xFF\xFF\xFF", 4, "an Arrow stream", .advice = "export its text as JSON Lines (pyarrow, datasets' to_json)",
+     .endings = {".arrow"}},
+    {"Obj\x01", 4, "an Avro file", .advice = "export its text as JSON Lines, e.g. `avro-tools tojson %s`",
+     .endings = {".avro"}},
+    {"PK\x03\x04", 4, "a zip archive", .advice = as_zip, .endings = {".zip"}},
+    {"PK\x05\x06", 4, "an empty zip archive", .advice = "copy or download it again"},
     {"7z\xBC\xAF\x27\x1C", 6, "a 7z archive",
-     "unpack it with `7z x %s`, or pipe its files: `7z x -so %s | bevatron … --input -`"},
-    {"Rar!\x1A\x07", 6, "a rar archive", "unpack it with `unrar x %s`"},
-    {"\x04\x22\x4D\x18", 4, "an lz4 file", "pipe it: `lz4 -dc %s | bevatron … --input -`"},
-    {"LZIP\x01", 5, "an lzip file", "pipe it: `lzip -dc %s | bevatron … --input -`"},
-    {"\x1F\x9D", 2, "a compress (.Z) file", "pipe it: `zcat %s | bevatron … --input -`"},
-    {"\x89HDF\r\n\x1A\n", 8, "an HDF5 file", "export its text as JSON Lines"},
-    {"\x93NUMPY", 6, "a NumPy array", "token ids become a dataset with `bevatron dataset import`"},
+     .advice = "unpack it with `7z x %s`, or pipe its files: `7z x -so %s | bevatron … --input -`", .endings = {".7z"}},
+    {"Rar!\x1A\x07", 6, "a rar archive", .advice = "unpack it with `unrar x %s`", .endings = {".rar"}},
+    {"\x04\x22\x4D\x18", 4, "an lz4 file", .advice = "pipe it: `lz4 -dc %s | bevatron … --input -`",
+     .endings = {".lz4"}},
+    {"LZIP\x01", 5, "an lzip file", .advice = "pipe it: `lzip -dc %s | bevatron … --input -`", .endings = {".lz"}},
+    {"\x1F\x9D", 2, "a compress (.Z) file", .advice = "pipe it: `zcat %s | bevatron … --input -`", .endings = {".Z"}},
+    {"\x89HDF\r\n\x1A\n", 8, "an HDF5 file", .advice = "export its text as JSON Lines", .endings = {".h5", ".hdf5"}},
+    {"\x93NUMPY", 6, "a NumPy array",
+     .advice =
+         "write its ids as 16-bit numbers without a header, and import them: `bevatron dataset import --nanogpt FILE "
+         "--output-prefix NAME`",
+     .endings = {".npy"}},
     {"SQLite format 3", 16, "an SQLite database",
-     "export its text as JSON Lines: `sqlite3 %s \"SELECT json_object('text', COLUMN) FROM TABLE\"`"},
-    {"%PDF-", 5, "a PDF file", "extract its text, e.g. `pdftotext %s`"},
-    {"\xFF\xFE\x00\x00", 4, "UTF-32 text", "convert it: `iconv -f utf-32 -t utf-8 %s > OUT`"},
-    {"\x00\x00\xFE\xFF", 4, "UTF-32 text", "convert it: `iconv -f utf-32 -t utf-8 %s > OUT`"},
-    {"\xFF\xFE", 2, "UTF-16 text", "convert it: `iconv -f utf-16 -t utf-8 %s > OUT`"},
-    {"\xFE\xFF", 2, "UTF-16 text", "convert it: `iconv -f utf-16 -t utf-8 %s > OUT`"},
+     .advice = "export its text as JSON Lines: `sqlite3 %s \"SELECT json_object('text', COLUMN) FROM TABLE\"`",
+     .endings = {".sqlite", ".db"}},
+    {"%PDF-", 5, "a PDF file", .advice = "extract its text, e.g. `pdftotext %s`", .endings = {".pdf"}},
+    {"\xFF\xFE\x00\x00", 4, "UTF-32 text", .advice = "convert it: `iconv -f utf-32 -t utf-8 %s > OUT`"},
+    {"\x00\x00\xFE\xFF", 4, "UTF-32 text", .advice = "convert it: `iconv -f utf-32 -t utf-8 %s > OUT`"},
+    {"\xFF\xFE", 2, "UTF-16 text", .advice = "convert it: `iconv -f utf-16 -t utf-8 %s > OUT`"},
+    {"\xFE\xFF", 2, "UTF-16 text", .advice = "convert it: `iconv -f utf-16 -t utf-8 %s > OUT`"},
+    {"version https://git-lfs.github.com/spec/", 40, "a Git LFS pointer, not the file itself",
+     .advice = "fetch the file: `git lfs pull` in its folder"},
+    {"\x88\xD8\x34\x01", 4, "a shard of llm.c", .advice = as_tokens},
+    {"\xA1\xD9\x34\x01", 4, "a shard of llm.c", .advice = as_tokens},
+    {"\x80\x02", 2, "a Python pickle", .advice = as_pickle, .endings = {".pkl", ".pickle"}},
+    {"\x80\x03", 2, "a Python pickle", .advice = as_pickle},
+    {"\x80\x04", 2, "a Python pickle", .advice = as_pickle},
+    {"\x80\x05", 2, "a Python pickle", .advice = as_pickle},
+    {"\x89PNG", 4, "a PNG picture", .advice = as_binary},
+    {"\xFF\xD8\xFF", 3, "a JPEG picture", .advice = as_binary},
+    {"GIF8", 4, "a GIF picture", .advice = as_binary},
+    {"\x7F"
+     "ELF",
+     4, "a program", .advice = as_binary},
+    {"{\\rtf", 5, "an RTF document", .advice = as_document, .endings = {".rtf"}},
+    {.what = "a document", .advice = as_document, .endings = {".docx", ".odt", ".epub"}},
+    {.what = "not text: it has NUL bytes",
+     .advice = "check the path; `tr -d '\\0' <%s >OUT` drops them from a text",
+     .has_shape = text_shape_has_zeros},
+    {.what = "an HTML page",
+     .advice = "extract its text, e.g. `pandoc -f html -t plain %s -o OUT.txt`",
+     .endings = {".html", ".htm"},
+     .has_shape = text_shape_is_html},
+    {.what = "a JSON array, not JSON Lines",
+     .advice = "convert it: `jq -c '.[]' %s > LINES.jsonl`",
+     .has_shape = text_shape_is_array},
+    {.what = "a CSV table",
+     .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
+               "csv.DictReader(sys.stdin)]' <%s >LINES.jsonl`, and name the column with --json-keys",
+     .endings = {".csv"},
+     .has_shape = text_shape_is_csv},
+    {.what = "a table of tab-separated values",
+     .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
+               "csv.DictReader(sys.stdin,delimiter=\"\\t\")]' <%s >LINES.jsonl`, and name the column with --json-keys",
+     .endings = {".tsv"},
+     .has_shape = text_shape_is_tsv},
+    {.what = "not text in UTF-8",
+     .advice = "convert text of another encoding: `iconv -f ENCODING -t utf-8 %s > OUT`",
+     .has_shape = text_shape_is_garbled},
 };
 
-static const struct content_kind tar = {
-    .what = "a tar archive",
-    .advice = "unpack it with `tar xf %s` and name its files, or pipe them: `tar xOf %s | "
-              "bevatron … --input -`"};
+static const struct content_kind tar = {.what = "a tar archive",
+                                        .endings = {".tar", ".tgz"},
+                                        .advice = "unpack it with `tar xf %s` and name its files, or pipe them: "
+                                                  "`tar xOf %s | bevatron … --input -`"};
 static const struct content_kind little = {.what = "UTF-16 text (little endian, without a byte order mark)",
                                            .advice = "convert it: `iconv -f utf-16le -t utf-8 %s > OUT`"};
 static const struct content_kind big = {.what = "UTF-16 text (big endian, without a byte order mark)",
@@ -92,11 +152,27 @@ static const struct content_kind *kind_by_zeros(const unsigned char *bytes, size
     return zero[0] >= enough && zero[1] * 16 <= zero[0] ? &big : NULL;
 }
 
-static const struct content_kind *find_kind(const unsigned char *bytes, size_t count) {
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (count >= kinds[i].length && memcmp(bytes, kinds[i].magic, kinds[i].length) == 0)
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+// Ignores magic of fewer than `least` bytes.
+static const struct content_kind *kind_by_magic(const unsigned char *bytes, size_t count, size_t least) {
+    for (size_t i = 0; i < KINDS; i++)
+        if (kinds[i].magic && kinds[i].length >= least && count >= kinds[i].length &&
+            memcmp(bytes, kinds[i].magic, kinds[i].length) == 0)
             return &kinds[i];
-    return begins_as_tar(bytes, count) ? &tar : kind_by_zeros(bytes, count);
+    return begins_as_tar(bytes, count) ? &tar : NULL;
+}
+
+static const struct content_kind *find_kind(const unsigned char *bytes, size_t count) {
+    const struct content_kind *kind = kind_by_magic(bytes, count, 0);
+    return kind ? kind : kind_by_zeros(bytes, count);
+}
+
+static const struct content_kind *kind_by_name(const char *name) {
+    for (size_t i = 0; i < KINDS; i++)
+        if (inputs_are_wanted(name, kinds[i].endings))
+            return &kinds[i];
+    return inputs_are_wanted(name, tar.endings) ? &tar : NULL;
 }
 
 // Appends the advice with the path in place of each %s.
@@ -109,15 +185,36 @@ static void append_advice(struct buffer *out, const char *advice, const char *pa
     buffer_append_string(out, advice);
 }
 
-int content_check(const char *name, const char *path, const unsigned char *bytes, size_t count) {
-    const struct content_kind *kind = find_kind(bytes, count);
-    if (!kind)
-        return 0;
+static int refuse(const struct content_kind *kind, const char *name, const char *path) {
     struct buffer advice = {0};
     append_advice(&advice, kind->advice, strcmp(path, "-") == 0 ? "FILE" : path);
     bad_data("%s is %s; %s", name, kind->what, buffer_string(&advice));
     buffer_free(&advice);
     return -1;
+}
+
+int content_check(const char *name, const char *path, const unsigned char *bytes, size_t count) {
+    const struct content_kind *kind = find_kind(bytes, count);
+    return kind ? refuse(kind, name, path) : 0;
+}
+
+int content_check_text(const char *path, const char *text, size_t length) {
+    for (size_t i = 0; i < KINDS; i++)
+        if (kinds[i].has_shape && (kinds[i].has_shape(text, length) || inputs_are_wanted(path, kinds[i].endings)))
+            return refuse(&kinds[i], path, path);
+    return 0;
+}
+
+int content_explain(const char *path) {
+    enum { SURE = 4 };  // bytes of magic: 16-bit tokens may begin like anything
+    unsigned char bytes[CONTENT_BYTES];
+    int descriptor = file_is_regular(path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t count = descriptor >= 0 ? read(descriptor, bytes, sizeof bytes) : 0;
+    if (descriptor >= 0)
+        close(descriptor);
+    const struct content_kind *kind = count > 0 ? kind_by_magic(bytes, (size_t)count, SURE) : NULL;
+    kind = kind ? kind : kind_by_name(path);
+    return kind ? refuse(kind, path, path) : 0;
 }
 
 struct remote_place {

@@ -1,6 +1,7 @@
 // Expands the values of --input into existing files.
 #include "data/extract/inputs.h"
 #include "data/extract/content.h"
+#include "data/extract/left_out.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hub.h"
@@ -40,21 +41,39 @@ static bool ends_with(const char *name, size_t length, const char *ending) {
     return length > bytes && memcmp(name + length - bytes, ending, bytes) == 0;
 }
 
-bool inputs_are_wanted(const char *name, const char *const *endings) {
+size_t inputs_stem_bytes(const char *name) {
     static const char *const compressions[] = {".gz", ".bz2", ".xz", ".zst", NULL};
     size_t length = strlen(name);
     for (const char *const *compression = compressions; *compression; compression++)
-        if (ends_with(name, length, *compression)) {
-            length -= strlen(*compression);
-            break;
-        }
+        if (ends_with(name, length, *compression))
+            return length - strlen(*compression);
+    return length;
+}
+
+bool inputs_are_wanted(const char *name, const char *const *endings) {
+    size_t length = inputs_stem_bytes(name);
     for (; *endings; endings++)
         if (ends_with(name, length, *endings))
             return true;
     return false;
 }
 
-static int walk_folder(struct string_list *files, const char *path, const char *const *endings) {
+// The files that a folder or prefix stands for, and those that it does not.
+struct input_walk {
+    struct string_list *files;
+    const char *const *endings;
+    struct left_out left;
+};
+
+static void take_file(struct input_walk *walk, const char *path, const char *name) {
+    bool is_data = name[0] != '.' && !left_out_is_about(name) && inputs_are_wanted(name, walk->endings);
+    if (is_data)
+        string_list_add(walk->files, path);
+    else
+        left_out_add(&walk->left, path);
+}
+
+static int walk_folder(struct input_walk *walk, const char *path) {
     DIR *folder = opendir(path);
     if (!folder)
         return error_set("cannot open the folder %s: %s; check its permissions", path, strerror(errno));
@@ -62,13 +81,14 @@ static int walk_folder(struct string_list *files, const char *path, const char *
     const struct dirent *entry;
     while (result == 0 && (errno = 0, entry = readdir(folder))) {
         struct stat status;
-        if (entry->d_name[0] == '.')
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
             continue;
-        char *inner = file_join(path, entry->d_name);
-        if (lstat(inner, &status) == 0 && S_ISDIR(status.st_mode))
-            result = walk_folder(files, inner, endings);
-        else if (!file_is_folder(inner) && inputs_are_wanted(entry->d_name, endings))
-            string_list_add(files, inner);
+        char *inner = file_join(path, name);
+        if (name[0] != '.' && lstat(inner, &status) == 0 && S_ISDIR(status.st_mode))
+            result = walk_folder(walk, inner);
+        else if (name[0] == '.' || !file_is_folder(inner))
+            take_file(walk, inner, name);
         free(inner);
     }
     // Files that were not listed would be missing in silence.
@@ -80,11 +100,14 @@ static int walk_folder(struct string_list *files, const char *path, const char *
 
 static int expand_folder(struct string_list *files, const char *path, const char *const *endings) {
     int64_t before = files->count;
-    TRY(walk_folder(files, path, endings));
-    if (files->count == before)
-        return error_set(
-            "%s is a folder without %s files (or .gz, .bz2, .xz, .zst of them); name the files, e.g. '%s/*'", path,
-            endings[0], path);
+    struct input_walk walk = {.files = files, .endings = endings};
+    int status = walk_folder(&walk, path);
+    if (status == 0 && files->count == before)
+        status = left_out_refuse(&walk.left, path, endings);
+    else if (status == 0)
+        left_out_say(&walk.left, path);
+    left_out_free(&walk.left);
+    TRY(status);
     qsort(files->items + before, (size_t)(files->count - before), sizeof *files->items, compare_names);
     return 0;
 }
@@ -94,12 +117,18 @@ static int expand_folder(struct string_list *files, const char *path, const char
 // The objects below a prefix that ends with a slash.
 static int add_prefix(struct string_list *files, const char *prefix, const char *const *endings) {
     struct remote_list list;
+    struct input_walk walk = {.files = files, .endings = endings};
+    int64_t before = files->count;
     TRY(remote_list(&list, prefix, false));
     for (size_t i = 0; i < list.count; i++) {
-        const char *name = list.objects[i].url + strlen(prefix);
-        if (name[0] != '.' && !strstr(name, "/.") && inputs_are_wanted(name, endings))
-            string_list_add(files, list.objects[i].url);
+        const char *url = list.objects[i].url, *name = url + strlen(prefix), *slash = strrchr(name, '/');
+        name = strstr(name, "/.") ? "" : slash ? slash + 1 : name;
+        if (*name)
+            take_file(&walk, url, name);
     }
+    if (files->count > before)
+        left_out_say(&walk.left, prefix);
+    left_out_free(&walk.left);
     remote_list_free(&list);
     return 0;
 }

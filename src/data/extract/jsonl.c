@@ -62,6 +62,38 @@ static void append_name(struct buffer *out, const char *name, size_t length) {
     buffer_append_string(out, end < length ? "…\"" : "\"");
 }
 
+// Records of turns or of questions and answers, and what makes text of them.
+static const struct record_kind {
+    const char *member, *other;  // of the object; `other` may be NULL
+    const char *what, *filter;
+} record_kinds[] = {
+    {"messages", NULL, "chat data", "{text: ([.messages[] | .role + \": \" + .content] | join(\"\\n\"))}"},
+    {"conversations", NULL, "chat data", "{text: ([.conversations[] | .from + \": \" + .value] | join(\"\\n\"))}"},
+    {"instruction", "output", "instructions", "{text: (.instruction + \"\\n\" + .input + \"\\n\" + .output)}"},
+    {"prompt", "completion", "prompts", "{text: (.prompt + \"\\n\" + .completion)}"},
+};
+
+static int refuse_record(const struct record_kind *kind) {
+    return bad_data("this is %s; make text of it: `jq -c '%s' FILE > LINES.jsonl`", kind->what, kind->filter);
+}
+
+// The member that holds turns was requested.
+static int refuse_turns(const char *const *keys, int64_t count) {
+    for (size_t kind = 0; kind < sizeof record_kinds / sizeof record_kinds[0]; kind++)
+        for (int64_t i = 0; i < count && !record_kinds[kind].other; i++)
+            if (strcmp(keys[i], record_kinds[kind].member) == 0)
+                return refuse_record(&record_kinds[kind]);
+    return 0;
+}
+
+static const struct record_kind *find_record(const struct json *root) {
+    for (size_t i = 0; i < sizeof record_kinds / sizeof record_kinds[0]; i++)
+        if (json_member(root, record_kinds[i].member) &&
+            (!record_kinds[i].other || json_member(root, record_kinds[i].other)))
+            return &record_kinds[i];
+    return NULL;
+}
+
 // A requested member is missing: says which ones are there.
 static int refuse_missing(const char *key, const char *line, size_t length) {
     enum { MOST_NAMES = 8 };
@@ -70,6 +102,11 @@ static int refuse_missing(const char *key, const char *line, size_t length) {
     // Lines with NaN, or nested too deeply for a tree, are explained without the names.
     size_t count = json_parse(&root, line, length, "the line") == 0 ? root->count : SIZE_MAX;
     error_clear();
+    const struct record_kind *kind = count != SIZE_MAX ? find_record(root) : NULL;
+    if (kind) {
+        json_free(root);
+        return refuse_record(kind);
+    }
     for (size_t i = 0; count != SIZE_MAX && i < count && i < MOST_NAMES; i++) {
         buffer_append_string(&names, i > 0 ? ", " : ", only ");
         append_name(&names, root->keys[i].string, root->keys[i].length);
@@ -95,6 +132,8 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
     }
     if (json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count) < 0) {
         const char *shape = shape_of(line, length);
+        if (!shape && strstr(error_message(), "something else than strings"))
+            TRY(refuse_turns(options->keys, options->key_count));
         return shape ? bad_data("%s", shape) : -1;
     }
     for (int64_t i = 0; i < options->key_count; i++) {

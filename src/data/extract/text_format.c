@@ -3,50 +3,24 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/remote/url.h"
+#include "data/extract/content.h"
+#include "data/extract/inputs.h"
 #include "data/extract/reader.h"
+#include "data/extract/text_shape.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 const char *const text_format_endings[] = {".jsonl", ".ndjson", ".json", ".txt", ".text", ".md", NULL};
 
-static bool ends_with(const char *text, size_t length, const char *suffix) {
-    size_t size = strlen(suffix);
-    return length > size && memcmp(text + length - size, suffix, size) == 0;
-}
-
-static bool is_named_jsonl(const char *path) {
-    static const char *const packed[] = {".gz", ".bz2", ".xz", ".zst"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
-        if (ends_with(path, length, packed[i])) {
-            length -= strlen(packed[i]);
-            break;
-        }
-    return ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson") || ends_with(path, length, ".json");
-}
-
-// An object begins with { and the quote of its first name, or is {}.
-static bool begins_object(const char *text, size_t length) {
-    static const char blanks[] = " \t\r\n";
-    size_t at = length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-    while (at < length && memchr(blanks, text[at], sizeof blanks - 1))
-        at++;
-    if (at == length || text[at] != '{')
-        return false;
-    at++;
-    while (at < length && memchr(blanks, text[at], sizeof blanks - 1))
-        at++;
-    return at < length && (text[at] == '"' || text[at] == '}');
-}
-
 int text_format_find(bool *is_plain, enum text_format format, const char *path) {
-    *is_plain = format == TEXT_FORMAT_PLAIN || (format == TEXT_FORMAT_AUTO && !is_named_jsonl(path));
-    // A pipe can be read only once.
-    if (format != TEXT_FORMAT_AUTO || !*is_plain || !(file_is_regular(path) || url_is_remote(path)))
+    static const char *const of_jsonl[] = {".jsonl", ".ndjson", ".json", NULL};
+    bool is_named = inputs_are_wanted(path, of_jsonl);
+    *is_plain = format == TEXT_FORMAT_PLAIN || (format == TEXT_FORMAT_AUTO && !is_named);
+    // A pipe can be read only once, and many objects in S3 would be asked for once more.
+    if (format == TEXT_FORMAT_PLAIN || !(file_is_regular(path) || (*is_plain && url_is_remote(path))))
         return 0;
-    enum { ENOUGH = 4096 };
-    char text[ENOUGH];
+    char text[TEXT_SHAPE_BYTES];
     size_t length = 0;
     struct reader *reader;
     TRY(reader_open(&reader, path));
@@ -54,6 +28,42 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     while (length < sizeof text && (got = reader_read(reader, text + length, sizeof text - length)) > 0)
         length += (size_t)got;
     reader_close(reader);
-    *is_plain = got >= 0 && !begins_object(text, length);
+    TRY((int)got);
+    if (text_shape_is_object(text, length)) {
+        *is_plain = false;
+        return 0;
+    }
+    return content_check_text(path, text, length);
+}
+
+// How much text a file has, decompressed, as far as it is below `enough`.
+static int add_text_bytes(uint64_t *total, const char *path, uint64_t enough) {
+    struct string_list alone = {.items = (char *[]){(char *)(uintptr_t)path}, .count = 1};
+    uint64_t stored = inputs_bytes(&alone);
+    struct reader *reader;
+    TRY(reader_open(&reader, path));
+    bool is_known = stored > 0 && (*total + stored >= enough || strcmp(reader_format(reader), "plain") == 0);
+    int64_t got = 1;
+    for (*total += is_known ? stored : 0; !is_known && got > 0 && *total < enough;) {
+        char text[1 << 15];
+        got = reader_read(reader, text, sizeof text);
+        *total += got > 0 ? (uint64_t)got : 0;
+    }
+    reader_close(reader);
     return got < 0 ? -1 : 0;
+}
+
+int text_format_block(uint64_t *bytes, const struct string_list *files, const bool *are_plain) {
+    const uint64_t enough = (uint64_t)TEXT_BLOCKS * TEXT_BLOCK_BYTES;
+    uint64_t total = 0;
+    for (int64_t i = 0; i < files->count && total < enough; i++) {
+        const char *path = files->items[i];
+        if (are_plain[i] && !(file_is_regular(path) || url_is_remote(path)))
+            total = enough;  // a pipe can be read only once
+        else if (are_plain[i])
+            TRY(add_text_bytes(&total, path, enough));
+    }
+    for (*bytes = TEXT_LEAST_BLOCK_BYTES; *bytes < TEXT_BLOCK_BYTES && 2 * *bytes * TEXT_BLOCKS <= total;)
+        *bytes *= 2;
+    return 0;
 }

@@ -64,15 +64,33 @@ static int refuse_text(const char *name) {
                : 0;
 }
 
+// The tokens of nanoGPT and llm.c are called .bin, too, and have no index. 0 if the name is not that of such a file.
+static int refuse_tokens(const char *name) {
+    size_t length = strlen(name), stem = length > 4 && strcmp(name + length - 4, ".bin") == 0 ? length - 4 : length;
+    char *prefix = memory_printf("%.*s", (int)stem, name), *path = memory_printf("%s.bin", prefix);
+    int result = 0;
+    if (file_is_regular(path) && !has_file(prefix, "idx")) {
+        result = content_explain(path);
+        if (result == 0)
+            result = error_set("cannot open dataset %s: %s.idx does not exist, but %s does; copy both files, or import "
+                               "tokens of nanoGPT: `bevatron dataset import --nanogpt %s --output-prefix %s_document`",
+                               prefix, prefix, path, path, prefix);
+    }
+    free(prefix);
+    free(path);
+    return result;
+}
+
 static int refuse_missing(const char *prefix) {
     if (inputs_are_wanted(prefix, text_format_endings))
         TRY(content_check_name(prefix));
     TRY(content_check_prefix(prefix));
-    bool has_index = has_file(prefix, "idx"), has_tokens = has_file(prefix, "bin");
-    if (has_index || has_tokens)
-        return error_set("cannot open dataset %s: %s.%s does not exist, but %s.%s does; copy both files, or make them "
-                         "again with `bevatron preprocess`",
-                         prefix, prefix, has_index ? "bin" : "idx", prefix, has_index ? "idx" : "bin");
+    TRY(refuse_tokens(prefix));
+    if (has_file(prefix, "idx"))
+        return error_set(
+            "cannot open dataset %s: %s.bin does not exist, but %s.idx does; copy both files, or make them "
+            "again with `bevatron preprocess`",
+            prefix, prefix, prefix);
     char *near = find_near(prefix);
     int result = near ? 0 : refuse_text(prefix);
     if (result == 0)

@@ -1,0 +1,159 @@
+#!/usr/bin/env bash
+# What people bring in their first hour: a cloned Hub dataset, tables, notes, a PDF, JSON of other shapes, other programs'
+# tokens, a tiny text, files that are no text. Each is either a run that makes sense or one line that says what to do.
+# cost: 3
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh || exit
+. tests/cli/text.sh || exit
+
+cd "$work" || exit 1
+auto=("${train[@]}" --eval-iters 1 "${own[@]}" --data-path)
+# helps TEXT NAME: train ends with one line that has the text.
+helps() {
+    expect 215 "$1" "${auto[@]}" "$2"
+    [ "$(grep -c "^error: " out)" = 1 ] && pass || fail "$2: not one line"
+}
+# lacks TEXT: the last output does not have it.
+lacks() { grep -qF -- "$1" out && fail "the output has \"$1\"" || pass; }
+
+# ---- a cloned Hub dataset ----
+
+mkdir -p hub/data hub/.git
+printf -- '---\nlicense: mit\n---\n# The card\n' >hub/README.md
+echo '{"default": {}}' >hub/dataset_infos.json
+echo "a licence" | tee hub/LICENSE >hub/LICENSE-MIT.txt
+touch hub/.gitattributes hub/data/load.py
+printf 'PAR1....PAR1' | tee hub/data/0.parquet >hub/data/1.parquet
+export_it="hub/data/0.parquet is a Parquet file; export its text as JSON Lines, e.g. duckdb -c \"COPY (SELECT text FROM 'hub/data/0.parquet')"
+helps "hub has no text but 2 .parquet files: $export_it" hub
+expect 215 "$export_it" "$BEVATRON" preprocess --input hub --output-prefix p --tokenizer-type NullTokenizer --vocab-size 9
+expect 215 "$export_it" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path hub --tokenizer-type NullTokenizer --vocab-size 9
+# With text beside it: the text is read, the rest is counted and named, on every run and in all commands alike.
+words 1 300 | as_json >hub/data/train.jsonl
+for turn in first second; do
+    expect 0 "iteration        2/" "${auto[@]}" hub
+    grep -qF "warning: 2 .parquet files left out of hub: $export_it" out &&
+        grep -qF "note: left out of hub: LICENSE, LICENSE-MIT.txt, README.md, dataset_infos.json, 2 hidden files, 1 .py file" out && pass || fail "what is left out, in the $turn run"
+done
+expect 0 "2 .parquet files left out of hub" "$BEVATRON" preprocess --input hub --output-prefix p --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json \
+    --merge-file hub/.bevatron-cache/tokenizer-*/merges.txt
+grep -q "^300 documents" out && pass || fail "preprocess read other files"
+expect 0 "hub: text, which train tokenizes first; files: 1" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path hub \
+    --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json --merge-file hub/.bevatron-cache/tokenizer-*/merges.txt
+grep -q "2 .parquet files left out of hub" out && pass || fail "preflight does not name what is left out"
+# A clone without git-lfs has pointers.
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n' | tee lfs.jsonl >hub/data/0.parquet
+helps "lfs.jsonl is a Git LFS pointer, not the file itself; fetch the file: \`git lfs pull\`" lfs.jsonl
+expect 0 "hub/data/0.parquet is a Git LFS pointer, not the file itself; fetch" "${auto[@]}" hub
+
+# ---- tables, pages, documents ----
+
+printf 'id,text\n1,"a cat, and\na dog"\n2,a bird\n3,a cow\n' | tee t.csv >table.txt
+printf 'id\ttext\n1\ta cat\n2\ta bird\n3\ta cow\n' | tee t.tsv >tabs.txt
+for name in t.csv table.txt; do helps "$name is a CSV table; write it as JSON Lines: \`python3 -c" "$name"; done
+for name in t.tsv tabs.txt; do helps "$name is a table of tab-separated values; write it as JSON Lines: \`python3 -c" "$name"; done
+if command -v python3 >/dev/null; then
+    expect 215 "CSV" "${auto[@]}" t.csv
+    bash -c "$(sed -n 's/.*JSON Lines: `\(.*\)`, and name.*/\1/p' out)"
+    [ "$(head -n 1 LINES.jsonl)" = '{"id": "1", "text": "a cat, and\na dog"}' ] && [ "$(wc -l <LINES.jsonl)" = 3 ] && pass || fail "the command for CSV"
+fi
+printf '\n<!DOCTYPE html>\n<html><body>Text</body></html>\n' >page.txt
+helps "page.txt is an HTML page; extract its text" page.txt
+printf '%%PDF-1.4\n' >paper.pdf
+helps "paper.pdf is a PDF file; extract its text, e.g. \`pdftotext paper.pdf\`" paper.pdf
+# Prose with commas and tabs stays prose.
+printf 'Hark, hark\nBow-wow, the\nwatch-dogs, bark\nCock-a-diddle, dow\n' >song.txt
+printf 'Tom, Dick, Harry\nare here, and there, too\nas always, at noon, we eat\n' >names.txt
+for i in $(seq 30); do cat names.txt song.txt; done >prose.txt
+expect 0 "iteration        2/" "${auto[@]}" prose.txt
+
+# ---- JSON of other shapes ----
+
+printf '[{"text": "a cat"},\n {"text": "a dog"}]\n' >array.json
+helps "array.json is a JSON array, not JSON Lines; convert it: \`jq -c '.[]' array.json > LINES.jsonl\`" array.json
+expect 215 "array.json is a JSON array" "$BEVATRON" preprocess --input array.json --output-prefix a --tokenizer-type NullTokenizer --vocab-size 9
+[ "$(wc -c <out)" -lt 250 ] && pass || fail "a long answer to a JSON array"
+printf '{"messages": [{"role": "user", "content": "a cat?"}, {"role": "assistant", "content": "a dog"}]}\n' >chat.jsonl
+printf '{"conversations": [{"from": "human", "value": "a cat?"}]}\n' >share.jsonl
+printf '{"instruction": "say", "input": "", "output": "a cat"}\n' >alpaca.jsonl
+helps "chat.jsonl:1: this is chat data; make text of it: \`jq -c '{text: ([.messages[] | .role + " chat.jsonl
+helps "share.jsonl:1: this is chat data; make text of it: \`jq -c '{text: ([.conversations[] | .from + " share.jsonl
+helps "alpaca.jsonl:1: this is instructions; make text of it: \`jq -c" alpaca.jsonl
+expect 215 "chat.jsonl:1: this is chat data; make text of it" "${auto[@]}" chat.jsonl --json-keys messages
+if command -v jq >/dev/null; then
+    bash -c "$(sed -n 's/.*make text of it: `\(.*\)`.*/\1/p' out | sed 's/FILE/chat.jsonl/')"
+    [ "$(cat LINES.jsonl)" = '{"text":"user: a cat?\nassistant: a dog"}' ] && pass || fail "the command for chats"
+fi
+
+# ---- tokens of other programs ----
+
+# Ids 640, 7, the end, 8, 9: as in nanoGPT's prepare.py; a shard of llm.c begins with 20240520.
+printf '\200\002\007\000\120\304\010\000\011\000' >train.bin
+tokens="copy both files, or import tokens of nanoGPT: \`bevatron dataset import --nanogpt train.bin --output-prefix train_document\`"
+for name in train train.bin; do expect 1 "$tokens" "${train[@]}" --data-path "$name" --tokenizer-type NullTokenizer --vocab-size 60000; done
+expect 0 "2 documents, 2 sequences, 5 tokens (uint16)" "$BEVATRON" dataset import --nanogpt train.bin --output-prefix train_document
+[ "$("$BEVATRON" dataset peek train_document | grep -v === | tr '\n' ' ')" = "640 7 50256 8 9 " ] && pass || fail "the tokens of nanoGPT"
+printf 'x' >>train.bin
+expect 215 "train.bin has 11 bytes, which is not a number of 16-bit tokens" "$BEVATRON" dataset import --nanogpt train.bin --output-prefix b
+cp "$OLDPWD/tests/golden/import/llmc_1.bin" shard.bin
+for name in shard shard.bin; do
+    expect 215 "shard.bin is a shard of llm.c; import it: \`bevatron dataset import --llmc shard.bin" "${train[@]}" --data-path "$name" --tokenizer-type NullTokenizer --vocab-size 60000
+done
+expect 215 "shard.bin is a shard of llm.c; give it with --llmc" "$BEVATRON" dataset import --nanogpt shard.bin --output-prefix b
+
+# ---- no text at all ----
+
+printf '\211PNG\r\n\032\n' >picture.txt
+printf '\177ELF\002\001\001' >program
+printf '\200\004\225\001' >data.pkl
+{ words 1 9; printf 'a \000 byte\n'; } >zero.txt
+{ words 1 300; printf 'a \000 byte\n'; } >late.txt
+awk 'BEGIN { for (i = 0; i < 300; i++) printf "%c%c", 200 + i % 40, 97 + i % 9 }' | LC_ALL=C tr -d '\000-\040' >latin.txt
+helps "picture.txt is a PNG picture" picture.txt
+helps "program is a program" program
+helps "data.pkl is a Python pickle; load it in Python and write its text as JSON Lines" data.pkl
+helps "zero.txt is not text: it has NUL bytes; check the path; \`tr -d '\\0' <zero.txt >OUT\` drops them" zero.txt
+helps "late.txt:301: byte 2 of the line is NUL" late.txt
+LC_ALL=C awk 'BEGIN { for (i = 0; i < 300; i++) printf "\317\360\350 " }' >koi.txt
+helps "koi.txt is not text in UTF-8; convert text of another encoding: \`iconv -f ENCODING -t utf-8 koi.txt" koi.txt
+# A few bytes are replaced; the remark stays when the cache is warm.
+{ words 2 90; printf 'caf\351\n'; } >cafe.txt
+for turn in cold warm; do
+    expect 0 "warning: cafe.txt has 1 lines that are not UTF-8; such bytes were replaced" "${auto[@]}" cafe.txt
+    [ "$turn" = cold ] || lacks "tokenized"
+done
+
+# ---- small texts: notes and a page ----
+
+mkdir notes
+for i in 1 2 3 4 5 6 7 8; do { echo "# Note $i"; words "$i" 20; } >"notes/$i.md"; done
+echo "What these notes are about" >notes/README.md
+expect 0 "tokenized notes: 8 documents" "${auto[@]}" notes
+grep -q "note: left out of notes: README.md$" out && pass || fail "the README of the notes"
+# 5 KB: cut at every KB. Validation has ten windows or none, and an evaluation reads no window twice unless it is told to.
+words 5 150 | head -c 5000 >five.txt
+expect 0 "tokenized five.txt: 5 documents" "${auto[@]}" five.txt
+lacks "there is no validation"
+if "$BEVATRON" version | grep -q "ZLIB *yes"; then
+    gzip -c five.txt >five.gz
+    expect 0 "tokenized five.gz: 5 documents" "${auto[@]}" five.gz
+    expect_same .bevatron-cache/five.txt-*/data_text_document.idx .bevatron-cache/five.gz-*/data_text_document.idx "documents of a compressed text"
+    expect 0 "building the sample index of the valid split" "${auto[@]}" five.txt --seed 5
+fi
+windows=$(sed -n 's/building the sample index of the valid split.* \([0-9]*\) tokens, [0-9]* epochs.*/\1/p' out)
+[ "$((${windows:-0} / 16))" -ge 10 ] && pass || fail "validation has $windows tokens"
+expect 0 "there is no validation: a tenth of the documents has fewer than 10 windows of 256 tokens" "${auto[@]}" five.txt --seq-length 256
+lacks "validation loss"
+expect 0 "the validation set repeats: it has" "${auto[@]}" five.txt --eval-iters 500
+grep -Eq "the validation set repeats: it has [0-9]+ windows of 16 tokens, and an evaluation reads 1000; --eval-iters [0-9]+ reads it once" out && pass || fail "how to read it once"
+expect 0 "with which an evaluation reads the validation set once" "$BEVATRON" train "${size[@]}" "${own[@]}" --data-path five.txt --exit-interval 1 --micro-batch-size 4
+lacks "repeats"
+# A user's shares stay.
+expect 0 "building the sample index of the valid split" "${auto[@]}" five.txt --split 60,40,0
+lacks "chosen for this run: --split"
+# A run that resumes keeps the shares it began with, whatever the text would get now.
+expect 0 "chosen for this run: --split 900, 100, 0, so that validation has 10 windows of 16 tokens or more" "${auto[@]}" five.txt --save run
+words 3 2000 >>five.txt
+expect 0 "successfully loaded" "${auto[@]}" five.txt --save run --load run --train-iters 4 --override-opt_param-scheduler --allow-changed-data
+grep -q "settings differ.*--split\|chosen for this run: --split" out && fail "the shares of a resumed run" || pass
+finish
