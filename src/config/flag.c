@@ -281,11 +281,14 @@ size_t flag_count(const struct flag_rows *rows) {
 
 // The number of a name's row; that of all rows if there is none.
 static size_t find_row(const struct flag_rows *rows, const char *name, size_t length) {
-    const struct flag *flag;
-    size_t i = 0;
-    while ((flag = flag_at(rows, i)) && (flag->type == FLAG_GROUP || !flag_name_equal(name, length, flag->name)))
-        i++;
-    return i;
+    size_t before = 0;
+    char first = length > 2 && name[0] == '-' && name[1] == '-' ? name[2] : name[0];
+    for (; rows; before += rows->count, rows = rows->next)
+        for (size_t i = 0; i < rows->count; i++)
+            if (rows->flags[i].type != FLAG_GROUP && rows->flags[i].name[2] == first &&
+                flag_name_equal(name, length, rows->flags[i].name))
+                return before + i;
+    return before;
 }
 
 const struct flag *flag_find_name(const struct flag_table *table, const char *name, size_t length) {

@@ -2,32 +2,28 @@
 #include "config/rules.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "config/flag_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // A flag of a term, with values that `|` separates, or NULL.
 struct condition {
     const struct flag *flag;
-    enum flag_source source;
     const char *values;
     size_t length;
 };
 
 // The next flag of the term at *at, which goes past it; false at the end of the term.
-static bool next_condition(const struct config *config, const char **at, struct condition *condition) {
+static bool next_condition(const char **at, struct condition *condition) {
     struct flag_table table = config_flag_table(0);
-    char name[64];
     *at += strspn(*at, " ");
     size_t length = strcspn(*at, " ,");
     if (length == 0)
         return false;
-    (void)snprintf(name, sizeof name, "%.*s", (int)length, *at);
-    *at += length;
-    *condition = (struct condition){.flag = flag_find(&table, name)};
+    *condition = (struct condition){.flag = flag_find_name(&table, *at, length)};
     CHECK(condition->flag != NULL);
-    condition->source = flag_source(&config->given, condition->flag->name);
+    *at += length;
     if (**at == ' ' && strncmp(*at, " --", strlen(" --")) != 0) {
         condition->values = *at + 1;
         condition->length = strcspn(condition->values, " ,");
@@ -74,15 +70,16 @@ static bool condition_holds(const struct condition *condition, const struct conf
     flag_format(flag, config, &text);
     bool is_switch = flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF;
     bool holds = differs(flag, slot, buffer_string(&text));
-    if (condition->values && list)
-        for (int64_t i = 0; i < list->count && !value; i++)
+    if (condition->values) {
+        for (int64_t i = 0; list && i < list->count && !value; i++)
             value = find_value(condition, list->items[i], &length);
-    else if (condition->values)
-        value = find_value(condition, buffer_string(&text), &length);
-    else if (is_idle)
-        holds =
-            condition->source >= FLAG_FROM_FILE && (holds || (condition->source == FLAG_FROM_COMMAND && !is_switch));
-    holds = condition->values ? value != NULL : holds;
+        if (!list)
+            value = find_value(condition, buffer_string(&text), &length);
+        holds = value != NULL;
+    } else if (is_idle) {
+        enum flag_source source = flag_source(&config->given, flag->name);
+        holds = source >= FLAG_FROM_FILE && (holds || (source == FLAG_FROM_COMMAND && !is_switch));
+    }
     if (holds && shown)
         buffer_printf(shown, "%s%s%s%.*s", shown->length ? " " : "", flag->name, value ? " " : "", (int)length,
                       value ? value : "");
@@ -94,7 +91,7 @@ static bool condition_holds(const struct condition *condition, const struct conf
 static bool term_holds(const struct config *config, const char **at, bool is_idle, struct buffer *shown) {
     struct condition condition;
     bool holds = true;
-    while (next_condition(config, at, &condition))
+    while (next_condition(at, &condition))
         holds = holds && condition_holds(&condition, config, is_idle, shown);
     *at += **at == ',';
     return holds;
