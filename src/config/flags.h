@@ -41,6 +41,7 @@ enum flag_meaning {
     MEANS_GROUPS,
     MEANS_LENGTH,
     MEANS_ROPE,
+    MEANS_SCALED_ROPE,
     MEANS_LOCAL_ROPE,
     MEANS_NO_ROPE,
     MEANS_RELATIVE,

@@ -41,6 +41,10 @@ static bool has_rope(const struct config *config) {
     return has_positions(config, "rope");
 }
 
+static bool has_scaled_rope(const struct config *config) {
+    return has_rope(config) && (config_scales_rope(config) || config->multi_latent_attention);
+}
+
 static bool has_relative(const struct config *config) {
     return has_positions(config, "relative");
 }
@@ -79,9 +83,10 @@ static int64_t projected_width(const struct config *config) {
     return width != config->hidden_size ? width : 0;
 }
 
-// Without a flag the scale follows from the channels, which are compared themselves.
+// Without a flag the scale follows from the channels, which are compared themselves; rotary scaling may have a part.
 static bool has_same_scale(const struct config *there, const struct config *here) {
-    return there->kv_channels != here->kv_channels || choices_scale(there) == choices_scale(here);
+    return there->kv_channels != here->kv_channels || choices_scale(there) == choices_scale(here) ||
+           config_softmax_scale(there) == config_softmax_scale(here);
 }
 
 // The frequencies, in the precision that layers have them. Dynamic scaling changes none that a run can reach, but is
@@ -94,7 +99,8 @@ static bool has_same_rope(const struct config *there, const struct config *here)
     if (scales && (strcmp(there->rope_scaling_type, here->rope_scaling_type) != 0 ||
                    there->rope_scaling_factor != here->rope_scaling_factor))
         return false;
-    return (has_same_scale(there, here) || config_rope_attention_factor(there) == config_rope_attention_factor(here)) &&
+    return (choices_scale(there) == choices_scale(here) ||
+            config_rope_attention_factor(there) == config_rope_attention_factor(here)) &&
            a.pairs == b.pairs && a.is_interleaved == b.is_interleaved && a.factor == b.factor &&
            a.short_length == b.short_length &&
            memcmp(a.frequencies, b.frequencies, (size_t)a.pairs * sizeof a.frequencies[0]) == 0 &&
@@ -125,12 +131,13 @@ static const struct meaning {
     [MEANS_GROUPS] = {.count = config_query_groups},
     [MEANS_LENGTH] = {0},
     [MEANS_ROPE] = {.is_said = has_rope, .is_same = has_same_rope},
+    [MEANS_SCALED_ROPE] = {.is_said = has_scaled_rope, .is_same = has_same_rope},
     [MEANS_LOCAL_ROPE] = {.is_said = has_windows},
     [MEANS_NO_ROPE] = {.count = config_no_rope_freq},
     [MEANS_RELATIVE] = {.is_said = has_relative},
     [MEANS_ALIBI] = {.is_said = has_alibi},
     [MEANS_WINDOWS] = {.is_same = config_same_windows},
-    [MEANS_SCALE] = {.is_same = has_same_scale, .single = choices_scale},
+    [MEANS_SCALE] = {.is_same = has_same_scale, .single = config_softmax_scale},
     [MEANS_LATENT] = {.is_said = has_latents},
     [MEANS_LATENT_EPSILON] = {.is_said = has_latents, .real = config_latent_epsilon},
     [MEANS_ACTIVATION] = {.word = config_activation},

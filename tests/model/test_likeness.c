@@ -182,6 +182,8 @@ TEST(weights_of_others) {
          "--max-position-embeddings is 64 there and 32 here", LIKENESS_WEIGHTS},
         {ROPE "--max-position-embeddings 64", ROPE "--max-position-embeddings 32",
          "--max-position-embeddings is 64 there and 32 here", LIKENESS_SAME},
+        {ROPE "--use-rope-scaling --rope-scaling-type yarn", ROPE, "--use-rope-scaling is true there and false here",
+         LIKENESS_WEIGHTS},
         {"--position-embedding-type alibi", "--position-embedding-type none",
          "--position-embedding-type is alibi there and none here", LIKENESS_WEIGHTS},
         {"--quick-geglu --glu-linear-offset 1 --activation-func-clamp-value 7", "--quick-geglu",
