@@ -288,7 +288,7 @@ static bool may_enter(const char *folder) {
 
 static int read_file(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
-    char *path = file_join(folder, file_name);
+    char *path = file_join(folder, file_name), *config = file_join(folder, "config.json");
     struct json *root = NULL;
     int result = 0;
     // Most often somebody has named a folder of something else.
@@ -297,7 +297,12 @@ static int read_file(struct manifest *manifest, const char *folder) {
     else if (file_exists(path) && !file_is_regular(path))
         result = error_set("%s is not a regular file; restore it from a copy", path);
     else if (file_is_folder(folder) && !file_exists(path) && manifest_has_foreign_weights(folder))
-        result = error_set("%s has weights of Hugging Face but no config.json; copy config.json too", folder);
+        result =
+            file_exists(config)
+                ? error_set("%s has no %s; if it is a model of another program, convert it first (bevatron "
+                            "checkpoint convert --input %s --output DIR --to bevatron), else restore it from a copy",
+                            folder, file_name, folder)
+                : error_set("%s has weights of Hugging Face but no config.json; copy config.json too", folder);
     else if (file_is_folder(folder) && !file_exists(path))
         result = error_set("%s is not a checkpoint: found no %s and no iter_… folder; give the folder of --save or one "
                            "of its iter_… folders",
@@ -310,6 +315,7 @@ static int read_file(struct manifest *manifest, const char *folder) {
             error_context("the manifest %s is not valid", path);
     }
     json_free(root);
+    free(config);
     free(path);
     if (result < 0)
         manifest_free(manifest);

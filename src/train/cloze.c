@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "data/bad_data.h"
@@ -109,6 +110,7 @@ static int examine(struct examination *e, const char *line, size_t length, int64
         return error_context("%s:%" PRId64, e->cloze->path, number);
     e->result->texts++;
     e->result->right += right;
+    e->result->cut += e->question.given.count + e->question.asked.count > step_window(e->cloze->step) + 1;
     return 0;
 }
 
@@ -143,6 +145,10 @@ int cloze_run(const struct cloze *cloze, struct cloze_result *result) {
         e.logits = memory_alloc(sizeof(float) * (size_t)step_vocabulary(cloze->step));
         status = examine_all(&e, &file);
     }
+    if (status == 0 && result->cut > 0)
+        log_warn("%" PRId64 " of %" PRId64 " texts of %s are longer than the model's %" PRId64
+                 " positions: their beginnings were left out",
+                 result->cut, result->texts, cloze->path, step_window(cloze->step));
     result->accuracy = result->texts > 0 ? (double)result->right / (double)result->texts : 0;
     free(e.logits);
     token_list_free(&e.question.given);

@@ -19,6 +19,7 @@ struct cloze {
 
 struct cloze_result {
     int64_t texts, right;
+    int64_t cut;  // texts whose beginning the model has no positions for
     double accuracy;
 };
 

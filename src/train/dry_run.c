@@ -33,7 +33,8 @@ int dry_run_complete(struct config *config) {
     bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0 ||
                     config->data_args_path || config->per_split_data_args_path ||
                     config->train_weighted_split_paths.count > 0 || config->train_weighted_split_paths_path;
-    if ((!config->preset && config->vocab_size == 0) || has_data)
+    int64_t padded = config->padded_vocab_size;
+    if ((!config->preset && config->vocab_size == 0 && padded == 0) || has_data)
         return 0;
     struct flag_table table = config_flag_table(0);
     TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
@@ -44,8 +45,8 @@ int dry_run_complete(struct config *config) {
     if (config->lr == 0)
         TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
     bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
-    if (config->vocab_size == 0 && config->padded_vocab_size == 0 && !has_tokenizer)
-        TRY(give(config, "--vocab-size", config_preset_vocabulary(config->preset)));
+    if (config->vocab_size == 0 && !has_tokenizer)
+        TRY(give(config, "--vocab-size", padded > 0 ? padded : config_preset_vocabulary(config->preset)));
     struct buffer size = {0};
     if (config->vocab_size > 0)
         buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->vocab_size);

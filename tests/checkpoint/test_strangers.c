@@ -2,6 +2,7 @@
 // which nobody writes the other end, and weights without a configuration.
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/extra.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/hf_tokenizer_files.h"
@@ -126,6 +127,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     begin();
     make("model/model.safetensors", "");
     EXPECT(model_source_is_foreign(at("model")));
+    EXPECT_ERROR(checkpoint_verify(at("model"), false), "has weights of Hugging Face but no config.json");
     expect_unreadable("model has weights of Hugging Face but no config.json, which says what model they are");
     EXPECT_INT(mkfifo(at("model/config.json"), 0600), 0);
     expect_unreadable("config.json is a pipe (FIFO), not a regular file");
@@ -143,6 +145,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     expect_unreadable("config.json: it is not a JSON object");
     make("model/config.json", "{\"a\": 1}");
     expect_unreadable("model_type");
+    EXPECT_ERROR(checkpoint_verify(at("model"), false), "if it is a model of another program, convert it first");
     // A checkpoint of ours has weights of that name, too: without its manifest it is damaged, and not a stranger's.
     make("run/iter_0000007/model.safetensors", "");
     make("run/iter_0000007/config.json", "{\"a\": 1}");

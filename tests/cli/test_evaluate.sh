@@ -52,6 +52,10 @@ expect 0 '"right": 2' "${evaluate[@]}" --cloze "$work/cloze.jsonl" --json
 expect 0 "there is no word perplexity" "${evaluate[@]}" --text "$work/train.txt" --max-samples 1
 grep -q "words" "$work/out" && fail "words of a text that was evaluated in part" || pass
 expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-samples 1
+grep -q "beginnings were left out" "$work/out" && fail "a short text is called cut" || pass
+echo "{\"text\": \"$(for i in $(seq 40); do printf 'one two three four five six seven ten . '; done)one two\"}" >"$work/long.jsonl"
+expect 0 "1 of 1 texts of $work/long.jsonl are longer than the model's 64 positions: their beginnings were left out" \
+    "${evaluate[@]}" --cloze "$work/long.jsonl"
 echo '{"title": "x"}' >"$work/bad.jsonl"
 expect 215 'bad.jsonl:1: there is no text in the member "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
 echo '{"text": "one"}' >"$work/bad.jsonl"

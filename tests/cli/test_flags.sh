@@ -81,6 +81,10 @@ expect 0 "number of parameters" "${mock[@]}" --dry-run
 # need not be guessed if the padded size is given.
 expect 0 "559214592" "$BEVATRON" train --preset bloom-560m --dry-run
 expect 0 "a vocabulary of 250880 tokens" "$BEVATRON" train --preset bloom-560m --dry-run
+# The padded size is enough, in a plan too.
+expect 0 "a vocabulary of 1000 tokens" "$BEVATRON" train --preset cpu-3m --dry-run --padded-vocab-size 1000
+expect 0 "padded_vocab_size ............................... 1000" "$BEVATRON" train --preset cpu-3m --dry-run --padded-vocab-size 1000 --log-arguments
+expect 0 "number of parameters" "$BEVATRON" plan --preset cpu-3m --padded-vocab-size 1000
 elsewhere=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/elsewhere/tokenizer.json")
 expect 0 "assuming the published vocabulary, padded to 250880" "$BEVATRON" train --preset bloom-560m --dry-run "${elsewhere[@]}"
 expect 0 "number of parameters" "$BEVATRON" train --preset cpu-3m --dry-run "${elsewhere[@]}" --padded-vocab-size 1000

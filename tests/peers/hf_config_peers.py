@@ -170,7 +170,8 @@ def mutate(r, base, defaults, members):
             config[name] = odd_value(r, config.get(name, defaults.get(name)))
     if IS_OLD:
         config.pop("rope_parameters", None)
-    return config, changed
+    # Numbers that stood in the object are missing then.
+    return config, changed | ({"rope_theta", "partial_rotary_factor"} if changed & {"rope_parameters", "rope_scaling"} else set())
 
 
 def make(kind, config, seed):
