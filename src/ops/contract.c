@@ -31,10 +31,9 @@ bool contract_row_holds(const struct contract_row *row, const void *op) {
         memcpy(&value, at, sizeof value);
         return (value >= 0 && value < 32 && row->condition_values >> value & 1) != row->is_unless;
     }
-    bool is_set = false;
-    for (int i = 0; i < row->condition_bytes; i++)
-        is_set |= at[i] != 0;
-    return is_set != row->is_unless;
+    uint64_t value = 0;
+    memcpy(&value, at, row->condition_bytes < sizeof value ? row->condition_bytes : sizeof value);
+    return (value != 0) != row->is_unless;
 }
 
 // A dimension as number + slope * (the letter that is not known), which is 0 if all are.
@@ -109,8 +108,17 @@ static bool shape_fits(struct contract_call *call, const char *shape, const stru
     }
     bool fits = true;
     int i = 0;
-    for (; *shape && i < t->rank; i++)
-        fits &= dimension_fits(call, &shape, t->shape[i]);
+    for (; *shape && i < t->rank; i++) {
+        // Mostly a letter alone.
+        if ((shape[1] == ' ' || !shape[1]) && *shape > '9') {
+            if (!(call->known >> LETTER(*shape) & 1))
+                contract_set(call, *shape, t->shape[i]);
+            fits &= call->sizes[LETTER(*shape)] == t->shape[i];
+            shape += shape[1] ? 2 : 1;
+        } else {
+            fits &= dimension_fits(call, &shape, t->shape[i]);
+        }
+    }
     return fits && i == t->rank && !*shape;
 }
 
@@ -289,7 +297,7 @@ double contract_bytes(const struct contract *contract, const void *op) {
     double bytes = 0;
     for (int i = 0; i < contract->count; i++) {
         const struct contract_row *row = &contract->rows[i];
-        if (row->kind != CONTRACT_OPERAND || row->is_free || !contract_row_holds(row, op))
+        if (row->kind != CONTRACT_OPERAND || row->is_free || row->is_sparse || !contract_row_holds(row, op))
             continue;
         int times = row->use >= USE_CHANGED && !row->is_once ? 2 : 1;
         bytes += times * (double)tensor_bytes(*contract_operand(row, op));

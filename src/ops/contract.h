@@ -39,6 +39,7 @@ struct contract_row {
     uint32_t dtypes;
     bool is_optional, is_strided;  // strided: any strides, but contiguous in the last dimension
     bool is_free, is_once;         // on paper: not counted; counted once, though it is read and written
+    bool is_sparse;                // only some rows are read or added to: not counted on paper
     bool is_unless;                // the condition is reversed
     uint16_t offset, other_offset;
     const char *name;    // of the member
@@ -81,6 +82,7 @@ struct contract {
 #define STRIDED .is_strided = true
 #define FREE .is_free = true
 #define ONCE .is_once = true
+#define SPARSE .is_sparse = true
 #define CALLED(text) .called = (text)
 #define IF(member_)                                                                                                    \
     .condition = #member_, .condition_offset = offsetof(this_op, member_),                                             \

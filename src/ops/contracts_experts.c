@@ -96,7 +96,7 @@ static void sort_slots_rules(struct contract_call *call, const struct op_sort_sl
     RULE(call, places <= INT32_MAX && count <= INT32_MAX, "there must be fewer than 2^31 slots and places");
 }
 
-RULED(gather_slots, OUT(y, ACT, "R C"), IN(x, ACT, "N C", FREE), IN(sources, I32, "R"), APART(y, x));
+RULED(gather_slots, OUT(y, ACT, "R C"), IN(x, ACT, "N C", SPARSE), IN(sources, I32, "R"), APART(y, x));
 
 static void gather_slots_rules(struct contract_call *call, const struct op_gather_slots *op) {
     RULE(call, op->per_row >= 1, "a row must have at least one slot");

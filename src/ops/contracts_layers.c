@@ -139,15 +139,15 @@ static void norm_backward_rules(struct contract_call *call, const struct op_norm
          "ddelta_bias and dropout belong to a ddelta");
 }
 
-RULED(embedding_forward, OUT(out, ACT, "N C"), IN(table, ACT, "V C", FREE), IN(tokens, I32, "N"),
-      IN(positions, I32, "N", MAYBE), IN(position_table, ACT, "P C", MAYBE, FREE), DROPOUT("N"));
+RULED(embedding_forward, OUT(out, ACT, "N C"), IN(table, ACT, "V C", SPARSE), IN(tokens, I32, "N"),
+      IN(positions, I32, "N", MAYBE), IN(position_table, ACT, "P C", MAYBE, SPARSE), DROPOUT("N"));
 
 static void embedding_forward_rules(struct contract_call *call, const struct op_embedding_forward *op) {
     RULE(call, !op->positions.data == !op->position_table.data, "positions and position_table go together");
 }
 
-RULED(embedding_backward, IN(dout, ACT, "N C"), ADDED(dtable, F32, "V C", FREE), IN(tokens, I32, "N"),
-      IN(positions, I32, "N", MAYBE), ADDED(dposition_table, F32, "P C", MAYBE, FREE), DROPOUT("N"));
+RULED(embedding_backward, IN(dout, ACT, "N C"), ADDED(dtable, F32, "V C", SPARSE), IN(tokens, I32, "N"),
+      IN(positions, I32, "N", MAYBE), ADDED(dposition_table, F32, "P C", MAYBE, SPARSE), DROPOUT("N"));
 
 static void embedding_backward_rules(struct contract_call *call, const struct op_embedding_backward *op) {
     RULE(call, !op->dposition_table.data || op->positions.data, "dposition_table needs positions");
