@@ -199,7 +199,9 @@ const struct flag_synonym flags_synonyms[] = {
     {"--save-total-limit --save-top-k --keep-last-n-checkpoints --keep-last-k --keep-latest-k --keep-interval-updates "
      "--max-checkpoints --keep-checkpoints",
      "--keep-last", NULL},
-    {"--save-best --save-best-only --load-best-model-at-end --keep-best-checkpoints", "--keep-best", NULL},
+    {"--save-best --save-best-only --load-best-model-at-end --metric-for-best-model --greater-is-better "
+     "--keep-best-checkpoints",
+     "--keep-best", NULL},
     {"--resume-from --resume-from-checkpoint --resume-path --auto-resume --restore --restore-file --continue "
      "--load-checkpoint --load-dir --load-path --checkpoint --ckpt --ckpt-path",
      "--load", "the folder that --save wrote; its latest checkpoint is resumed"},
