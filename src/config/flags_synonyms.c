@@ -30,11 +30,9 @@ const struct flag_synonym flags_synonyms[] = {
     {"--num-tokens --total-tokens --max-train-tokens --token-budget", "--tokens", NULL},
     {"--max-tokens", "--tokens",
      "tokens of the run; fairseq's --max-tokens, of a batch, is --micro-batch-size × --seq-length"},
-    {"--early-stopping --early-stop --early-stopping-patience --early-stopping-threshold --patience "
-     "--load-best-model-at-end --metric-for-best-model --greater-is-better",
-     NULL,
-     "early stopping is not offered: choose the length with --epochs, and among the checkpoints of --save the one with "
-     "the lowest validation loss"},
+    {"--early-stopping --early-stop --early-stopping-patience --early-stopping-threshold --patience", NULL,
+     "early stopping is not offered: choose the length with --epochs; --keep-best keeps the checkpoint with the lowest "
+     "validation loss"},
     // torchtitan's. Others are found by their last part.
     {"--checkpoint.interval", "--save-interval", "iterations between checkpoints"},
     {"--checkpoint.enable --checkpoint.enable-checkpoint --checkpoint.folder --job.dump-folder", "--save", "a folder"},
@@ -201,7 +199,9 @@ const struct flag_synonym flags_synonyms[] = {
     {"--save-total-limit --save-top-k --keep-last-n-checkpoints --keep-last-k --keep-latest-k --keep-interval-updates "
      "--max-checkpoints --keep-checkpoints",
      "--keep-last", NULL},
-    {"--save-best --save-best-only --load-best-model-at-end --keep-best-checkpoints", "--keep-best", NULL},
+    {"--save-best --save-best-only --load-best-model-at-end --metric-for-best-model --greater-is-better "
+     "--keep-best-checkpoints",
+     "--keep-best", NULL},
     {"--resume-from --resume-from-checkpoint --resume-path --auto-resume --restore --restore-file --continue "
      "--load-checkpoint --load-dir --load-path --checkpoint --ckpt --ckpt-path",
      "--load", "the folder that --save wrote; its latest checkpoint is resumed"},
