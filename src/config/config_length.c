@@ -8,6 +8,9 @@ static enum flag_source source_of(const struct config *config, const char *flag,
 }
 
 int config_choose_length(struct config *config) {
+    // A plan without data has mock data in its place, and a length for the moment.
+    if (config->mock_data && !flag_is_given(&config->given, "--mock-data"))
+        config->epochs = 0;
     const enum flag_source tokens = source_of(config, "--tokens", config->tokens > 0),
                            epochs = source_of(config, "--epochs", config->epochs > 0),
                            iters = source_of(config, "--train-iters", config->train_iters > 0),
@@ -19,7 +22,7 @@ int config_choose_length(struct config *config) {
         (own == FLAG_FROM_COMMAND && counted == FLAG_FROM_COMMAND))
         return error_set_code(EXIT_CODE_USAGE, "--tokens, --epochs, --train-iters and --train-samples exclude each "
                                                "other; give one");
-    if (config->mock_data && flag_is_given(&config->given, "--mock-data") && epochs > FLAG_FROM_DEFAULT)
+    if (config->mock_data && epochs > FLAG_FROM_DEFAULT)
         return error_set_code(EXIT_CODE_USAGE, "--epochs needs data, and --mock-data has no end; give --train-iters");
     // The command line counts before a file. A file that this program wrote has both, and the iterations count there.
     if (own > counted)

@@ -91,6 +91,7 @@ echo '{"dtype": "tf32", "m": 1, "n": 1, "k": 1, "times": 1, "ms": 1}' >"$work/tf
 expect 0 "matmuls in tf32 are left out" "$BEVATRON" plan --machine c6i.32xlarge --calibrate "$work/matmul.json" "$work/tf32.json"
 echo 'nothing' >"$work/collectives.json"
 expect 2 "found no results of bench matmul" "$BEVATRON" plan --calibrate "$work/collectives.json"
+expect 0 "a step of " "$BEVATRON" plan "${llama[@]}" --nproc 8 --epochs 2
 expect 0 "8 ranks on 4 × p5.48xlarge" "$BEVATRON" plan "${llama[@]}" --nproc 8 --nodes 4 --tokens 1e9
 expect 0 "1 rank on 1 × p5.48xlarge: 1 data-parallel replica of 1 stage, 1 micro-batch" "$BEVATRON" plan "${llama[@]}" --nproc 1 --global-batch-size 1
 # Failures that leave no time for training.
