@@ -392,8 +392,9 @@ void report_print_long(struct report *report, const char *text) {
 static void tell_time_left(const struct report *report, const struct metrics *m, int64_t before) {
     const int parts = 10;
     int64_t left = m->train_iters - m->iteration;
-    bool is_due = report->lines == 2 || m->iteration * parts / m->train_iters > before * parts / m->train_iters;
-    if (report->has_live_view || m->has_throughput || left <= 0 || report->lines < 2 || !is_due)
+    if (report->has_live_view || m->has_throughput || left <= 0 || report->lines < 2)
+        return;
+    if (report->lines > 2 && m->iteration * parts / m->train_iters == before * parts / m->train_iters)
         return;
     struct buffer time = {0};
     progress_append_duration(&time, (double)left * m->elapsed_ms / 1e3);

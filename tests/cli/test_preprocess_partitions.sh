@@ -39,7 +39,7 @@ expect_dealt() {
     done
     for workers in 1 3; do
         expect 0 "2003 documents" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" --json-keys text title \
-            --partitions "$parts" --workers "$workers" --chunk-bytes 3000 "$@" "${bpe[@]}"
+            --partitions "$parts" --workers "$workers" --chunk-bytes 3000 --restart "$@" "${bpe[@]}"
         for key in text title; do
             for file in bin idx; do
                 expect_same "$work/expected_${key}_$level.$file" "$work/out_${key}_$level.$file" \

@@ -36,8 +36,8 @@ static void check_sequences(const struct index_reader *r, int32_t shift) {
 }
 
 TEST(every_kind) {
-    scratch_open();
     for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
+        scratch_open();
         struct import_options options = {.output = scratch_path("out"), .eos = 2};
         struct import_summary summary;
         EXPECT_OK(import_fairseq(golden_path(goldens[i].name), &options, &summary));
@@ -55,9 +55,9 @@ TEST(every_kind) {
         EXPECT_INT(index_document_begin(r, 2), 7);
         check_sequences(r, goldens[i].shift);
         index_close(r);
+        EXPECT_INT(scratch_entries(), 3);
+        scratch_close();
     }
-    EXPECT_INT(scratch_entries(), 3);
-    scratch_close();
 }
 
 TEST(lines_as_documents) {
@@ -120,6 +120,7 @@ TEST(empty_items_and_datasets) {
     EXPECT_INT(summary.documents, 2);
     EXPECT_INT(summary.sequences, 2);
     EXPECT_INT(summary.separators, 4);
+    options.output = scratch_path("nothing");
     EXPECT_OK(import_fairseq(scratch_path("none"), &options, &summary));
     EXPECT_INT(summary.documents, 0);
     buffer_free(&index);
@@ -177,7 +178,9 @@ TEST(text) {
     string_list_add(&text.files, scratch_path("a.txt"));
     struct import_options options = {.output = scratch_path("out"), .eos = 2, .vocab_size = 21};
     struct import_summary summary;
+    static const char *const outputs[] = {"one", "two", "three"};
     for (text.threads = 1; text.threads <= 3; text.threads++) {
+        options.output = scratch_path(outputs[text.threads - 1]);
         EXPECT_OK(import_text(&text, &options, &summary));
         EXPECT_INT(summary.documents, 3);
         EXPECT_INT(summary.separators, 5);
@@ -188,7 +191,8 @@ TEST(text) {
         index_close(r);
     }
     write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
-    unlink(scratch_path("out.idx"));
+    options.output = scratch_path("out");
+    write_bytes(scratch_path("out.bin"), "x", 1);
     // A .bin without an .idx may belong to another program.
     EXPECT_ERROR(import_text(&text, &options, &summary), "out.bin exists; give another name, or remove it first");
     unlink(scratch_path("out.bin"));

@@ -42,6 +42,7 @@ TEST(places_beyond_32_bits) {
                                                .journal = &journal,
                                                .dtype = INDEX_U16,
                                                .targets = &target,
+                                               .tokenizer = "",
                                                .bad_lines = "none"};
     EXPECT_OK(preprocess_finish(&publish, &store, &state));
     EXPECT_OK(preprocess_publish(&publish, &state));

@@ -34,6 +34,7 @@ static void tokenize(const char *input, const char *prefix, int workers, size_t 
     struct preprocess_options options = {.format = TEXT_FORMAT_AUTO,
                                          .output_prefix = prefix,
                                          .append_eod = true,
+                                         .restart = true,
                                          .workers = workers,
                                          .chunk_bytes = chunk,
                                          .journal_seconds = PREPROCESS_JOURNAL_SECONDS};
