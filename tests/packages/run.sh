@@ -200,7 +200,7 @@ if [ -n "$module" ]; then
     /opt/venv/bin/bevatron version >/tmp/log
     sed -n '/^libraries/,$p' /tmp/log | cut -c1-150 | sed 's/^/  /'
     grep -q "^  bevatron_cuda .* $site/bevatron_cuda/bevatron_cuda.so\$" /tmp/log
-    for library in cublasLt cudnn nvrtc nccl; do grep -q " $site/nvidia/[a-z0-9]*/lib/lib$library.so" /tmp/log; done
+    for library in cublasLt cudnn nvrtc nccl; do grep -q "/site-packages/nvidia/[a-z0-9]*/lib/lib$library.so" /tmp/log; done
     echo "  the module is found, and NVIDIA's libraries beside it"
 fi
 /opt/venv/bin/pip uninstall -q -y bevatron bevatron-cuda >/tmp/log 2>&1
