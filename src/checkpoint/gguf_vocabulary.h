@@ -1,6 +1,6 @@
 // A tokenizer as GGUF stores it: every token with its text, type and score, merges, special ids, and the few switches
-// that llama.cpp knows. Made of any tokenizer of ours whose ids llama.cpp can give. What it cannot do is an error, and
-// what it does a little differently is a warning. Internal to this folder.
+// that llama.cpp knows. Made from any tokenizer of ours whose ids llama.cpp can reproduce. A rule that it lacks is an
+// error, a small difference is a warning. Internal to this folder.
 #ifndef CHECKPOINT_GGUF_VOCABULARY_H
 #define CHECKPOINT_GGUF_VOCABULARY_H
 
@@ -61,7 +61,7 @@ int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *pat
 // WordPiece: a vocab.txt with what the tokenizer adds to it.
 int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const struct tokenizer *tokenizer, bool lowers);
 
-// Tells that llama.cpp takes accents off differently, if the vocabulary has it do that.
+// Warns that llama.cpp strips accents differently, if the vocabulary strips them.
 void gguf_vocabulary_warn_accents(const struct gguf_vocabulary *vocabulary);
 
 #endif
