@@ -62,7 +62,7 @@ static void append_name(struct buffer *out, const char *name, size_t length) {
     buffer_append_string(out, end < length ? "…\"" : "\"");
 }
 
-// Records of turns or of questions and answers, and what makes text of them.
+// Records of turns or of questions and answers, and the commands that convert them to text.
 static const struct record_kind {
     const char *member, *other;  // of the object; `other` may be NULL
     const char *what, *filter;

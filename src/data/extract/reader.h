@@ -11,7 +11,7 @@ struct reader;
 
 // "-" is standard input; s3:// and https:// are streamed (base/remote/stream.h).
 int reader_open(struct reader **reader, const char *path);
-// The same, with up to `threads` threads if the format allows it (bzip2, zstd of several frames, xz of several blocks).
+// reader_open with up to `threads` threads if the format allows it (bzip2, or several frames of zstd or blocks of xz).
 int reader_open_threads(struct reader **reader, const char *path, int threads);
 void reader_close(struct reader *reader);  // NULL is fine
 

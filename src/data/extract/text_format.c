@@ -36,7 +36,7 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     return content_check_text(path, text, length);
 }
 
-// How much text a file has, decompressed, as far as it is below `enough`.
+// Adds the size of a file's decompressed text to the total, up to `enough`.
 static int add_text_bytes(uint64_t *total, const char *path, uint64_t enough) {
     struct string_list alone = {.items = (char *[]){(char *)(uintptr_t)path}, .count = 1};
     uint64_t stored = inputs_bytes(&alone);
