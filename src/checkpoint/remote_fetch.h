@@ -6,7 +6,7 @@
 // one:
 //
 //   CACHE/100/                  to load from: iter_0000100 and the marker
-//   CACHE/.bevatron-use-100 locked by every process that uses that folder; removing it takes an exclusive lock
+//   CACHE/.bevatron-use-100     locked by every process that uses that folder; removing it takes an exclusive lock
 //   CACHE/.bevatron-fetch       locked by the process that downloads and removes
 #ifndef CHECKPOINT_REMOTE_FETCH_H
 #define CHECKPOINT_REMOTE_FETCH_H
