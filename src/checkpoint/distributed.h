@@ -1,7 +1,7 @@
 // The tensors of a distributed checkpoint of torch: `.metadata`, a pickle that says which pieces each tensor has and
 // where they are, and files `__RANK_N.distcp`, in which every piece is a file of torch.save of its own. Opening reads
-// the pickle and maps the files; a tensor is put together when it is asked for. Nothing is executed, and whatever the
-// pickle says about places is checked against the files. Internal to this folder.
+// the pickle and maps the files; a tensor is assembled on request. Nothing is executed, and whatever the pickle says
+// about places is checked against the files. Internal to this folder.
 #ifndef CHECKPOINT_DISTRIBUTED_H
 #define CHECKPOINT_DISTRIBUTED_H
 

@@ -194,7 +194,7 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
     return -1;
 }
 
-// Verifies an iteration and, if asked to, holds it first.
+// Verifies an iteration and, if requested, holds it first.
 static int hold_and_prove(const struct checkpoint_find *find, int64_t iteration) {
     char *path = checkpoint_path(find->folder, iteration);
     if (find->hold)

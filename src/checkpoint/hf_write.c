@@ -116,7 +116,7 @@ static void add_head(struct hf_job *job) {
     add_copy(job, job->family->embedding, memory_string(job->family->head));
 }
 
-// Depths of multi-token prediction come with copies of what they share with the model.
+// Depths of multi-token prediction come with copies of the tensors they share with the model.
 static void add_depth_copies(struct hf_job *job) {
     const struct config *config = &job->write->source->config;
     for (int64_t layer = config->num_layers; layer < config->num_layers + config->mtp_num_layers; layer++) {

@@ -144,7 +144,7 @@ int model_write_ours(const struct model_write *write) {
                                                            .produce = produce,
                                                            .check = check,
                                                            .context = (void *)(uintptr_t)write});
-    // Removes a folder that was created in vain, unless it has content.
+    // Removes a folder that this call created, unless it has content.
     if (result < 0 && is_new)
         (void)rmdir(write->folder);
     buffer_free(&json);

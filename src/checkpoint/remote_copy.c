@@ -27,7 +27,7 @@ struct remote_copier {
     atomic_bool stop;  // at once
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    // Used by whoever copies: the current copy, and the two it may replace, the last and a former best.
+    // Not locked, used while copying: the current copy, and the two it may replace, the last and a former best.
     struct remote_offer current;
     int64_t passing[2];
     // Guarded by the lock:

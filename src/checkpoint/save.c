@@ -472,7 +472,7 @@ static bool is_first_here(const struct checkpoint_job *job) {
 }
 
 // Whether all machines have memory for copies of the shares of all their ranks, with a tenth to spare for other uses
-// meanwhile. If one has not, all ranks write without copies.
+// meanwhile. If one lacks it, all ranks write without copies.
 static bool has_room_for_copies(const struct checkpoint_job *job) {
     uint64_t needed = 0, room = memory_room(1);
     for (int rank = 0; rank < job->ranks; rank++)

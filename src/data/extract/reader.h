@@ -18,7 +18,7 @@ void reader_close(struct reader *reader);  // NULL is fine
 // Reads up to capacity bytes into out: returns how many, 0 at the end, -1 on error.
 int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 
-// Before the first read: skips to byte `offset` without reading what is before it. 1, 0 if this input must be read
+// Before the first read: skips to byte `offset` without reading the bytes before it. 1, 0 if this input must be read
 // through instead (compressed, a file, a pipe), -1 on error.
 int reader_seek(struct reader *reader, uint64_t offset);
 
