@@ -43,7 +43,7 @@ static bool is_iteration(const char *path) {
     return is;
 }
 
-// Without the slashes at its end, so that a checkpoint has one name.
+// The path without trailing slashes, so that a checkpoint has one name.
 static char *plain_path(const char *path) {
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
@@ -114,7 +114,7 @@ static int compare_paths(const void *a, const void *b) {
 
 // ---- their average ----
 
-// A checkpoint that takes part.
+// One of the checkpoints that are averaged.
 struct averaged_member {
     struct model_source source;
     struct weights optimizer;  // empty if it has none
@@ -126,8 +126,8 @@ struct averaged {
     bool is_ema;
 };
 
-// The tensor of the optimizer's file that is read instead of the model's: the moving average or the fp32 master. NULL:
-// there is none.
+// The optimizer's tensor that is read instead of the model's: the moving average or the fp32 master; NULL if there is
+// none.
 static const struct weight *finer(const struct averaged *averaged, const struct averaged_member *member,
                                   const char *name) {
     char *other = memory_printf("%s.%s", averaged->is_ema ? OPTIMIZER_AVERAGE : "master", name);
@@ -172,8 +172,8 @@ static int read_average(struct model_source *source, size_t i, void *to) {
 
 static const struct model_source_kind source_average = {.name = "bevatron", .read = read_average};
 
-// Every tensor must be there in the shape of the model's. Biases that balance experts are not parameters: they are
-// averaged as the model has them.
+// Every tensor must be present in the model's shape. Biases that balance experts are not parameters: the model's are
+// averaged.
 static int check_finer(const struct averaged *averaged, const struct averaged_member *member, const char *path) {
     for (size_t i = 0; i < member->source.count - member->source.biases; i++) {
         const struct source_tensor *tensor = &member->source.tensors[i];
@@ -228,7 +228,7 @@ static int open_member(struct averaged *averaged, struct average *average, size_
     return 0;
 }
 
-// The newest checkpoint with other tensors.
+// Writes the newest checkpoint with the averaged tensors.
 static int write_averaged(struct averaged *averaged, struct average *average) {
     struct model_source source = averaged->members[averaged->count - 1].source;
     struct source_tensor *tensors = memory_alloc((source.count + 1) * sizeof tensors[0]);

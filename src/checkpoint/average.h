@@ -15,20 +15,20 @@ struct average_list {
     char **paths;  // iter_… folders; owned
     size_t count;
 };
-// Adds the newest checkpoints of a --save folder, `last` of them, all of which must be there; or an iter_… folder.
+// Adds the newest `last` checkpoints of a --save folder, which must have that many; or an iter_… folder.
 int average_list_add(struct average_list *list, const char *folder, int64_t last);
 // Adds the checkpoint of this iteration.
 int average_list_add_step(struct average_list *list, const char *folder, int64_t iteration);
 void average_list_free(struct average_list *list);
 
 struct average {
-    struct average_list *list;  // is sorted
+    struct average_list *list;  // sorted by the call
     const char *folder;         // --save folder to write
     bool has_dtype;             // otherwise that of the newest checkpoint
     enum dtype dtype;
-    bool is_ema;          // of the moving averages that runs with --ema-decay keep, not of the weights
-    int64_t iteration;    // out: of the newest, and of what is written
-    size_t from_masters;  // out: of how many checkpoints fp32 master weights were read
+    bool is_ema;          // average the moving averages of runs with --ema-decay, not the weights
+    int64_t iteration;    // out: the newest one; the result has it too
+    size_t from_masters;  // out: number of checkpoints whose fp32 master weights were read
 };
 int average_write(struct average *average);
 

@@ -9,9 +9,9 @@
 //   SAVE/iter_0000010/vocab-file_…           the tokenizer's files, see struct checkpoint_file
 //   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
 //
-// A save writes SAVE/iter_0000010.tmp.…/, syncs it, renames it and then replaces the marker. So whenever the process or
-// the machine dies, SAVE holds the old checkpoint or the new one, each complete. The next save removes what a killed
-// one left.
+// A save writes SAVE/iter_0000010.tmp.…/, syncs it, renames it and then replaces the marker. Whenever the process or
+// the machine dies, SAVE holds the old checkpoint or the new one, each complete. The next save removes the leftovers of
+// a killed one.
 //
 // Tensors on disk are global and named, never cut by rank: a checkpoint does not show how the ranks that wrote it were
 // laid out. Large checkpoints are written by many ranks at once. Each writes its share of the tensors, whole, to files
@@ -31,34 +31,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// A tensor of a list, and what this rank holds of it: all of it, a slice, or the pieces of either that a split
-// optimizer has (see parallel/pieces.h).
+// A tensor of a list, and this rank's share: all of it, a slice, or the pieces of either that a split optimizer has
+// (see parallel/pieces.h).
 struct checkpoint_tensor {
     const char *name;                 // borrowed
-    struct tensor tensor;             // what this rank holds; its pieces one after the other (n), possibly none
+    struct tensor tensor;             // this rank's share; its pieces concatenated (n), possibly none
     struct tensor exponents;          // (n / MOMENT8_SHARE) uint8 if the tensor has codes of moment8.h; else none
-    enum moment8_kind kind;           // of those
-    bool is_hosted;                   // in page-locked host memory, which libraries that send from a GPU may not take
+    enum moment8_kind kind;           // the kind of its codes
+    bool is_hosted;                   // in page-locked host memory, which GPU communication libraries may not accept
     const struct shard *shard;        // which slice this rank holds; NULL, or a shard of one part, for all of it
     const struct pieces *pieces;      // NULL for none; if given, `shard` is too, and one replica holds each element
     const struct param_group *group;  // with several ranks and a shard or pieces: who holds which of them
     int64_t offset;                   // with pieces: where the slice begins in the flat buffer
-    float added;                      // in loading, in fp32, to every element that is read
+    float added;                      // when loading: added in fp32 to every element
 };
 
-// What a run remembers about NaNs and spikes, so that a resumed one makes the same choices. state.json has only what
-// there is.
+// A run's history of NaNs and spikes, so that a resumed run makes the same choices. state.json omits what is empty.
 enum { CHECKPOINT_MOST_SPANS = 256, CHECKPOINT_WINDOW = 128 };
 struct checkpoint_past {
-    // Iterations that are not trained on, from the first to the last of a span; ascending, with gaps between them.
+    // Skipped iterations, first to last of a span; spans ascend, with gaps between them.
     struct checkpoint_span {
         int64_t first, last;
     } skipped[CHECKPOINT_MOST_SPANS];
     int64_t skipped_count;
-    // Of the latest iterations, the oldest first.
+    // The latest iterations, oldest first.
     double losses[CHECKPOINT_WINDOW], norms[CHECKPOINT_WINDOW];
     int64_t window_count;
-    int64_t streak;  // how many of the very latest were far above the others
+    int64_t streak;  // how many of the most recent ones were far above the rest
 };
 
 // Where a run stands, apart from its tensors. state.json stores all of it exactly: doubles read back the same.
@@ -74,9 +73,9 @@ struct checkpoint_state {
     int64_t loss_scale_growth;      // good steps since the scale last changed
     int64_t loss_scale_hysteresis;  // overflows still tolerated
     double flops_so_far;            // floating-point operations of the run so far
-    int64_t fp8_steps;              // that the ranges of fp8 tensors have seen; 0 if there are none
-    // How many copies of the parameters were compared just before the save, and were the same; 1 if there was only one.
-    // 0: they were not compared.
+    int64_t fp8_steps;              // steps that the ranges of fp8 tensors cover; 0 if there are none
+    // Number of copies of the parameters that were compared just before the save and agreed; 1 if there was only one, 0
+    // if they were not compared.
     int64_t replicas_verified;
     struct checkpoint_past past;
     char *config_json;      // one JSON object (config_to_json), or NULL
@@ -85,9 +84,9 @@ struct checkpoint_state {
 
 void checkpoint_state_free(struct checkpoint_state *state);  // the strings; safe on a zeroed one
 
-// A file that is kept in the checkpoint beside the tensors, so that nothing but the folder is needed: the tokenizer's.
-// It is stored as ROLE_NAME: vocab-file_vocab.json, merge-file_merges.txt, tokenizer-model_tokenizer.json (the roles
-// are named after the flags), and huggingface_… for what only Hugging Face's tools read, see hf_surroundings.h.
+// A file stored beside the tensors, e.g. the tokenizer's, so that nothing but the folder is needed. It is stored as
+// ROLE_NAME: vocab-file_vocab.json, merge-file_merges.txt, tokenizer-model_tokenizer.json (the roles are named after
+// the flags), and huggingface_… for what only Hugging Face's tools read, see hf_surroundings.h.
 struct checkpoint_file {
     char *role;
     char *path;                 // where it is copied from, or where it was found
@@ -101,7 +100,7 @@ void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *rol
 void checkpoint_file_list_free(struct checkpoint_file_list *list);
 // The files of an iter_… folder.
 int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path);
-// What a run was trained on, see train/identity.h. Not needed to use a checkpoint as a model.
+// The role of the training data's identity, see train/identity.h. Not needed to use a checkpoint as a model.
 #define CHECKPOINT_ROLE_DATA "data"
 void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *role);
 // The path of the file of that role; NULL if there is none.
@@ -129,23 +128,23 @@ struct checkpoint_save {
     int64_t shares;                        // how many files of each list this process then writes; 0 is one
     const struct checkpoint_state *state;
     struct checkpoint_file_list files;  // copied; borrowed
-    // If the tensors are not in memory (data is NULL): writes the elements of tensor i of a list. NULL otherwise.
+    // Writes the elements of tensor i of a list whose tensors are not in memory (data is NULL). NULL otherwise.
     int (*produce)(void *context, enum checkpoint_part part, size_t i, struct safetensors_writer *writer);
     // Inspects the complete folder before it gets its name; NULL for no inspection. A save that fails here leaves
     // nothing.
     int (*check)(void *context, const char *folder);
     void *context;  // of both
     // After a successful save, older checkpoints in SAVE are removed until keep_last are left, including the new one,
-    // except those whose iteration is a multiple of retain_interval. If keep_last is 0, all are kept. Folders that are
-    // not checkpoints of this program, and iterations above the new one, are never touched.
+    // except those whose iteration is a multiple of retain_interval. keep_last 0 keeps all. Folders that are not
+    // checkpoints of this program, and iterations above the new one, are never touched.
     int64_t keep_last;
     int64_t retain_interval;
     int64_t best;  // an iteration that is not removed and not counted; 0 for none
-    // Iterations of this run that are removed whatever keep_last says, since this checkpoint replaces them; 0 for none.
+    // Iterations of this run that are removed regardless of keep_last, since this checkpoint replaces them; 0 for none.
     int64_t replaced[2];
-    // NULL, or of the first rank, and living until the save ends: the iteration of a checkpoint that an earlier save of
-    // this run completed and could not make the latest, 0 for none. Once this save is complete it removes that one, so
-    // that attempts do not fill the disk, and sets it if the same happens again.
+    // The iteration of a checkpoint that an earlier save of this run completed but could not make the latest, 0 for
+    // none. Once this save is complete it removes that checkpoint, so that attempts do not fill the disk, and sets this
+    // if the same happens again. May be NULL; only the first rank's is used, and must live until the save ends.
     int64_t *unmarked;
 };
 
@@ -153,12 +152,12 @@ struct checkpoint_save {
 // them; the previous checkpoint and its marker are then unchanged, and nothing half-written is left.
 int checkpoint_save(const struct checkpoint_save *save);
 
-// Fails if checkpoint_save would: for want of space, because of files that go along and cannot be read, or because a
-// rank cannot write to the folder. Leaves nothing behind. All ranks call.
+// Fails if checkpoint_save would: for lack of space, because files to be copied cannot be read, or because a rank
+// cannot write to the folder. Leaves no files. All ranks call.
 int checkpoint_save_rehearse(const struct checkpoint_save *save);
 
-// The same in parts, so that training can go on while files are written. All ranks call each part, and only one job may
-// be under way.
+// checkpoint_save in parts, so that training can continue while files are written. All ranks call each part, and only
+// one job may be under way.
 //   1. checkpoint_save_start returns when this rank's share is copied to host memory; a thread then writes it. `save`
 //      and what it points to are not needed any more. If a machine has no memory for the copies, this part warns, and
 //      returns when the files are written.
@@ -173,11 +172,11 @@ bool checkpoint_save_is_ready(struct checkpoint_job *job);
 int checkpoint_save_advance(struct checkpoint_job **job);
 int checkpoint_save_finish(struct checkpoint_job *job);  // all remaining parts, waiting for each; frees the job
 // Called by a single rank instead of the remaining parts: a checkpoint that is not being published yet never will be,
-// and the next save removes what is left of it.
+// and the next save removes its leftovers.
 void checkpoint_save_abandon(struct checkpoint_job *job);
 
-// Writes the checkpoint of an iter_… folder again to another SAVE folder, with this many files of each list (0: one per
-// 64 MiB, up to 10000). Nothing else changes: every file holds whole tensors.
+// Copies the checkpoint of an iter_… folder to another SAVE folder, with this many files per list (0: one per 64 MiB,
+// up to 10000). Nothing else changes: every file holds whole tensors.
 int checkpoint_rewrite(const char *path, const char *folder, int64_t files);
 
 // ---- finding and verifying ----
@@ -188,7 +187,7 @@ struct checkpoint_find {
     int64_t step;         // -1: the one the marker names or, without a (readable) marker, the newest valid one
     bool skip_checksums;  // check sizes only
     bool allow_fallback;  // if the latest is damaged, take the newest valid one before it, with a warning on stderr
-    // Gets the descriptor that keeps the checkpoint's run from removing it until it is closed, or -1; NULL to not ask.
+    // Receives a descriptor that, until closed, keeps the checkpoint's run from removing it, or -1. NULL: not wanted.
     int *hold;
     // NULL for this process alone. Otherwise all ranks of the group call and get the same result: the first chooses,
     // and all share the work of verifying files.
@@ -200,8 +199,8 @@ struct checkpoint_find {
 // remedy. CHECKPOINT_UNREAD, below 0, if a file could not be read: that is no proof of damage, and no other is taken.
 enum { CHECKPOINT_UNREAD = -2 };
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
-// The iteration of the newest checkpoint up to `most` whose replicas were verified and which `accepts` (NULL: any)
-// takes; -1 if there is none, and CHECKPOINT_UNREAD with a message if that cannot be told. Its files are not checked.
+// The newest iteration up to `most` whose replicas were verified and which `accepts` (NULL: any) takes; -1 if there is
+// none, CHECKPOINT_UNREAD with a message if that cannot be determined. Its files are not checked.
 struct checkpoint_wish {
     const char *folder;
     int64_t most;
@@ -228,7 +227,7 @@ struct checkpoint_load {
     struct device *device;
     const struct checkpoint_tensor *tensors;  // to be filled; names and (whole) shapes must be those of the checkpoint
     size_t count;
-    bool is_partial;  // tensors of the checkpoint that are not asked for are not an error
+    bool is_partial;  // tensors of the checkpoint that were not requested are not an error
 };
 
 // Shapes must agree. Values are converted between fp32, bf16 and fp16 (to nearest, ties to even). A checkpoint of
@@ -238,7 +237,7 @@ int checkpoint_load_tensors(const struct checkpoint_load *load);
 // Whether the checkpoint has this part, and whether the part has this tensor. False also if it cannot be read.
 bool checkpoint_has_part(const char *path, enum checkpoint_part part);
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name);
-// 1 if checkpoint_load_tensors would find all it is asked for, in these shapes, 0 if not; -1 if it cannot be read.
+// 1 if checkpoint_load_tensors would find all requested tensors in these shapes, 0 if not, -1 if it cannot be read.
 int checkpoint_fits(const struct checkpoint_load *load);
 
 #endif

@@ -70,7 +70,7 @@ int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const
         device_copy_in(stage->device, tensor_flat(to->tensor), codes.codes);
         device_copy_in(stage->device, to->exponents, codes.exponents);
     }
-    device_synchronize(stage->device);  // the memory is about to go
+    device_synchronize(stage->device);  // the memory is freed next
     codes_free(codes);
     free(x);
     return 0;

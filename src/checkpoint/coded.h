@@ -1,5 +1,5 @@
-// Moments in 8 bits on their way to a file and back. Files have the numbers that codes stand for, in a dtype that holds
-// them exactly, so that they do not show how ranks shared the codes. Internal to this folder.
+// Moments in 8 bits on their way to a file and back. Files store the decoded numbers, in a dtype that holds them
+// exactly, so that they do not show how ranks shared the codes. Internal to this folder.
 #ifndef CHECKPOINT_CODED_H
 #define CHECKPOINT_CODED_H
 
@@ -10,7 +10,7 @@
 static inline bool coded_is(const struct checkpoint_tensor *tensor) {
     return tensor->exponents.data != NULL;
 }
-// Of a tensor in a file; without codes its own.
+// The dtype of a tensor in a file; its own if it has no codes.
 enum dtype coded_dtype(const struct checkpoint_tensor *tensor);
 // The elements that this rank holds, in that dtype, to host memory.
 void coded_copy_out(struct device *device, void *to, const struct checkpoint_tensor *tensor);

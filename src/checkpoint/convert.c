@@ -1,5 +1,5 @@
-// Every conversion goes through fp32, which holds all bf16 and fp16 values exactly, so each value is rounded once.
-// Bits are moved by hand: compilers for the older of our targets have no 16-bit float types.
+// Every conversion goes through fp32, which holds all bf16 and fp16 values exactly, so each value is rounded once. Bits
+// are moved by hand: compilers for our older targets have no 16-bit float types.
 #include "checkpoint/convert.h"
 
 #include "base/error.h"

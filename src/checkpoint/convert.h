@@ -1,5 +1,4 @@
-// Converts elements from one float type to another, for checkpoints that are read in another precision than they were
-// written in.
+// Converts elements from one float type to another, for checkpoints that are read in another precision than they have.
 #ifndef CHECKPOINT_CONVERT_H
 #define CHECKPOINT_CONVERT_H
 
@@ -31,8 +30,8 @@ struct convert_turn {
 };
 void convert_transpose(const struct convert_turn *turn);
 
-// Heads of attention in two orders: all queries, all keys, all values; or for each group its queries, its key, its
-// value. The two do not overlap.
+// Attention heads in two orders: all queries, all keys, all values; or per group its queries, its key, its value. The
+// two do not overlap.
 struct convert_heads {
     unsigned char *to;
     const unsigned char *from;

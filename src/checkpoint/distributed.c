@@ -1,8 +1,8 @@
-// Reads what a distributed checkpoint consists of. `state_dict_metadata` has for every tensor its size and the offsets
+// Reads the metadata of a distributed checkpoint. `state_dict_metadata` has for every tensor its size and the offsets
 // and sizes of its pieces; `storage_data` has the file, place and length of every piece under the tensor's name and the
 // offsets. The two lists of a tensor are sorted alike and must then agree. A pickle may mention one value a thousand
-// times, so what is counted is held against what can be there once: pieces against places, elements against the bytes
-// of the files.
+// times, so counts are checked against what can exist once: pieces against places, elements against the bytes of the
+// files.
 #include "checkpoint/distributed.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@
 
 // Pieces of a tensor are compared with each other when it is read, so their number is bounded.
 enum { MAX_METADATA_BYTES = TORCH_MAX_PICKLE_BYTES, MAX_PIECES = 32768 };
-// Names are compared when they are sorted and members one by one: neither may be long, since all may be the same ones.
+// Names are compared when sorted, and members one by one: neither may be long, since all may be equal.
 enum { MAX_NAME_BYTES = 1000, MAX_MEMBERS = 32 };
 
 bool distributed_is_folder(const char *path) {
@@ -48,7 +48,7 @@ static bool are_sizes(const struct torch_value *list, int rank) {
     return true;
 }
 
-// Lists of numbers of the same length, by the first that differs.
+// Compares lists of numbers of the same length, lexicographically.
 static int compare_lists(const struct torch_value *a, const struct torch_value *b) {
     for (size_t i = 0; i < a->count && i < b->count; i++)
         if (a->items[i]->integer != b->items[i]->integer)
@@ -80,7 +80,7 @@ static int compare_pieces(const void *a, const void *b) {
 
 struct place_list {
     struct named_place *items;  // by name, then by offsets
-    size_t count, taken;        // taken: by pieces of tensors
+    size_t count, taken;        // taken: those of pieces of tensors
 };
 
 // Objects that are not tensors have no offsets; they are left out.
@@ -102,7 +102,7 @@ static int list_places(const struct torch_value *storage, struct place_list *pla
     return 0;
 }
 
-// The first place of a name, or where it would be.
+// The first place with this name, or where it would be.
 static size_t find_place(const struct place_list *places, const char *name) {
     size_t low = 0, high = places->count;
     while (low < high) {
@@ -182,7 +182,7 @@ static int check_piece(const struct distributed_tensor *tensor, const struct dis
     return 0;
 }
 
-// The type is that of the first piece; distributed_read holds the others against it.
+// The type is that of the first piece; distributed_read compares the others with it.
 static int read_dtype(struct distributed_tensor *tensor, const char *path) {
     struct torch_file file;
     TRY(torch_parse(&file, tensor->pieces[0].data, tensor->pieces[0].bytes, path));
@@ -225,8 +225,8 @@ static int read_pieces(struct distributed *checkpoint, struct distributed_tensor
                                    : error_set("\"%.200s\" has no pieces", tensor->name);
 }
 
-// Every tensor has bytes of its own, so all together are no larger than the files: what a reader takes memory for, and
-// the layers of a stack, are really there.
+// Every tensor has bytes of its own, so all together are no larger than the files. That bounds a reader's allocations
+// and the layers of a stack.
 static int check_bytes(const struct distributed *checkpoint) {
     size_t left = 0;
     for (size_t i = 0; i < checkpoint->file_count; i++)

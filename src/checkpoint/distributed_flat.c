@@ -1,7 +1,7 @@
 // Tensors of a distributed checkpoint that are stored flat. Earlier releases of Megatron-LM cut the states of an
 // optimizer without regard to rows: a tensor (X, Y) whose ranks have parts (x, y) is stored as (X / x, Y / y, x y), the
-// elements of each part one after another. And buckets of a distributed optimizer hold many parameters, with gaps
-// between them that nobody wrote.
+// elements of each part one after another. And buckets of a distributed optimizer hold many parameters, with unwritten
+// gaps between them.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/distributed.h"
@@ -67,7 +67,7 @@ int distributed_read_blocks(const struct distributed_blocks *blocks, void *to) {
 
 // ---- ranges ----
 
-// The place of a piece that lies in one row. Tensors have one dimension, or two: the ranks and what each of them has.
+// The place of a piece that lies in one row. Tensors have one dimension, or two: ranks, and elements of each.
 static bool flat_place(const struct distributed_tensor *tensor, const struct distributed_piece *piece, int64_t *at,
                        int64_t *count) {
     int last = tensor->rank - 1;

@@ -1,12 +1,12 @@
 // Puts a tensor of a distributed checkpoint together from its pieces, which tile it like a wall: each is checked
-// against what .metadata says of it, and all of them must cover what is read exactly once.
+// against .metadata, and together they must cover the requested part exactly once.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/distributed.h"
 #include <stdlib.h>
 #include <string.h>
 
-// The part that is read, and how far its dimensions are apart in bytes of the result.
+// The part that is read, and the strides of its dimensions in bytes of the result.
 struct reading {
     const struct distributed *checkpoint;
     const struct distributed_tensor *tensor;
@@ -41,7 +41,7 @@ static bool do_overlap(const struct distributed_piece *a, const struct distribut
     return true;
 }
 
-// Copies the rows of what was read of a piece, in the last dimension, to where they belong.
+// Copies the rows (last dimension) of the part read of a piece to their places in the result.
 static void scatter(const struct reading *reading, const struct distributed_piece *piece, const unsigned char *from) {
     const struct distributed_tensor *tensor = reading->tensor;
     int64_t at[TENSOR_MAX_RANK] = {0}, sizes[TENSOR_MAX_RANK], offsets[TENSOR_MAX_RANK];
@@ -65,7 +65,7 @@ static void scatter(const struct reading *reading, const struct distributed_piec
     }
 }
 
-// What is wanted of a piece: all of it, or one index of its first dimension.
+// The wanted part of a piece: all of it, or one index of its first dimension.
 static struct torch_tensor narrow(const struct reading *reading, const struct distributed_piece *piece,
                                   const struct torch_tensor *whole) {
     struct torch_tensor part = *whole;
@@ -110,7 +110,7 @@ static int read_piece(const struct reading *reading, struct distributed_piece *p
     return result;
 }
 
-// Pieces that are met must have all elements, each once.
+// The pieces that intersect the part must have all its elements, each once.
 static int check_cover(const struct reading *reading, size_t wanted) {
     const struct distributed_tensor *tensor = reading->tensor;
     size_t covered = 0;

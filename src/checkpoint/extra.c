@@ -1,5 +1,4 @@
-// Files that belong to a checkpoint: the tokenizer's, which a model is worth nothing without. See struct
-// checkpoint_file.
+// Files that belong to a checkpoint: the tokenizer's, without which a model is useless. See struct checkpoint_file.
 #include "checkpoint/extra.h"
 
 #include "base/error.h"
@@ -51,7 +50,7 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
         free(role);
         free(full);
     }
-    // What could not be looked at may be no link at all.
+    // A file that could not be examined may not be a link at all.
     if (file_doubt() < 0)
         result = -1;
     file_patience_end(&patience);
@@ -114,7 +113,7 @@ static bool begins_in(const char *path, const char *folder) {
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || strcmp(folder, "/") == 0);
 }
 
-// MODEL/blobs, where the folder is MODEL/snapshots/REVISION; NULL if it is another one.
+// MODEL/blobs if the folder is MODEL/snapshots/REVISION; else NULL.
 static char *blobs_of(const char *folder) {
     static const char snapshots[] = "/snapshots";
     char *parent = file_parent(folder);

@@ -1,8 +1,8 @@
 // Decides which checkpoint to load, and whether it is complete. The marker is believed if it makes sense; a missing or
 // garbled one costs a warning and a search, since the folders themselves say everything. Damage is never ignored
-// silently, and an error of the file system is not damage: it is waited for, and if it stays, nothing is decided. If
-// there are several ranks, the first does all of this, and the others verify their share of the files of whichever
-// checkpoint it looks at.
+// silently, and an error of the file system is not damage: it is retried, and if it persists, nothing is decided. If
+// there are several ranks, the first does all of this, and the others verify their share of the files of the checkpoint
+// it examines.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ static char *last_name(const char *path) {
     return memory_printf("%.*s", (int)(end - begin), path + begin);
 }
 
-// The iteration whose folder this path is, if somebody names SAVE/iter_0000010 instead of SAVE; else -1.
+// The iteration of this path if the user named SAVE/iter_0000010 instead of SAVE; else -1.
 static int64_t own_iteration(const char *path) {
     char *name = last_name(path);
     int64_t iteration = folder_iteration(name);
@@ -51,13 +51,13 @@ bool checkpoint_exists(const char *folder) {
     return exists;
 }
 
-// What can be said about a checkpoint without looking at its files.
+// Reads the manifest and compares its iteration with the folder's name, without reading other files.
 static int read_manifest(struct manifest *manifest, const char *path) {
     if (!file_is_folder(path))
         return error_set("there is no folder %s", path);
     TRY(manifest_read(manifest, path));
     int64_t iteration = own_iteration(path);
-    // A copy may have any name, but one that names an iteration must name the right one.
+    // A copy may have any name, but a name with an iteration must have the right one.
     if (iteration < 0 || iteration == manifest->iteration)
         return 0;
     error_set("%s holds iteration %" PRId64 " according to its manifest; the folder was renamed", path,
@@ -83,8 +83,8 @@ int checkpoint_verify(const char *path, bool skip_checksums) {
 
 // ---- several ranks ----
 
-// What the first rank asks the others to verify with it: the iteration, -1 when there is nothing more, and a digest of
-// the manifest it has seen, since a folder of this name may be a different one on another machine.
+// The first rank's request to verify a checkpoint with it: the iteration, -1 to end, and a digest of the manifest it
+// has seen, since a folder of this name may differ on another machine.
 struct verify_request {
     int64_t iteration, digest;
 };
@@ -108,7 +108,7 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
     if (self == 0)
         request->digest = result == 0 ? manifest_digest(&manifest) : -1;
     comm_broadcast_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
-    // If the first rank has none to compare with, its own message is what counts.
+    // If the first rank has no manifest to compare with, its own message counts.
     if (result == 0 && request->digest >= 0 && request->digest != manifest_digest(&manifest))
         result = error_set(
             "%s holds a different checkpoint here than on rank 0; --load must be a folder that all nodes share", path);
@@ -124,7 +124,7 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
     return agree_on_proof(find, result, is_unread);
 }
 
-// What the others do until the first rank has decided.
+// The other ranks' loop: verify what the first rank requests until it has decided.
 static void assist(const struct checkpoint_find *find) {
     for (;;) {
         struct verify_request request = {0};
@@ -141,7 +141,7 @@ static void dismiss(const struct checkpoint_find *find) {
     comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to verify");
 }
 
-// 0 if the checkpoint of an iteration is complete; CHECKPOINT_UNREAD if it cannot be told.
+// 0 if the checkpoint of an iteration is complete; CHECKPOINT_UNREAD if that cannot be determined.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
         struct verify_request request = {.iteration = iteration};
@@ -158,7 +158,7 @@ static int prove(const struct checkpoint_find *find, int64_t iteration) {
 
 enum { MOST_TRIES = 100 };
 
-// The newest of the others than `iteration`; empty if there are none.
+// The newest iterations other than `iteration`; empty if there are none.
 static char *describe_others(const struct folder_list *list, int64_t iteration) {
     struct buffer text = {0};
     size_t first = list->count > 8 ? list->count - 8 : 0;
@@ -175,12 +175,12 @@ static bool was_stopped(void) {
     return error_exit_code() == EXIT_CODE_STOPPED;
 }
 
-// One of a newer program is not damaged: an older one must not take its place.
+// A checkpoint of a newer program is not damaged: an older checkpoint must not take its place.
 static bool is_of_newer_program(void) {
     return error_exit_code() == EXIT_CODE_USAGE;
 }
 
-// Adds to the current message what can be done about it.
+// Appends the remedy to the current message.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
     char *why = memory_string(error_message()), *others = describe_others(list, iteration);
     const char *copy = "restore it from a copy";
@@ -194,7 +194,7 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
     return -1;
 }
 
-// Verifies an iteration and, if asked to, holds it first.
+// Verifies an iteration and, if requested, holds it first.
 static int hold_and_prove(const struct checkpoint_find *find, int64_t iteration) {
     char *path = checkpoint_path(find->folder, iteration);
     if (find->hold)
@@ -236,13 +236,13 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
                           find->folder);
 }
 
-// When something in a folder was last named, renamed or removed, in nanoseconds.
+// When an entry of the folder was last created, renamed or removed, in nanoseconds.
 static int64_t last_change(const char *folder) {
     struct stat status;
     return stat(folder, &status) == 0 ? status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec : -1;
 }
 
-// Whether the run of this folder has saved another checkpoint since, and may have removed the one that was looked at.
+// Whether the run of this folder has since saved another checkpoint, and may have removed the examined one.
 static bool has_moved_on(const struct checkpoint_find *find, int64_t marker, int64_t change) {
     struct error_note *note = error_take();
     int64_t now = marker;
@@ -254,7 +254,7 @@ static bool has_moved_on(const struct checkpoint_find *find, int64_t marker, int
     return has_moved;
 }
 
-// The iteration was asked for, or the marker names it, and it cannot be used: no other, unless falling back is allowed.
+// The requested or marked iteration cannot be used: no other is taken unless falling back is allowed.
 static int do_without(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
                       int64_t *iteration) {
     if (was_stopped())
@@ -269,7 +269,7 @@ static int do_without(const struct checkpoint_find *find, const struct folder_li
     return 0;
 }
 
-// Whether the marker names an iteration that is not there, while a later one is: its digits have changed.
+// Whether the marker names a missing iteration while a later one exists: its digits have changed.
 static bool is_misled(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted) {
     if (find->step >= 0 || !find->allow_fallback || list->count == 0 || list->iterations[list->count - 1] <= wanted)
         return false;
@@ -282,7 +282,7 @@ static bool is_misled(const struct checkpoint_find *find, const struct folder_li
 static int choose(const struct checkpoint_find *find, const struct folder_list *list, int64_t *iteration) {
     int64_t wanted = find->step;
     int marker = 1, result = 0;
-    // A run in progress removes checkpoints after it has named a newer one: then the newer one is used.
+    // A run in progress removes checkpoints once it has marked a newer one, which is then used.
     for (int i = 0; i < MOST_TRIES; i++) {
         int64_t change = last_change(find->folder);
         if (find->step < 0)
@@ -315,7 +315,7 @@ static int choose(const struct checkpoint_find *find, const struct folder_list *
     return result;
 }
 
-// The flag must name a folder, and the one above the checkpoints.
+// The flag must name the folder that contains the checkpoints.
 static int check_folder(const struct checkpoint_find *find) {
     const char *folder = find->folder, *flag = find->flag ? find->flag : "--load";
     if (!file_is_folder(folder) && file_exists(folder))

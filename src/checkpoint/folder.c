@@ -1,6 +1,6 @@
-// The folder of --save: what is in it, which is the latest, and changes to it that a kill at any moment cannot spoil.
-// The rule behind all of it: a name iter_NNNNNNN only ever stands for a whole checkpoint; work in progress and work
-// being undone carry ".tmp." in their names.
+// The folder of --save: its content, the latest checkpoint, and changes that survive a kill at any moment. The
+// underlying rule: a name iter_NNNNNNN only ever stands for a whole checkpoint; work in progress and work being undone
+// carry ".tmp." in their names.
 #include "checkpoint/folder.h"
 
 #include "base/clock.h"
@@ -25,7 +25,7 @@
 
 static const char prefix[] = "iter_";
 static const char marker_name[] = "latest_checkpointed_iteration.txt";
-// What stood in the way of a new folder; file_temporary_name adds its own ".tmp." to it.
+// Suffix of a folder that a new one displaced; file_temporary_name adds its own ".tmp." to it.
 static const char aside_suffix[] = ".tmp.old";
 
 enum { MOST_KEPT = 1000 };
@@ -43,13 +43,13 @@ static int64_t parse_digits(const char *text, const char **end) {
     return at > text ? value : -1;
 }
 
-// The iteration a name begins with; *rest is what follows its digits.
+// The iteration at the beginning of a name; *rest points after its digits.
 static int64_t parse_name(const char *name, const char **rest) {
     if (strncmp(name, prefix, sizeof prefix - 1) != 0)
         return -1;
     const char *digits = name + sizeof prefix - 1;
     int64_t iteration = parse_digits(digits, rest);
-    // One spelling for one iteration: seven digits, more only if needed.
+    // One spelling per iteration: seven digits, more only if needed.
     if (iteration < 0 || *rest - digits < 7 || (*rest - digits > 7 && digits[0] == '0'))
         return -1;
     return iteration;
@@ -184,8 +184,8 @@ int folder_marker_write(const char *folder, int64_t iteration) {
     return result;
 }
 
-// What a leftover of a save would have become: the iteration, or NO_ITERATION for the marker and for what is not ours.
-// Only names that end in .tmp.HOST.PID.RANDOM are leftovers; "iter_0000010.tmp.backup" is somebody's copy.
+// A leftover of a save: its iteration, or NO_ITERATION for the marker and for names that are not ours. Only names that
+// end in .tmp.HOST.PID.RANDOM are leftovers; "iter_0000010.tmp.backup" is a user's copy.
 enum { NO_ITERATION = -1 };
 struct leftover {
     bool is_leftover, was_aside;
@@ -220,7 +220,7 @@ static int restore_once(const char *folder) {
         if (!leftover.was_aside)
             continue;
         char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, leftover.iteration);
-        // Several ranks may try at once; one succeeds. A folder that cannot be written to is only read from.
+        // Several ranks may try at once; one succeeds. Folders without write permission are left as they are.
         if (!file_exists(to) && rename(from, to) == 0)
             log_warn("restored %s, which an interrupted save had moved aside", to);
         free(from);
@@ -328,7 +328,7 @@ int folder_replace(const char *from, const char *to) {
     char *parent = file_parent(to);
     int result = file_sync_folder(parent);
     free(parent);
-    // The new folder stands; that the old one cannot be removed is no reason to call the save failed.
+    // The new folder is in place; failing to remove the old one does not make the save fail.
     if (result == 0 && file_remove_tree(from) < 0)
         log_warn("%s", error_message());
     return result;
@@ -375,7 +375,7 @@ int folder_discard(const char *path) {
         free(stranger);
         return -1;
     }
-    // Locked until it has lost its name, so that no process starts reading it meanwhile.
+    // Locked until it is renamed, so that no process starts reading it meanwhile.
     int lock = open_manifest(path, O_RDWR);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
         close(lock);

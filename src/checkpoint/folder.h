@@ -1,4 +1,4 @@
-// The names inside SAVE: iteration folders, the marker, and what killed saves leave. Internal to this folder.
+// The names inside SAVE: iteration folders, the marker, and leftovers of killed saves. Internal to this folder.
 #ifndef CHECKPOINT_FOLDER_H
 #define CHECKPOINT_FOLDER_H
 
@@ -36,8 +36,8 @@ int folder_remove_leftovers(const char *folder);
 // anything else is renamed to TO.kept. On file systems that can exchange two names, a complete folder called `to`
 // exists at every moment.
 int folder_replace(const char *from, const char *to);
-// Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. It is
-// an error if it holds files that this program did not write. Returns 1 if another process is reading it: it stays.
+// Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. Fails
+// if it holds files that this program did not write. Returns 1, and removes nothing, if another process is reading it.
 int folder_discard(const char *path);
 // For reading a checkpoint while its run continues: keeps folder_discard from removing it until the descriptor that
 // this returns is closed. -1, without an error, if it is not there or is being removed. On a file system without locks

@@ -30,7 +30,7 @@ size_t gather_bytes(const struct checkpoint_tensor *tensor) {
     return (size_t)count * dtype_bytes(coded_dtype(tensor));
 }
 
-// A slice in host memory, into its places in the whole.
+// Copies a slice in host memory into its places in the whole.
 static void place_slice(unsigned char *whole, const unsigned char *slice, const struct shard *shard, size_t element) {
     for (int64_t i = 0; i < shard_run_count(shard); i++) {
         struct shard_run run = shard_run(shard, i);
@@ -43,9 +43,9 @@ static void place_slice(unsigned char *whole, const unsigned char *slice, const 
 //
 // The writer's replica is the ranks that share layers with it. Those of them that hold slices of the tensor are its
 // heads: first every other replica sends its pieces to the head that has the same slice, then the heads send whole
-// slices to the writer. Every rank goes through tensors and senders in the same order, so there is no deadlock. Who is
-// waited for may be writing what it was given before, which a slow file system can take any time for: so there is no
-// deadline here (comm_patience_begin).
+// slices to the writer. Every rank goes through tensors and senders in the same order, so there is no deadlock. A rank
+// that others wait for may still be writing earlier tensors, and a slow file system can take any time for that: so
+// there is no deadline here (comm_patience_begin).
 
 struct gather_place {
     int part, replica;
@@ -69,13 +69,12 @@ static int rank_at(const struct gather *gather, int part, int replica) {
     return mesh_index(mesh, place, MESH_STAGE);
 }
 
-// Whether the ranks with this part have a slice that is wanted: of a tensor that all have whole, one is enough.
+// Whether the ranks with this part send their slice; of a tensor that all have whole, one slice is enough.
 static bool is_wanted(const struct gather *gather, int part) {
     return gather->tensor->shard->parts > 1 || part == place_of(gather, gather->writer).part;
 }
 
-// Slices travel in messages of this many bytes at most: a GPU that training fills has room for one of them, not for
-// the largest slice.
+// Most bytes of a message: a GPU that training fills has room for one message, not for the largest slice.
 enum { MESSAGE_BYTES = 16 << 20 };
 
 static int64_t message_elements(const struct gather *gather, int64_t count) {
@@ -93,7 +92,7 @@ static struct tensor take_staging(const struct gather *gather, int64_t count) {
     return tensor_1d(memory, dtype, elements);
 }
 
-// The elements that another rank sends, into host memory.
+// Receives another rank's elements into host memory.
 static void receive(const struct gather *gather, int from, int64_t count, unsigned char *to) {
     struct tensor staging = take_staging(gather, count);
     for (int64_t first = 0, n; first < count; first += n) {
@@ -115,7 +114,7 @@ static void send(const struct gather *gather, int to, struct tensor x) {
     }
 }
 
-// The same from host memory.
+// Sends elements from host memory.
 static void send_from_host(const struct gather *gather, int to, const unsigned char *from, int64_t count) {
     struct tensor staging = take_staging(gather, count);
     for (int64_t first = 0, n; first < count; first += n) {
@@ -128,7 +127,7 @@ static void send_from_host(const struct gather *gather, int to, const unsigned c
     device_free(gather->device, staging.data);
 }
 
-// The slice of pieces that all replicas hold, put together in host memory by a head.
+// Assembles a slice, in host memory of a head, from the pieces that all replicas hold.
 static void collect_pieces(const struct gather *gather, unsigned char *slice) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     size_t element = dtype_bytes(coded_dtype(tensor));
@@ -191,7 +190,7 @@ void gather_receive(const struct gather *gather, unsigned char *whole) {
     }
 }
 
-// The elements that this rank holds.
+// Sends the elements that this rank holds.
 static void send_held(const struct gather *gather, int to) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!coded_is(tensor) && !tensor->is_hosted) {
@@ -204,7 +203,7 @@ static void send_held(const struct gather *gather, int to) {
     free(held);
 }
 
-// A head: its slice, which is in host memory if it was put together from pieces.
+// A head sends its slice, which is in host memory if it was assembled from pieces.
 static void send_slice(const struct gather *gather) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!tensor->pieces) {
@@ -232,7 +231,7 @@ void gather_send(const struct gather *gather) {
 
 // ---- loading ----
 
-// Of a slice, the elements that this rank's pieces have, one after the other at its beginning.
+// Moves the elements of this rank's pieces to the beginning of the slice; returns their bytes.
 static size_t keep_pieces(const struct checkpoint_tensor *wanted, unsigned char *slice, size_t element) {
     unsigned char *to = slice;
     struct piece run;
@@ -242,7 +241,7 @@ static size_t keep_pieces(const struct checkpoint_tensor *wanted, unsigned char 
     return (size_t)(to - slice);
 }
 
-// The elements are put together in host memory, and go from there as a tensor of the file's would.
+// Assembles the elements in host memory and copies them to the device like a tensor of a file.
 static int take_elements(struct stage *stage, const struct checkpoint_tensor *wanted,
                          const struct safetensors_tensor *found) {
     if (!gather_is_split(wanted))

@@ -7,7 +7,7 @@
 #include "checkpoint/stage.h"
 
 bool gather_is_split(const struct checkpoint_tensor *tensor);
-// The whole shape of a tensor: returns its rank, and its lengths in `shape`.
+// The shape of a whole tensor: returns its rank, and its lengths in `shape`.
 int gather_shape(const struct checkpoint_tensor *tensor, int64_t shape[TENSOR_MAX_RANK]);
 size_t gather_bytes(const struct checkpoint_tensor *tensor);  // of the whole
 
@@ -19,12 +19,12 @@ struct gather {
     const struct checkpoint_tensor *tensor;
     int writer;
 };
-// For the writer: all elements of the tensor, into gather_bytes of host memory.
+// The writer: receives all elements of the tensor into `whole`, which holds gather_bytes.
 void gather_receive(const struct gather *gather, unsigned char *whole);
-// For the others: sends what the writer needs of them, which may be nothing.
+// The other ranks: sends their part, possibly nothing.
 void gather_send(const struct gather *gather);
 
-// For loading: what this rank holds of a file's tensor.
+// Loads this rank's part of a file's tensor.
 int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, const struct safetensors_tensor *found);
 
 #endif

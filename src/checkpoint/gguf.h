@@ -1,5 +1,5 @@
-// GGUF, the file of llama.cpp: key-value pairs (what the model is, its tokenizer), then a table of named tensors, then
-// their bytes, each tensor aligned. Everything is little-endian. The format is described in docs/internals/gguf.md.
+// GGUF, llama.cpp's file format: key-value pairs (model, tokenizer), then a table of named tensors, then their bytes,
+// each tensor aligned. Everything is little-endian. The format is described in docs/internals/gguf.md.
 //
 // Shapes here are row-major as everywhere in this program, (rows, columns); the file has them in reverse.
 #ifndef CHECKPOINT_GGUF_H
@@ -31,7 +31,7 @@ enum gguf_type {
     GGUF_TYPE_COUNT
 };
 
-// The types of tensors that are written here; the numbers are the file's. The reader knows the sizes of all others too.
+// The tensor types that are written here; the numbers are the file's. The reader also knows the sizes of all others.
 enum gguf_format { GGUF_FORMAT_F32 = 0, GGUF_FORMAT_F16 = 1, GGUF_FORMAT_Q8_0 = 8, GGUF_FORMAT_BF16 = 30 };
 
 // Elements come in blocks: `elements` of them in `bytes` bytes.
@@ -49,7 +49,7 @@ struct gguf_tensor {
     int rank;
     int64_t shape[GGUF_MAX_RANK];
     size_t bytes;
-    const unsigned char *data;  // of a file that was read
+    const unsigned char *data;  // only in a file that was read
 };
 
 // ---- elements ----
@@ -114,16 +114,16 @@ struct gguf {
 // Refuses whatever llama.cpp would: strings, arrays or tensors beyond the end, unknown types, names twice or too long,
 // tensors that overlap, leave holes or are out of order.
 int gguf_open(struct gguf *file, const char *path);
-// The same over bytes that must not move until gguf_close.
+// gguf_open for bytes in memory, which must not move until gguf_close.
 int gguf_parse(struct gguf *file, const void *bytes, size_t size, const char *name);
 void gguf_close(struct gguf *file);  // safe on a zeroed or closed one
 
-bool gguf_is_file(const char *path);  // whether it begins as one
+bool gguf_is_file(const char *path);  // by its first bytes
 const struct gguf_value *gguf_find_value(const struct gguf *file, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *file, const char *name);
-// An unsigned number or a truth value of any width; false if there is no such key or it is something else.
+// An unsigned integer or boolean of any width; false if there is no such key or it has another type.
 bool gguf_get_number(const struct gguf *file, const char *key, uint64_t *number);
-// Element i of an array of strings; walking through all of them in order is linear with a cursor that begins as 0.
+// The next element of an array of strings. A cursor starts at 0, and walking through all elements is linear.
 const char *gguf_next_string(const struct gguf_value *array, size_t *cursor, uint64_t *length);
 
 #endif

@@ -1,5 +1,5 @@
-// What was written against what it was written from. The way back from tensors to parameters is written down on its own
-// here: for each row of ours, where it is in the file.
+// Compares a written file with its source. The mapping from tensors back to parameters is stated here independently:
+// for each row of ours, its place in the file.
 #include "checkpoint/gguf_check.h"
 
 #include "base/error.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How far logits may be off: by the order of summation (0), by what bf16 and fp16 round, by what q8_0 does.
+// Tolerances of logits: for the order of summation (0), for rounding to bf16 and fp16, for q8_0.
 static const double HALF_TOLERANCE = 0.1, Q8_TOLERANCE = 0.5;
 
 struct opened {
@@ -36,7 +36,7 @@ static int64_t columns_of(const struct source_tensor *tensor) {
     return tensor->rank > 1 && !gguf_is_expert_bias(tensor->name) ? tensor->shape[tensor->rank - 1] : 1;
 }
 
-// Our row (head, half, channel) is their row (head, channel, half).
+// Our row (head, half, channel) is the file's row (head, channel, half).
 static int64_t place_of(int64_t row, int64_t rows, int64_t heads) {
     int64_t channels = rows / heads, head = row / channels, inside = row % channels;
     int64_t half = inside / (channels / 2), channel = inside % (channels / 2);
@@ -69,7 +69,7 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     return result;
 }
 
-// Keys and values of heads from latents: ours has those of a head below each other, and keys are turned.
+// Heads' keys and values from latents: our matrix stacks both per head; the file stores keys transposed.
 static int read_latent(const struct model_source *source, const struct gguf_match *match, float *to) {
     const struct opened *opened = source->detail;
     const struct config *config = &source->config;
@@ -96,7 +96,7 @@ static int read_latent(const struct model_source *source, const struct gguf_matc
     return 0;
 }
 
-// In fp32, as the file has them.
+// Reads a parameter's elements from the file, in fp32.
 static int read_parameter(struct model_source *source, size_t i, void *to) {
     const struct opened *opened = source->detail;
     struct gguf_match match = gguf_match(opened->architecture, source->params.items[i]);
@@ -105,7 +105,7 @@ static int read_parameter(struct model_source *source, size_t i, void *to) {
         return read_latent(source, &match, to);
     int64_t columns = columns_of(ours), experts = has_experts(ours) ? ours->shape[0] : 1;
     float *row = to;
-    // Pieces of an expert of ours follow one another; theirs are tensors of all experts.
+    // Our pieces of one expert are adjacent; the file has one tensor per piece for all experts.
     for (int64_t step = 0; step < experts * match.pieces; step++) {
         struct slice slice;
         TRY(find_slice(source, i, &match, (int)(step % match.pieces), &slice));
@@ -122,8 +122,8 @@ static int read_parameter(struct model_source *source, size_t i, void *to) {
 
 static const struct model_source_kind kind = {.name = "gguf", .read = read_parameter};
 
-// The model that llama.cpp makes of the file, in our terms: gains are whole, logits unscaled, GELU has its tanh form,
-// and there is no window.
+// The model that llama.cpp computes from the file, in our terms: gains are whole, logits unscaled, GELU has its tanh
+// form, and there is no window.
 static void describe(struct model_source *written, const struct gguf_check *check, struct opened *opened) {
     const struct model_source *source = check->asked->source;
     *written =
@@ -165,7 +165,7 @@ static void forget(struct model_source *written) {
 
 // ---- elements ----
 
-// Each block of q8_0 is off by half a step at most, and a step is its largest magnitude over 127.
+// Each value of q8_0 is off by at most half a step, and a step is the block's largest magnitude / 127.
 static double step_of(enum gguf_format format, const float *wanted, int64_t count) {
     static const double parts[] = {
         [GGUF_FORMAT_F32] = 0, [GGUF_FORMAT_F16] = 1.0 / 2048, [GGUF_FORMAT_BF16] = 1.0 / 256};
@@ -187,7 +187,7 @@ static bool is_near(enum gguf_format format, const float *wanted, const float *f
     return true;
 }
 
-// The coarsest of a parameter's tensors.
+// The coarsest format among a parameter's tensors.
 static enum gguf_format format_of(const struct model_source *written, size_t i) {
     const struct opened *opened = written->detail;
     struct gguf_match match = gguf_match(opened->architecture, written->params.items[i]);
@@ -216,7 +216,7 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     write.gains = GAINS_WHOLE;
     const struct source_tensor *tensor = &written->tensors[k];
     int64_t i = find_tensor(write.source, tensor->name);
-    // Blocks of turned keys lie across our rows.
+    // Blocks of transposed keys cross our rows.
     bool is_whole = gguf_is_latent(gguf_match(check->architecture, written->params.items[k]).row);
     int64_t rows_here = is_whole ? 1 : rows_of(tensor), columns = rows_of(tensor) * columns_of(tensor) / rows_here;
     CHECK(i >= 0);
@@ -261,7 +261,7 @@ static int compare_elements(const struct gguf_check *check, struct model_source 
     return result;
 }
 
-// Tensors that no parameter of ours is: a copy of the embedding, and the factors of rotary frequencies.
+// Tensors without a parameter of ours: a copy of the embedding, and the factors of rotary frequencies.
 static int compare_others(const struct gguf_check *check, const struct model_source *written) {
     const struct opened *opened = written->detail;
     const struct gguf_tensor *words = gguf_find_tensor(&opened->file, "token_embd.weight");
@@ -282,7 +282,7 @@ static int compare_others(const struct gguf_check *check, const struct model_sou
 
 // ---- the pass ----
 
-// What has 16 bits may be rounded in one of the two and not in the other.
+// 16-bit tensors may be rounded in one of the two models and not in the other.
 static bool has_halves(const struct model_source *source) {
     for (size_t i = 0; i < source->count; i++)
         if (source->tensors[i].dtype != DTYPE_F32)

@@ -1,4 +1,4 @@
-// Whether a GGUF file that was written holds the model it was written from. Internal to this folder.
+// Verifies that a written GGUF file holds its source model. Internal to this folder.
 #ifndef CHECKPOINT_GGUF_CHECK_H
 #define CHECKPOINT_GGUF_CHECK_H
 
@@ -13,9 +13,9 @@ struct gguf_check {
     int64_t rows;  // of the vocabulary
     const struct gguf_vocabulary *vocabulary;
 };
-// Reads the file with our own reader, compares its keys and tokens with the model and the vocabulary, puts our
-// parameters together from its tensors, compares their elements with the source's, and runs both models if the caller
-// gave a way to. An encoder's file lacks its heads and is not run.
+// Reads the file with our own reader, compares its keys and tokens with the model and the vocabulary, assembles our
+// parameters from its tensors, compares their elements with the source's, and runs both models if the caller provided a
+// way to. An encoder's file lacks its heads and is not run.
 int gguf_check(const struct gguf_check *check);
 // The first part: keys and tokens.
 int gguf_check_keys(const struct gguf_check *check, const struct gguf *file);

@@ -1,4 +1,4 @@
-// The keys and tokens of a GGUF file that was written, against the model and the vocabulary. See gguf_check.h.
+// Compares the keys and tokens of a written GGUF file with the model and the vocabulary. See gguf_check.h.
 #include "checkpoint/gguf_check.h"
 
 #include "base/error.h"

@@ -40,14 +40,14 @@ static int check_activation(const struct gguf_architecture *architecture, const 
     return result;
 }
 
-// llama.cpp has YaRN with its usual borders; other frequencies are told pair by pair.
+// llama.cpp has YaRN with its default bounds; other frequencies are written pair by pair.
 static bool needs_factors(const struct config *config) {
     bool is_usual = config->yarn_beta_fast == 32 && config->yarn_beta_slow == 1;
     return is_scaled(config, "llama3") ||
            (is_scaled(config, "yarn") && (!is_usual || config->rotary_seq_len_interpolation_factor != 1));
 }
 
-// gpt-oss: constants of llama.cpp, and windows in the first of every two layers.
+// gpt-oss: llama.cpp hardcodes constants, and windows in the first of every two layers.
 static int check_windows(const struct gguf_architecture *architecture, const struct config *config) {
     if (architecture->needs_biases && config->disable_bias_linear)
         return refuse(architecture, "layers without biases (--disable-bias-linear)");
@@ -62,7 +62,7 @@ static int check_windows(const struct gguf_architecture *architecture, const str
     return 0;
 }
 
-// ggml rounds the channels between which YaRN sets in.
+// ggml rounds YaRN's correction range to whole channels.
 static void tell_yarn(const struct config *config) {
     if (is_scaled(config, "yarn") && config->no_yarn_correction_range_round_to_int && !needs_factors(config))
         log_info("note: llama.cpp rounds the channels between which YaRN sets in, and this model does not "
@@ -82,7 +82,7 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
     return 0;
 }
 
-// The family allows no other layers, scores and shared experts than llama.cpp has.
+// The family already excludes layers, scores and shared experts that llama.cpp lacks.
 static int check_routed(const struct gguf_architecture *architecture, const struct config *config) {
     return config->moe_router_num_groups > 1 && config_group_best(config) != 2
                ? refuse(architecture, "groups of experts that are judged otherwise than by their two best "
@@ -90,7 +90,7 @@ static int check_routed(const struct gguf_architecture *architecture, const stru
                : 0;
 }
 
-// It scales scores by YaRN as DeepSeek's models have it, and recognizes DeepSeek-V2-Lite and its like, whose queries
+// llama.cpp scales scores by YaRN as DeepSeek's models do, and recognizes DeepSeek-V2-Lite and its like, whose queries
 // have no latents, by the number of layers.
 static int check_latents(const struct gguf_architecture *architecture, const struct config *config) {
     struct config_yarn yarn = config_yarn(config);
@@ -110,7 +110,7 @@ static int check_latents(const struct gguf_architecture *architecture, const str
                : 0;
 }
 
-// Each architecture has its own way to choose experts and to weigh them.
+// Each architecture chooses and weights experts in its own way.
 static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
     if (!architecture->has_experts)
         return 0;
@@ -151,7 +151,7 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     return 0;
 }
 
-// Longer texts than the window would be computed without one, so the file does not offer them.
+// llama.cpp would compute texts longer than the window without one, so the file does not offer them.
 static int64_t context_length(const struct gguf_architecture *architecture, const struct config *config) {
     int64_t length = config->max_position_embeddings, window = config->sliding_window;
     if (architecture->has_windows || window == 0 || window >= length)
@@ -203,7 +203,7 @@ static void add_rope(const struct keys *keys, const struct config *config) {
         add_text(keys, "rope.scaling.type", "yarn");
         add_real(keys, "rope.scaling.factor", factor);
         add_number(keys, "rope.scaling.original_context_length", config->rope_original_length);
-        // Theirs multiplies the usual one.
+        // llama.cpp multiplies its default by this factor.
         if (fabs(attention / usual - 1) > 1e-9)
             add_real(keys, "rope.scaling.attn_factor", attention / usual);
     } else if (config->rotary_seq_len_interpolation_factor != 1) {
@@ -212,7 +212,7 @@ static void add_rope(const struct keys *keys, const struct config *config) {
     }
 }
 
-// The cache has latents and shared channels of keys, as of one head; heads themselves have two sizes of their own.
+// The cache holds latents and shared key channels, as if of one head; the heads' two sizes have keys of their own.
 static void add_latents(const struct keys *keys, const struct config *config) {
     int64_t latent = config->kv_lora_rank, shared = config->qk_pos_emb_head_dim;
     add_number(keys, "attention.head_count_kv", 1);

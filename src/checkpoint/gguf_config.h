@@ -1,4 +1,4 @@
-// What a model is, in the keys of GGUF, and whether llama.cpp can run it. Internal to this folder.
+// A model's configuration as GGUF keys, and whether llama.cpp can run it. Internal to this folder.
 #ifndef CHECKPOINT_GGUF_CONFIG_H
 #define CHECKPOINT_GGUF_CONFIG_H
 
@@ -6,17 +6,17 @@
 #include "checkpoint/gguf_names.h"
 #include "config/config.h"
 
-// -1 if the architecture computes something else than the model, with what that is.
+// -1, with the difference as message, if the architecture computes something other than the model.
 int gguf_config_check(const struct gguf_architecture *architecture, const struct config *config);
-// The keys of the architecture. The vocabulary has `rows` rows.
+// Writes the architecture's keys. The vocabulary has `rows` rows.
 void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
                        struct gguf_pairs *pairs);
-// The width of its MLPs, which an architecture with experts alone takes for that of the experts.
+// The width of its MLPs; an architecture that only has experts takes it as the experts' width.
 int64_t gguf_mlp_width(const struct gguf_architecture *architecture, const struct config *config);
-// The divisor of the frequency of each rotated pair, if the architecture is told so in a tensor
-// (rope_freqs.weight); 0 if it is not. `factors` has room for ROPE_MOST_PAIRS.
+// The divisors of the frequencies of rotated pairs, if the architecture reads them from a tensor (rope_freqs.weight);
+// returns their number, else 0. `factors` has room for ROPE_MOST_PAIRS.
 int64_t gguf_rope_factors(const struct config *config, float *factors);
-// What the final norm's gain is multiplied by, because the architecture knows no other factor of logits.
+// Factor folded into the final norm's gain, because the architecture has no other factor for logits.
 float gguf_output_scale(const struct config *config);
 
 #endif

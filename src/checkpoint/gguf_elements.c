@@ -9,7 +9,7 @@
 enum { Q8_ELEMENTS = 32, Q8_BYTES = 34 };
 
 struct gguf_block gguf_block_of(uint32_t format) {
-    // By their numbers in the file; types that only exist in memory are left out.
+    // Indexed by their numbers in the file; types that only exist in memory are omitted.
     static const struct gguf_block blocks[] = {
         [0] = {"F32", 1, 4},         [1] = {"F16", 1, 2},         [2] = {"Q4_0", 32, 18},
         [3] = {"Q4_1", 32, 20},      [6] = {"Q5_0", 32, 22},      [7] = {"Q5_1", 32, 24},

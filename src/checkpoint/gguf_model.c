@@ -1,5 +1,5 @@
-// A model source written as a GGUF file, one tensor at a time. The file has a temporary name until it was read back, so
-// it is whole or not there.
+// Writes a model source as a GGUF file, one tensor at a time. The file has a temporary name until it has been read
+// back, so it is complete or absent.
 #include "checkpoint/model_source.h"
 
 #include "base/error.h"
@@ -20,21 +20,21 @@
 #include <string.h>
 #include <unistd.h>
 
-// One tensor of theirs: rows [first, first + shape[0]) of one of ours, or of each of its experts.
+// One tensor of the file: rows [first, first + shape[0]) of one of ours, or of each of its experts.
 struct gguf_output {
     char *name;
     size_t from;
     int64_t first;
     int64_t heads;        // whose rows are reordered; 0: none are
-    int64_t expert_rows;  // of an expert or a head, which has those rows of ours; 0: there are none
-    bool is_turned;       // rows and columns of a head change places
-    const float *values;  // instead of one of ours
-    float scale;          // what elements are multiplied by
+    int64_t expert_rows;  // rows of ours per expert or head; 0: there are none
+    bool is_turned;       // each head's matrix is transposed
+    const float *values;  // the elements, if they are not those of a tensor of ours
+    float scale;          // elements are multiplied by it
 };
 
 struct gguf_job {
     const struct model_write *asked;
-    const struct model_write *write;  // the same in fp32, with whole gains
+    const struct model_write *write;  // `asked`, but in fp32 and with whole gains
     const struct gguf_architecture *architecture;
     struct gguf_output *outputs;
     struct gguf_tensor *tensors;  // one for each output
@@ -43,7 +43,7 @@ struct gguf_job {
     struct model_bytes bytes;
     struct gguf_vocabulary vocabulary;
     float factors[ROPE_MOST_PAIRS];
-    struct name_list unaligned;  // tensors that cannot be in blocks
+    struct name_list unaligned;  // tensors that do not fit into blocks
 };
 
 // ---- which tensors ----
@@ -53,7 +53,7 @@ static bool ends_with(const char *name, const char *end) {
     return length >= tail && strcmp(name + length - tail, end) == 0;
 }
 
-// What ggml only adds or multiplies with stays in fp32; it does so in llama.cpp's own files.
+// Tensors that stay in fp32, as in llama.cpp's own files: mostly those that ggml adds or multiplies elementwise.
 static bool is_always_f32(const struct gguf_tensor *tensor) {
     return tensor->rank == 1 || ends_with(tensor->name, "_norm.weight") || !ends_with(tensor->name, ".weight") ||
            ends_with(tensor->name, "ffn_gate_inp.weight") || ends_with(tensor->name, "ffn_gate_inp_shexp.weight") ||
@@ -64,7 +64,7 @@ static bool is_always_f32(const struct gguf_tensor *tensor) {
 static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
     const struct model_write *asked = job->asked;
     bool is_q8 = asked->is_q8;
-    // ggml does not multiply by three-dimensional blocks on every CPU.
+    // Not every CPU backend of ggml can multiply by quantized three-dimensional tensors.
     bool is_latent = ends_with(tensor->name, "attn_k_b.weight") || ends_with(tensor->name, "attn_v_b.weight");
     if (is_always_f32(tensor) || (is_q8 && is_latent))
         return GGUF_FORMAT_F32;
@@ -84,7 +84,7 @@ static struct gguf_tensor *add_output(struct gguf_job *job, char *name, size_t f
     return tensor;
 }
 
-// Keys (heads, latent, channels) and values (heads, channels, latent) of what ours has as (heads × both, latent).
+// Splits our (heads × both, latent) into keys (heads, latent, channels) and values (heads, channels, latent).
 static void shape_latent(struct gguf_output *output, struct gguf_tensor *tensor, const struct config *config,
                          bool is_keys) {
     int64_t keys = config->qk_head_dim, values = config->v_head_dim;
@@ -109,7 +109,7 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     tensor->rank = ours->rank;
     memcpy(tensor->shape, ours->shape, sizeof tensor->shape);
     bool has_experts = ours->rank == 3 || gguf_is_expert_bias(ours->name);
-    int rows = has_experts ? 1 : 0;  // the axis of them
+    int rows = has_experts ? 1 : 0;  // the axis of rows
     output->expert_rows = has_experts ? ours->shape[1] : 0;
     if (gguf_is_latent(match->row))
         shape_latent(output, tensor, config, k == 0);
@@ -118,7 +118,7 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     if (model_is_of_vocabulary(ours->name))
         tensor->shape[0] = job->rows;
     if (strcmp(ours->name, "embedding.position_embeddings.weight") == 0) {
-        output->first = config->position_offset;  // rows that no position has
+        output->first = config->position_offset;  // skips rows without a position
         tensor->shape[0] -= config->position_offset;
     }
     if (job->architecture->is_interleaved && match->pieces == 3 && k < 2)  // queries and keys
@@ -165,7 +165,7 @@ static int list_outputs(struct gguf_job *job) {
 
 // ---- elements ----
 
-// Which row of ours is row r of the file's tensor. The halves of a head that are rotated together become neighbours.
+// Our row for row r of the file's tensor. The halves of a head that are rotated together become neighbours.
 static int64_t row_of(const struct gguf_output *output, const struct gguf_tensor *tensor, int64_t r) {
     int64_t rows = tensor->shape[0];
     if (output->expert_rows > 0)
@@ -176,7 +176,7 @@ static int64_t row_of(const struct gguf_output *output, const struct gguf_tensor
     return output->first + head * channels + (channel % 2) * (channels / 2) + channel / 2;
 }
 
-// One row of the file's tensor, from ours in fp32.
+// Copies one row of the file's tensor from our fp32 elements.
 static void take_row(const struct gguf_output *output, const struct gguf_tensor *tensor, const struct model_bytes *from,
                      int64_t r, float *values) {
     bool is_column = tensor->rank == 1 || (output->expert_rows > 0 && tensor->rank == 2);
@@ -228,7 +228,7 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
 
 // ---- the file ----
 
-// llama.cpp's numbers for what most of a file is.
+// llama.cpp's number for the format that most of the file has.
 static uint32_t file_type(const struct gguf_job *job) {
     size_t bytes[GGUF_FORMAT_BF16 + 1] = {0};
     for (size_t i = 0; i < job->count; i++)

@@ -1,5 +1,5 @@
-// The tables. Their names of tensors are those of llama.cpp's src/llama-arch.cpp, ours those of
-// docs/internals/models.md; what an architecture computes is in its src/models.
+// The tables. The file's tensor names are those of llama.cpp's src/llama-arch.cpp, ours those of
+// docs/internals/models.md; llama.cpp's src/models defines what an architecture computes.
 #include "checkpoint/gguf_names.h"
 
 #include "base/buffer.h"
@@ -30,7 +30,7 @@
             block "attn_q.bias", block "attn_k.bias", block "attn_v.bias"                                              \
         }                                                                                                              \
     }
-// What decoders have in common: norms before the sublayers, and one behind the last.
+// Rows common to decoders: norms before the sublayers, and one after the last.
 #define DECODER_ROWS                                                                                                   \
     WEIGHT("embedding.word_embeddings", "token_embd"), BOTH(DECODER "input_layernorm", "blk.*.attn_norm"),             \
         BOTH(DECODER "self_attention.linear_proj", "blk.*.attn_output"),                                               \
@@ -48,7 +48,7 @@
 static const struct gguf_row gpt2_rows[] = {DECODER_ROWS, WEIGHT("embedding.position_embeddings", "position_embd"),
                                             FUSED_QKV, PLAIN_MLP};
 static const struct gguf_row llama_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*.")};
-// Experts lie one behind the other; what MLPs of other layers have does not occur.
+// Experts are stored one after the other; these models have no dense layers' MLPs.
 #define EXPERTS                                                                                                        \
     WEIGHT(DECODER "mlp.router", "blk.*.ffn_gate_inp"),                                                                \
         {DECODER "mlp.experts.linear_fc1.weight", {"blk.*.ffn_gate_exps.weight", "blk.*.ffn_up_exps.weight"}},         \
@@ -70,7 +70,7 @@ static const struct gguf_row qwen2moe_rows[] = {
     SHARED_EXPERTS,
     {DECODER "mlp.shared_experts.gate_weight", {"blk.*.ffn_gate_inp_shexp.weight"}},
 };
-// The norm before its MLPs is called that after attention.
+// The norm before gpt-oss's MLPs is called post_attention_norm.
 static const struct gguf_row oss_rows[] = {
     WEIGHT(DECODER "pre_mlp_layernorm", "blk.*.post_attention_norm"),
     DECODER_ROWS,
@@ -125,7 +125,7 @@ static const struct gguf_row bert_rows[] = {
     BOTH(ENCODER "mlp.linear_fc2", "blk.*.ffn_down"),
     BOTH(ENCODER "post_mlp_layernorm", "blk.*.layer_output_norm"),
 };
-// It gives hidden states; heads are for training.
+// BERT's output is its hidden states; heads are for training.
 static const char *const bert_dropped[] = {"lm_head.…", "output_layer.…", "pooler.…", "binary_head.…", NULL};
 #define T5_STACK(stack, block)                                                                                         \
     WEIGHT(stack "input_layernorm", block "attn_norm"), QKV(stack, block),                                             \
@@ -151,7 +151,7 @@ static const struct gguf_row t5_rows[] = {
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define ROWS(table) .rows = table, .row_count = COUNT(table)
 static const char *const nothing[] = {NULL};
-// ggml's GELU is the tanh form, looked up in fp16; the exact one differs from it by less than that rounds.
+// ggml's GELU is the tanh form, looked up in fp16; it differs from the exact one by less than fp16's rounding.
 static const char *const gelu[] = {"gelu_tanh", "gelu", NULL};
 static const char *const swiglu[] = {"silu gated", NULL};
 
@@ -369,7 +369,7 @@ bool gguf_is_expert_bias(const char *name) {
     return strstr(name, ".mlp.experts.") && length > 5 && strcmp(name + length - 5, ".bias") == 0;
 }
 
-// A row of several names fits only a parameter with as many segments: T5's gated MLP has two, the plain one is whole.
+// A row with several names fits only a parameter with that many segments: T5's gated MLP has two, the plain one one.
 struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param) {
     int64_t layer;
     for (const char *const *pattern = architecture->dropped; *pattern; pattern++)

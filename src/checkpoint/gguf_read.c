@@ -1,4 +1,4 @@
-// Reading GGUF as a hostile file. A cursor never leaves the bytes; nothing is allocated that the file has no bytes for.
+// Reads GGUF as a hostile file. A cursor never leaves the bytes; no allocation exceeds what the file has bytes for.
 #include "checkpoint/gguf.h"
 
 #include "base/error.h"
@@ -198,7 +198,7 @@ static uint64_t round_up(uint64_t size, uint64_t alignment) {
 }
 
 // Reads one entry of the table. The tensors are in the order of their bytes, each at the next multiple of the
-// alignment; *offset is where this one has to begin, then where the next one has to.
+// alignment; *offset is the required beginning of this tensor, then of the next.
 static int take_tensor(struct gguf_cursor *cursor, struct gguf_tensor *tensor, uint64_t alignment, uint64_t *offset) {
     uint64_t length = 0, begin = 0;
     TRY(take_string(cursor, &tensor->name, &length));

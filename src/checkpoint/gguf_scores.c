@@ -1,4 +1,4 @@
-// Scores out of merges. See gguf_scores.h.
+// Scores from merges. See gguf_scores.h.
 #include "checkpoint/gguf_scores.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The merges that make a token: how many, and the ranks of the first and the last.
+// The merges that make a token: their number, and the first and last of their ranks.
 struct made {
     int64_t count, first, last;
 };

@@ -1,13 +1,13 @@
-// SentencePiece's BPE joins the two neighbours whose piece has the highest score; a tokenizer.json lists pairs in their
-// order instead. Internal to this folder.
+// SentencePiece's BPE joins the two neighbours whose piece has the highest score; a tokenizer.json ranks pairs instead.
+// Internal to this folder.
 #ifndef CHECKPOINT_GGUF_SCORES_H
 #define CHECKPOINT_GGUF_SCORES_H
 
 #include "checkpoint/gguf_vocabulary.h"
 #include "data/tokenizer/hf.h"
 
-// Gives every token the score that puts joins in the order of the merges. An error if no scores do: then some pair is
-// joined by scores that is not in the list, or pairs of one token stand before and behind another's.
+// Gives tokens scores that join in the order of the merges. Fails if no scores can: a pair that is not in the list
+// would be joined, or pairs of one token rank both before and after another token's.
 int gguf_scores_from_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *merges);
 
 #endif

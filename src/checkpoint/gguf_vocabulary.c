@@ -1,4 +1,4 @@
-// What all kinds of tokenizers have in common on their way into a GGUF file. See gguf_vocabulary.h.
+// Writes any kind of tokenizer into a GGUF file: the common part. See gguf_vocabulary.h.
 #include "checkpoint/gguf_vocabulary.h"
 
 #include "base/error.h"
@@ -43,7 +43,7 @@ void gguf_vocabulary_free(struct gguf_vocabulary *vocabulary) {
 
 // ---- special tokens ----
 
-// The id of a config.json or generation: a number, or the first of an array. -1 if there is none below `size`.
+// An id in config.json: a number, or the first of an array. -1 if there is none below `size`.
 static int32_t id_of(const struct json *value, int64_t size) {
     if (value && value->type == JSON_ARRAY && value->count > 0)
         value = &value->items[0];
@@ -85,15 +85,15 @@ static int32_t first_of(int32_t a, int32_t b) {
     return a >= 0 ? a : b;
 }
 
-// The same as for Hugging Face. What the builders have found out (what a text begins and ends with) stays. Then
-// tokenizer_config.json counts, then config.json if it is of this tokenizer, as in llama.cpp's converter, then what the
-// tokens' names say. An end that --eod-token names goes before that of tokenizer_config.json.
+// Special ids, chosen as for Hugging Face. Ids that the builders found (a text's beginning and end) stay. Then
+// tokenizer_config.json counts, then config.json if it is of this tokenizer, as in llama.cpp's converter, then the
+// tokens' names. An end named by --eod-token takes precedence over tokenizer_config.json.
 static void set_ids(struct gguf_vocabulary *v, const struct model_source *source, const struct tokenizer *tokenizer) {
     struct json *beside = hf_read_beside(source, "tokenizer_config.json");
     const struct json *config = source->has_foreign_tokenizer ? source->foreign_config : NULL;
     struct sample_vocabulary known;
     sample_vocabulary_make(&known, tokenizer);
-    // T5 ends texts with a token of its own, not with that between documents.
+    // T5 ends texts with its own token, not with the one between documents.
     int32_t end = config_form(&source->config) == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
     if (source->config.decoder_start_token < v->size)
         v->decoder_start = (int32_t)source->config.decoder_start_token;
@@ -115,7 +115,7 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
         *rows[i].id = first_of(*rows[i].id, config ? id_of(json_member(config, rows[i].number), v->size) : -1);
         *rows[i].id = first_of(*rows[i].id, rows[i].known);
     }
-    // Without a token that begins a text, a text starts with the one that ends the text before.
+    // Without a token that begins texts, a text starts with the token that ended the one before.
     v->bos = first_of(v->bos, v->eos);
     v->chat_template = read_template(source, beside);
     sample_vocabulary_free(&known);
@@ -146,7 +146,7 @@ static int check_texts(const struct gguf_vocabulary *vocabulary) {
     return result;
 }
 
-// Rows of the embedding that no token has.
+// Names rows of the embedding that have no token.
 static void name_padding(struct gguf_vocabulary *vocabulary) {
     for (int64_t i = 0; i < vocabulary->size; i++) {
         struct gguf_token *token = &vocabulary->tokens[i];
@@ -250,7 +250,7 @@ static void write_tokens(const struct gguf_vocabulary *v, struct gguf_pairs *pai
         int32_t type = (int32_t)v->tokens[i].type;
         buffer_append(&pairs->bytes, &type, sizeof type);
     }
-    // Nobody trained these rows, so their logits mean nothing.
+    // These rows are untrained, so their logits mean nothing.
     if (v->padding_count > 0)
         gguf_begin_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_I32, (uint64_t)v->padding_count);
     for (int32_t i = 0; i < v->size; i++)

@@ -1,6 +1,6 @@
 // A tokenizer as GGUF stores it: every token with its text, type and score, merges, special ids, and the few switches
-// that llama.cpp knows. Made of any tokenizer of ours whose ids llama.cpp can give. What it cannot do is an error, and
-// what it does a little differently is a warning. Internal to this folder.
+// that llama.cpp knows. Made from any tokenizer of ours whose ids llama.cpp can reproduce. A rule that it lacks is an
+// error, a small difference is a warning. Internal to this folder.
 #ifndef CHECKPOINT_GGUF_VOCABULARY_H
 #define CHECKPOINT_GGUF_VOCABULARY_H
 
@@ -35,7 +35,7 @@ struct gguf_vocabulary {
     bool has_scores;
     struct gguf_pairs merges;               // as gguf_append_string writes them; only its bytes and count are used
     int32_t bos, eos, unk, sep, pad, mask;  // -1: none
-    int32_t decoder_start;                  // what T5's decoder begins with; -1: none
+    int32_t decoder_start;                  // T5's decoder begins with it; -1: none
     bool adds_bos, adds_eos, adds_sep;
     bool has_space_rules, adds_space, merges_spaces;  // add_space_prefix and remove_extra_whitespaces
     bool has_case_rules, lowers, strips_accents;
@@ -56,12 +56,12 @@ int gguf_vocabulary_set(struct gguf_vocabulary *vocabulary, int64_t id, const ch
                         enum gguf_token_type type);
 // A tokenizer.json in memory, which errors call `name`.
 int gguf_vocabulary_from_json(struct gguf_vocabulary *vocabulary, const char *text, size_t length, const char *name);
-// A SentencePiece model, with what the tokenizer adds to it.
+// A SentencePiece model, with the tokenizer's additions.
 int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *path, const struct tokenizer *tokenizer);
-// WordPiece: a vocab.txt with what the tokenizer adds to it.
+// WordPiece: a vocab.txt with the tokenizer's additions.
 int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const struct tokenizer *tokenizer, bool lowers);
 
-// Tells that llama.cpp takes accents off differently, if the vocabulary has it do that.
+// Warns that llama.cpp strips accents differently, if the vocabulary strips them.
 void gguf_vocabulary_warn_accents(const struct gguf_vocabulary *vocabulary);
 
 #endif

@@ -1,7 +1,6 @@
-// A tokenizer.json for GGUF. llama.cpp has byte-level BPE as "gpt2", with a name for each way of cutting text into
-// words that it knows; BPE over U+2581 with bytes to fall back to as "llama", unigram models as "t5" and WordPiece as
-// "bert". The file is read by the tokenizer's own reader, so nothing is written that this program does not understand
-// itself.
+// A tokenizer.json for GGUF. llama.cpp has byte-level BPE as "gpt2", with a name for each pre-tokenizer that it knows;
+// BPE over U+2581 with byte fallback as "llama", unigram models as "t5" and WordPiece as "bert". The file is read by
+// the tokenizer's own reader, so nothing is written that this program does not understand itself.
 #include "checkpoint/gguf_vocabulary.h"
 
 #include "base/error.h"
@@ -22,7 +21,7 @@ static int refuse(const struct hf *hf, const char *what) {
     return error_set("%s: %s, which llama.cpp does not support; %s", hf->name, what, other_way);
 }
 
-// What SentencePiece made may be taken as it was.
+// The remedy names the original SentencePiece model, which can be exported directly.
 static int refuse_pieces(const struct hf *hf, const char *what) {
     return error_set("%s: %s, which llama.cpp does not support; give the SentencePiece model it was made from with "
                      "--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model FILE, or %s",
@@ -63,7 +62,7 @@ static int add_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
     return vocabulary->merges.count > 0 ? 0 : refuse(hf, "it has no merges");
 }
 
-// At most one token may be put before a text, and one behind it.
+// At most one token may precede a text, and one may follow it.
 static int set_ends(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
     if (hf->before.count > 1 || hf->after.count > 1)
         return refuse(hf, "it adds several tokens before or after a text");
@@ -78,12 +77,12 @@ static int set_ends(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
 
 // ---- byte-level BPE ----
 
-// The same pattern may have two names: llama.cpp looks whole words up before it merges for some of them.
+// A pattern may have two names: for some, llama.cpp looks whole words up before it merges.
 static const struct {
     const char *ours;
     bool ignores_merges;
     const char *theirs;
-    const char *note;  // in what they differ
+    const char *note;  // how they differ
 } cuts[] = {
     {"gpt2", false, "gpt-2", NULL},
     {"llama3", true, "llama-bpe", NULL},
@@ -112,7 +111,7 @@ static const char *pattern_name(const struct hf *hf) {
     return is_known ? steps[0].pattern.known->name : NULL;
 }
 
-// Encodes a text as if the file said `ignores` of whether a word that is a token is looked up before it is merged.
+// Encodes a text with ignore_merges (a word that is a token is not merged) set to `ignores`.
 static int encode_as(struct hf *hf, bool ignores, const struct buffer *text, struct token_list *ids) {
     struct hf_state state;
     bool before = hf->ignore_merges;
@@ -125,7 +124,7 @@ static int encode_as(struct hf *hf, bool ignores, const struct buffer *text, str
     return result;
 }
 
-// Whether merges make the token of its own text, or no text is cut so that it is a word.
+// Whether merges yield the token from its own text, or no text makes it a word of its own.
 static bool is_merged(struct hf *hf, struct hf_state *state, int32_t id) {
     struct token_list merged = {0}, whole = {0};
     struct buffer text = {0};
@@ -144,7 +143,7 @@ static bool is_merged(struct hf *hf, struct hf_state *state, int32_t id) {
     return is_same;
 }
 
-// llama.cpp looks words up, or merges them, by the name of the pre-tokenizer alone. Most vocabularies do not care.
+// llama.cpp looks words up or merges them by the pre-tokenizer's name alone. Most vocabularies do not depend on it.
 static int check_merges(const struct gguf_vocabulary *vocabulary, struct hf *hf) {
     struct hf_state state;
     int32_t found = -1;
@@ -174,7 +173,7 @@ static int set_pre(struct gguf_vocabulary *vocabulary, struct hf *hf) {
     if (!name)
         return refuse(hf, "it splits text into words in a way of its own (pre_tokenizer)");
     size_t chosen = CUT_COUNT;
-    // The one that treats merges alike counts, else any.
+    // Prefers the name that treats merges alike, else takes any.
     for (int exact = 1; exact >= 0 && chosen == CUT_COUNT; exact--)
         for (size_t i = 0; i < CUT_COUNT && chosen == CUT_COUNT; i++)
             if (strcmp(cuts[i].ours, name) == 0 && (!exact || cuts[i].ignores_merges == hf->ignore_merges))
@@ -189,7 +188,7 @@ static int set_pre(struct gguf_vocabulary *vocabulary, struct hf *hf) {
     return 0;
 }
 
-// fairseq's, which takes the spaces at both ends of a text away: a pattern for what begins or ends a text.
+// fairseq's pattern, which strips the spaces at both ends of a text.
 static bool is_trimming(const struct json *root) {
     static const char start[] = "(?<![\\s\\S])";
     const struct json *normalizer = json_member(root, "normalizer"), *content = json_member(normalizer, "content");

@@ -1,6 +1,6 @@
-// SentencePiece and WordPiece for GGUF. llama.cpp has SentencePiece's BPE as "llama", which knows no normaliser and
-// needs all bytes as pieces, and its unigram model as "t5", which takes the normaliser's table but no bytes; BERT's
-// WordPiece is "bert", with pieces that begin a word marked instead of those that go on with one.
+// SentencePiece and WordPiece for GGUF. llama.cpp has SentencePiece's BPE as "llama", which has no normalizer and needs
+// all bytes as pieces, and its unigram model as "t5", which takes the normalizer's table but no bytes; BERT's WordPiece
+// is "bert", which marks pieces that begin a word instead of those that continue one.
 #include "checkpoint/gguf_vocabulary.h"
 
 #include "base/error.h"
@@ -63,8 +63,8 @@ static int add_pieces(struct gguf_vocabulary *vocabulary, const struct spm_model
     bool has_unused = false, has_defined = false, is_unigram = model->file.model_type == SPM_UNIGRAM;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        // Where a unigram model meets such a piece it takes it, by a score that beats all others. llama.cpp would cut
-        // the text there instead and put a space before the rest.
+        // A unigram model always takes such a piece, by a score above all others. llama.cpp would split the text there
+        // instead and put a space before the rest.
         bool is_scored = is_unigram && piece->type == SPM_USER_DEFINED;
         enum gguf_token_type type = is_scored ? GGUF_TOKEN_NORMAL : type_of(piece->type);
         TRY(gguf_vocabulary_set(vocabulary, i, piece->text.data, piece->text.length, type));
@@ -79,7 +79,7 @@ static int add_pieces(struct gguf_vocabulary *vocabulary, const struct spm_model
     return 0;
 }
 
-// What Megatron's tokenizer adds after the pieces is found in text before the model sees it, as there.
+// Tokens that Megatron's tokenizer adds after the pieces are found in text before the model runs, as in Megatron.
 static int add_specials(struct gguf_vocabulary *vocabulary, int64_t first, const struct tokenizer *tokenizer) {
     for (int64_t id = first; id < tokenizer_vocab_size(tokenizer); id++) {
         size_t length;

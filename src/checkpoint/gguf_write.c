@@ -1,4 +1,4 @@
-// Writing GGUF, version 3. Sizes follow from shapes, so the header is complete before the first byte of a tensor.
+// Writes GGUF, version 3. Sizes follow from shapes, so the header is complete before the first byte of a tensor.
 #include "checkpoint/gguf.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 enum { VERSION = 3 };
 
-// Numbers are stored as they are in memory: all that this program runs on is little-endian.
+// Numbers are stored as in memory: all supported machines are little-endian.
 static void append_u32(struct buffer *out, uint32_t value) {
     buffer_append(out, &value, sizeof value);
 }

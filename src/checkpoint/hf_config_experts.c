@@ -1,5 +1,5 @@
-// Which layers have experts, as families say it: every decoder_sparse_step-th one but none of mlp_only_layers (Qwen's);
-// all behind the first first_k_dense_replace (DeepSeek's); a list, mlp_layer_types; or a range of them (ERNIE's).
+// Which layers have experts, in each family's way: every decoder_sparse_step-th but none of mlp_only_layers (Qwen's);
+// all after first_k_dense_replace layers (DeepSeek's); a list, mlp_layer_types; or a range of them (ERNIE's).
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -170,7 +170,7 @@ size_t hf_sparse_members(const struct hf_family *family, const struct config *co
         members[count++] = (struct hf_member){"decoder_sparse_step", memory_string("1")};
         members[count++] = (struct hf_member){"mlp_only_layers", list_dense(config)};
     } else {
-        // Other programs than transformers read the number where there is a list too.
+        // Programs other than transformers read the number even if there is a list.
         if (dense >= 0)
             members[count++] = (struct hf_member){"first_k_dense_replace", memory_printf("%" PRId64, dense)};
         if (family->sparse == HF_SPARSE_TYPES)

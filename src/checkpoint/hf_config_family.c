@@ -86,7 +86,7 @@ char *hf_find_theirs(const struct config *config, const struct hf_key *key, cons
     return found || !key->near ? found : find_word(config, key, key->near, preferred);
 }
 
-// Whether the family only has something that comes near.
+// Whether the family only has an approximation.
 static bool is_near(const struct config *config, const struct hf_key *key) {
     char *exact = find_word(config, key, key->map, NULL);
     bool has_none = exact == NULL;
@@ -115,7 +115,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     for (size_t i = 0; i < family->key_count; i++)
         if (is_among(family->keys[i].flags, flag))
             return true;
-    // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
+    // SwiGLU implies the activation; rotary families have groups; BERT's heads follow from its architecture.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
     if ((family->routed && hf_routed_mentions(flag)) || (family->has_latents && strcmp(flag, "--kv-channels") == 0))
@@ -141,7 +141,7 @@ static bool is_mentioned(const struct hf_family *family, const char *flag) {
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
 }
 
-// Whether a flag that the family does not mention is as if it were not there.
+// Whether a flag that the family does not mention has no effect at its value.
 static bool is_plain(const struct hf_family *family, const struct config *config, const char *flag) {
     if (strcmp(flag, "--kv-channels") == 0)
         return config->kv_channels * config->num_attention_heads == config->hidden_size;
@@ -183,7 +183,7 @@ static bool is_plain(const struct hf_family *family, const struct config *config
     return is_same;
 }
 
-// What stretches rotary frequencies and is not among the family's kinds; NULL if nothing is.
+// A flag for rotary scaling that the family lacks; NULL if there is none.
 static const char *find_rope_obstacle(const struct hf_family *family, const struct config *config) {
     if (!family->has_rope)
         return NULL;
@@ -197,12 +197,12 @@ static const char *find_rope_obstacle(const struct hf_family *family, const stru
     return is_linear && !hf_family_has_rope_kind(family, "linear") ? "--rotary-seq-len-interpolation-factor" : NULL;
 }
 
-// The flag of the first row from *at on that has a value which the family lacks; NULL after the last.
+// The flag of the first row from *at on whose value the family lacks; NULL after the last.
 static const char *next_obstacle(const struct hf_family *family, const struct config *config, bool allows_near,
                                  size_t *at) {
     for (; *at < family->flag_count; ++*at) {
         const struct hf_flag *row = &family->flags[*at];
-        // Dropout is how a model is trained and not what it is.
+        // Dropout is a property of training, not of the model.
         if (!strstr(row->flag, "-dropout") && !is_value(config, row->flag, row->value))
             return family->flags[(*at)++].flag;
     }
@@ -221,7 +221,7 @@ static const char *next_obstacle(const struct hf_family *family, const struct co
     return NULL;
 }
 
-// As next_obstacle, for flags that the family does not mention.
+// Like next_obstacle, for flags that the family does not mention.
 static const char *next_unmentioned(const struct hf_family *family, const struct config *config, size_t *at) {
     struct flag_table table = config_flag_table(0);
     const struct flag *flag;
@@ -231,7 +231,7 @@ static const char *next_unmentioned(const struct hf_family *family, const struct
     return NULL;
 }
 
-// How far the family is from the model. What makes it the family that it is (an activation) counts twice.
+// Distance between family and model. A defining property of the family (an activation) counts twice.
 static int count_obstacles(const struct hf_family *family, const struct config *config, bool allows_near) {
     int count = 0;
     for (size_t at = 0; next_obstacle(family, config, allows_near, &at); count += 2)
@@ -275,7 +275,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     return next_unmentioned(family, config, &unmentioned);
 }
 
-// Says what keeps a family from expressing the model, e.g. "llama has no --activation gelu".
+// Describes why the family cannot express the model, e.g. "llama has no --activation gelu".
 static void describe_obstacle(const struct hf_family *family, const struct config *config, bool allows_near,
                               struct buffer *out) {
     const char *obstacle = find_obstacle(family, config, allows_near);

@@ -1,4 +1,4 @@
-// What config.json of DeepSeek-V2 and V3 says otherwise than other families about latent attention: its YaRN.
+// Latent attention in config.json of DeepSeek-V2 and V3: its YaRN differs from other families'.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"

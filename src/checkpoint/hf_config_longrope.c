@@ -1,4 +1,4 @@
-// What config.json of Phi-3 says about LongRoPE: two lists of factors, and the length from which on the second holds.
+// LongRoPE in config.json of Phi-3: two lists of factors, and the length above which the second applies.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -26,7 +26,7 @@ static int64_t pairs_of(const struct config *config) {
     return (int64_t)((double)head * config->rotary_percent) / 2;
 }
 
-// One factor for each rotated pair. All 1 are the same as none.
+// One factor for each rotated pair. Factors that are all 1 count as none.
 static int take_factors(const struct json *scaling, bool is_short, struct config *config) {
     const char *key = is_short ? "short_factor" : "long_factor";
     const char *flag = is_short ? "--rope-short-factor" : "--rope-long-factor";
@@ -80,7 +80,7 @@ static int check_members(const struct json *scaling) {
     return 0;
 }
 
-// transformers takes the original length from beside the scaling, where its default is 4096, whatever is inside.
+// transformers reads the original length beside the scaling (default 4096), whatever the scaling contains.
 int hf_read_longrope(const struct json *root, const struct json *scaling, struct config *config) {
     int64_t length = 0;
     double factor, attention;
@@ -113,8 +113,8 @@ static void append_factors(struct json_writer *json, const char *key, const char
     json_end_array(json);
 }
 
-// Older releases of transformers accept no other members than the type and the lists, so the others are left out where
-// they follow from the lengths.
+// Older releases of transformers accept only the type and the lists, so members that follow from the lengths are left
+// out.
 void hf_append_longrope(const struct config *config, struct json_writer *json) {
     int64_t pairs = pairs_of(config);
     double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;

@@ -1,5 +1,5 @@
-// Members of config.json that nothing here reads: one that is not known to leave the numbers alone is refused by name,
-// so that no model is read as another one. See hf_config.h.
+// Members of config.json that this program does not read: one that is not known to be harmless is refused by name, so
+// that no model is read as another one. See hf_config.h.
 #include "checkpoint/hf_config.h"
 
 #include "base/buffer.h"
@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Words "name" for members that change no logits, and "name=value" for those that have to have this value (or another
-// one that is listed); "name=@other" must be what the member `other` is, or null. A member without a "=" may have any
-// value, and every member that no list has with one may be null.
+// "name" is a member that changes no logits, "name=value" one that must have this value (or another listed one), and
+// "name=@other" one that must equal the member `other`. A word without "=" allows any value, and every member that no
+// list gives a value may be null.
 static const char everyones[] =
-    // what the file is of, and who wrote it
+    // identity and origin
     "architectures model_type auto_map torch_dtype dtype transformers_version _name_or_path name_or_path _commit_hash "
     "model_name base_model is_llama_config transformers.js_config unsloth_version unsloth_fixed quantization_config "
     "license _num_labels language name num_steps custom_pipelines tokenizer_name tokenizer_type model_max_length "
     "max_sequence_length "
-    // how it is run
+    // execution
     "use_cache use_flash_attn use_flash_attention use_flash_attention_2 _attn_implementation attn_implementation "
     "_attn_implementation_autoset _flash_attn_2_enabled _experts_implementation gradient_checkpointing use_kernels "
     "output_attentions output_hidden_states output_past output_router_logits return_dict return_dict_in_generate "
@@ -45,14 +45,14 @@ static const char everyones[] =
     "moe_aux_loss_coeff "
     // rounding
     "attention_softmax_in_fp32 scale_attention_softmax_in_fp32 reorder_and_upcast_attn "
-    // what the numbers would change with
+    // would change the numbers
     "is_causal=true is_encoder_decoder=false is_encoder_decoder=null is_decoder rope_interleaved=false "
     "add_cross_attention=false "
     "cross_attention_hidden_size=null tie_encoder_decoder=false use_mrope=false use_sliding_window=false "
     "sliding_window=null use_qk_norm=false qk_layernorm=false clip_qkv=null attn_logit_softcapping=null "
     "final_logit_softcapping=null ";
 
-// Whether a value is the one that a word has; `root` may be NULL if no word has another member.
+// Whether a value matches a word's; `root` may be NULL if no word refers to another member.
 static bool is_value(const struct json *root, const char *word, size_t length, const char *value) {
     if (*word == '@' && strcmp(value, "null") == 0)
         return true;
@@ -65,7 +65,7 @@ static bool is_value(const struct json *root, const char *word, size_t length, c
     return text && (strcmp(text, value) == 0 || (other->type == JSON_NUMBER && strtod(value, NULL) == other->number));
 }
 
-// Whether a member is among the words: 1, 0 if it is not, -1 if it has another value than these.
+// Whether a member is among the words: 1; 0 if not; -1 if only with other values.
 static int find_word(const struct json *root, const char *words, const char *key, const char *value) {
     size_t length = strlen(key);
     int found = 0;
@@ -99,7 +99,7 @@ static bool is_key(const struct hf_family *family, const char *object, const cha
     return object == NULL && family->object && strcmp(family->object, key) == 0;
 }
 
-// The words of the readers that the family has.
+// Appends the words of the family's readers.
 static void append_read(const struct hf_family *family, struct buffer *words) {
     bool is_t5 = strcmp(family->embedding, "shared.weight") == 0, has_rope = family->has_rope;
     const struct {
@@ -158,7 +158,7 @@ static int check_member(const struct hf_family *family, const struct json *root,
         key, family->model_type);
 }
 
-// What a head has if nothing says otherwise is written by some programs of families without the member.
+// Some programs write the default head_dim into models of families that lack the member.
 static bool is_plain_head(const struct json_key *key, const struct json *value, const struct config *config) {
     double heads = (double)config->num_attention_heads;
     return strcmp(key->string, "head_dim") == 0 && value->type == JSON_NUMBER && heads > 0 &&

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A flag is set once; a second member that says another value contradicts the first.
+// A flag is set once; a second member with another value is a contradiction.
 int hf_config_set(struct config *config, const char *flag, const char *text) {
     struct flag_table table = config_flag_table(0);
     struct buffer before = {0}, after = {0};
@@ -56,7 +56,7 @@ int hf_config_set_real(struct config *config, const char *flag, double value) {
     return result;
 }
 
-// Whole numbers lose their fraction, because 10000.0 is one of ours too.
+// Whole numbers lose their fraction, because 10000.0 counts as an integer too.
 static int set_less(struct config *config, const char *flag, const char *text, int added) {
     char *end = NULL;
     double number = strtod(text, &end);
@@ -84,7 +84,7 @@ static int set_numbers(struct config *config, const struct hf_key *key, const ch
     return result;
 }
 
-// Finds "theirs=" among the map's words; *ours points behind it, *length to its end. False if it is not there.
+// Finds "theirs=" among the map's words; *ours points after it, *length is the rest of the word. False if absent.
 static bool find_mapped(const char *map, const char *theirs, const char **ours, size_t *length) {
     size_t name = strlen(theirs);
     for (const char *word = map; *word;) {
@@ -99,7 +99,7 @@ static bool find_mapped(const char *map, const char *theirs, const char **ours, 
     return false;
 }
 
-// Names the values that are known: what stands before "=" in each word of the map.
+// Lists the known values: the text before "=" in each word of the map.
 static int refuse_value(const struct hf_key *key, const char *text) {
     struct buffer known = {0};
     for (const char *word = key->map; *word; word += strspn(word, " ")) {
@@ -132,7 +132,7 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
 static int read_key(const struct hf_key *key, const struct json *root, struct config *config) {
     const struct json *any = hf_config_member(root, key->key);
     const struct json *value = any && any->type != JSON_NULL ? any : NULL;
-    // A member that is null is not as one that is absent where null says something: of truth values it is false.
+    // Null differs from absent where null has a meaning: for booleans it is false.
     bool is_switch =
         key->kind == HF_SWITCH || (key->kind == HF_MAP && (strstr(key->map, "true=") || strstr(key->map, "false=")));
     const char *null = key->has_null ? "0" : is_switch ? "false" : key->fallback;
@@ -159,7 +159,7 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
     return result;
 }
 
-// Routers that divide the scores of the chosen experts by their sum give a single one the weight 1, and so no gradient.
+// Routers that divide the chosen experts' scores by their sum give a single expert the weight 1, and so no gradient.
 static int check_chosen(const struct config *config) {
     bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
     if (config->num_experts == 0 || is_softmax || config->moe_router_topk != 1)
@@ -182,7 +182,7 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
     return hf_config_set_number(config, "--num-query-groups", text);
 }
 
-// transformers takes the kinds of attention from this list if it is there, whatever else says how wide windows are.
+// If this list is present, transformers takes the kinds of attention from it and ignores other members for windows.
 static int check_layer_types(const struct json *root, const struct config *config) {
     const struct json *types = hf_member_of(root, "layer_types");
     const char *expected = config->sliding_window > 0 ? "sliding_attention" : "full_attention";
@@ -224,7 +224,7 @@ static int read_windows(const struct hf_family *family, const struct json *root,
     return result;
 }
 
-// Scores are divided by the root of a number, by default that of a head's channels.
+// Scores are divided by the square root of this number, by default the channels of a head.
 static int read_query_scalar(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *value = hf_member_of(root, "query_pre_attn_scalar");
     double scalar = value ? value->number : strtod(family->query_scalar, NULL);
@@ -233,7 +233,7 @@ static int read_query_scalar(const struct hf_family *family, const struct json *
     return scalar == (double)config->kv_channels ? 0 : hf_config_set_real(config, "--softmax-scale", 1 / sqrt(scalar));
 }
 
-// SmolLM3 says for each layer whether it has rotary positions; without that, every so many layers one has none.
+// SmolLM3 lists for each layer whether it has rotary positions; by default every N-th layer has none.
 static int read_no_rope_layers(const struct json *root, struct config *config) {
     const struct json *layers = hf_member_of(root, "no_rope_layers"),
                       *interval = hf_member_of(root, "no_rope_layer_interval");
@@ -287,7 +287,7 @@ bool hf_is_same_tensor(const struct weight *a, const struct weight *b) {
     return is_same;
 }
 
-// What follows from feed_forward_proj may stand in the file too, where transformers reads it.
+// Members derived from feed_forward_proj may be present too, and transformers reads them.
 static int check_t5_activation(const struct json *root) {
     const struct json *proj = hf_member_of(root, "feed_forward_proj"), *act = json_member(root, "dense_act_fn");
     const struct json *gated = json_member(root, "is_gated_act");
@@ -307,7 +307,7 @@ static int check_t5_activation(const struct json *root) {
     return 0;
 }
 
-// A file may carry the tied matrix twice. Another matrix under the head's name is read differently by releases.
+// A file may store the tied matrix twice. If the head's matrix differs, releases of transformers disagree on it.
 static int read_tie(const struct hf_family *family, const struct json *root, const struct weights *weights,
                     struct config *config) {
     const struct json *tie = json_member(root, "tie_word_embeddings");
@@ -345,7 +345,7 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     return is_tied ? 0 : hf_config_set(config, "--untie-embeddings-and-output-weights", "true");
 }
 
-// Packed integers beside their scales: the matrices are not there.
+// Quantized models store packed integers and scales instead of matrices.
 static int check_quantization(const struct hf_family *family, const struct json *root) {
     const struct json *quantization = hf_member_of(root, "quantization_config");
     const struct json *method = quantization ? hf_member_of(quantization, "quant_method") : NULL;

@@ -1,6 +1,6 @@
 // Rotary positions of config.json to flags. transformers 5 keeps everything in rope_parameters; before, rope_theta
-// stood by itself and rope_scaling beside it, and release 5 reads that too. Where one release takes a number from
-// another place than the other, the places must agree. See hf_config.h.
+// stood by itself and rope_scaling beside it, and release 5 reads that too. Where releases read a number from different
+// places, the places must agree. See hf_config.h.
 #include "checkpoint/hf_config.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ static const char original_key[] = "original_max_position_embeddings";
 
 // ---- where it stands ----
 
-// The object, or NULL if it is not there, null or empty.
+// The object; NULL if it is absent, null or empty.
 static int find_object(const struct json *root, const char *key, const struct json **object) {
     const struct json *value = hf_member_of(root, key);
     *object = value && value->count > 0 ? value : NULL;
@@ -27,7 +27,7 @@ static const char *kind_of(const struct json *rope) {
     return kind && kind->type == JSON_STRING ? kind->string : "default";
 }
 
-// All members are known and have their type, and both names of the kind say the same.
+// All members must be known and have their type, and both names of the kind must agree.
 static int check_members(const struct json *rope, const char *name) {
     static const char numbers[] = " rope_theta factor partial_rotary_factor original_max_position_embeddings "
                                   "attention_factor beta_fast beta_slow mscale mscale_all_dim low_freq_factor "
@@ -54,7 +54,7 @@ static int check_members(const struct json *rope, const char *name) {
     return 0;
 }
 
-// What both objects say must be the same.
+// Members present in both objects must be equal.
 static int check_both(const struct json *scaling, const struct json *all) {
     bool is_same = strcmp(kind_of(scaling), kind_of(all)) == 0;
     const char *key = "rope_type";
@@ -69,7 +69,7 @@ static int check_both(const struct json *scaling, const struct json *all) {
                                key);
 }
 
-// A number that stands inside an object and beside it, or that has a default if it does not stand there.
+// A number inside an object must equal the one beside it, or else the default.
 static int check_agrees(const char *name, const struct json *inner, const struct json *outer, const char *fallback) {
     bool is_compared = outer || fallback;
     if (!inner || inner->type != JSON_NUMBER || !is_compared)
@@ -125,7 +125,7 @@ static int set_from(struct config *config, const char *flag, const struct json *
     return hf_config_set_number(config, flag, value->string);
 }
 
-// The length before it was stretched stands beside the scaling or in it; without it there was no stretching.
+// The original length stands beside the scaling or in it; if absent, it is the model's length.
 static int read_original_length(const struct json *root, const struct json *scaling, struct config *config) {
     static const char key[] = "original_max_position_embeddings";
     const struct json *all = hf_member_of(root, key) ? root : hf_member_of(scaling, key) ? scaling : NULL;
@@ -140,14 +140,14 @@ static double real_of(const struct json *object, const char *key) {
     return value && value->type == JSON_NUMBER ? value->number : 0;
 }
 
-// What YaRN multiplies queries and keys by, scaled by a member of its own for the two kinds of channels.
+// YaRN's factor for queries and keys; `scale` is a member of its own for each of the two kinds of channels.
 static double yarn_magnitude(double factor, double scale) {
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
 }
 
 static int read_yarn(const struct json *scaling, struct config *config) {
     const struct json *truncate = json_member(scaling, "truncate"), *factor_given = hf_member_of(scaling, "factor");
-    // Whatever Python takes for false.
+    // Any value that is false in Python.
     if (truncate && (truncate->type == JSON_FALSE || truncate->type == JSON_NULL ||
                      (truncate->type == JSON_NUMBER && truncate->number == 0)))
         TRY(hf_config_set(config, "--no-yarn-correction-range-round-to-int", "true"));
@@ -168,7 +168,7 @@ static int read_yarn(const struct json *scaling, struct config *config) {
     return slow != 0 ? hf_config_set_real(config, "--yarn-beta-slow", slow) : 0;
 }
 
-// GPT-J gives the number of rotated channels; the part of a head that it is must come to that number again.
+// GPT-J gives the number of rotated channels; as a fraction of a head it must convert back to that number.
 static int read_rotary_channels(const struct hf_family *family, const struct json *root, struct config *config) {
     double channels = real_of(root, family->rotary_channels_key);
     double head = floor((double)config->hidden_size / (double)config->num_attention_heads);
@@ -195,7 +195,7 @@ static int read_part(const struct hf_family *family, const struct json *root, co
     return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not support", key) : 0;
 }
 
-// Layers with a window have rotary positions of their own, `local` in rope_parameters, or a member for their base.
+// Layers with a window have their own rotary base: in `local` (part of rope_parameters) or in a member of its own.
 static int read_local_base(const struct hf_family *family, const struct json *root, const struct json *local,
                            struct config *config) {
     const char *key = family->has_nested_rope ? theta_key : "rope_local_base_freq";
@@ -209,7 +209,7 @@ static int read_local_base(const struct hf_family *family, const struct json *ro
         return error_set("its rotary base of layers with a window is not a number");
     if (!family->has_nested_rope)
         TRY(check_agrees(key, inner, outer, NULL));
-    else if (!inner)  // release 5 takes the default then, and release 4 what stands beside
+    else if (!inner)  // then release 5 takes the default, and release 4 the outer member
         TRY(check_agrees(key, outer, NULL, family->local_base));
     if (config->sliding_window == 0)
         return 0;
@@ -270,7 +270,7 @@ static int read_kind(const struct hf_family *family, const struct json *root, co
     if (family->needs_rope_scaling && !hf_member_of(scaling, "rope_type") && !hf_member_of(scaling, "type"))
         return error_set("it does not say its rotary scaling (a \"rope_type\" in \"rope_scaling\" or "
                          "\"rope_parameters\")");
-    if (family->has_longrope && strcmp(name, "su") == 0)  // as the first of these models called it
+    if (family->has_longrope && strcmp(name, "su") == 0)  // the first models' name for it
         name = "longrope";
     if (!hf_family_has_rope_kind(family, name))
         return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
@@ -298,7 +298,7 @@ static int read_kind(const struct hf_family *family, const struct json *root, co
     return set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor");
 }
 
-// Release 5 adds rope_scaling to a rope_type of "default", which stays if rope_scaling has only a type, as it once did.
+// Release 5 merges rope_scaling into a rope_type of "default", which stays if rope_scaling only has the older "type".
 static int check_named(const struct json *root) {
     const struct json *scaling = hf_member_of(root, scaling_key);
     if (!scaling || hf_member_of(scaling, "rope_type") || strcmp(kind_of(scaling), "default") == 0)

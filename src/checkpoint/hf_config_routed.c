@@ -1,4 +1,4 @@
-// Experts as DeepSeek's and GLM's families say them: how wide shared experts are together, and groups of experts.
+// Experts in DeepSeek's and GLM's families: the total width of shared experts, and groups of experts.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -30,7 +30,7 @@ static int read_shared(const struct hf_routed *routed, const struct json *root, 
     return config_take_number(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
 }
 
-// Whether experts are chosen without regard to groups, whatever else config.json says of them.
+// Whether experts are chosen without groups, despite other members of config.json.
 static int read_method(const struct hf_routed *routed, const struct json *root, bool *is_plain) {
     const struct json *method = routed->method ? json_member(root, "topk_method") : NULL;
     const char *usual = routed->plain_method ? routed->plain_method : routed->method;

@@ -1,5 +1,5 @@
-// How layers attend: which have a window, as layer_types says it, or sliding_window_pattern (all but every so many),
-// and by what Gemma divides scores. See hf_config.h.
+// Which layers have a window, by layer_types or sliding_window_pattern (every N-th layer has none), and Gemma's divisor
+// of scores. See hf_config.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hf_config.h"
@@ -55,7 +55,7 @@ static int read_layers(const struct hf_family *family, const struct json *root, 
     return 0;
 }
 
-// The shortest text that names the layers, to be freed: a number if there is one.
+// The shortest text for the layers, to be freed: a number if possible.
 static char *name_layers(const bool *layers, int64_t count) {
     int64_t every = 1;
     bool is_regular = true;

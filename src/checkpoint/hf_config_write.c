@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Members are collected first, so that each stands once and what the base file says can be replaced.
+// Members are collected first, so that each is written once and those of the base file can be replaced.
 struct member {
     char *key, *value;  // the value as JSON text
 };
@@ -37,7 +37,7 @@ static char *quoted(const char *text) {
     return copy;
 }
 
-// A double as JSON: 10000.0 has to stay one.
+// A double as JSON: 10000.0 must stay a double.
 static char *real_text(double value) {
     struct buffer out = {0};
     struct json_writer json = {.out = &out};
@@ -60,7 +60,7 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
     struct flag_table table = config_flag_table(0);
     struct buffer text = {0};
     char *flag = memory_printf("%.*s", (int)strcspn(key->flags, "/"), key->flags);
-    // Null is for what was not given, whatever that comes to.
+    // Null stands for a flag that was not given, whatever its effective value.
     if (key->has_null)
         flag_format(flag_find(&table, flag), config, &text);
     else
@@ -82,7 +82,7 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
     return copy;
 }
 
-// A second name of a flag keeps what the base says there as long as the first one says what the base did.
+// A second name of a flag keeps the base's value as long as the first name's value is unchanged.
 static bool keeps_base(const struct hf_config_write *write, const struct hf_key *key) {
     bool is_kept = false;
     for (size_t i = 0; i < write->family->key_count && write->base && hf_config_member(write->base, key->key); i++) {
@@ -97,19 +97,19 @@ static bool keeps_base(const struct hf_config_write *write, const struct hf_key 
     return is_kept;
 }
 
-// Whether the file that the model came from is one of the family: what it leaves open has the class's defaults.
+// Whether the original model is of this family: members it omits have the class's defaults.
 static bool is_of_family(const struct json *base, const struct hf_family *family) {
     const struct json *type = base ? json_member(base, "model_type") : NULL;
     return type && type->type == JSON_STRING && strcmp(type->string, family->model_type) == 0;
 }
 
-// How the weights were drawn is a fact of the model that they came from, whatever a run from them says.
+// The weights' initialization belongs to the original model, whatever a later run says.
 static bool keeps_origin(const struct hf_config_write *write, const struct hf_key *key) {
     return key->flags && strcmp(key->flags, "--init-method-std") == 0 && write->base &&
            (hf_config_member(write->base, key->key) || is_of_family(write->base, write->family));
 }
 
-// A number whose inverse is ours may have several; the one that was there stays.
+// Several numbers may have our value as their inverse; the original one is kept.
 static bool keeps_inverse(const struct hf_config_write *write, const struct hf_key *key) {
     const struct json *before = write->base && key->is_inverse ? hf_config_member(write->base, key->key) : NULL;
     struct buffer text = {0};
@@ -143,7 +143,7 @@ static void set_key(struct members *members, const struct hf_config_write *write
     }
 }
 
-// How rotary frequencies are stretched; what has its default is left out.
+// Rotary scaling; members with default values are left out.
 static void append_scaling(const struct config *config, struct json_writer *json, bool has_base) {
     json_begin_object(json);
     json_key(json, "rope_type");
@@ -175,10 +175,10 @@ static void append_scaling(const struct config *config, struct json_writer *json
     json_end_object(json);
 }
 
-// What the base says of a stretched base, if the model still has it; false if not.
+// Keeps the base's alpha scaling if it still gives the model's rotary base; false if not.
 static bool keep_alpha(struct members *members, const struct hf_config_write *write) {
     bool is_there = write->family->has_rope_alpha && is_of_family(write->base, write->family);
-    // Another scaling beside it is written instead, with the stretched base.
+    // If the model also has another scaling, that is written, with the stretched base.
     if (config_scales_rope(write->config) || write->config->rotary_seq_len_interpolation_factor != 1)
         return false;
     const struct json *scaling = is_there ? hf_alpha_scaling(write->base) : NULL;
@@ -196,7 +196,7 @@ static bool keep_alpha(struct members *members, const struct hf_config_write *wr
     return true;
 }
 
-// rope_theta and rope_scaling, which every release reads; a newer rope_parameters of the base would speak against them.
+// rope_theta and rope_scaling, which every release reads; the base's newer rope_parameters could contradict them.
 static void set_rope(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
@@ -221,7 +221,7 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
                    memory_printf("%lld", (long long)config->rope_original_length));
     if (family->has_no_flat_rope)
         return;
-    // transformers divides by 0 for a scaling that changes nothing.
+    // A scaling that changes nothing is not written: transformers would divide by 0.
     if (keep_alpha(members, write))
         return;
     if (config_scales_rope(config)) {
@@ -243,7 +243,7 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
     }
 }
 
-// The same once more, as transformers 5 has it: what layers with a window have stands apart, and is not scaled.
+// Rotary positions in the form of transformers 5: layers with a window have their own object, and are not scaled.
 static void set_nested_rope(struct members *members, const struct config *config) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
@@ -301,11 +301,11 @@ static void set_layer_types(struct members *members, const struct hf_config_writ
     const char *freq = config->window_attn_skip_freq;
     set_member(members, "layer_types", hf_windows_types(config));
     const struct json *pattern = write->base ? json_member(write->base, "sliding_window_pattern") : NULL;
-    if (pattern && pattern->type != JSON_STRING)  // a text names kinds of layers, which layer_types says
+    if (pattern && pattern->type != JSON_STRING)  // as a string it names kinds of layers, as layer_types does
         set_member(members, "sliding_window_pattern", memory_string(freq && !strchr(freq, '[') ? freq : "null"));
 }
 
-// Of a family with a switch; without windows, what is said about them stays.
+// For a family with a switch for windows; if it is off, the other members about windows stay.
 static void set_window_switch(struct members *members, const struct config *config) {
     bool is_on = config->sliding_window > 0;
     set_member(members, "use_sliding_window", memory_string(is_on ? "true" : "false"));
@@ -342,14 +342,13 @@ static void free_members(struct members *members) {
     free(members->items);
 }
 
-// A file of another family keeps only what changes no model: the family's own members may mean something else here, or
-// nothing.
+// From a file of another family only harmless members are kept: the others may mean something else here, or nothing.
 static void set_base(struct members *members, const struct hf_config_write *write, const struct json *base) {
     bool is_own = is_of_family(write->base, write->family);
     for (size_t i = 0; base && i < base->count; i++) {
         const char *key = base->keys[i].string;
-        // Said again by other members, which may have changed: how T5 activates follows from feed_forward_proj.
-        // Matrices that were quantized are not any more.
+        // Derived from other members, which may have changed (T5's activation follows from feed_forward_proj).
+        // Quantized matrices are written unquantized.
         if (strcmp(key, "rope_parameters") == 0 || strcmp(key, "quantization_config") == 0 ||
             strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0 ||
             (!is_own && !hf_members_is_harmless(key)))
@@ -380,7 +379,7 @@ static void set_object(struct members *members, const struct hf_config_write *wr
     free_members(&inner);
 }
 
-// What the tokenizer says goes before what the family's own tokenizers have: an id that it lacks is another token's.
+// The tokenizer overrides the family's default ids: an id that it lacks would be another token's.
 static void set_ids(struct members *members, const struct hf_token_ids *ids) {
     const struct {
         const char *key;
@@ -395,7 +394,7 @@ static void set_ids(struct members *members, const struct hf_token_ids *ids) {
         else if (has_member(members, rows[i].key))
             set_member(members, rows[i].key, memory_string("null"));
     }
-    // Below this, transformers takes a tokenizer of more than 100,000 tokens for an old, faulty one of Mistral's.
+    // For lower versions, transformers takes a tokenizer of over 100,000 tokens for an old, faulty one of Mistral's.
     if (ids->is_known)
         set_member(members, "transformers_version", quoted("5.0.0"));
 }

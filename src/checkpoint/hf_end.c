@@ -60,8 +60,8 @@ static bool has_string(const struct json *value, const char *wanted) {
     return is_there;
 }
 
-// Whether transformers already takes the text for this token wherever it stands in a text. To name an ordinary token as
-// the end would make it do so, and give other ids.
+// Whether transformers already finds this token's text anywhere in a text. Naming an ordinary token as the end would
+// make it do so, which gives other ids.
 static bool is_special(const struct model_source *source, const char *token) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                         "tokenizer.json"};
@@ -74,7 +74,7 @@ static bool is_special(const struct model_source *source, const char *token) {
     return is_there;
 }
 
-// A token by its text; one that has properties keeps them.
+// Writes a token by its text; existing properties are kept.
 static void write_token(struct json_writer *json, const struct json *before, const struct end *end) {
     if (!before || before->type != JSON_OBJECT) {
         json_string(json, end->text, end->length);
@@ -91,7 +91,7 @@ static void write_token(struct json_writer *json, const struct json *before, con
     json_end_object(json);
 }
 
-// A token by its id. Several ids all end a text: the new one goes before them.
+// Writes a token by its id. If several ids end a text, the new one goes first.
 static void write_id(struct json_writer *json, const struct json *before, const struct end *end) {
     if (!before || before->type != JSON_ARRAY) {
         json_int(json, end->id);
@@ -108,7 +108,7 @@ static void write_id(struct json_writer *json, const struct json *before, const 
 struct edit {
     const char *name, *key;
     void (*write)(struct json_writer *json, const struct json *before, const struct end *end);
-    bool adds;  // the member, if the file does not have it
+    bool adds;  // adds the member if the file lacks it
 };
 
 static int rewrite(const struct edit *edit, const struct end *end, const struct json *root, const char *path) {

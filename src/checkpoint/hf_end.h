@@ -1,5 +1,5 @@
-// The token that ends a text, in the files of a Hugging Face folder that are handed on as they came: --eod-token may
-// name another one than they do. Only that is replaced. Internal to this folder.
+// The token that ends a text, in files of a Hugging Face folder that are otherwise copied unchanged: --eod-token may
+// name another token than they do. Only that is replaced. Internal to this folder.
 #ifndef CHECKPOINT_HF_END_H
 #define CHECKPOINT_HF_END_H
 
@@ -7,12 +7,12 @@
 #include "checkpoint/model_source.h"
 #include "data/tokenizer/tokenizer.h"
 
-// A file of Hugging Face's that belongs to the model, parsed; NULL if there is none. The caller frees it.
+// A Hugging Face file of the model, parsed; NULL if there is none. The caller frees it.
 struct json *hf_read_beside(const struct model_source *source, const char *name);
 // The text of a token in tokenizer_config.json: "bos_token": "<s>" or {"content": "<s>", …}. NULL if there is none.
 const struct json *hf_token_text(const struct json *root, const char *key);
 
-// Whether a decoder has --eod-token, and the files name another token or none.
+// Whether the model is a decoder with --eod-token, and the files name another token or none.
 bool hf_end_is_other(const struct model_source *source);
 // Replaces it in the folder's generation_config.json and config.json and, if it is a special token there, in
 // tokenizer_config.json and special_tokens_map.json.

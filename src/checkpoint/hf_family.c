@@ -1,4 +1,4 @@
-// All families. Names of tensors and members are transformers'; ours are those of docs/internals/models.md.
+// All families. Their names of tensors and members are transformers'; ours are those of docs/internals/models.md.
 #include "checkpoint/hf_family.h"
 
 #include "base/buffer.h"
@@ -6,7 +6,7 @@
 #include "checkpoint/hf_tables.h"
 #include <string.h>
 
-// Of several families that can express a model, the first is written.
+// Their order matters: the first family that can express a model is written.
 const struct hf_family *hf_family_at(size_t i) {
     const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
                                          hf_families_parallel(), hf_families_experts(), hf_families_latent(),

@@ -21,7 +21,7 @@ static const struct hf_row bloom_rows[] = {
     SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"),
     SAME("output_layer", "lm_head"),
 };
-// The released models have older names of the width and of the heads. Only the largest says how long its sequences are.
+// The released models have older names for the width and the heads. Only the largest gives its sequence length.
 static const struct hf_key bloom_keys[] = {
     NUMBER("vocab_size", "--padded-vocab-size"),
     NUMBER("n_layer", "--num-layers", .fallback = "-"),
@@ -58,7 +58,7 @@ static const struct hf_row mpt_rows[] = {
     SAME("output_layer", "lm_head"),
 };
 // transformers reads the scale and the dropout of attn_config, and clip_qkv. MosaicML's own program reads the others,
-// so that what they say must be what transformers does anyway.
+// so their values must agree with what transformers computes.
 #define ATTENTION(name) "attn_config." name
 static const struct hf_key mpt_keys[] = {
     NUMBER("vocab_size", "--padded-vocab-size"),
@@ -82,7 +82,7 @@ static const struct hf_key mpt_keys[] = {
     READ_ONLY(ATTENTION("qk_ln"), "false"),
     READ_ONLY(ATTENTION("attn_uses_sequence_id"), "false"),
     NUMBER(ATTENTION("softmax_scale"), "--softmax-scale", .fallback = "-", .has_null = true, .has_none = true),
-    // transformers 5 takes whole numbers alone.
+    // transformers 5 only accepts integers.
     NUMBER(ATTENTION("attn_pdrop"), "--attention-dropout", .fallback = "0", .is_read = true),
 };
 static const struct hf_flag mpt_flags[] = {{"--model", "gpt"},

@@ -36,7 +36,7 @@ static const struct hf_row roberta_rows[] = {
     SAME_BIAS("lm_head.dense", "lm_head.dense"),       SAME_BIAS("lm_head.layer_norm", "lm_head.layer_norm"),
     SAME("output_layer", "lm_head.decoder"),           {"output_layer.bias", HF_SAME, {"lm_head.bias"}},
 };
-// A pooler without the sentence head belongs to no task here.
+// Without the sentence head, a pooler is unused here.
 static const char *const bert_ignored[] = {"bert.embeddings.position_ids", "cls.predictions.decoder.bias",
                                            "bert.pooler.…", "cls.seq_relationship.…", NULL};
 static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids", "lm_head.decoder.bias",
@@ -51,8 +51,8 @@ static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids",
         NUMBER("hidden_dropout_prob", "--hidden-dropout", .fallback = "0.1"),                                          \
         NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),                                          \
         ONLY("position_embedding_type", "absolute"), ONLY("is_decoder", "false")
-// BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may have that beside
-// the tanh form in its blocks, which is as near as theirs comes to it.
+// BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may combine that head
+// with the tanh form in its blocks, which their BERT can only approximate.
 static const struct hf_key bert_keys[] = {BERT_KEYS(2), NUMBER("max_position_embeddings", "--max-position-embeddings"),
                                           MAP("hidden_act", "--activation/--lm-head-activation",
                                               "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh "
@@ -153,9 +153,9 @@ static const struct hf_flag mt5_flags[] = {{"--model", "t5"},
 
 // ---- UMT5 ----
 
-// As mT5, with biases of relative positions in every layer. One that is tied has a scaled output. As in transformers 4,
-// which computes what the models were trained with, one with an output matrix of its own has not; transformers 5 scales
-// it as well.
+// Like mT5, with biases of relative positions in every layer. A tied model scales its output. One with its own output
+// matrix does not, as in transformers 4, which computes what the models were trained with; transformers 5 scales it as
+// well.
 static const struct hf_key umt5_keys[] = {
     T5_KEYS("gated-gelu"),
     MAP("tie_word_embeddings", "--untie-embeddings-and-output-weights/--scale-tied-output",

@@ -16,7 +16,7 @@ static const struct hf_row mixtral_rows[] = {
     LAYERS,
     EXPERTS(LLAMA "block_sparse_moe.gate", LLAMA "block_sparse_moe.experts.*.", "w1", "w3", "w2"),
 };
-// Every layer has experts, so that the width is theirs.
+// Every layer has experts, so the width is the experts'.
 static const struct hf_key mixtral_keys[] = {
     WIDTH_KEYS("0.02"),
     NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
@@ -127,7 +127,7 @@ static const struct hf_key gpt_oss_keys[] = {
     NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
     NUMBER("head_dim", "--kv-channels", .fallback = "64"),
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
-    SILU,  // not what it computes: see the flags
+    SILU,  // in name only: see the flags
     NUMBER("sliding_window", "--sliding-window", .fallback = "128", .has_null = true),
     NUMBER("num_local_experts", "--num-experts", .fallback = "128"),
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),

@@ -1,5 +1,5 @@
-// Decoders with layers with windows beside layers without: Gemma 2 and the text models of Gemma 3, which have norms
-// before and behind each sublayer, and VaultGemma, which has those before. See hf_family.h.
+// Decoders that mix layers with and without windows: Gemma 2 and the text models of Gemma 3, which have norms before
+// and after each sublayer, and VaultGemma, which has only the norms before. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
 static const struct hf_row rows[] = {
@@ -28,7 +28,7 @@ static const struct hf_key gemma2_keys[] = {
     NUMBER("attn_logit_softcapping", "--attn-logit-softcapping", .fallback = "50", .has_null = true),
     NUMBER("final_logit_softcapping", "--final-logit-softcapping", .fallback = "30", .has_null = true),
 };
-// transformers has a cap of scores in its configuration, and does not apply it.
+// transformers' configuration has a cap for scores, but its model does not apply it.
 static const struct hf_key gemma3_keys[] = {
     GEMMA_KEYS,
     READ_ONLY("attn_logit_softcapping", "null"),
@@ -47,7 +47,7 @@ static const struct hf_flag vaultgemma_flags[] = {GEMMA_FLAGS};
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-// Gemma 2 has a second name of its activation and one of its window.
+// Gemma 2 has second names for its activation and its window.
 #define GEMMA_HARMLESS                                                                                                 \
     "_sliding_window_pattern hidden_act=gelu_pytorch_tanh hidden_act=gelu sliding_window_size=@sliding_window"
 #define GEMMA(type, class, key_list, flag_list)                                                                        \

@@ -2,7 +2,7 @@
 // experts. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
-// Biases are those of queries, keys and values alone.
+// Only queries, keys and values have biases.
 #define ATTENTION                                                                                                      \
     SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
         JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
@@ -45,7 +45,7 @@ static const struct hf_row glm4_moe_rows[] = {
     ROUTED_BIAS,
     DEPTHS,
 };
-// Members that hf_config_routed.c reads and writes are not here.
+// Without the members that hf_config_routed.c reads and writes.
 static const struct hf_key glm4_moe_keys[] = {
     ROTARY_KEYS("0.02"),
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),

@@ -14,7 +14,7 @@
         SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                             \
         SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                              \
         SAME("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
-// Members that hf_config_latent.c and hf_config_routed.c read and write are not here.
+// Without the members that hf_config_latent.c and hf_config_routed.c read and write.
 #define LATENT_KEYS(std, epsilon, queries, own, values)                                                                \
     SIZE_KEYS(std), RMS(epsilon), SILU, NUMBER("q_lora_rank", "--q-lora-rank", .fallback = queries, .has_null = true), \
         NUMBER("kv_lora_rank", "--kv-lora-rank", .fallback = "512"),                                                   \
@@ -97,7 +97,7 @@ static const struct hf_family families[] = {
     {ROTARY("deepseek_v3", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .has_fp8_blocks = true,
      .sparse = HF_SPARSE_FIRST, .dense_layers = 3, .routed = &deepseek_v3_routed,
      TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},
-    // Kimi-K2's config.json names a program of its own beside it; transformers has no class of this name.
+    // Kimi-K2's config.json names its own program for this model_type; transformers has no class of this name.
     {ROTARY("kimi_k2", "DeepseekV3ForCausalLM"), .tie = "false", .has_latents = true, .has_fp8_blocks = true,
      .sparse = HF_SPARSE_FIRST, .dense_layers = 3, .routed = &deepseek_v3_routed,
      TABLES(deepseek_v3, ignored, deepseek_v3_written, deepseek_v3_flags)},

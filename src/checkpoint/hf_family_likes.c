@@ -81,7 +81,7 @@ static const struct hf_key helium_keys[] = {
 };
 static const struct hf_flag helium_flags[] = {LLAMA_FLAGS, {"--rotary-interleaved", "true"}, NO_BIAS, NO_DROPOUT};
 
-// ---- Ministral: layers with a window beside layers without ----
+// ---- Ministral: some layers have a window ----
 
 static const struct hf_key ministral_keys[] = {
     LLAMA_KEYS,
@@ -101,7 +101,7 @@ static const struct hf_key jais2_keys[] = {
 static const struct hf_flag jais2_flags[] = {
     {"--model", "gpt"}, NO_BIAS, {"--position-embedding-type", "rope"}, NO_DROPOUT};
 
-// ---- Hunyuan: norms of heads behind their rotation ----
+// ---- Hunyuan: norms of heads after their rotation ----
 
 static const struct hf_row hunyuan_rows[] = {
     LLAMA_ATTENTION,
@@ -121,7 +121,7 @@ static const struct hf_key hunyuan_keys[] = {
 static const struct hf_flag hunyuan_flags[] = {
     LLAMA_FLAGS, NO_BIAS, NO_DROPOUT, {"--qk-layernorm", "true"}, {"--qk-layernorm-after-rope", "true"}};
 
-// ---- EXAONE 4: norms behind sublayers, and rotary positions only in layers with a window if there are any ----
+// ---- EXAONE 4: norms after sublayers; if some layers have windows, only those have rotary positions ----
 
 static const struct hf_row exaone4_rows[] = {
     SAME("embedding.word_embeddings", "model.embed_tokens"),
@@ -145,10 +145,10 @@ static const struct hf_flag exaone4_flags[] = {
     LLAMA_FLAGS, NO_BIAS, NO_DROPOUT, {"--norm-placement", "output"}, {"--qk-layernorm", "true"}};
 
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
-// Their defaults are tokens of their own vocabularies, which another model may not have.
+// The defaults are ids of their own vocabularies, which another model may lack.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-// Of pictures, which a text model has none of, of heads for other tasks, and of what the mixtures of experts have.
+// Members for images, which text models do not have, for heads of other tasks, and for mixtures of experts.
 #define HUNYUAN_HARMLESS                                                                                               \
     "add_classification_head class_num pool_type skip_cls_token anyres_pooling_size anyres_vit_max_image_size "        \
     "anyres_vit_two_views vit_add_patchemb_bias vit_input_resolution vit_mapping_type vit_norm_type vit_patch "        \

@@ -1,4 +1,4 @@
-// Decoders whose attention and MLP read the same input: GPT-NeoX, of which Pythia is one, Phi, GPT-J, Falcon and
+// Decoders whose attention and MLP read the same input: GPT-NeoX (which includes Pythia), Phi, GPT-J, Falcon and
 // Cohere's. See hf_family.h.
 #include "checkpoint/hf_tables_rotary.h"
 
@@ -159,7 +159,7 @@ static const struct hf_key falcon_keys[] = {
     ONLY("new_decoder_architecture", "false"),
     READ_ONLY("num_ln_in_parallel_attn", "1"),
 };
-// The new architecture has groups of heads, and norms of their own for attention and MLP, unless it says 1.
+// The new architecture has groups of heads, and separate norms for attention and MLP unless the member below is 1.
 static const struct hf_key falcon_one_keys[] = {FALCON_KEYS, ONLY("parallel_attn", "true"),
                                                 ONLY("new_decoder_architecture", "true"),
                                                 ONLY("num_ln_in_parallel_attn", "1")};

@@ -4,7 +4,7 @@
 
 // ---- Llama and Mistral ----
 
-// Queries, keys and values in one matrix, and the gate above what it multiplies.
+// Queries, keys and values in one matrix, and the gate stacked above the other half of the MLP's input matrix.
 #define FUSED                                                                                                          \
     SAME(OURS "self_attention.linear_qkv", LLAMA "self_attn.qkv_proj"),                                                \
         SAME(OURS "mlp.linear_fc1", LLAMA "mlp.gate_up_proj")
@@ -65,7 +65,7 @@ static const struct hf_key phi3_keys[] = {
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
     NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
-    // llama.cpp's converter insists on it.
+    // Required by llama.cpp's converter.
     NUMBER("original_max_position_embeddings", "--max-position-embeddings", .is_written = true),
     SILU,
     READ_ONLY("attention_bias", "false"),
@@ -159,9 +159,9 @@ static const struct hf_key gemma_keys[] = {
     SIZE_KEYS("0.02"),
     NUMBER("head_dim", "--kv-channels", .fallback = "256"),
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"),
-    // The first releases say gelu and mean the other, as transformers reads it.
+    // The first releases write gelu and mean the tanh form; transformers reads it so.
     MAP("hidden_act", NULL, "gelu_pytorch_tanh= gelu=", .fallback = "gelu_pytorch_tanh"),
-    // Its name in transformers 4, which reads it first.
+    // Its name in transformers 4, which reads this one first.
     MAP("hidden_activation", NULL, "gelu_pytorch_tanh=", .fallback = "gelu_pytorch_tanh"),
     ONLY("attention_bias", "false"),
     READ_ONLY("use_bidirectional_attention", "false"),
@@ -213,7 +213,7 @@ static const struct hf_flag olmo2_flags[] = {{"--model", "gpt"},
                                              {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 
-// Their defaults are tokens of their own vocabularies, which another model may not have.
+// The defaults are ids of their own vocabularies, which another model may lack.
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
 #define LIKE_LLAMA(type, class)                                                                                        \
@@ -225,7 +225,7 @@ static const struct hf_family families[] = {
      .keys = llama_keys, .key_count = COUNT(llama_keys), .flags = llama_flags, .flag_count = COUNT(llama_flags)},
     {LIKE_LLAMA("mistral", "MistralForCausalLM"), .groups = "8", .keys = mistral_keys, .key_count = COUNT(mistral_keys),
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
-    // Attention in chunks is for longer sequences than the models were trained with, and not in transformers.
+    // Chunked attention is for sequences longer than in training, and transformers lacks it.
     {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .harmless = "dual_chunk_attention_config", .groups = "32",
      .window_switch = HF_WINDOWS_LATE, .keys = qwen2_keys, .key_count = COUNT(qwen2_keys), .flags = qwen2_flags,
      .flag_count = COUNT(qwen2_flags)},

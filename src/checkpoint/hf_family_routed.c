@@ -20,7 +20,7 @@
     {"--moe-router-score-function", "sigmoid"}, {                                                                      \
         "--moe-router-enable-expert-bias", "true"                                                                      \
     }
-// Of widths, when every layer has experts.
+// The width if every layer has experts.
 #define EXPERT_WIDTH NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size")
 
 // ---- dots.llm1 ----
@@ -80,7 +80,7 @@ static const struct hf_key minimax_m2_keys[] = {
     SILU,
     NUMBER("num_local_experts", "--num-experts", .fallback = "256"),
     NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
-    // What the released configurations say beside, and transformers does not read.
+    // In the released configurations, but not read by transformers.
     READ_ONLY("scoring_func", "sigmoid"),
     READ_ONLY("qk_norm_type", "per_layer"),
     READ_ONLY("use_qk_norm", "true"),
@@ -169,7 +169,7 @@ static const struct hf_routed exaone_moe_routed = {
 static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
 static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
 
-// Of layers that predict further tokens, which transformers leaves out as well.
+// Members for multi-token prediction layers, which transformers leaves out as well.
 #define MTP                                                                                                            \
     "mtp_layer_types mtp_mlp_layer_types num_nextn_predict_layers use_mtp num_mtp_modules mtp_transformer_layers "     \
     "mtp_loss_scaling_factor mtp_share_layers"

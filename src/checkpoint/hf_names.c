@@ -1,4 +1,4 @@
-// Rows of a family's table for parameters. See hf_names.h.
+// Finds a parameter's row in a family's table. See hf_names.h.
 #include "checkpoint/hf_names.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ static bool is_numbered(const struct hf_match *match) {
     return match->row->transform == HF_NUMBERED;
 }
 
-// A joined row fits only a parameter with as many segments: T5's gated MLP has two, the plain one is a single matrix.
+// A joined row fits only a parameter with that many segments: T5's gated MLP has two, the plain one is a single matrix.
 static bool fits(const struct hf_match *match, const struct param *param) {
     const struct shard *shard = &param->shard;
     if (is_numbered(match))
@@ -29,7 +29,7 @@ static bool fits(const struct hf_match *match, const struct param *param) {
     return match->row->transform != HF_JOIN || shard->segment_count == match->pieces;
 }
 
-// To be freed.
+// The name with a depth's number as a layer's, to be freed.
 static char *name_in_layers(const char *name, int64_t layers) {
     static const char before[] = "mtp.layers.", inside[] = "transformer_layer.";
     if (strncmp(name, before, strlen(before)) != 0)
@@ -76,7 +76,7 @@ char *hf_piece_name(const struct hf_match *match, int k) {
     return name;
 }
 
-// Blocks of 4-bit numbers, two in a byte, or the scale of each.
+// The shape of MXFP4 blocks (4-bit numbers, two per byte), or of their scales.
 static struct hf_shape mxfp4_shape(const struct shard *shard, bool is_scale) {
     struct hf_shape shape = {.rank = is_scale ? 3 : 4, .at = {shard->global[0], shard->global[1]}};
     shape.at[2] = shard->global[2] / MXFP4_BLOCK;

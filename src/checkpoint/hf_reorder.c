@@ -17,7 +17,7 @@ bool hf_is_reordered(enum hf_transform transform) {
            transform == HF_PAIRS_TRANSPOSE;
 }
 
-// Two halves of `count` rows each, and their rows in turn: first, second, first, …
+// Converts between two halves of `count` rows each and alternating rows: first, second, first, …
 static void convert_pairs(const struct hf_reorder *job, unsigned char *to, const unsigned char *from, int64_t count,
                           size_t row) {
     for (int64_t i = 0; i < 2 * count; i++) {
@@ -26,7 +26,7 @@ static void convert_pairs(const struct hf_reorder *job, unsigned char *to, const
     }
 }
 
-// A matrix of ours, (rows, columns), which is (columns, rows) there.
+// Converts our matrix (rows, columns) to or from theirs (columns, rows).
 static void transpose(const struct hf_reorder *job, unsigned char *to, const unsigned char *from, int64_t rows,
                       int64_t columns) {
     convert_transpose(&(struct convert_turn){.to = to,
@@ -68,7 +68,7 @@ void hf_reorder(const struct hf_reorder *job) {
                                               .head_bytes = hf_head_bytes(job->config, job->bytes)});
         return;
     }
-    // Biases of experts are one column each; other matrices are one by themselves, or one for each expert.
+    // Each expert's biases are one column; other tensors are one matrix, or one per expert.
     bool is_bias = job->transform == HF_PAIRS && shard->rank == 2;
     bool has_experts = shard->rank == 3 || is_bias;
     int64_t count = has_experts ? shard->global[0] : 1, rows = shard->global[has_experts ? 1 : 0];
@@ -79,13 +79,13 @@ void hf_reorder(const struct hf_reorder *job) {
                        (const unsigned char *)job->from + (size_t)i * size, rows, columns);
 }
 
-// A number of E2M1: a sign, two bits of exponent with a bias of 1, and one of fraction.
+// Decodes E2M1: a sign, two bits of exponent with a bias of 1, and one of fraction.
 static float mxfp4_value(unsigned bits) {
     static const float magnitudes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
     return bits & 8 ? -magnitudes[bits & 7] : magnitudes[bits & 7];
 }
 
-// Multiplied, not shifted: with the largest scale, which stands for NaN, transformers gets infinities, and NaN for 0.
+// Multiplied, not shifted: for the largest scale, which stands for NaN, transformers gets infinities, and NaN for 0.
 void hf_dequantize_mxfp4(uint16_t *to, const unsigned char *blocks, const unsigned char *scales, size_t count) {
     for (size_t first = 0; first < count; first += MXFP4_BLOCK) {
         unsigned scale = scales[first / MXFP4_BLOCK];

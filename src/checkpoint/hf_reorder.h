@@ -1,4 +1,4 @@
-// Tensors of Hugging Face whose elements are ours in another order, or in fewer bits. Internal to this folder.
+// Converts tensors of Hugging Face that store our elements in another order, or in fewer bits. Internal to this folder.
 #ifndef CHECKPOINT_HF_REORDER_H
 #define CHECKPOINT_HF_REORDER_H
 
@@ -7,17 +7,17 @@
 #include "parallel/param.h"
 #include "tensor/tensor.h"
 
-enum { MXFP4_BLOCK = 32 };  // elements with one scale
+enum { MXFP4_BLOCK = 32 };  // elements per scale
 
-// Whether the elements of theirs are in another order than ours.
+// Whether theirs has the elements in another order than ours.
 bool hf_is_reordered(enum hf_transform transform);
-// Whether theirs are blocks of MXFP4, beside their scales.
+// Whether theirs is blocks of MXFP4, beside their scales.
 bool hf_is_mxfp4(enum hf_transform transform);
 
-// One tensor in the order of theirs or of ours; `to` and `from` do not overlap.
+// Reorders one tensor to theirs or ours; `to` and `from` do not overlap.
 struct hf_reorder {
     enum hf_transform transform;
-    bool to_theirs;  // or to ours
+    bool to_theirs;  // else to ours
     void *to;
     const void *from;
     const struct param *param;  // ours
@@ -27,7 +27,7 @@ struct hf_reorder {
 };
 void hf_reorder(const struct hf_reorder *job);
 
-// `count` numbers of MXFP4 as bf16: two in a byte, the first in its low half, each times 2^(scale - 127) of its block.
+// Decodes `count` MXFP4 numbers to bf16: two in a byte, low half first, each times 2^(scale - 127) of its block.
 void hf_dequantize_mxfp4(uint16_t *to, const unsigned char *blocks, const unsigned char *scales, size_t count);
 
 #endif

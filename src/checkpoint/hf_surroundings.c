@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A file of a model that is neither weights nor larger than any vocabulary is known.
+// No known file of a model, other than weights, exceeds MAX_BYTES; vocabularies are the largest.
 enum { MAX_BYTES = 256 << 20, MAX_CONFIG_BYTES = 16 << 20 };
 
 static const char templates[] = "additional_chat_templates";
@@ -32,13 +32,13 @@ static bool ends_with_any(const char *name, const char *const *ends) {
     return false;
 }
 
-// The model itself, which is written again.
+// The model itself, which is written from its tensors.
 static bool is_model(const char *name) {
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", NULL};
     return ends_with_any(name, ends) || (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin"));
 }
 
-// The same model for other programs, or the state of a trainer: stale as soon as the weights are others.
+// The model in other programs' formats, or a trainer's state: stale as soon as the weights change.
 static bool is_other_weights(const char *name) {
     static const char *const ends[] = {".bin",     ".pt",        ".pth",  ".ckpt", ".h5",  ".h5.index.json",
                                        ".msgpack", ".onnx",      ".gguf", ".ot",   ".npz", ".msgpack.index.json",
@@ -46,7 +46,7 @@ static bool is_other_weights(const char *name) {
     return ends_with_any(name, ends);
 }
 
-// A folder with weights is one, too, so that what is wrong with its config.json is said.
+// A folder with weights counts too, so that errors in its config.json are reported.
 bool hf_surroundings_is_folder(const char *path) {
     char *config = file_join(path, "config.json");
     struct json *root = NULL;
@@ -84,7 +84,7 @@ static char **list_names(const char *folder, size_t *count) {
     return names;
 }
 
-// The list that a file of a folder goes to.
+// Where the files of a folder are listed.
 struct surroundings_to {
     const char *folder;
     struct checkpoint_file_list *files;
@@ -155,8 +155,8 @@ bool hf_surroundings_is_of_tokenizer(const char *path) {
     return ends_with_any(path, ends);
 }
 
-// Whether a file that lies beside a tokenizer.json goes along with it. How to generate is a matter of the model there;
-// and if not the folder but the file was named, other vocabularies there may be those of others.
+// Whether a file beside a tokenizer.json is copied with it. A generation config belongs to the model; and if the file
+// was named instead of the folder, other vocabularies there may be unrelated.
 static bool goes_along(const char *path, bool has_folder) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                                         "chat_template.json",    "chat_template.jinja",     NULL};

@@ -1,5 +1,5 @@
-// What the tables of families are written with: rows for tensors, keys for members of config.json. Internal to the
-// hf_family files.
+// Macros for the tables of families: rows for tensors, keys for members of config.json. Internal to the hf_family
+// files.
 #ifndef CHECKPOINT_HF_TABLES_H
 #define CHECKPOINT_HF_TABLES_H
 
@@ -45,11 +45,11 @@
     { .key = name, .kind = HF_MAP, .flags = flag, .map = values, __VA_ARGS__ }
 #define ONLY(name, value)                                                                                              \
     { .key = name, .kind = HF_MAP, .map = value "=", .fallback = value }
-// A member that is not written, since transformers ignores it or has no other value by default.
+// A member that is not written, since transformers ignores it or has no other default.
 #define READ_ONLY(name, value)                                                                                         \
     { .key = name, .kind = HF_MAP, .map = value "=", .fallback = value, .is_read = true }
 
-// Other names of gelu_new's formula; a model keeps the one it came with.
+// Other names for gelu_new's formula; a model keeps the one it came with.
 #define TANH_NAMES "gelu_pytorch_tanh=gelu_tanh gelu_fast=gelu_tanh "
 #define PLAIN_ACTIVATIONS "gelu=gelu relu=relu relu2=squared_relu silu=silu swish=silu"
 
@@ -70,12 +70,12 @@ struct hf_families {
 struct hf_families hf_families_learned(void);   // decoders with learned positions
 struct hf_families hf_families_rotary(void);    // decoders with rotary positions
 struct hf_families hf_families_likes(void);     // decoders that differ from Llama's in a detail
-struct hf_families hf_families_gemma(void);     // decoders with norms before and behind sublayers
+struct hf_families hf_families_gemma(void);     // decoders with norms before and after sublayers
 struct hf_families hf_families_parallel(void);  // decoders whose attention and MLP read the same input
 struct hf_families hf_families_experts(void);   // decoders with mixtures of experts
 struct hf_families hf_families_latent(void);    // decoders with latent attention
 struct hf_families hf_families_glm(void);       // GLM-4
-struct hf_families hf_families_routed(void);    // decoders with such mixtures whose routers mostly are DeepSeek-V3's
+struct hf_families hf_families_routed(void);    // mixtures of experts, mostly with DeepSeek-V3's routers
 struct hf_families hf_families_alibi(void);     // decoders with ALiBi
 struct hf_families hf_families_encoders(void);  // BERT's and T5's kinds
 

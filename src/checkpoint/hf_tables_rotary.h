@@ -1,6 +1,5 @@
-// What tables of decoders with rotary positions have in common: Llama's names of layers and of members of config.json,
-// DeepSeek's of experts.
-// Internal to the hf_family files.
+// Common parts of the tables of decoders with rotary positions: Llama's names of layers and of members of config.json,
+// DeepSeek's of experts. Internal to the hf_family files.
 #ifndef CHECKPOINT_HF_TABLES_ROTARY_H
 #define CHECKPOINT_HF_TABLES_ROTARY_H
 
@@ -21,7 +20,7 @@
 #define RMS_KEYS RMS("1e-06"), SILU
 #define LLAMA_KEYS ROTARY_KEYS("0.02"), RMS_KEYS
 
-// Llama's layers in separate matrices: what stands around the MLP, and a gated MLP.
+// Llama's layers in separate matrices: all but the MLP, and a gated MLP.
 #define LLAMA_ATTENTION                                                                                                \
     SAME("embedding.word_embeddings", "model.embed_tokens"), SAME(OURS "input_layernorm", LLAMA "input_layernorm"),    \
         JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
@@ -36,7 +35,7 @@
 #define HEAD_NORMS                                                                                                     \
     SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),                                                 \
         SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm")
-// An MLP that is not gated, and names of its activations: those of Nemotron.
+// An MLP that is not gated, and the names of its activations, as in Nemotron.
 #define PLAIN_MLP                                                                                                      \
     SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.up_proj"), SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj")
 #define PLAIN_ACTIVATION                                                                                               \
@@ -76,8 +75,8 @@
         }                                                                                                              \
     }
 
-// Multi-token prediction, in layers behind the last one: see hf_names.h. Beside them stand copies of the embedding and
-// of the output layer.
+// Multi-token prediction, in layers after the last one: see hf_names.h. They carry copies of the embedding and of the
+// output layer.
 #define DEPTHS                                                                                                         \
     SAME(OURS "enorm", LLAMA "enorm"), SAME(OURS "hnorm", LLAMA "hnorm"), SAME(OURS "eh_proj", LLAMA "eh_proj"),       \
         SAME(OURS "final_layernorm", LLAMA "shared_head.norm")

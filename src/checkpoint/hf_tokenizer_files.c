@@ -1,7 +1,7 @@
-// Tokenizers for Hugging Face. Whatever the kind, hf_save.h writes a tokenizer.json that says everything. The files
-// that the tokenizer came in go beside it for programs that want them: as they are, except that fairseq's dictionary
-// over GPT-2's ids becomes RoBERTa's vocab.json, and a vocab.txt that Megatron's tokenizer puts [BOS], [EOS] and
-// <extra_id_0>… behind gets these as lines.
+// Tokenizers for Hugging Face. For every kind, hf_save.h writes a complete tokenizer.json. The original files are
+// copied beside it for programs that want them, unchanged except that fairseq's dictionary over GPT-2's ids becomes
+// RoBERTa's vocab.json, and a vocab.txt gets the [BOS], [EOS] and <extra_id_0>… that Megatron's tokenizer appends as
+// lines.
 #include "checkpoint/hf_tokenizer_files.h"
 
 #include "base/error.h"
@@ -32,7 +32,7 @@ static int32_t find_named(const struct tokenizer *tokenizer, const struct json *
     return -1;
 }
 
-// What the tokenizer's own tokenizer_config.json says goes before what the tokens' names suggest.
+// The tokenizer's own tokenizer_config.json overrides guesses from the tokens' names.
 static void take_named(struct model_tokenizer *tokenizer, const struct model_source *source) {
     struct json *root = hf_read_beside(source, "tokenizer_config.json");
     const struct {
@@ -81,13 +81,12 @@ struct hf_token_ids hf_tokenizer_ids(const struct model_tokenizer *tokenizer, co
         return (struct hf_token_ids){true, v->cls, v->sep, v->pad, -1};
     if (strstr(family->model_type, "bert"))
         return (struct hf_token_ids){true, -1, -1, v->pad, -1};
-    // A decoder's text starts with the token that begins a text, if the vocabulary has one, else with that which ends
-    // one.
+    // A decoder's text starts with bos if the vocabulary has one, else with eos.
     const struct hf_roles *roles = &tokenizer->roles;
     return (struct hf_token_ids){true, roles->bos >= 0 ? roles->bos : roles->eos, roles->eos, roles->pad, -1};
 }
 
-// The same for tokenizer_config.json, and what the family puts around a text.
+// The ids for tokenizer_config.json, and the tokens that the family puts around a text.
 static struct hf_roles roles_for(const struct model_tokenizer *tokenizer, const struct hf_family *family) {
     const struct sample_vocabulary *v = &tokenizer->vocabulary;
     struct hf_token_ids ids = hf_tokenizer_ids(tokenizer, family);
@@ -112,7 +111,7 @@ static const char *extension(const char *path) {
     return dot && (!slash || dot > slash) ? dot : "";
 }
 
-// A tokenizer of Hugging Face that was trained with together with its own tokenizer_config.json goes back as it came.
+// A Hugging Face tokenizer that training used with its own tokenizer_config.json is copied back unchanged.
 static bool is_theirs(const struct model_source *source) {
     bool has_configuration = false;
     for (size_t i = 0; i < source->files.count; i++)
@@ -122,10 +121,10 @@ static bool is_theirs(const struct model_source *source) {
     return source->has_foreign_tokenizer || (has_configuration && is_of_type(source, "HuggingFaceTokenizer"));
 }
 
-// What the file is called there; NULL if it is not needed beside tokenizer.json. To be freed.
+// The file's name for Hugging Face, to be freed; NULL if it is not needed beside tokenizer.json.
 static char *name_there(const struct model_tokenizer *tokenizer, const struct model_source *source,
                         const struct hf_family *family, const struct checkpoint_file *file) {
-    if (hf_surroundings_is_role(file->role))  // written as they are, see hf_surroundings_write
+    if (hf_surroundings_is_role(file->role))  // copied unchanged by hf_surroundings_write
         return NULL;
     if (strcmp(file->role, "merge-file") == 0)
         return memory_string("merges.txt");
@@ -135,7 +134,7 @@ static char *name_there(const struct model_tokenizer *tokenizer, const struct mo
     if (is_written && !is_of_type(source, "SentencePieceTokenizer") &&
         !is_of_type(source, "GPTSentencePieceTokenizer") && !is_of_type(source, "Llama2Tokenizer"))
         return NULL;
-    // Programs that read the .model of a decoder take it for BPE.
+    // Programs that read a decoder's .model assume BPE.
     if (is_written && tokenizer->roles.is_unigram && !strstr(family->model_type, "t5"))
         return NULL;
     bool is_json = strcmp(extension(file->path), ".json") == 0;
@@ -150,7 +149,7 @@ static int write_text(const char *folder, const char *name, const struct buffer 
     return result;
 }
 
-// {"token": id, …}, bytes as GPT-2 writes them. Names of special tokens are letters that stand for themselves there.
+// Writes {"token": id, …} with bytes as in GPT-2. Names of special tokens are plain letters, which need no mapping.
 static int write_vocab_json(const struct tokenizer *tokenizer, const char *folder) {
     struct byte_map map;
     byte_map_init(&map);

@@ -14,7 +14,7 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
 
-// A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
+// A vocab.txt does not say whether text is lowercased; tokenizer_config.json may, and BERT's class does by default.
 // Megatron's BERT adds two tokens after those of the file; a model with as many rows as the file has lines lacks them.
 static void refine_wordpiece(struct model_source *source) {
     struct config *config = &source->config;
@@ -39,7 +39,7 @@ static void refine_wordpiece(struct model_source *source) {
     buffer_free(&text);
 }
 
-// The "eos_token" in a file of the folder, to be freed; NULL if it does not say.
+// The "eos_token" in a file of the folder, to be freed; NULL if absent.
 static char *read_end(const struct model_source *source, const char *name) {
     char *path = file_join(source->path, name), *end = NULL;
     struct json *root = NULL;
@@ -68,8 +68,8 @@ static bool has_token(const char *path, const char *token) {
     return is_there;
 }
 
-// The token that ends a text is named beside the tokenizer. A run of ours keeps the name, because the files are not
-// beside each other in its checkpoints.
+// The name of the token that ends a text is in another file. A run of ours keeps it as a flag, because the files are
+// not together in its checkpoints.
 static void take_end(struct model_source *source) {
     struct config *config = &source->config;
     char *end = read_end(source, "tokenizer_config.json");
@@ -82,7 +82,7 @@ static void take_end(struct model_source *source) {
     free(end);
 }
 
-// OPT's older files say so beside the vocabulary. In a tokenizer.json it is a part of the tokenizer.
+// Reads whether texts begin with bos. OPT's older files state it beside the vocabulary; a tokenizer.json contains it.
 static void note_beginning(struct model_source *source) {
     char *path = file_join(source->path, "tokenizer_config.json");
     struct json *root = NULL;
@@ -131,7 +131,7 @@ int hf_tokenizer_find(struct model_source *source) {
             }
             if (strcmp(rows[i].name, "vocab.txt") == 0 && config->vocab_file)
                 refine_wordpiece(source);
-            if (i < 2)  // the others know it themselves
+            if (i < 2)  // the others contain it
                 take_end(source);
             if (second)
                 note_beginning(source);

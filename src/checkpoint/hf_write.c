@@ -1,5 +1,5 @@
-// A model source written as a folder of Hugging Face. Everything is written under a temporary name and renamed at the
-// end, so the folder is whole or not there.
+// Writes a model source as a folder of Hugging Face. Everything is written under a temporary name and renamed at the
+// end, so the folder is complete or absent.
 #include "checkpoint/model_source.h"
 
 #include "base/error.h"
@@ -21,13 +21,13 @@
 #include <string.h>
 #include <unistd.h>
 
-// One tensor of theirs: elements from `first` on of one of ours, perhaps transposed or in another order.
+// One tensor of theirs: elements of one of ours starting at `first`, perhaps transposed or reordered.
 struct hf_output {
     char *name;
     size_t from;
     int64_t first;
     enum hf_transform transform;
-    bool is_zero;  // none of ours: a tensor that theirs needs and that changes nothing
+    bool is_zero;  // not ours: a zero tensor that their format requires, without effect
     struct safetensors_tensor entry;
     size_t bytes;
 };
@@ -77,7 +77,7 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     return 0;
 }
 
-// A BERT has token types there, whether or not it uses them. Ours may have none.
+// Their BERT has token types, used or not. Ours may have none.
 static void add_token_types(struct hf_job *job, enum dtype dtype) {
     static const char ours[] = "embedding.tokentype_embeddings.weight";
     const struct hf_family *family = job->family;
@@ -97,7 +97,7 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
         .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
 }
 
-// A tensor that is there already, once more under another name, which it frees in the end.
+// Writes a tensor a second time under another name, which is freed in the end.
 static void add_copy(struct hf_job *job, const char *of, char *name) {
     for (size_t i = 0; i < job->count; i++) {
         if (strcmp(job->outputs[i].name, of) != 0)
@@ -111,12 +111,12 @@ static void add_copy(struct hf_job *job, const char *of, char *name) {
     free(name);
 }
 
-// The embedding once more, as the output layer.
+// Writes the embedding a second time, as the output layer.
 static void add_head(struct hf_job *job) {
     add_copy(job, job->family->embedding, memory_string(job->family->head));
 }
 
-// Depths of multi-token prediction come with copies of what they share with the model.
+// Depths of multi-token prediction come with copies of the tensors they share with the model.
 static void add_depth_copies(struct hf_job *job) {
     const struct config *config = &job->write->source->config;
     for (int64_t layer = config->num_layers; layer < config->num_layers + config->mtp_num_layers; layer++) {
@@ -128,7 +128,7 @@ static void add_depth_copies(struct hf_job *job) {
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    size_t most = 3 + 2 * (size_t)source->config.mtp_num_layers;  // with those that may be added
+    size_t most = 3 + 2 * (size_t)source->config.mtp_num_layers;  // including tensors that may be added
     for (size_t i = 0; i < source->count; i++)
         most += (size_t)hf_match(job->family, source->params.items[i], source->config.num_layers).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
@@ -165,7 +165,7 @@ static char *file_name(const struct hf_job *job, size_t f) {
     return memory_printf("model-%05zu-of-%05zu.safetensors", f + 1, job->file_count);
 }
 
-// In the order of theirs: transposed, by groups of heads, or with rows in turn.
+// Writes a tensor in their order: transposed, by groups of heads, or with alternating rows.
 static int write_reordered(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
     const struct model_source *source = job->write->source;
     unsigned char *reordered = memory_alloc(output->bytes + 1);
@@ -263,8 +263,8 @@ static const char *dtype_there(enum dtype dtype) {
     return dtype == DTYPE_BF16 ? "bfloat16" : dtype == DTYPE_F16 ? "float16" : "float32";
 }
 
-// What from_pretrained loads as. It converts every tensor to that, so a model of several types is given the one that
-// holds them all, unless its own config.json has chosen.
+// The dtype that from_pretrained converts every tensor to. A model of mixed types gets the one that holds them all,
+// unless its own config.json has chosen.
 static const char *main_dtype(const struct hf_job *job) {
     const struct json *base = job->write->source->foreign_config;
     const struct json *said = base ? json_member(base, "torch_dtype") : NULL;
@@ -322,7 +322,7 @@ static int check_target(const struct model_write *write) {
     return 0;
 }
 
-// A model that came from Hugging Face goes back as what it was, if it still can be that.
+// A model from Hugging Face keeps its family if it still fits.
 const struct hf_family *hf_family_choose(const struct model_write *write) {
     const struct config *config = &write->source->config;
     const struct json *before = write->source->foreign_config;
@@ -341,14 +341,14 @@ const struct hf_family *hf_family_choose(const struct model_write *write) {
     return family;
 }
 
-// transformers loads either as either model.
+// transformers loads both forms of names as either model.
 static void note_names(const struct hf_job *job) {
     if (job->write->source->has_bare_names)
         log_info("note: the tensors of %s have a base model's names, and are written with the prefix \"%s\"",
                  job->write->source->path, job->family->prefix);
 }
 
-// generate() may draw a row that is not a token, as rarely as an untrained row is likely.
+// generate() may sample a row that is not a token, with the small probability of an untrained row.
 static void note_padding(const struct hf_job *job) {
     int64_t rows = job->write->source->config.padded_vocab_size;
     int64_t tokens = job->tokenizer.tokenizer ? tokenizer_vocab_size(job->tokenizer.tokenizer) : rows;
@@ -358,7 +358,7 @@ static void note_padding(const struct hf_job *job) {
                  tokens, rows, tokens);
 }
 
-// transformers 5 takes every UMT5 for one that is tied.
+// transformers 5 treats every UMT5 as tied.
 static void note_scale(const struct hf_job *job) {
     if (strcmp(job->family->model_type, "umt5") == 0 && job->write->source->config.untie_embeddings_and_output_weights)
         log_warn("transformers 5 divides the logits of this umt5 by sqrt(d_model), because it assumes that every umt5 "

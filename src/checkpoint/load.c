@@ -1,6 +1,6 @@
-// Loading tensors. All names, shapes and types are compared before the first element is copied, so a checkpoint of
+// Loads tensors. All names, shapes and types are compared before the first element is copied, so a checkpoint of
 // another model changes nothing. A rank opens only the files that hold elements of its own, as far as the manifest
-// tells (older ones do not): with thousands of ranks, opening all of them would take hours.
+// lists them (older ones do not): with thousands of ranks, opening all of them would take hours.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -44,7 +44,7 @@ static bool is_empty(const struct checkpoint_tensor *wanted) {
     return tensor_count(wanted->tensor) == 0;
 }
 
-// The hash of the name of a tensor that is asked for.
+// The hash of a requested tensor's name.
 struct wanted_hash {
     uint64_t hash;
     bool is_empty;  // this rank has no elements of it
@@ -64,7 +64,7 @@ static struct wanted_hash *list_wanted(const struct checkpoint_load *load) {
     return list;
 }
 
-// Whether the file has, or may have, elements for this rank, or a tensor that is not to be there.
+// Whether the file has, or may have, elements for this rank, or an unexpected tensor.
 static bool is_needed(const struct checkpoint_load *load, const struct wanted_hash *list,
                       const struct manifest_file *file) {
     bool is = !file->tensors;
@@ -145,13 +145,13 @@ static const struct safetensors_tensor *part_find(const struct part_files *part,
     return NULL;
 }
 
-// Whether a file that was not opened has the tensor, as the manifest says.
+// Whether the manifest lists the tensor in a file that was not opened.
 static bool is_elsewhere(const struct part_files *part, const char *name) {
     uint64_t hash = manifest_name_hash(name);
     return part->other_count > 0 && bsearch(&hash, part->others, part->other_count, sizeof hash, compare_numbers);
 }
 
-// The shape of a tensor of which this rank has no elements is compared by those that have some.
+// Ranks without elements of a tensor leave the comparison of its shape to those with some.
 static int check_tensor(const struct checkpoint_load *load, const struct part_files *part,
                         const struct checkpoint_tensor *wanted) {
     const struct safetensors_tensor *found = part_find(part, wanted->name);
@@ -247,7 +247,7 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
     return result;
 }
 
-// Whether a question about a checkpoint is answered by what could be read of it: "no" would leave out what it holds.
+// Ends the program if the checkpoint could not be read: the answer "no" would ignore what it holds.
 static void end_question(struct file_patience *patience) {
     if (file_doubt() < 0)
         die_code(error_exit_code(), "%s", error_message());

@@ -23,14 +23,14 @@
 static const char file_name[] = "manifest.json";
 static const char format_name[] = "bevatron-checkpoint";
 
-// Bounds on what a hostile manifest can cost; a checkpoint has at most two files for each rank.
+// Bounds the cost of a hostile manifest; a checkpoint has at most two files per rank.
 enum { MAX_FILES = 1 << 18 };
 
 // The digits of a running sum, and of the hash of a name.
 enum { SUM_DIGITS = 12 };
 
 void manifest_add(struct manifest *manifest, struct manifest_file file) {
-    // There is room for the next power of two: thousands of ranks make thousands of files.
+    // The capacity is the next power of two: thousands of ranks make thousands of files.
     size_t count = manifest->count;
     if ((count & (count - 1)) == 0)
         manifest->files = memory_realloc(manifest->files, (count > 0 ? 2 * count : 1) * sizeof manifest->files[0]);
@@ -117,7 +117,7 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
     return result;
 }
 
-// A name that stays inside the folder: what a manifest lists is opened.
+// A name that stays inside the folder: the files that a manifest lists get opened.
 static bool is_plain_name(const char *name) {
     return name[0] != '\0' && name[0] != '.' && !strchr(name, '/') && strcmp(name, file_name) != 0;
 }
@@ -135,7 +135,7 @@ static bool is_known_part(const char *holds) {
     return false;
 }
 
-// A list of hashes into memory that the caller frees, whatever is returned; `what` is for messages.
+// Reads a list of hashes into memory that the caller frees, whatever is returned; `what` is for messages.
 static int read_hashes(uint64_t **hashes, size_t *count, const struct json *list, const char *what) {
     if (!list)
         return 0;
@@ -167,7 +167,7 @@ static int read_lists(struct manifest_file *file, const struct json *entry) {
     return 0;
 }
 
-// What may be left out must not be lost by a changed letter either, so there are no other members.
+// Unknown members are refused: otherwise a changed letter could hide an optional one.
 static int check_members(const struct json *entry) {
     static const char *const known[] = {"name", "holds", "bytes", "sha256", "sums", "tensors"};
     for (size_t i = 0; entry->type == JSON_OBJECT && i < entry->count; i++) {
@@ -291,7 +291,7 @@ static int read_file(struct manifest *manifest, const char *folder) {
     char *path = file_join(folder, file_name), *config = file_join(folder, "config.json");
     struct json *root = NULL;
     int result = 0;
-    // Most often somebody has named a folder of something else.
+    // The most common cause is a path to some other folder.
     if (file_is_folder(folder) && !may_enter(folder))
         result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     else if (file_exists(path) && !file_is_regular(path))
@@ -344,7 +344,7 @@ static int compare_bytes(const void *a, const void *b) {
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-// Which files fall to this process, the largest first, each to the one that has least; all processes find the same.
+// Marks the files of this process: largest first, each to the one with the least; all processes compute the same.
 static bool *deal_out(const struct manifest *manifest, const struct manifest_proof *proof) {
     bool *is_own = memory_alloc(manifest->count * sizeof is_own[0] + 1);
     uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
@@ -356,7 +356,7 @@ static bool *deal_out(const struct manifest *manifest, const struct manifest_pro
         int least = 0;
         for (int rank = 1; rank < proof->size; rank++)
             least = load[rank] < load[least] ? rank : least;
-        // Opening a file costs something too.
+        // The 1 stands for the cost of opening a file.
         load[least] += files[i].bytes + 1;
         is_own[files[i].number] = least == proof->self;
     }

@@ -3,10 +3,10 @@
 //
 //   optimizer.distributed.dp_group_idx_D.gbuf_idx_G.dtype_(…).bucket_idx_B.STATE
 //
-// D is the place of a rank in its tensor- and pipeline-parallel group, G the number of its virtual stage. Nothing says
-// which parameters are in a bucket: they lie there in the reverse of their order in the model, each at a multiple of 64
-// elements. The order is that of Megatron's modules. Where the norm before attention stands depends on the
-// implementation of the layers, which is told by the vectors: only in its own place does an fp32 copy round to its
+// D is the place of a rank in its tensor- and pipeline-parallel group, G the number of its virtual stage. Nothing lists
+// the parameters of a bucket: they lie there in the reverse of their order in the model, each at a multiple of 64
+// elements. The order is that of Megatron's modules. The place of the norm before attention depends on the
+// implementation of the layers, which the vectors reveal: only in its own place does an fp32 copy round to its
 // parameter. Matrices are compared when they are read.
 #include "base/error.h"
 #include "base/memory.h"
@@ -38,11 +38,11 @@ struct bucket_space {
     size_t count;
     int64_t tensor_ranks, stages, chunks;  // chunks: virtual stages of a rank
     bool has_fused_norms;                  // norms are parts of the matmuls after them (Transformer Engine)
-    struct placed *placed;                 // of the rank that is being placed, in the order of its modules
+    struct placed *placed;                 // of the current rank, in the order of its modules
     size_t placed_count;
 };
 
-// ---- what there is ----
+// ---- the buckets that are there ----
 
 static int64_t argument(const struct megatron_folder *folder, const char *name) {
     const struct torch_value *value = torch_get(folder->args, name);
@@ -72,7 +72,7 @@ static int read_layout(struct bucket_space *space) {
     return is_possible ? 0 : megatron_refuse_optimizer(folder, "its buckets are those of an unknown layout");
 }
 
-// Reads a number behind a text; NULL if it is not there.
+// Reads the number after a text; NULL if absent.
 static const char *take_number(const char *at, const char *text, int64_t *number) {
     const char *found = at ? strstr(at, text) : NULL;
     size_t digits = found ? strspn(found + strlen(text), "0123456789") : 0;
@@ -102,7 +102,7 @@ static int64_t elements_of(const struct distributed_tensor *tensor) {
     return tensor->rank == 2 ? tensor->shape[0] * tensor->shape[1] : tensor->shape[0];
 }
 
-// A bucket has all its states in fp32.
+// Whether a bucket has all its states in fp32.
 static bool is_whole(const struct state_bucket *bucket) {
     for (int i = 0; i < SOURCE_STATES; i++) {
         const struct distributed_tensor *tensor = bucket->states[i];
@@ -221,7 +221,7 @@ static void forget_placed(struct bucket_space *space) {
 
 // ---- buckets ----
 
-// Whether a vector that all ranks have whole is at this place.
+// Whether a vector that every rank has whole is at this place.
 static int is_at(const struct bucket_space *space, const struct placed *placed, const struct state_bucket *bucket,
                  int64_t at, bool *is_there) {
     const struct weight *whole = megatron_find(space->folder, 0, placed->name);
@@ -260,7 +260,7 @@ static void add_states(const struct bucket_space *space, const struct placed *pl
     }
 }
 
-// How many elements of each bucket of a buffer belong to parameters; the rest is padding. NULL if it is not stored.
+// Number of elements of each bucket of a buffer that belong to parameters; the rest is padding. NULL if not stored.
 static const struct torch_value *sizes_of(const struct torch_value *sizes, int64_t buffer) {
     const struct torch_value *of =
         sizes && sizes->type == TORCH_LIST && (uint64_t)buffer < sizes->count ? sizes->items[buffer] : NULL;

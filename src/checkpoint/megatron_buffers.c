@@ -1,8 +1,8 @@
 // The states of Megatron's distributed optimizer in the format torch: distrib_optim.pt beside the file of each rank,
 // which has one flat tensor for each state. Parameters lie there in the reverse of their order in the model, each at a
-// multiple of 64 elements from the beginning of its bucket; the next bucket begins where the last one ends. How large
-// buckets were is not stored, so whether a parameter begins a new one is told by its fp32 copy: only in its own place
-// does it round to the parameter. Experts on several ranks have buffers of their own, in a list behind those of the
+// multiple of 64 elements from the beginning of its bucket; the next bucket begins where the last one ends. The sizes
+// of buckets are not stored, so whether a parameter begins a new one is inferred from its fp32 copy: only in its own
+// place does it round to the parameter. Experts on several ranks have buffers of their own, listed after those of the
 // parameters that all ranks have, which only the first rank's file has.
 #include "base/error.h"
 #include "base/memory.h"
@@ -125,7 +125,7 @@ static int find_states(struct flat_states *flat) {
     return 0;
 }
 
-// The dict of one of two optimizers, or the only one.
+// The dict of one of two optimizers, or of the only one.
 static int find_root(struct flat_states *flat, int which) {
     const struct torch_value *root = flat->file->pickle.root;
     bool is_list = root->type == TORCH_LIST && root->count == MEGATRON_OPTIMIZERS;

@@ -1,6 +1,6 @@
-// The arguments of a Megatron run as our flags. Most have the same name, with _ for -; what a checkpoint's model would
-// need and we do not have is an error. The oldest files have no arguments: then the tensors say everything but the
-// number of heads.
+// The arguments of a Megatron run as our flags. Most have the same name, with _ for -; a property of the model that we
+// do not support is an error. The oldest files have no arguments: then everything but the number of heads follows from
+// the tensors.
 #include "checkpoint/megatron_folder.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 enum { USUAL_HEAD_SIZE = 64 };
 
-// Arguments that are called as our flags are.
+// Arguments with the names of our flags.
 static const char *const same[] = {"num_layers",
                                    "hidden_size",
                                    "ffn_hidden_size",
@@ -54,8 +54,7 @@ static const char *const same[] = {"num_layers",
                                    "merge_file",
                                    "tokenizer_model"};
 
-// Arguments under which the same tensors, or others, are another model than ours can be, unless they are unset or have
-// the value that stands here.
+// Arguments that give a model which we do not support, unless they are unset or have the value listed here.
 static const struct {
     const char *name, *harmless;
 } unsupported[] = {{"moe_latent_size", NULL},
@@ -85,7 +84,7 @@ static bool is_true(const struct torch_value *value) {
            ((value->type == TORCH_BOOL && value->boolean) || (value->type == TORCH_INT && value->integer != 0));
 }
 
-// None, False, 0, "" and an empty list are the values of arguments that were not given.
+// None, False, 0, "" and an empty list mean that an argument was not given.
 static bool is_set(const struct torch_value *value) {
     if (!value || value->type == TORCH_NONE)
         return false;
@@ -103,7 +102,7 @@ static bool is_text(const struct torch_value *value, const char *text) {
            memcmp(value->text, text, value->length) == 0;
 }
 
-// The text, or a list that has it.
+// Whether the value is the text, or a list that has it.
 static bool has_text(const struct torch_value *value, const char *text) {
     bool found = is_text(value, text);
     for (size_t i = 0; value && value->type == TORCH_LIST && i < value->count; i++)
@@ -111,7 +110,7 @@ static bool has_text(const struct torch_value *value, const char *text) {
     return found;
 }
 
-// The flag of an argument, to be freed. One is called otherwise in some releases.
+// The flag of an argument, to be freed. One has another name in some releases.
 static char *flag_of(const char *name) {
     if (strcmp(name, "layernorm_epsilon") == 0)
         return memory_string("--norm-epsilon");
@@ -121,7 +120,7 @@ static char *flag_of(const char *name) {
     return flag;
 }
 
-// To be freed; NULL for what no flag takes.
+// The value as a flag's text, to be freed; NULL if no flag takes such a value.
 static char *text_of(const struct torch_value *value) {
     if (value->type == TORCH_BOOL)
         return memory_string(value->boolean ? "true" : "false");
@@ -142,7 +141,7 @@ static int set_same(struct config *config, const char *name, const struct torch_
     return result;
 }
 
-// The same for a list of values, for a flag that takes several.
+// set_same for a list of values, for flags that take several.
 static int set_list(struct config *config, const char *name, const struct torch_value *list) {
     char *flag = flag_of(name);
     struct buffer words = {0};
@@ -157,8 +156,8 @@ static int set_list(struct config *config, const char *name, const struct torch_
     return result;
 }
 
-// The models before Megatron core let two arguments choose the GELU. Only releases from core 0.5 to 0.17 say in their
-// arguments which models they had; those before had no others, those after have no others than core's.
+// Before Megatron core, two arguments chose the GELU. Only releases from core 0.5 to 0.17 record in their arguments
+// which models they had; earlier ones had no others, later ones only core's.
 static bool is_legacy(const struct torch_value *args) {
     const struct torch_value *legacy = torch_get(args, "use_legacy_models"),
                              *core = torch_get(args, "use_mcore_models");
@@ -167,7 +166,7 @@ static bool is_legacy(const struct torch_value *args) {
     return !torch_get(args, "deprecated_use_mcore_models");
 }
 
-// GELU's tanh form was the only one at first, then that of a fused kernel.
+// At first the tanh form was the only GELU, later it was the fused kernel's.
 static int set_activation(struct config *config, const struct torch_value *args) {
     const struct torch_value *fusion = torch_get(args, "bias_gelu_fusion"), *bias = torch_get(args, "add_bias_linear");
     bool is_openai = is_true(torch_get(args, "openai_gelu")), is_onnx = is_true(torch_get(args, "onnx_safe"));
@@ -212,7 +211,7 @@ static int set_window_layers(struct config *config, const struct torch_value *la
     return result;
 }
 
-// Their window counts the tokens before one, to the left and to the right of it, ours also the token itself.
+// Megatron's window counts the tokens to the left and right of a token, ours also the token itself.
 static int set_window(struct config *config, const struct torch_value *args) {
     const struct torch_value *window = torch_get(args, "window_size");
     if (!is_set(window))
@@ -246,7 +245,7 @@ static int set_expert_layers(struct config *config, const struct torch_value *la
     return result;
 }
 
-// Routers compute in fp32 here, which rounds fp64's numbers and changes no weight.
+// Routers compute in fp32 here, which rounds fp64's results and changes no weight.
 static int set_router_dtype(struct config *config, const struct torch_value *dtype) {
     if (!is_text(dtype, "fp64"))
         return dtype ? set_same(config, "moe_router_dtype", dtype) : 0;
@@ -266,7 +265,7 @@ static int set_experts(struct config *config, const struct torch_value *args) {
                                           "moe_router_enable_expert_bias",
                                           "moe_shared_expert_intermediate_size",
                                           "moe_shared_expert_gate"};
-    // What training does; a value that we do not have is left to the flags of the run.
+    // Settings of training; values that we do not support are left to the flags of the run.
     static const char *const training[] = {"moe_router_load_balancing_type",
                                            "moe_aux_loss_coeff",
                                            "moe_z_loss_coeff",
@@ -313,7 +312,7 @@ static int read_args(const struct torch_value *args, struct config *config) {
     }
     if (is_true(torch_get(args, "layernorm_zero_centered_gamma")))  // today's name of apply_layernorm_1p
         TRY(config_take(config, "--apply-layernorm-1p", "true"));
-    // Other tokenizers have a vocabulary of their own, which a checkpoint's argument does not replace.
+    // Other tokenizers have their own vocabulary size, which a checkpoint's argument must not override.
     const struct torch_value *vocabulary = torch_get(args, "vocab_size");
     if (is_text(torch_get(args, "tokenizer_type"), "NullTokenizer") && vocabulary && vocabulary->type == TORCH_INT &&
         vocabulary->integer > 0)
@@ -339,7 +338,7 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
 
 static int set_bert(const struct megatron_folder *folder, struct config *config) {
     const struct weight *types = megatron_find(folder, 0, "embedding.tokentype_embeddings.weight");
-    // Its head has the exact GELU whatever its blocks have, unless that of OpenAI was asked for everywhere.
+    // BERT's head has the exact GELU whatever its blocks have, unless OpenAI's was requested for both.
     bool is_openai = folder->args && is_legacy(folder->args) && is_true(torch_get(folder->args, "openai_gelu"));
     TRY(config_take(config, "--model", "bert"));
     TRY(config_take(config, "--lm-head-activation", is_openai ? "gelu_tanh" : "gelu"));
@@ -365,8 +364,8 @@ static int set_t5(const struct megatron_folder *folder, struct config *config) {
     return bias ? config_take(config, "--add-output-bias", "true") : 0;
 }
 
-// Of a model without a table of positions. What is neither relative nor none is rope: early releases had another
-// argument for it.
+// For a model without a table of positions. All but relative and none is rope, for which early releases had another
+// argument.
 static int set_positions(const struct megatron_folder *folder, struct config *config) {
     const struct torch_value *type = folder->args ? torch_get(folder->args, "position_embedding_type") : NULL;
     if (megatron_find(folder, 0, "encoder.relative_attention_bias.weight"))
@@ -382,7 +381,7 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
         TRY(set_bert(folder, config));
     if (folder->form == CONFIG_T5)
         TRY(set_t5(folder, config));
-    // What the tensors say themselves is more reliable than arguments, some of which are enumerations of Python.
+    // The tensors are more reliable than arguments, some of which are enumerations of Python.
     int64_t vocabulary = 0;
     for (int rank = 0; rank < folder->tensor_ranks; rank++) {
         const struct weight *words = megatron_find(folder, rank, "embedding.word_embeddings.weight");

@@ -1,6 +1,6 @@
-// Megatron's distributed checkpoints (--ckpt-format torch_dist), its default since core 0.9. Tensors are whole there:
-// however many ranks wrote them, rows of tensor-parallel ranks are joined under one name, SwiGLU's halves are in order,
-// and a stack of like layers is one tensor with the layers as its first dimension: (L, …) under
+// Megatron's distributed checkpoints (--ckpt-format torch_dist), its default since core 0.9. Tensors are whole there,
+// for any number of ranks: rows of tensor-parallel ranks are joined under one name, SwiGLU's halves are in order, and a
+// stack of equal layers is one tensor with the layers as its first dimension: (L, …) under
 // "decoder.layers.mlp.linear_fc1.weight". Layers that differ have their numbers in their names. Arguments and iteration
 // are in common.pt or in an object that is stored like a tensor.
 #include "base/error.h"
@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What accompanies the model's tensors: moments, random generators, state of the run. Behind a slash are the pieces
-// of objects.
+// Excludes moments, random generators and state of the run. Names with a slash are pieces of objects.
 static bool is_of_model(const char *name) {
     static const char *const others[] = {"optimizer.", "chained_", "rng_state", "rerun_state_machine", "common_state"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -32,7 +31,7 @@ static enum config_form form_of(const struct distributed *checkpoint) {
     return form;
 }
 
-// Where tensors go: with a state, to that of the optimizer.
+// Where tensors are added: to the optimizer's state if there is one, else to the weights.
 struct megatron_target {
     struct megatron_folder *folder;
     const char *state;
@@ -89,7 +88,7 @@ static void add(const struct megatron_target *target, const struct distributed_t
     free(found.ours);
 }
 
-// A layer's number goes where the name of a stack has none.
+// Adds a stack's layers: each gets its number where the stack's name has none.
 static void add_stack(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *theirs,
                       const char *rest) {
     for (int64_t layer = 0; layer < tensor->shape[0]; layer++) {
@@ -133,8 +132,8 @@ static bool is_of_optimizer(const char *name) {
     return is_state && !strchr(name, '/');
 }
 
-// What stands before the name of the parameter, and what we call it. Optimizers that are not distributed and earlier
-// releases call the copies fp32_param.
+// Prefixes of the parameters' names, and our states. Optimizers that are not distributed, and earlier releases, call
+// the copies fp32_param.
 static const struct {
     const char *theirs;
     enum source_state state;
@@ -168,7 +167,7 @@ int megatron_open_model_space(struct megatron_folder *folder, bool *is_there) {
     return weights_sort(&folder->states);
 }
 
-// Opens common.pt or, since core 0.19, the object that took its place among the pieces, a list of one dict.
+// Opens common.pt or, since core 0.19, its replacement among the pieces, a list of one dict.
 static int open_common(struct megatron_folder *folder, const char *path, const struct torch_value **root) {
     const struct torch_file *file = NULL;
     if (file_exists(path)) {
@@ -217,7 +216,7 @@ int megatron_read_distributed(struct megatron_folder *folder) {
     TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
     TRY(read_common(folder));
     if (folder->version < 2)
-        folder->version = 3;  // older than this format none is; not every release says it
+        folder->version = 3;  // the format has no older version; not every release states it
     folder->form = form_of(folder->weights.distributed);
     TRY(add_tensors(folder));
     if (folder->weights.count == 0)

@@ -1,6 +1,6 @@
 // The files of a Megatron checkpoint. Layers are numbered from 0 in each file; their place in the model follows from
-// how many the files before it have: pipeline stages one after another, and with virtual stages ("model0", "model1", …)
-// first all stages' first chunks.
+// the number of layers in the files before it: pipeline stages one after another, and with virtual stages ("model0",
+// "model1", …) first all stages' first chunks.
 #include "checkpoint/megatron_folder.h"
 
 #include "base/error.h"
@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Dicts may hold the same dict many times, so that a small file has endlessly many paths: entries are counted.
+// Dicts may hold the same dict many times, so a small file can have endlessly many paths: entries are counted.
 enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22, MAX_METADATA_BYTES = 1 << 16 };
 
 const char *const megatron_file_names[] = {"model_optim_rng.pt", "model_rng.pt", NULL};
 
-// A file's numbers: mp_rank_TT, mp_rank_TT_PPP, mp_rank_TT_EEE or mp_rank_TT_PPP_EEE. -1 for what it does not have.
+// A file's numbers: mp_rank_TT, mp_rank_TT_PPP, mp_rank_TT_EEE or mp_rank_TT_PPP_EEE. -1 for absent ones.
 struct rank_numbers {
     int tensor, second, third;
 };
@@ -149,7 +149,7 @@ int64_t megatron_iteration(const char *path, int64_t step) {
     return iteration;
 }
 
-// Says what a checkpoint of another format is, and what turns it into one that can be read.
+// Names the format of an unsupported checkpoint, and the tool that converts it into a supported one.
 static int refuse_format(const char *path, const char *format) {
     if (strcmp(format, "zarr") == 0)
         return error_set_code(EXIT_CODE_NO_CHECKPOINT,
@@ -170,14 +170,14 @@ static int refuse_format(const char *path, const char *format) {
 
 // ---- tensors ----
 
-// One chunk of one file on its way into the list.
+// State for adding one chunk of one file to the list.
 struct flattening {
     struct megatron_folder *folder;
     const struct torch_file *file;
     int tensor_rank;
     struct megatron_place place;
-    int64_t layers[MEGATRON_STACKS];  // that were seen
-    int64_t entries;                  // so were
+    int64_t layers[MEGATRON_STACKS];  // seen so far
+    int64_t entries;                  // seen so far
     struct megatron_order *order;
     int expert_rank;
     int64_t experts;  // in the file
@@ -192,8 +192,8 @@ static void add_entry(struct megatron_order *order, struct megatron_entry entry)
     order->entries[order->count++].key = entry.key ? memory_string(entry.key) : NULL;
 }
 
-// Experts that are packed into one matrix, transposed: (C, experts * rows) is read as (experts, C, rows), and the
-// second as (experts, columns, C).
+// Adds experts packed into one matrix, transposed: (C, experts * rows) is read as (experts, C, rows), and the second
+// matrix as (experts, columns, C).
 static void add_packed(struct flattening *flat, const char *ours, const struct torch_tensor *packed) {
     bool is_second = strstr(ours, ".linear_fc2.");
     int64_t experts = flat->experts, all = torch_tensor_count(packed);
@@ -245,7 +245,7 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
     free(found.ours);
 }
 
-// Nested dicts of old files and flat ones of new files alike: names joined by dots.
+// Reads nested dicts of old files and flat ones of new files alike: names are joined by dots.
 static int flatten(struct flattening *flat, const struct torch_value *dict, const char *prefix, int depth) {
     if (depth > MAX_DEPTH)
         return error_set("its model has dicts nested deeper than %d", MAX_DEPTH);
@@ -267,7 +267,7 @@ static int flatten(struct flattening *flat, const struct torch_value *dict, cons
     return 0;
 }
 
-// Chunk c of the virtual stages; without them there is one. NULL if there is no such chunk.
+// Virtual stage c's chunk; without virtual stages there is one. NULL if absent.
 static const struct torch_value *chunk_of(const struct torch_file *file, int chunk) {
     const struct torch_value *root = file->pickle.root, *model = torch_get(root, "model");
     char *name = memory_printf("model%d", chunk);
@@ -317,7 +317,7 @@ static int64_t argument(const struct torch_value *args, const char *name) {
     return value && value->type == TORCH_INT ? value->integer : 0;
 }
 
-// A second number alone counts pipeline stages or, if there is but one, expert-parallel ranks: the arguments tell.
+// A lone second number counts pipeline stages or, if there is only one, expert-parallel ranks: the arguments decide.
 static int is_second_expert(const struct megatron_folder *folder, bool *is_expert) {
     struct torch_file file;
     char *path = folder->zip ? NULL : rank_file(folder->path, first_of[1]);
@@ -422,7 +422,7 @@ static bool has_name(const struct torch_file *file, const char *text) {
     return false;
 }
 
-// What is on the last stage tells: only T5 attends across, and beside it only BERT's head has parameters of its own.
+// The last stage shows the form: only T5 has cross attention, and otherwise only BERT's head has parameters of its own.
 static enum config_form form_of(const struct torch_file *file) {
     if (has_name(file, "inter_attention") || has_name(file, "cross_attention"))
         return CONFIG_T5;
@@ -505,7 +505,7 @@ void megatron_close(struct megatron_folder *folder) {
 }
 
 void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *view) {
-    if ((folder->view_count & (folder->view_count - 1)) == 0)  // full at powers of two
+    if ((folder->view_count & (folder->view_count - 1)) == 0)  // the capacity is a power of two
         folder->views =
             memory_realloc(folder->views, (folder->view_count ? folder->view_count * 2 : 1) * sizeof folder->views[0]);
     folder->views[folder->view_count++] = view;

@@ -1,5 +1,4 @@
-// The files of a Megatron checkpoint: which there are, what they hold, and the arguments of the run. Internal to this
-// folder.
+// The files of a Megatron checkpoint, their tensors, and the arguments of the run. Internal to this folder.
 #ifndef CHECKPOINT_MEGATRON_FOLDER_H
 #define CHECKPOINT_MEGATRON_FOLDER_H
 
@@ -9,16 +8,16 @@
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
-// The tensors of a file in its order, which is that of the parameters of its optimizer.
+// A tensor of a file. Their order in the file is that of the parameters of its optimizer.
 struct megatron_entry {
     char *key;  // "TT/our name"; NULL for a copy under a name that is not read
     const struct torch_tensor *tensor;
-    bool is_first;  // of those with its name
+    bool is_first;  // the first one with its name
     bool is_expert;
 };
 struct megatron_order {
     const struct torch_file *file;
-    int expert_rank;  // those after the first lack what all ranks have, which is not in their lists
+    int expert_rank;  // files after the first do not list what all ranks have
     struct megatron_entry *entries;
     size_t count, capacity;
 };
@@ -27,7 +26,7 @@ struct megatron_folder {
     char *path;                // iter_… or release, or the archive
     struct megatron_zip *zip;  // NULL for a folder
     int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
-    int expert_ranks;          // expert-parallel size, of files
+    int expert_ranks;          // expert-parallel size of the files
     double version;            // checkpoint_version: 0 if the file does not say
     int64_t iteration;
     enum config_form form;
@@ -48,37 +47,37 @@ struct megatron_folder {
     struct name_list unknown;  // tensors whose names are not known
 };
 
-// What the file of a rank may be called; NULL after the last.
+// Possible names of a rank's file; NULL after the last.
 extern const char *const megatron_file_names[];
 // The --ckpt-format of an iter_… or release folder: "torch", "torch_dist", "zarr", "torch_dcp" or "fsdp_dtensor"; NULL
-// if it is none of Megatron's. Only the first two can be read.
+// if it is not Megatron's. Only the first two can be read.
 const char *megatron_format(const char *path);
-// Whether there is a checkpoint of any of these formats where the marker says, or in the folder itself; or the path is
-// a zip archive of such a folder.
+// Whether there is a checkpoint of any of these formats, in the folder itself or where its marker points; or the path
+// is a zip archive of such a folder.
 bool megatron_is_folder(const char *path);
-// The iteration of the folder that megatron_open would read, by its name; -1 if the name does not say.
+// The iteration of the folder that megatron_open would read, by its name; -1 if it has none.
 int64_t megatron_iteration(const char *path, int64_t step);
-// step: -1 for what the marker says.
+// step: -1 for the marker's.
 int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
 void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
 // A shard of a parameter; NULL if there is none.
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
-// The same of a state of its optimizer, once megatron_open_optimizer has found it.
+// A shard of a parameter's optimizer state, once megatron_open_optimizer has found it.
 const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
                                          const char *ours);
-// Sets the model's flags from the arguments, and if there are none from the tensors themselves.
+// Sets the model's flags from the arguments, or without them from the tensors.
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
 
 // ---- between the files of this reader ----
 
-// Version, iteration and arguments out of a dict that torch.save wrote.
+// Reads version, iteration and arguments from a dict that torch.save wrote.
 void megatron_read_numbers(struct megatron_folder *folder, const struct torch_value *root);
-// Takes a tensor over that is freed with the folder.
+// Takes ownership of a tensor: it is freed with the folder.
 void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *view);
-// Whether "TT/our name" is among the weights already. What is outside the layers may be there several times, all alike:
+// Whether "TT/our name" is among the weights already. Parameters outside the layers may occur several times, all equal:
 // the tied embedding on the first stage and the last, and parts of core's T5 under two names.
 bool megatron_is_there(const struct megatron_folder *folder, const char *key);
-// Reads folder->path, a distributed checkpoint (torch_dist), as one of a single rank.
+// Reads folder->path, a distributed checkpoint (torch_dist), as if of a single rank.
 int megatron_read_distributed(struct megatron_folder *folder);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-// *backend: "torch_dist" or "zarr". Anything that no release writes is an error; `name` is the file's.
+// *backend: "torch_dist" or "zarr". Content that no release writes is an error; `name` is the file's.
 int megatron_metadata_parse(const char *text, size_t length, const char *name, const char **backend);
-// The same of a folder; *backend is NULL if it has no such file.
+// Reads a folder's metadata.json; *backend is NULL if there is none.
 int megatron_metadata_read(const char *folder, const char **backend);
 
 #endif

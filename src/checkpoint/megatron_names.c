@@ -14,7 +14,7 @@ static const char *skip(const char *text, const char *prefix) {
     return strncmp(text, prefix, length) == 0 ? text + length : NULL;
 }
 
-// Inside a layer: theirs begins with the first, ours with the second.
+// Names inside a layer: the beginning of theirs and of ours.
 static const struct {
     const char *theirs, *ours;
 } of_layer[] = {
@@ -63,13 +63,13 @@ static bool is_ignored_name(const char *name) {
     return false;
 }
 
-// A norm is named after what it follows: after attention a decoder with a memory goes across to it first.
+// A norm is named after the sublayer before it: in a decoder with a memory, cross attention comes after attention.
 static const char *norm_across(const char *rest) {
     const char *end = skip(rest, "post_attention_layernorm.");
     return end ? end : skip(rest, "post_attention_norm.");
 }
 
-// What follows the name of a layer; `before` stands before it and ends with a dot.
+// Converts the part of a name after the layer; `before` is our prefix, which ends with a dot.
 static char *part_name(const char *rest, const char *before) {
     for (size_t i = 0; i < COUNT(of_layer); i++) {
         const char *end = skip(rest, of_layer[i].theirs);
@@ -83,8 +83,8 @@ static char *part_name(const char *rest, const char *before) {
     return NULL;
 }
 
-// Matrices of experts: "local_experts.3.linear_fc1.weight" (one after another), "linear_fc1.weight3" (grouped),
-// "weight1" and "weight2" (packed), and in distributed checkpoints "experts.linear_fc1.weight" with all of them, or
+// Experts' matrices: "local_experts.3.linear_fc1.weight" (one by one), "linear_fc1.weight3" (grouped), "weight1" and
+// "weight2" (packed), and in distributed checkpoints "experts.linear_fc1.weight" with all of them, or
 // "experts.3.linear_fc1.weight".
 static char *expert_name(const char *rest, const char *before, struct megatron_found *found) {
     static const char *const parts[] = {"linear_fc1.weight", "linear_fc1.bias", "linear_fc2.weight", "linear_fc2.bias"};
@@ -143,8 +143,8 @@ static char *depth_name(const char *theirs) {
     return NULL;
 }
 
-// What follows "decoder.", "encoder." or "transformer.". A GPT's only stack is a decoder under any of these names, a
-// BERT's an encoder.
+// Converts the name after "decoder.", "encoder." or "transformer.". A GPT's only stack is a decoder under any of these
+// names, a BERT's an encoder.
 static char *stack_name(const char *rest, const struct megatron_place *place, struct megatron_found *found) {
     const char *of = skip(rest, "layers.");
     const char *final = skip(rest, "final_layernorm.") ? skip(rest, "final_layernorm.") : skip(rest, "final_norm.");
@@ -164,7 +164,7 @@ static char *stack_name(const char *rest, const struct megatron_place *place, st
 static char *head_name(const char *theirs) {
     if (strcmp(theirs, "lm_head.output_layer.weight") == 0 || strcmp(theirs, "lm_head.output_layer.bias") == 0)
         return memory_string(skip(theirs, "lm_head."));
-    if (strcmp(theirs, "position_embeddings.weight") == 0)  // a second name of core's T5
+    if (strcmp(theirs, "position_embeddings.weight") == 0)  // a second name in core's T5
         return memory_string("embedding.position_embeddings.weight");
     if (strcmp(theirs, "encoder_relative_pos_emb.relative_attention_bias.weight") == 0)
         return memory_string("encoder.relative_attention_bias.weight");

@@ -1,9 +1,9 @@
-// The states of Megatron's optimizers in files of the format torch. An optimizer there knows no names: it has groups
-// of numbered parameters, and a group has those of one kind in the order of the model: matrices, which decay, and
-// vectors (biases and gains), which do not. The model in the same file is in that order too, so the n-th vector of the
-// file belongs to the n-th number of the group of vectors. Shapes must agree, and fp32 copies must round to the
-// parameters, which is checked when they are read. Where experts are on several ranks, each file has a list of two
-// optimizers: that of the experts, and before it that of all other parameters, which is the same in all of them.
+// The states of Megatron's optimizers in files of the format torch. An optimizer has no names there: it has groups of
+// numbered parameters, and a group has those of one kind in the order of the model: matrices, which decay, and vectors
+// (biases and gains), which do not. The model in the same file is in that order too, so the n-th vector of the file
+// belongs to the n-th number of the group of vectors. Shapes must agree, and fp32 copies must round to the parameters,
+// which is checked when they are read. If experts are on several ranks, each file has a list of two optimizers: first
+// that of all other parameters, which is the same in all files, then that of the experts.
 #include "checkpoint/megatron_optimizer.h"
 
 #include "base/error.h"
@@ -42,8 +42,8 @@ bool megatron_number(const struct torch_file *file, const struct torch_value *va
 
 const struct torch_value *megatron_inner_optimizer(const struct torch_value *optimizer) {
     const struct torch_value *inner = torch_get(optimizer, "optimizer");
-    inner = inner ? inner : torch_get(optimizer, "optimizer_state_dict");  // of early releases
-    inner = inner ? inner : optimizer;                                     // of models in fp32
+    inner = inner ? inner : torch_get(optimizer, "optimizer_state_dict");  // in early releases
+    inner = inner ? inner : optimizer;                                     // if the model is in fp32
     const struct torch_value *groups = torch_get(inner, "param_groups");
     return groups && groups->type == TORCH_LIST ? inner : NULL;
 }
@@ -53,7 +53,7 @@ const struct torch_value *megatron_inner_optimizer(const struct torch_value *opt
 struct taking {
     struct megatron_folder *folder;
     const struct megatron_order *order;
-    const struct torch_value *states;   // number of a parameter to its states
+    const struct torch_value *states;   // maps a parameter's number to its states
     const struct torch_value *masters;  // lists of groups; NULL if parameters are in fp32
 };
 
@@ -139,7 +139,7 @@ static int take_group(struct taking *taking, const struct torch_value *group, co
                                 : megatron_refuse_optimizer(taking->folder, "it has more parameters than the model");
 }
 
-// `which`: of two optimizers; -1 if there is one.
+// `which`: one of two optimizers; -1 if there is one.
 static int take_optimizer(struct megatron_folder *folder, const struct megatron_order *order,
                           const struct torch_value *optimizer, int which) {
     if (optimizer->type != TORCH_DICT)
@@ -191,7 +191,7 @@ const struct torch_value *megatron_first_optimizer(const struct torch_value *roo
     const struct torch_value *optimizer = torch_get(root, "optimizer");
     if (optimizer && optimizer->type == TORCH_LIST && optimizer->count > 0)
         return optimizer->items[0];
-    // In distributed checkpoints the two are numbered.
+    // In distributed checkpoints the keys of the two are numbers.
     bool is_numbered = optimizer && optimizer->type == TORCH_DICT && optimizer->count > 1 &&
                        optimizer->items[0]->type == TORCH_INT && optimizer->items[0]->integer == 0;
     return is_numbered ? optimizer->items[1] : optimizer;

@@ -1,5 +1,5 @@
-// Where the run of a Megatron checkpoint stood: counters, loss scale, schedules, and the flags of its training that a
-// resumed run is compared with. The state of random generators is not used: ours has none but its seed.
+// The progress of a Megatron checkpoint's run: counters, loss scale, schedules, and the training flags that a resumed
+// run is compared with. States of random generators are not used: ours has only its seed.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/megatron_optimizer.h"
@@ -22,7 +22,7 @@ static void get_count(const struct megatron_folder *folder, const struct torch_v
         *count = (int64_t)number;
 }
 
-// The updates of Adam: of the group (fused optimizers), of a parameter (torch's own), or of all of them together.
+// The number of Adam's updates: of the group (fused optimizers), of a parameter (torch's own), or of all of them.
 static int read_step(const struct megatron_folder *folder, const struct torch_value *inner, int64_t *step) {
     const struct torch_value *groups = torch_get(inner, "param_groups"), *states = torch_get(inner, "state");
     const struct torch_value *first =
@@ -37,7 +37,7 @@ static int read_step(const struct megatron_folder *folder, const struct torch_va
     return 0;
 }
 
-// Names of the scheduler's dict, and where its values go.
+// Names in the scheduler's dict, and their destinations.
 static void read_schedule(const struct megatron_folder *folder, const struct torch_value *schedule,
                           struct model_source *source) {
     struct config *config = &source->config;
@@ -73,11 +73,11 @@ static void read_schedule(const struct megatron_folder *folder, const struct tor
         style = style ? style : torch_get(schedule, styles[i].older);
         if (style && style->type == TORCH_STRING &&
             flag_set(&table, config, styles[i].flag, style->text, FLAG_FROM_FILE) < 0)
-            error_clear();  // a style that we do not have: the flags of the resumed run decide
+            error_clear();  // an unsupported style: the flags of the resumed run decide
     }
 }
 
-// Arguments of the training that config.json keeps for comparison. Those we do not have are left alone.
+// Arguments of the training that config.json keeps for comparison. Unsupported ones are skipped.
 static void read_training(const struct torch_value *args, struct config *config) {
     static const char *const names[] = {"seed",      "adam_beta1",  "adam_beta2",       "adam_eps",
                                         "clip_grad", "train_iters", "micro_batch_size", "global_batch_size"};

@@ -1,7 +1,7 @@
 // A model source written as a distributed checkpoint of Megatron-LM (torch_dist) that any of its layouts loads: the
 // inverse of megatron_distributed.c. Every layer is a piece of a stack, and the states of a distributed optimizer lie
-// beside the parameters (fully_reshardable). A tensor that is larger than a piece may be is cut into several, rows by
-// rows. All pieces are in one file; .metadata says where.
+// beside the parameters (fully_reshardable). A tensor that exceeds the largest piece is split by rows. All pieces are
+// in one file; .metadata says where.
 #include "checkpoint/megatron_write.h"
 
 #include "base/error.h"
@@ -30,13 +30,13 @@ struct written_piece {
     int state;      // THE_WEIGHT or enum source_state
     enum dtype dtype;
     int rank;
-    int64_t shape[SHARD_MAX_RANK + 1];    // of the whole, with the layers
-    int64_t offsets[SHARD_MAX_RANK + 1];  // of the piece in it
+    int64_t shape[SHARD_MAX_RANK + 1];    // of the whole tensor, layers included
+    int64_t offsets[SHARD_MAX_RANK + 1];  // of the piece in the tensor
     int64_t sizes[SHARD_MAX_RANK + 1];
     uint64_t offset, bytes;  // in the file
 };
 
-// The elements of a tensor in the order of the file, for as long as its pieces are written.
+// The elements of a tensor in the file's order, kept while its pieces are written.
 struct whole_tensor {
     unsigned char *elements;
     size_t bytes, from;
@@ -50,7 +50,7 @@ struct megatron_job {
     size_t count, capacity;
     struct whole_tensor whole;
     struct file_writer file;
-    uint64_t nothing_offset, nothing_bytes;  // a None, for what Transformer Engine's modules keep beside their weights
+    uint64_t nothing_offset, nothing_bytes;  // a None, stored as the extra state of Transformer Engine's modules
 };
 
 // ---- names ----
@@ -71,12 +71,12 @@ static const struct {
 // Modules with an extra state, of either implementation.
 static const char *const with_extra[] = {"self_attention.linear_qkv", "self_attention.linear_proj",
                                          "self_attention.core_attention", "mlp.linear_fc1", "mlp.linear_fc2"};
-// Of layers with experts, in place of the last two.
+// In layers with experts these replace the last two.
 static const char *const with_extra_shared[] = {"mlp.shared_experts.linear_fc1", "mlp.shared_experts.linear_fc2"};
 static const char *const with_extra_experts[] = {"mlp.experts.experts.linear_fc1", "mlp.experts.experts.linear_fc2"};
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-// What follows the name of a layer, after `before`.
+// Converts the part of a name after the layer; `before` is the prefix.
 static char *part_name(const char *part, const char *before) {
     for (size_t i = 0; i < COUNT(of_layer); i++) {
         size_t length = strlen(of_layer[i].ours);
@@ -133,7 +133,7 @@ static void add_piece(struct megatron_job *job, const struct written_piece *piec
     job->pieces[job->count++].name = memory_string(piece->name);
 }
 
-// Cuts a piece that has too many bytes along its first dimension behind the layers.
+// Splits a piece that has too many bytes along its first dimension after the layers.
 static int add_cut(struct megatron_job *job, const struct written_piece *whole) {
     int axis = whole->layer >= 0 ? 1 : 0;
     uint64_t most = job->write->shard_bytes;
@@ -156,7 +156,7 @@ static int add_cut(struct megatron_job *job, const struct written_piece *whole) 
     return 0;
 }
 
-// The weight or a state of parameter i.
+// Lists the weight or a state of parameter i.
 static int list_tensor(struct megatron_job *job, size_t i, int state, const char *name, int64_t layer) {
     static const char *const prefixes[] = {"", "optimizer.state.exp_avg.", "optimizer.state.exp_avg_sq.",
                                            "optimizer.state.param."};
@@ -210,7 +210,7 @@ static int list_pieces(struct megatron_job *job) {
 
 // ---- elements ----
 
-// The elements in our order, to be freed.
+// Reads the elements in our order; *elements is to be freed.
 static int read_elements(struct megatron_job *job, const struct written_piece *piece, unsigned char **elements,
                          size_t *bytes) {
     struct model_source *source = job->write->source;
@@ -230,7 +230,7 @@ static int read_elements(struct megatron_job *job, const struct written_piece *p
     return result;
 }
 
-// Reads the tensor of a piece, unless the piece before was of the same one.
+// Reads the tensor of a piece, unless the previous piece had the same one.
 static int read_whole(struct megatron_job *job, const struct written_piece *piece) {
     const struct config *config = &job->write->source->config;
     struct whole_tensor *whole = &job->whole;
@@ -278,7 +278,7 @@ static int write_piece(struct megatron_job *job, struct written_piece *piece) {
 static int write_nothing(struct megatron_job *job) {
     struct buffer pickle = {0};
     pickle_begin(&pickle);
-    pickle_begin_list(&pickle);  // objects are in lists of one
+    pickle_begin_list(&pickle);  // objects are lists of one
     pickle_none(&pickle);
     pickle_end_list(&pickle);
     pickle_end(&pickle);
@@ -319,7 +319,7 @@ static void put_chunk(struct buffer *out, const struct written_piece *piece) {
     pickle_end_object(out);
 }
 
-// The tensor of pieces first to last - 1, which have one name.
+// Writes the metadata of the tensor with pieces first to last - 1, which share a name.
 static void put_tensor(struct buffer *out, const struct written_piece *first, const struct written_piece *last) {
     pickle_text(out, first->name);
     pickle_begin_object(out, metadata_module, "TensorStorageMetadata");
@@ -340,7 +340,7 @@ static void put_tensor(struct buffer *out, const struct written_piece *first, co
     pickle_end_object(out);
 }
 
-// A place in the file; offsets: NULL for an object.
+// Writes a place in the file; offsets: NULL for an object.
 static void put_place(struct buffer *out, const char *name, const struct written_piece *piece, uint64_t offset,
                       uint64_t bytes) {
     pickle_begin_object(out, metadata_module, "MetadataIndex");
@@ -363,7 +363,7 @@ static void put_place(struct buffer *out, const char *name, const struct written
     pickle_end_object(out);
 }
 
-// Frees the name.
+// Frees `name`.
 static void put_extra_state(const struct megatron_job *job, struct buffer *out, char *name, bool is_place) {
     if (is_place) {
         put_place(out, name, NULL, job->nothing_offset, job->nothing_bytes);

@@ -1,4 +1,4 @@
-// What a distributed checkpoint of Megatron consists of, for the two files that write it. Internal to this folder.
+// Parts of a distributed Megatron checkpoint, shared by the two files that write it. Internal to this folder.
 #ifndef CHECKPOINT_MEGATRON_WRITE_H
 #define CHECKPOINT_MEGATRON_WRITE_H
 

@@ -1,6 +1,6 @@
-// common.pt of a distributed checkpoint for Megatron-LM. Its arguments are those that define the model and those that a
-// run is resumed with; the optimizer's dict has the parameter groups of a distributed optimizer and, under the names of
-// one that is not distributed, the step.
+// common.pt of a distributed checkpoint for Megatron-LM. Its arguments define the model and the settings of a resumed
+// run; the optimizer's dict has the parameter groups of a distributed optimizer and, under the names of one that is not
+// distributed, the step.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/megatron_write.h"
@@ -157,8 +157,8 @@ static void put_groups(struct buffer *out, const struct model_source *source) {
         pickle_double(out, config->adam_beta2);
         pickle_end_tuple(out);
         put_double(out, "eps", config->adam_eps);
-        put_bool(out, "bias_correction", true);         // of fused optimizers
-        put_bool(out, "decoupled_weight_decay", true);  // of torch's own
+        put_bool(out, "bias_correction", true);         // read by fused optimizers
+        put_bool(out, "decoupled_weight_decay", true);  // read by torch's own
         put_int(out, "step", source->state.adam_step);
         pickle_end_dict(out);
     }

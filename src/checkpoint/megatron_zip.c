@@ -24,7 +24,7 @@ static bool begins_as_zip(const char *path) {
     return is_zip;
 }
 
-// Whether a name ends with this path of whole components; *before is how much stands before it, without the slash.
+// Whether a name ends with this path of whole components; *before is the length of the rest, without the slash.
 static bool ends_with(const char *name, const char *end, size_t *before) {
     size_t length = strlen(name), tail = strlen(end);
     if (length < tail || strcmp(name + length - tail, end) != 0)
@@ -36,7 +36,7 @@ static bool ends_with(const char *name, const char *end, size_t *before) {
     return true;
 }
 
-// Whether the entry is the file of the first rank of a checkpoint.
+// Whether the entry is the file of a checkpoint's first rank.
 static bool is_first_rank(const char *name, size_t *before) {
     static const char *const folders[] = {"mp_rank_00", "mp_rank_00_000"};
     for (size_t f = 0; f < 2; f++)
@@ -62,7 +62,7 @@ bool megatron_zip_is(const char *path) {
             is_there = is_first_rank(zip.entries[i].name, &before);
         torch_zip_free(&zip);
     } else {
-        // A damaged file of that name is opened anyway, which says what is wrong with it.
+        // A damaged file of that name is opened anyway, to report the damage.
         size_t length = strlen(path);
         is_there = length > 4 && strcmp(path + length - 4, ".zip") == 0;
     }
@@ -71,7 +71,7 @@ bool megatron_zip_is(const char *path) {
     return is_there;
 }
 
-// The folder name that a marker in the archive asks for, to be freed; NULL if there is none.
+// The folder that a marker in the archive names, to be freed; NULL if there is none.
 static char *read_marker(const struct megatron_zip *zip) {
     size_t before;
     for (size_t i = 0; i < zip->zip.count; i++) {

@@ -10,12 +10,12 @@ struct model_bytes {
     size_t bytes;
 };
 
-// The dtype that a tensor is written in.
+// The dtype in which a tensor is written.
 enum dtype model_write_dtype(const struct model_write *write, const struct source_tensor *tensor);
-// Reads tensor i in the dtype that is to be written; does nothing if it is there already.
+// Reads tensor i in the dtype to write; does nothing if it is already loaded.
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes);
 void model_bytes_free(struct model_bytes *bytes);
-// What is added to a tensor for its gains to be in the form that is asked for; 0 if it has none, or has that form.
+// Added to a tensor to bring its gains into the requested form; 0 if it has none, or has that form.
 float model_gains_shift(const struct model_write *write, const struct param *param);
 
 #endif

@@ -1,4 +1,4 @@
-// What was written against what it was written from. See model_check.h.
+// Compares a written model with its source. See model_check.h.
 #include "checkpoint/model_check.h"
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ bool model_is_of_vocabulary(const char *name) {
     return strcmp(name, "embedding.word_embeddings.weight") == 0 || strncmp(name, "output_layer.", 13) == 0;
 }
 
-// The row of token types that a BERT without them gets there is zero, so it changes nothing.
+// A BERT without token types is written with one row of zeros, which changes nothing.
 static bool is_filler(const struct model_source *written, size_t i) {
     const struct source_tensor *tensor = &written->tensors[i];
     return strcmp(tensor->name, "embedding.tokentype_embeddings.weight") == 0;
@@ -100,7 +100,7 @@ static bool is_same(const struct tensor_pair *pair, double tolerance) {
     return is_fine;
 }
 
-// The source's elements in the type that the written tensor has, against those that are read from it.
+// Compares the source's elements, converted to the written type, with those that are read back.
 static int compare_elements(const struct model_check *check, struct model_source *written, size_t i, size_t k,
                             struct problems *problems) {
     struct model_write write = *check->write;

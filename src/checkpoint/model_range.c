@@ -1,4 +1,4 @@
-// Reads what may not fit. See model_range.h.
+// Reads the tensors whose values may not fit. See model_range.h.
 #include "checkpoint/model_range.h"
 
 #include "base/error.h"
@@ -11,13 +11,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-// From here on, a value rounds to infinity in fp16.
+// Values from here on round to infinity in fp16.
 static const float F16_OVERFLOW = 65520;
 
 struct findings {
     struct name_list overflowing, rounded;  // tensors
     int64_t overflows, gains, all_gains;    // elements
-    double largest, error;                  // of the overflows; of the gains
+    double largest, error;                  // largest overflow; error of the gains
 };
 
 static void look_for_overflows(const float *values, size_t count, const char *name, struct findings *findings) {

@@ -1,4 +1,4 @@
-// What all kinds of model folders have in common. See model_source.h.
+// The common part of all kinds of model folders. See model_source.h.
 #include "checkpoint/model_source.h"
 
 #include "base/error.h"
@@ -20,8 +20,8 @@ static const struct model_source_kind *const kinds[] = {&source_ours, &source_hu
                                                         &source_llmc, &source_fairseq};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
-// Of a sample, unless a flag says otherwise: one as long as the positions of today's models would not fit the memory of
-// those who only look.
+// Default length of a sample: one as long as today's models have positions would not fit the memory of users who only
+// inspect a model.
 enum { MOST_TOKENS = 4096 };
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
@@ -103,7 +103,7 @@ int64_t model_source_iteration(const char *path, int64_t step) {
     return megatron_is_folder(path) ? megatron_iteration(path, step) : -1;
 }
 
-// Biases that balance experts are not parameters, but belong to a model. Returns how many there are.
+// Biases that balance experts belong to a model but are not parameters. Returns their number.
 size_t source_declare_biases(const struct config *config, struct param_list *params) {
     int before = params->count;
     if (config->num_experts == 0 || !config->moe_router_enable_expert_bias)
@@ -234,7 +234,7 @@ static int load_one(struct model_source *source, struct stage *stage, const stru
     bytes.bytes = tensor->bytes;
     if (result == 0)
         result = gather_take(stage, wanted, &bytes);
-    stage_end(stage);  // the memory is about to go
+    stage_end(stage);  // the memory is freed next
     free(memory);
     return result;
 }

@@ -1,4 +1,4 @@
-// A model source written as a checkpoint of ours: iteration and samples are kept, and so is the optimizer's state.
+// Writes a model source as a checkpoint of ours, with its iteration, its samples and the optimizer's state.
 #include "checkpoint/model_source.h"
 
 #include "base/error.h"
@@ -144,7 +144,7 @@ int model_write_ours(const struct model_write *write) {
                                                            .produce = produce,
                                                            .check = check,
                                                            .context = (void *)(uintptr_t)write});
-    // A folder that was made for nothing; one with something in it stays.
+    // Removes a folder that this call created, unless it has content.
     if (result < 0 && is_new)
         (void)rmdir(write->folder);
     buffer_free(&json);

@@ -1,5 +1,4 @@
-// Names in messages, and names with a number in them: a pattern has a * where the number of a layer stands. Internal
-// to this folder.
+// Names in messages, and patterns of names, in which a * stands for a layer's number. Internal to this folder.
 #ifndef CHECKPOINT_NAMES_H
 #define CHECKPOINT_NAMES_H
 
@@ -8,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Names that a message will list; only the first few are kept, all are counted.
+// Names for a message; only the first few are kept, all are counted.
 enum { NAME_LIST_KEPT = 8 };
 struct name_list {
     char *names[NAME_LIST_KEPT];
@@ -19,8 +18,8 @@ void name_list_add(struct name_list *list, const char *name);
 void name_list_describe(const struct name_list *list, const char *what, struct buffer *out);
 void name_list_free(struct name_list *list);
 
-// Whether the name is the pattern with digits in the place of its one *; a pattern without * is the name itself.
-// *number is -1 there. An end of "…" matches anything that follows.
+// Whether the name is the pattern with digits in the place of its one *; a pattern without * is the name itself, and
+// *number becomes -1. An end of "…" matches anything that follows.
 bool name_match(const char *pattern, const char *name, int64_t *number);
 // The pattern with the number in the place of the *, to be freed.
 char *name_fill(const char *pattern, int64_t number);

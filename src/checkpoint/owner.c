@@ -1,4 +1,4 @@
-// Whose a folder is, by the names in it and the first bytes of some files. See owner.h.
+// Finds a folder's owner by the names in it and the first bytes of some files. See owner.h.
 #include "checkpoint/owner.h"
 
 #include "base/error.h"
@@ -120,7 +120,7 @@ static const char *describe_megatron(const char *format) {
     return "a Megatron-LM checkpoint";
 }
 
-// What kind of checkpoint of somebody else an entry is or belongs to; NULL if it is none.
+// Describes the foreign checkpoint that an entry is or belongs to; NULL if there is none.
 static const char *judge_folder(const char *name, const char *path) {
     const char *format = megatron_format(path);
     if (format)
@@ -177,7 +177,7 @@ static void note_others(struct owner *owner, const char *what, const char *name)
     (void)snprintf(owner->name, sizeof owner->name, "%.250s", name);
 }
 
-// What one entry says. An iteration of another program counts even beside ones of ours; its other files do not.
+// The entries seen so far. An iteration of another program counts even beside ours; its other files do not.
 struct survey {
     struct owner others, iterations;
     bool has_ours;
@@ -189,7 +189,7 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
     char *path = file_join(folder, name);
     int64_t iteration = folder_iteration(name);
     const char *what = NULL;
-    // The first question is the usual answer, so that a folder with thousands of checkpoints is looked through quickly.
+    // The usual case is tested first, so that scanning a folder with thousands of checkpoints is fast.
     if (iteration >= 0 && owner_is_ours(path)) {
         survey->has_ours = true;
         survey->newest = iteration > survey->newest && iteration <= survey->marker ? iteration : survey->newest;
@@ -202,7 +202,7 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
     free(path);
 }
 
-// What the marker names; -1 if there is none, or it does not name an iteration that is there.
+// The marker's iteration; -1 if there is no marker, or no such iteration.
 static int64_t find_marked(const char *folder) {
     int64_t iteration = -1;
     if (folder_marker_read(folder, &iteration) < 0)
@@ -253,7 +253,7 @@ static int find_owner(struct owner *owner, const char *folder) {
         return 0;
     }
     struct survey begin = {.newest = -1}, survey;
-    // A run that went back has later ones, too, which do not count.
+    // Iterations after the marker, left by a run that went back, do not count.
     if (folder_marker_read(folder, &begin.marker) <= 0)
         begin.marker = INT64_MAX;
     if (has_model_config(folder))
@@ -274,7 +274,7 @@ int owner_find(struct owner *owner, const char *folder) {
     struct file_patience patience = {0};
     file_patience_begin(&patience);
     int result = find_owner(owner, folder);
-    // What could not be looked at may be anybody's.
+    // Entries that could not be examined may have any owner.
     if (result == 0)
         result = file_doubt();
     file_patience_end(&patience);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where the header of a file of tensors and each of its tensors end, as the file itself says.
+// Where the header of a file of tensors and each of its tensors end, according to the file.
 struct tensor_ends {
     struct safetensors file;
     const struct safetensors_tensor **order;
@@ -24,7 +24,7 @@ static void places_close(struct tensor_ends *places) {
     safetensors_close(&places->file);
 }
 
-// A file that is damaged may have a header that makes no sense: then there are no places in it.
+// A damaged file may have an invalid header: then no places are known.
 static void places_open(struct tensor_ends *places, const char *path) {
     *places = (struct tensor_ends){0};
     if (safetensors_open(&places->file, path) < 0) {
@@ -42,7 +42,7 @@ static void places_open(struct tensor_ends *places, const char *path) {
         places->ends[i + 1] = places->ends[i] + places->order[i]->bytes;
 }
 
-// Adds to the present message where the first damaged byte is.
+// Appends the place of the first damaged byte to the current message.
 static int name_place(const struct tensor_ends *places, const struct manifest_file *file, const uint64_t *sums) {
     size_t i = 0;
     while (places->count == file->sum_count && i < file->sum_count && sums[i] == file->sums[i])
@@ -58,7 +58,7 @@ static int name_place(const struct tensor_ends *places, const struct manifest_fi
     return -1;
 }
 
-// Whether the manifest has the names that the file has.
+// Whether the manifest's tensor names are the file's.
 static bool has_names(const struct tensor_ends *places, const struct manifest_file *file) {
     bool has = places->count == file->tensor_count + 1;
     for (size_t i = 0; has && i < file->tensor_count; i++)

@@ -27,18 +27,18 @@ struct remote_copier {
     atomic_bool stop;  // at once
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    // Of whoever copies: what, and the copies that it replaces, the last one and one that was the best at its time.
+    // Not locked, used while copying: the current copy, and the two it may replace, the last and a former best.
     struct remote_offer current;
     int64_t passing[2];
     // Guarded by the lock:
     struct remote_offer offered;  // to be copied next; iteration -1 for none
     bool is_last;                 // nothing more will be offered
-    int64_t missing;              // what was tried last, if that failed; else -1
+    int64_t missing;              // the last attempt, if it failed; else -1
 };
 
 // ---- copying one checkpoint ----
 
-// Its files, opened before the first is sent: removing the folder later does not disturb the copy.
+// A checkpoint's files, opened before the first is sent: removing the folder later does not disturb the copy.
 struct opened_checkpoint {
     struct manifest manifest;
     struct buffer text;  // of the manifest
@@ -106,7 +106,7 @@ static int drop_removal(const struct remote_copier *copier, int64_t iteration) {
     return status;
 }
 
-// Writes the text of the manifest, last of all files; one of an earlier copy was removed before the first file.
+// Writes the manifest's text last of all files; that of an earlier copy was removed before the first file.
 static int send_files(const struct remote_copier *copier, const struct opened_checkpoint *opened) {
     int64_t iteration = opened->manifest.iteration;
     char *url = remote_folder_path(copier->options.url, iteration, manifest_name);
@@ -137,7 +137,7 @@ static int send_marker(const struct remote_copier *copier, int64_t iteration) {
 
 // ---- removing old ones ----
 
-// Removes what a manifest lists, and nothing else. deleting.json keeps the list in case this is interrupted.
+// Removes the files that a manifest lists, and nothing else. deleting.json keeps the list in case of an interruption.
 static int remove_checkpoint(const struct remote_copier *copier, int64_t iteration, const char *list_name) {
     const char *base = copier->options.url;
     struct manifest manifest;
@@ -166,7 +166,7 @@ static int remove_checkpoint(const struct remote_copier *copier, int64_t iterati
     return status;
 }
 
-// Which copies the newest one replaces.
+// Lists the copies that the newest one replaces.
 static void take_replaced(struct remote_copier *copier, int64_t replaced[2]) {
     int64_t best = copier->current.best, *passing = copier->passing;
     for (int i = 0; i < 2; i++)
@@ -267,8 +267,8 @@ static bool has_checkpoint(const char *folder, int64_t iteration) {
     return has;
 }
 
-// Whether the folder's latest checkpoint is to be copied: an earlier run could not do so any more, or the run went back
-// to it from the one that is there.
+// Whether the folder's latest checkpoint must be copied: an earlier run ended before copying it, or the run went back
+// to it from a later one that was copied.
 static bool is_missing(const struct remote_copy_options *options, int64_t latest) {
     int64_t there;
     bool is_marked = remote_folder_marker(options->url, &there) > 0;
@@ -304,7 +304,7 @@ void remote_copier_offer(struct remote_copier *copier, struct remote_offer offer
     pthread_mutex_unlock(&copier->lock);
 }
 
-// What the thread left to do: the last copy, if it failed or there is no thread.
+// Copies the last checkpoint if the thread failed to or could not be started.
 static int copy_missing(struct remote_copier *copier) {
     if (copier->offered.iteration < 0 && copier->missing < 0)
         return 0;
@@ -351,14 +351,14 @@ int remote_copy_check(const struct remote_copy_options *options, int64_t continu
                               "--save-to %s holds checkpoints of another run, up to iteration %" PRId64
                               ", and --save %s holds none; resume that run with --load %s, or give another address",
                               options->url, iteration, options->folder, options->url);
-    // A run that went back still has what it gave up.
+    // A run that went back still has the later checkpoints in its folder.
     if (status > 0 && continued < iteration && !has_checkpoint(options->folder, iteration))
         return error_set_code(EXIT_CODE_USAGE,
                               "--save-to %s holds checkpoints up to iteration %" PRId64
                               ", --save %s only up to iteration %" PRId64
                               "; resume from the copy with --load %s, or give another address",
                               options->url, iteration, options->folder, continued, options->url);
-    // Training must not learn hours later that nothing can be written there.
+    // Writing is tested now, so that it does not fail hours into training.
     char *probe = url_join(options->url, ".bevatron-probe");
     status = remote_write_all(probe, "", 0, NULL);
     // Without permission to remove, all checkpoints are kept.

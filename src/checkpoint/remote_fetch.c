@@ -28,7 +28,7 @@ static const char manifest_name[] = "manifest.json", lock_name[] = ".bevatron-fe
 
 // ---- one file ----
 
-// Reads the stream to its end, into the file and through the hash.
+// Copies the whole stream into the file and the hash.
 static int receive(struct remote_stream *stream, struct file_writer *writer, struct sha256 *hash, struct phase *phase) {
     char *bytes = memory_alloc(STEP_BYTES);
     ssize_t got = 1;
@@ -148,7 +148,7 @@ static int download(const struct checkpoint_fetch *fetch, const struct manifest 
     return status;
 }
 
-// Under the lock: makes the checkpoint the folder's latest.
+// Called with the lock: makes the checkpoint the folder's latest.
 static int bring(const struct checkpoint_fetch *fetch, const struct manifest *manifest, const struct buffer *text) {
     char *path = checkpoint_path(fetch->folder, manifest->iteration);
     int status = has_same(path, text) ? 0 : download(fetch, manifest, text);
@@ -175,7 +175,7 @@ static char *use_path(const struct checkpoint_fetch *fetch, int64_t iteration) {
     return memory_printf("%s/%s%" PRId64, fetch->folder, use_name, iteration);
 }
 
-// Without "iter_", which would say that the folder itself is a checkpoint.
+// The name has no "iter_", which would mark the folder itself as a checkpoint.
 static char *place_path(const struct checkpoint_fetch *fetch, int64_t iteration) {
     return memory_printf("%s/%" PRId64, fetch->folder, iteration);
 }
@@ -183,14 +183,14 @@ static char *place_path(const struct checkpoint_fetch *fetch, int64_t iteration)
 static void remove_place(const char *place, int64_t iteration) {
     char *path = checkpoint_path(place, iteration), *marker = file_join(place, folder_marker_name());
     bool is_gone = folder_remove_leftovers(place) == 0 && (!file_exists(path) || folder_discard(path) == 0);
-    // What this program did not write stays, and its folder with it.
+    // Files that this program did not write stay, and so does their folder.
     if (is_gone && unlink(marker) == 0)
         (void)rmdir(place);
     free(path);
     free(marker);
 }
 
-// Under the lock: removes what earlier starts have left, unless a process uses it.
+// Called with the lock: removes leftovers of earlier starts that no process uses.
 static void remove_others(const struct checkpoint_fetch *fetch) {
     DIR *stream = opendir(fetch->folder);
     for (struct dirent *item; stream && (item = readdir(stream));) {
@@ -210,8 +210,8 @@ static void remove_others(const struct checkpoint_fetch *fetch) {
     error_clear();
 }
 
-// A checkpoint of that iteration that is not the one at the address (the run was rolled back) is replaced if no process
-// uses it.
+// A local checkpoint of that iteration that differs from the one at the address (the run was rolled back) is replaced
+// if no process uses it.
 static int check_unused(const char *place, const char *use, const struct manifest *manifest,
                         const struct buffer *text) {
     char *path = checkpoint_path(place, manifest->iteration);
@@ -226,7 +226,7 @@ static int check_unused(const char *place, const char *use, const struct manifes
     return status;
 }
 
-// Under the lock.
+// Called with the lock.
 static int bring_cached(const struct checkpoint_fetch *fetch, const struct manifest *manifest,
                         const struct buffer *text, struct checkpoint_cached *cached) {
     char *use = use_path(fetch, fetch->iteration);
@@ -238,7 +238,7 @@ static int bring_cached(const struct checkpoint_fetch *fetch, const struct manif
         status = folder_remove_leftovers(cached->folder);
     if (status == 0)
         status = bring(&inner, manifest, text);
-    // No process can have the lock alone now: that takes the folder's lock too.
+    // No process can hold the lock exclusively now: that also takes the folder's lock.
     if (status == 0 && file_lock_share(&cached->hold, use) < 0)
         status = -1;
     if (status == 0)

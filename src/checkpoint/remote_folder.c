@@ -1,4 +1,4 @@
-// Looking into a copy of SAVE in S3. See remote_folder.h.
+// Reads a copy of SAVE in S3. See remote_folder.h.
 #include "checkpoint/remote_folder.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-// A checkpoint once more in another number of files. Nothing is converted: bytes go from the mapped files to the new
-// ones, so it needs no more memory than the machine has for its file cache.
+// Writes a checkpoint again with another number of files. Nothing is converted: bytes go from the mapped files to the
+// new ones, so it needs no more memory than the machine has for its file cache.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -33,7 +33,7 @@ static int check_readable(const struct weights *weights, const char *path) {
     return 0;
 }
 
-// Everything of the checkpoint, open.
+// The opened checkpoint.
 struct source {
     struct weights model, optimizer;
     struct checkpoint_state state;

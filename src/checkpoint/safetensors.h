@@ -6,9 +6,9 @@
 //                                 padded with spaces, so that the data begins at a multiple of 8
 //   8 + N     the data            offsets count from here; tensors follow each other without holes
 //
-// The writer is told about all tensors first and then takes their bytes in that order, in pieces of any size, so that
-// only one piece needs to be in host memory. The reader treats its file as hostile: it only accepts files in which
-// every byte of the data belongs to exactly one tensor. It does not look at values.
+// The writer gets the list of all tensors first and then their bytes in that order, in pieces of any size, so that only
+// one piece needs to be in host memory. The reader treats its file as hostile: it only accepts files in which every
+// byte of the data belongs to exactly one tensor. It does not look at values.
 #ifndef CHECKPOINT_SAFETENSORS_H
 #define CHECKPOINT_SAFETENSORS_H
 
@@ -18,13 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// More than any real file has; bounds what a hostile file can make the parser allocate.
+// Larger than any real header; bounds the parser's allocations for a hostile file.
 enum { SAFETENSORS_MAX_HEADER_BYTES = 16 << 20 };
 
 struct safetensors_tensor {
     const char *name;
     enum dtype dtype;
-    // Set by the reader for a type of the format that is none of ours ("BOOL"); dtype says nothing then.
+    // Set by the reader for a type that this program lacks ("BOOL"); dtype is meaningless then.
     const char *other_dtype;
     int rank;  // 0: a single element
     int64_t shape[TENSOR_MAX_RANK];
@@ -37,7 +37,7 @@ struct safetensors_text {
     const char *key, *value;
 };
 
-// What a file is to contain; everything is borrowed.
+// The content of a file to write; everything is borrowed.
 struct safetensors_layout {
     const struct safetensors_tensor *tensors;
     size_t count;
@@ -52,25 +52,24 @@ struct safetensors_writer {
     struct sha256 hash;
     uint64_t expected_bytes;    // of the whole file
     uint64_t *ends;             // where the header ends, and each tensor; owned
-    struct sha256_marks marks;  // at those places; the sums are owned until they are handed out
+    struct sha256_marks marks;  // at those places; the sums are owned until returned
 };
 
-// What a file was written as.
+// Size and hashes of a written file.
 struct safetensors_digest {
     char sha256[65];
     uint64_t *sums;  // running sums at the end of the header and of each tensor of the layout; to be freed
     size_t count;
 };
 
-// The size of the file that a layout makes. -1 if the layout cannot be written: duplicate names, names that are
-// reserved or contain NULs, or sizes beyond 64 bits.
+// The file size of a layout. -1 if the layout cannot be written: duplicate names, names that are reserved or contain
+// NULs, or sizes beyond 64 bits.
 int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes);
 // Creates the file under its temporary name and writes the header.
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout);
 // Writes the next bytes of the data. After an error the writer is closed and nothing is left.
 int safetensors_write(struct safetensors_writer *writer, const void *bytes, size_t count);
-// Completes the file after all bytes were written: it is durable and has its name. `digest` may be NULL; it is not set
-// on -1.
+// Completes the file after all bytes were written: syncs and names it. `digest` may be NULL; it is not set on -1.
 int safetensors_commit(struct safetensors_writer *writer, struct safetensors_digest *digest);
 void safetensors_abort(struct safetensors_writer *writer);
 
@@ -83,11 +82,11 @@ struct safetensors {
     size_t count;
     struct safetensors_text *metadata;
     size_t metadata_count;
-    struct json *header;  // names and texts live in it
+    struct json *header;  // owns names and texts
 };
 
 int safetensors_open(struct safetensors *file, const char *path);
-// The same over bytes that must not move until safetensors_close.
+// safetensors_open for bytes in memory, which must not move until safetensors_close.
 int safetensors_parse(struct safetensors *file, const void *bytes, size_t size, const char *name);
 void safetensors_close(struct safetensors *file);  // safe on a zeroed or closed one
 

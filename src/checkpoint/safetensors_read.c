@@ -1,6 +1,6 @@
-// Reading safetensors as a hostile file. The order of the checks: length field, JSON, each entry alone (dtype,
-// shape, size == end - begin), then all together (no name twice; sorted by offset they cover the data without
-// overlap, hole or rest).
+// Reads safetensors as a hostile file. The order of the checks: length field, JSON, each entry alone (dtype, shape,
+// size == end - begin), then all together (no name twice; sorted by offset they cover the data without overlap, hole or
+// rest).
 #include "checkpoint/safetensors.h"
 
 #include "base/error.h"
@@ -14,8 +14,8 @@
 
 static const char metadata_key[] = "__metadata__";
 
-// Sizes in this format are plain decimal: no sign, fraction or exponent. Taken from the text, so that none is
-// rounded.
+// Sizes in this format are plain decimal: no sign, fraction or exponent. They are parsed from the text, to avoid
+// rounding.
 static int parse_size(const struct json *value, size_t *size) {
     if (value->type != JSON_NUMBER)
         return -1;
@@ -32,8 +32,7 @@ static int parse_size(const struct json *value, size_t *size) {
     return 0;
 }
 
-// Types of the format that nothing here computes with. A file may hold them, for instance as masks, beside what is
-// wanted.
+// Types of the format that this program does not compute with. A file may hold them beside others, e.g. as masks.
 static const struct {
     const char *name;
     size_t bytes;
@@ -71,7 +70,7 @@ static int parse_shape(struct safetensors_tensor *tensor, const struct json *sha
     return 0;
 }
 
-// Duplicate members would let two readers of the same file see different tensors.
+// With duplicate members, two readers of the same file could see different tensors.
 static int check_members(const struct json *entry) {
     if (entry->type != JSON_OBJECT)
         return error_set("is not a JSON object");
@@ -81,7 +80,7 @@ static int check_members(const struct json *entry) {
                 memcmp(entry->keys[i].string, entry->keys[j].string, entry->keys[i].length) == 0)
                 return error_set("has the member \"%.64s\" twice", entry->keys[i].string);
         }
-        // The format knows three members; with a bound the loop above cannot be made slow.
+        // The format has three members; the bound keeps the quadratic loop above fast.
         if (i >= 8)
             return error_set("has %zu members, not the three of the format", entry->count);
     }
@@ -156,7 +155,7 @@ static int parse_entries(struct safetensors *file, const unsigned char *data, si
     return 0;
 }
 
-// By where their data begins; a tensor without bytes stands before the one that begins where it does.
+// Orders tensors by the beginning of their data; empty ones come before one that begins at the same place.
 static int compare_places(const void *a, const void *b) {
     const struct safetensors_tensor *x = a, *y = b;
     if (x->data != y->data)

@@ -1,5 +1,5 @@
-// Writing safetensors: the header is complete before the first byte of data, because sizes follow from shapes; the
-// hash is taken on the way, so the file is never read again.
+// Writes safetensors: the header is complete before the first byte of data, because sizes follow from shapes; the hash
+// is computed while writing, so the file is never read again.
 #include "checkpoint/safetensors.h"
 
 #include "base/error.h"
@@ -94,7 +94,7 @@ static int make_header(struct buffer *out, const struct safetensors_layout *layo
     if (length > SAFETENSORS_MAX_HEADER_BYTES)
         return error_set("%zu tensors make a header of %zu bytes, but the reader takes %d at most; write several files",
                          layout->count, out->length - 8, SAFETENSORS_MAX_HEADER_BYTES);
-    memcpy(out->data, &length, 8);  // little-endian, as everything this program runs on
+    memcpy(out->data, &length, 8);  // little-endian, like all supported machines
     ends[0] = 0;
     for (size_t i = 0; i <= layout->count; i++)
         ends[i] += out->length;

@@ -1,6 +1,6 @@
-// Saving. Everything is written to a folder with a temporary name, the manifest last; then the folder gets its name,
-// and only then is the marker replaced. A kill between any two system calls leaves the old state or the new one. Every
-// rank writes its share to the folder; the first one creates the folder, writes the small files, and publishes.
+// Saves checkpoints. Everything is written to a folder with a temporary name, the manifest last; then the folder gets
+// its name, and then the marker is replaced. A kill between any two system calls leaves the old state or the new one.
+// Every rank writes its share; the first one creates the folder, writes the small files, and publishes.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -25,43 +25,43 @@
 
 enum { DIGEST_WORDS = 8 };
 
-// More than any model needs. With more, the manifest would outgrow what its reader accepts, so it has no sums then, and
-// does not say which file has which tensors.
+// More than any model needs. With more, the manifest would exceed what its reader accepts, so it then omits sums and
+// the list of each file's tensors.
 enum { MOST_SUMS = 1 << 20 };
 
 struct checkpoint_job {
-    struct checkpoint_save save;  // with copies of what is needed at the end
+    struct checkpoint_save save;  // with copies of what later parts need
     struct checkpoint_state state;
     struct group *all;  // NULL for this process alone
     int rank, ranks;
-    char *temporary;  // the folder while it is written
-    bool has_made;    // SAVE was not there before
-    // This rank's share. A process that is alone may have several, as many ranks would; then it counts as all of them.
+    char *temporary;  // name of the folder while it is written
+    bool has_made;    // this job created SAVE
+    // This rank's share. A process that saves alone may have several, as if it were that many ranks.
     struct share *shares;
     int share_count;
     int64_t *sizes;    // bytes of every rank's files, SHARE_FILES entries for each
-    int64_t *counts;   // how many tensors they hold
+    int64_t *counts;   // number of tensors in them
     int64_t *firsts;   // where the sums of each begin, and where the last end
-    int64_t *digests;  // and their SHA-256, DIGEST_WORDS for each, once all are written
-    int64_t *sums;     // of each file, one after the other, counts + 1 running sums and counts hashes of names
-    // What is done in the background: first every rank writes its share, then the first one publishes.
+    int64_t *digests;  // their SHA-256, DIGEST_WORDS for each, once all are written
+    int64_t *sums;     // per file: counts + 1 running sums and counts hashes of names
+    // The background thread: first every rank writes its share, then the first one publishes.
     pthread_t thread;
     bool has_thread, is_publishing;
     atomic_bool is_ready;     // the thread, if there is one, has finished
-    int status;               // of what this rank did last
-    struct error_note *note;  // and why
+    int status;               // of this rank's last step
+    struct error_note *note;  // its message
 };
 
 // ---- what ranks tell each other ----
 
-// Whether everything has succeeded so far: -1 on every rank if one has failed, with that rank's message.
+// Returns -1 on every rank if one has failed, with that rank's message.
 static int agree(const struct checkpoint_job *job, int status, const char *what) {
     return job->all ? comm_agree(job->all, status, what) : status;
 }
 
 // ---- the folder ----
 
-// Makes sure that SAVE can be written to.
+// Ensures that SAVE is writable.
 static int prepare(struct checkpoint_job *job) {
     if (job->rank != 0)
         return 0;
@@ -81,7 +81,7 @@ static int check_space(const struct checkpoint_job *job) {
     return space_check(job->save.folder, needed, available);
 }
 
-// Before files are begun that could not be finished.
+// Checks the limit on file sizes before files are begun.
 static int check_limit(const struct checkpoint_job *job) {
     uint64_t largest = 0;
     for (int k = 0; k < job->share_count; k++)
@@ -127,7 +127,7 @@ static void list_tensors(struct manifest_file *file, const int64_t *sums, size_t
         file->tensors[i] = (uint64_t)sums[file->sum_count + i];
 }
 
-// The files of every rank, with the digests that all have sent.
+// Lists the files of every rank, with the digests that all have sent.
 static void list_files(const struct checkpoint_job *job, struct manifest *manifest) {
     for (int i = 0; i < SHARE_FILES; i++)
         for (int rank = 0; rank < job->ranks; rank++) {
@@ -188,7 +188,7 @@ static void gather_sums(struct checkpoint_job *job) {
     free(rows);
 }
 
-// What remains to be done when the files of all ranks are in the folder.
+// Adds the remaining files once those of all ranks are in the folder.
 static int complete_folder(const struct checkpoint_job *job) {
     struct manifest manifest = {.iteration = job->state.iteration};
     list_files(job, &manifest);
@@ -205,13 +205,13 @@ static int complete_folder(const struct checkpoint_job *job) {
     return result;
 }
 
-// Removes what was written without losing the message that says why. No rank continues before that is done: otherwise a
-// run that ends with the message would end the first rank in the middle of it.
+// Removes what was written, and keeps the error message. No rank continues before that is done: otherwise a run that
+// ends on the error could kill the first rank in the middle of it.
 static int undo(const struct checkpoint_job *job) {
     struct error_note *note = error_take();
     if (job->rank == 0 && job->temporary && file_remove_tree(job->temporary) < 0)
         log_warn("%s", error_message());
-    // Unless something else is in it by now.
+    // Fails, as it should, if the folder has other content by now.
     if (job->rank == 0 && job->has_made)
         (void)rmdir(job->save.folder);
     if (job->all) {
@@ -257,8 +257,8 @@ static void remove_old(const struct checkpoint_job *job) {
     error_clear();
 }
 
-// This checkpoint replaces the one that an earlier save completed, unless that has become the latest after all. Not
-// before it has its name: until then the other may be the only one.
+// This checkpoint replaces the one that an earlier save completed, unless that has become the latest after all. Called
+// only once it has its name: until then the other may be the only one.
 static void remove_unmarked(const struct checkpoint_job *job) {
     int64_t unmarked = job->save.unmarked ? *job->save.unmarked : 0, latest = 0;
     if (unmarked == 0 || unmarked == job->state.iteration)
@@ -271,7 +271,7 @@ static void remove_unmarked(const struct checkpoint_job *job) {
     error_clear();
 }
 
-// The folder is complete: gives it its name and makes it the latest.
+// Renames the complete folder and makes it the latest.
 static int give_name(const struct checkpoint_job *job) {
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
     int result = folder_replace(job->temporary, path);
@@ -292,7 +292,7 @@ static int give_name(const struct checkpoint_job *job) {
     return note ? error_give(note) : result;
 }
 
-// What the first rank does when the shares of all ranks are written.
+// The first rank publishes once the shares of all ranks are written.
 static int publish(const struct checkpoint_job *job) {
     TRY(complete_folder(job));
     TRY(give_name(job));
@@ -372,7 +372,7 @@ static int write_shares(struct checkpoint_job *job, const struct checkpoint_save
     return 0;
 }
 
-// This rank's share is written, or has failed: finds out whether all are, and what is needed to publish them.
+// Called when this rank's share is written or has failed: agrees on the result, and gathers what publishing needs.
 static int end_writing(struct checkpoint_job *job, int status) {
     if (agree(job, status, "checkpoint written") < 0)
         return undo(job);
@@ -386,7 +386,7 @@ static int end_publishing(const struct checkpoint_job *job, int status) {
     return agree(job, status, "checkpoint published") < 0 ? undo(job) : 0;
 }
 
-// While ranks work with files, no wait has a deadline, and every rank notices a lost one.
+// While ranks access files, no wait has a deadline, and every rank notices a lost one.
 static void begin_patience(const struct checkpoint_job *job) {
     if (job->all)
         comm_patience_begin(job->all, "saving a checkpoint");
@@ -412,7 +412,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
     return status;
 }
 
-// Every rank that will write files writes an empty one: the folder must be the same one on all machines.
+// Every rank that will write files creates an empty one: the folder must be the same on all machines.
 static int write_empty(const struct checkpoint_job *job) {
     bool writes = false;
     for (int i = 0; i < SHARE_FILES; i++)
@@ -463,7 +463,7 @@ static void start_thread(struct checkpoint_job *job) {
         work_in_background(job);
 }
 
-// Of the ranks on one machine, one is enough to speak.
+// Whether this is the first rank of its machine, the only one that logs.
 static bool is_first_here(const struct checkpoint_job *job) {
     for (int rank = 0; job->all && rank < job->rank; rank++)
         if (group_is_neighbour(job->all, rank))
@@ -471,8 +471,8 @@ static bool is_first_here(const struct checkpoint_job *job) {
     return true;
 }
 
-// Whether this machine has memory for copies of the shares of all its ranks, with a tenth to spare for what runs
-// meanwhile. One machine that does not is enough: all ranks do the same.
+// Whether all machines have memory for copies of the shares of all their ranks, with a tenth to spare for other uses
+// meanwhile. If one lacks it, all ranks write without copies.
 static bool has_room_for_copies(const struct checkpoint_job *job) {
     uint64_t needed = 0, room = memory_room(1);
     for (int rank = 0; rank < job->ranks; rank++)
@@ -523,7 +523,7 @@ static void wait_for_thread(struct checkpoint_job *job) {
     watchdog_end(&work);
 }
 
-// Either the shares are written and the first rank now publishes, or that is done too, and so is the job.
+// Ends a part: if the shares are written, the first rank now publishes; if that is done too, the job is over.
 static int end_part(struct checkpoint_job *job, bool *is_over) {
     wait_for_thread(job);
     int status = job->status < 0 ? error_give(job->note) : 0;

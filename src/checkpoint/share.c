@@ -81,7 +81,7 @@ static void deal_out(struct share *share, int writers) {
     free(turns);
 }
 
-// "format": "pt" is what Hugging Face's loaders require.
+// Hugging Face's loaders require "format": "pt".
 static void set_metadata(struct share_file *file, int64_t iteration) {
     (void)snprintf(file->iteration, sizeof file->iteration, "%" PRId64, iteration);
     file->metadata[0] = (struct safetensors_text){"format", "pt"};
@@ -115,7 +115,7 @@ int share_plan(struct share *share, const struct checkpoint_save *save, const st
             add_entry(&share->files[share->items[i].file], &share->items[i]);
     for (int i = 0; i < SHARE_FILES; i++) {
         struct safetensors_layout layout = layout_of(&share->files[i]);
-        // A model without parameters is still a file; an optimizer that is not saved is not.
+        // A model without parameters still gets a file; an optimizer that is not saved does not.
         bool is_empty_model = i == 0 && share->count == 0 && share->self == 0;
         if (layout.count > 0 || is_empty_model)
             TRY(safetensors_file_bytes(&layout, &share->files[i].bytes));
@@ -158,19 +158,19 @@ static int create(struct share_file *file, const char *folder, struct safetensor
     return result;
 }
 
-// This rank's files while they are written. After an error, the turns go on without them.
+// This rank's files while they are written. After an error, its turns continue without them.
 struct writing {
     struct share *share;
     const struct checkpoint_save *save;
     const char *folder;
     struct safetensors_writer writer;
-    int file;        // which is open, SHARE_FILES if none is any more
-    size_t written;  // how many tensors of it
+    int file;        // the open one; SHARE_FILES after the last
+    size_t written;  // number of its tensors
     int status;
     struct stage stage;
 };
 
-// Ends the open file once it is complete, and opens the next one of this rank.
+// Closes the open file once it is complete, and opens this rank's next one.
 static int go_on(struct writing *writing) {
     while (writing->file < SHARE_FILES) {
         struct share_file *file = &writing->share->files[writing->file];

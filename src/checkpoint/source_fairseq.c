@@ -1,9 +1,9 @@
 // RoBERTa checkpoints of fairseq as a model source: one file of torch.save with the model and the arguments of the run
 // ("args", or "cfg" since 0.10), or a folder with such a file, model.pt, as they are published. Tensors tell the sizes,
-// arguments the heads and activations. Nothing is executed. What the file says of an optimizer is not used.
+// arguments the heads and activations. Nothing is executed. The file's optimizer is not used.
 //
 // Releases call the stack encoder.sentence_encoder or decoder.sentence_encoder, and the first of them packed queries,
-// keys and values into one matrix, in our order. Positions begin at 2, behind the padding's.
+// keys and values into one matrix, in our order. Positions begin at 2, after the padding's.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -43,7 +43,7 @@ static const struct torch_value *model_of(const struct torch_file *file) {
     return model && model->type == TORCH_DICT ? model : NULL;
 }
 
-// What stands behind "encoder." or "decoder."; NULL for other names.
+// The name after "encoder." or "decoder."; NULL for other names.
 static const char *bare_name(const struct torch_value *key) {
     static const char encoder[] = "encoder.", decoder[] = "decoder.";
     if (key->type != TORCH_STRING || strlen(key->text) != key->length)
@@ -89,7 +89,7 @@ static void add_note(struct model_source *source, const char *note) {
     buffer_printf(&source->notes, "%s%s", source->notes.length > 0 ? "; " : "", note);
 }
 
-// Buffers.
+// Whether it is a buffer.
 static bool is_ignored(const char *name) {
     return strcmp(name, "sentence_encoder.version") == 0 || strstr(name, "_float_tensor") != NULL;
 }
@@ -177,7 +177,7 @@ static int64_t count_layers(const struct fairseq_detail *detail) {
     return MOST_LAYERS;
 }
 
-// The output matrix is stored again if it is the embedding. Dtypes that cannot be read are reported by plan_all.
+// The output matrix is stored twice if it is the embedding. Dtypes that cannot be read are reported by plan_all.
 static int set_tie(struct config *config, const struct weight *words, const struct weight *head) {
     bool is_same = head && head->dtype == words->dtype && head->bytes == words->bytes;
     int result = 0;
@@ -245,7 +245,7 @@ static int read_config(struct model_source *source, int64_t heads) {
     return set_tie(config, words, matrix(detail, "lm_head.weight"));
 }
 
-// The dictionary and the files of its BPE, if they lie beside the checkpoint as in published folders.
+// Adds the dictionary and its BPE's files if they are beside the checkpoint, as in published folders.
 static void take_tokenizer(struct model_source *source, const char *path) {
     static const char *const names[] = {"dict.txt", "encoder.json", "vocab.bpe"};
     static const char *const roles[] = {"tokenizer-model", "vocab-file", "merge-file"};
@@ -275,7 +275,7 @@ static void take_tokenizer(struct model_source *source, const char *path) {
 
 // ---- tensors ----
 
-// Names of ours behind "encoder.layers.N.", or without layer, and of theirs.
+// Our names, after "encoder.layers.N." or outside layers, and theirs.
 static const struct {
     const char *ours, *theirs;
 } of_layer[] = {{"self_attention.linear_proj.", "self_attn.out_proj."},

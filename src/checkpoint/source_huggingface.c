@@ -1,5 +1,5 @@
 // Folders of Hugging Face as a model source: every parameter of ours is found through the family's table, its shape is
-// compared, and what is left over in the files must be a known buffer.
+// compared, and the remaining tensors must be known buffers.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -28,7 +28,7 @@ struct hf_detail {
     bool *is_used;              // one per weight
 };
 
-// The other files that belong to the model and are handed on as they are.
+// Adds the model's other files, which are copied unchanged.
 static void find_other_files(struct model_source *source) {
     struct checkpoint_file_list all = {0};
     hf_surroundings_list(source->path, &all, &source->left);
@@ -65,7 +65,7 @@ static const struct weight *find_weight(const struct hf_detail *detail, const ch
     return found;
 }
 
-// A joined tensor has one type; to convert a part of it would not come back bit by bit.
+// A joined tensor has one type; converting a part of it would not be reversible bit by bit.
 static void add_mixed(struct source_problems *problems, const struct weight *weight, const struct weight *first) {
     char *note = memory_printf("%.200s is %s and %.200s %s", weight->name, dtype_name(weight->dtype), first->name,
                                dtype_name(first->dtype));
@@ -80,7 +80,7 @@ static bool has_first_piece(const struct hf_detail *detail, const struct hf_matc
     return is_there;
 }
 
-// The row whose tensors the files have; the family's own if they have none.
+// The row whose tensors are in the files, else the family's first.
 static struct hf_match find_match(const struct hf_detail *detail, const struct param *param, int64_t layers) {
     struct hf_match own = hf_match(detail->family, param, layers), match = own;
     while (match.row && !has_first_piece(detail, &match))
@@ -141,7 +141,7 @@ static bool is_ignored(const struct hf_detail *detail, const char *name) {
     return is_known || strcmp(name, family->head) == 0;  // a tied head was compared with the embedding
 }
 
-// Depths of multi-token prediction stand behind the last layer.
+// Whether a tensor is of a layer after the last: depths of multi-token prediction.
 static bool is_beyond(const struct model_source *source, const char *name) {
     const struct hf_detail *detail = source->detail;
     const char *at = strstr(name, "layers.");
@@ -168,7 +168,7 @@ static bool is_left(struct model_source *source, const char *name) {
     return true;
 }
 
-// Layers that predict further tokens carry copies of the embedding and of the output layer, which stand once here.
+// Layers for multi-token prediction carry copies of the embedding and of the output layer, which are kept once here.
 static int check_copies(const struct hf_detail *detail) {
     static const char *const copies[] = {"layers.*.embed_tokens.weight", "layers.*.shared_head.head.weight"};
     const struct hf_family *family = detail->family;
@@ -186,7 +186,7 @@ static int check_copies(const struct hf_detail *detail) {
     return 0;
 }
 
-// Where each expert should have matrices of its own, transformers can also store those of a layer as one tensor.
+// transformers can also store the experts of a layer as one tensor, in families with matrices per expert.
 static int check_fused(const struct model_source *source) {
     const struct hf_detail *detail = source->detail;
     int64_t number = 0;
@@ -241,7 +241,7 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
     return 0;
 }
 
-// What other programs save often lacks the depths that the configuration still names.
+// Other programs often drop depths that the configuration still names.
 static void drop_missing_depths(struct model_source *source, const struct hf_detail *detail) {
     char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.num_layers);
     if (source->config.mtp_num_layers > 0 && !find_weight(detail, name)) {
@@ -251,7 +251,7 @@ static void drop_missing_depths(struct model_source *source, const struct hf_det
     free(name);
 }
 
-// transformers adds a LoRA adapter's matrices to the weights of the model that the adapter names.
+// A LoRA adapter is refused: transformers adds its matrices to the weights of the model that it names.
 static int check_adapter(const struct model_source *source) {
     char *path = file_join(source->path, "adapter_config.json");
     bool is_there = file_exists(path);
@@ -262,7 +262,7 @@ static int check_adapter(const struct model_source *source) {
                     : 0;
 }
 
-// What is wrong with a file of weights is not a fault of the configuration.
+// Errors in weight files do not name config.json.
 static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
     TRY(check_adapter(source));
     if (!file_exists(path))

@@ -1,4 +1,4 @@
-// What each kind of folder brings to a struct model_source. Internal to this folder.
+// The functions of each kind of folder for a struct model_source. Internal to this folder.
 #ifndef CHECKPOINT_SOURCE_KIND_H
 #define CHECKPOINT_SOURCE_KIND_H
 
@@ -13,7 +13,7 @@ struct model_source_kind {
     int (*open)(struct model_source *source, const struct model_source_options *options);
     int (*read)(struct model_source *source, size_t i, void *to);
     void (*close)(struct model_source *source);  // detail
-    // Of kinds whose folders may have an optimizer; both NULL otherwise. See model_source_open_optimizer.
+    // For kinds whose folders may have an optimizer; else both NULL. See model_source_open_optimizer.
     int (*open_optimizer)(struct model_source *source);
     int (*read_state)(struct model_source *source, size_t i, enum source_state state, float *to);
 };
@@ -22,21 +22,21 @@ extern const struct model_source_kind source_ours, source_huggingface, source_me
 
 // Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
 int source_build(struct model_source *source);
-// Adds the biases that balance experts, which are not parameters. Returns how many there are.
+// Adds the biases that balance experts, which are not parameters. Returns their number.
 size_t source_declare_biases(const struct config *config, struct param_list *params);
 // Adds a file that belongs to the model; `role` as in struct checkpoint_file.
 void source_add_file(struct model_source *source, const char *role, const char *path);
 
-// Problems with tensors, told together.
+// Problems with tensors, reported together.
 struct source_problems {
     struct name_list missing, extra, misshaped, mistyped;
-    struct name_list mixed;  // of another type than those they are joined with
+    struct name_list mixed;  // differ in type from those they are joined with
 };
 int source_report(struct source_problems *problems, const char *path);  // 0 if there are none; frees them
 void source_problems_free(struct source_problems *problems);
-// Notes where a tensor is not of the wanted shape or not a float; true if it is fine.
+// Notes a tensor that is not a float or has another shape; true if it is fine.
 bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape);
-// The same for one of bytes.
+// source_check_weight for a tensor of bytes.
 bool source_check_bytes(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape);
 
 #endif

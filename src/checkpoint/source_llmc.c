@@ -1,7 +1,7 @@
 // Checkpoints of llm.c's GPT-2 (gpt2_124M.bin, model_00019560.bin) as a model source. One file: a header of 256 32-bit
 // numbers (magic, version, positions, vocabulary, layers, heads, width, padded vocabulary), then the tensors in fp32
-// (version 3) or bf16 (version 5), each kind of tensor with all its layers one after another. Matrices are (out, in)
-// and queries, keys and values one below the other, as here.
+// (version 3) or bf16 (version 5), each kind of tensor with all its layers one after another. Matrices are (out, in),
+// with queries, keys and values stacked by rows, as here.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@ struct header {
 
 struct llmc_detail {
     struct file_map map;
-    size_t *offset;  // (count) where each of our parameters begins
+    size_t *offset;  // (count) the beginning of each of our parameters
 };
 
 static bool read_header(const char *path, struct header *header) {
@@ -35,7 +35,7 @@ static bool is_file(const char *path) {
     return read_header(path, &header) && (header.magic == MAGIC || header.magic == LLAMA_MAGIC);
 }
 
-// The order of the file. Rows of a layer occur once per layer.
+// The order of the file. A layer's entries occur once per layer.
 static const char *const order[] = {"embedding.word_embeddings.weight",
                                     "embedding.position_embeddings.weight",
                                     "input_layernorm.weight",
@@ -54,8 +54,8 @@ static const char *const order[] = {"embedding.word_embeddings.weight",
                                     "decoder.final_layernorm.bias"};
 enum { KIND_COUNT = sizeof order / sizeof order[0], FIRST_OF_LAYERS = 2, LAST_OF_LAYERS = 13 };
 
-// Begins at a guess and goes round: the next layer's tensor of a kind stands one layer behind the last one's, so that
-// a model of very many layers takes no longer for each.
+// Searches from a guess and wraps around: the next layer's tensor of a kind is one layer after the last one's, so that
+// each lookup stays fast in models with very many layers.
 static size_t find_tensor(const struct model_source *source, const char *name, size_t guess) {
     for (size_t i = 0; i < source->count; i++) {
         size_t at = (guess + i) % source->count;

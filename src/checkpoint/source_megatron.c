@@ -1,5 +1,5 @@
-// Checkpoints of Megatron-LM as a model source: the shards of tensor-parallel ranks are put together, and the rows of
-// packed queries, keys and values, whose order changed twice, are brought into ours: all queries, all keys, all values.
+// Checkpoints of Megatron-LM as a model source: joins the shards of tensor-parallel ranks, and reorders the rows of
+// packed queries, keys and values, whose order changed twice, into ours: all queries, all keys, all values.
 //
 //   version 0          (3, heads, channels)
 //   version 1          (heads, channels, 3)
@@ -20,7 +20,7 @@ static bool is_folder(const char *path) {
     return megatron_is_folder(path);
 }
 
-// What is stored apart of a tensor of ours: all of it or, of experts, the matrix of one.
+// The part of our tensor that is stored separately: all of it or, of experts, the matrix of one.
 struct stored_part {
     char *name;
     int rank;
@@ -28,7 +28,7 @@ struct stored_part {
     enum megatron_split split;
 };
 
-// Whether the matrices of experts are stored one by one. Distributed checkpoints have those of a layer in one tensor.
+// Whether the matrices of experts are stored one by one. Distributed checkpoints store a layer's in one tensor.
 static bool is_apart(const struct model_source *source, size_t i) {
     const char *name = source->tensors[i].name;
     return strstr(name, ".mlp.experts.") && !megatron_find(source->detail, 0, name);
@@ -56,7 +56,7 @@ static size_t part_elements(const struct stored_part *part) {
     return count;
 }
 
-// Rows (or columns) of ours that rank's shard must have.
+// Checks the number of our rows (or columns) in a rank's shard.
 static void check_part(const struct model_source *source, size_t i, const struct stored_part *part, int rank,
                        struct source_problems *problems) {
     const struct megatron_folder *folder = source->detail;
@@ -97,7 +97,7 @@ static void find_extra(const struct model_source *source, struct source_problems
     const struct megatron_folder *folder = source->detail;
     for (size_t i = 0; i < folder->weights.count; i++) {
         const char *name = strchr(folder->weights.items[i].name, '/') + 1;
-        size_t length = strcspn(name, "#");  // before the number of an expert
+        size_t length = strcspn(name, "#");  // without an expert's number
         bool is_expert = !name[length] || strtoll(name + length + 1, NULL, 10) < source->config.num_experts;
         bool is_known = strcmp(name, "output_layer.weight") == 0 ||
                         (source->leaves_depths && strncmp(name, "mtp.", strlen("mtp.")) == 0);
@@ -110,8 +110,8 @@ static void find_extra(const struct model_source *source, struct source_problems
         name_list_add(&problems->extra, i < NAME_LIST_KEPT ? folder->unknown.names[i] : "");
 }
 
-// Ranks have whole groups or, if there are more ranks, equal parts of the rows of all groups. T5 packs keys and values
-// of a memory alone, which are read by whole heads only.
+// Ranks have whole groups or, if there are more ranks, equal parts of the rows of all groups. T5 packs a memory's keys
+// and values by themselves, which are read by whole heads only.
 static bool can_split_groups(const struct model_source *source, int64_t ranks) {
     const struct megatron_folder *folder = source->detail;
     int64_t groups = config_query_groups(&source->config);
@@ -133,8 +133,8 @@ static int check_groups(const struct model_source *source) {
     return 0;
 }
 
-// The tokenizer's files were on another machine; if they are not all here, or the arguments do not name them, the
-// vocabulary's size has to do.
+// The tokenizer's files were on another machine; if some are missing here, or the arguments do not name them, the size
+// of the vocabulary has to suffice.
 static void take_tokenizer(struct model_source *source) {
     struct config *config = &source->config;
     char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
@@ -186,9 +186,9 @@ struct gathering {
     const struct model_source *source;
     const struct megatron_folder *folder;
     const struct stored_part *part;
-    const unsigned char *shard;  // of this rank, row-major
+    const unsigned char *shard;  // this rank's, row-major
     int rank, ranks;
-    size_t row_bytes;  // of ours; of a shard cut by columns its part
+    size_t row_bytes;  // our row; for a shard of columns its part
     unsigned char *to;
 };
 
@@ -208,7 +208,7 @@ static void gather_gated(const struct gathering *g) {
     copy_rows(g, half + g->rank * part, part, part);
 }
 
-// Row of channel c of a head in a shard of keys (kind 0) and values (1) alone.
+// Row of channel c of a head in a shard of only keys (kind 0) and values (1).
 static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
     if (g->folder->version < 1)
@@ -227,7 +227,7 @@ static void gather_kv(const struct gathering *g) {
                 copy_rows(g, (kind * heads + g->rank * part + head) * D + c, packed_pair_row(g, kind, head, c), 1);
 }
 
-// Row of channel c of a head in a shard, from version 2 on in all shards together. kind: 0 query, 1 key, 2 value; head
+// Row of channel c of a head in a shard, or since version 2 in all shards together. kind: 0 query, 1 key, 2 value; head
 // counts queries or groups of the shard or of all.
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
@@ -241,7 +241,7 @@ static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int
     return (group * (queries + 2) + place) * D + c;
 }
 
-// More ranks than groups: a shard has some of all rows, wherever a group begins.
+// With more ranks than groups, a shard has an equal part of all rows, across groups.
 static void gather_split_groups(const struct gathering *g, const int64_t heads[3], const int64_t first[3]) {
     int64_t D = g->source->config.kv_channels, part = (heads[0] + heads[1] + heads[2]) * D / g->ranks;
     for (int kind = 0; kind < 3; kind++)
@@ -293,7 +293,7 @@ static void gather(const struct gathering *g) {
     }
 }
 
-// Puts a part together from the shards of all ranks.
+// Assembles a part from the shards of all ranks.
 static int read_part(struct gathering *g, const char *state, enum dtype dtype) {
     const struct stored_part *part = g->part;
     for (g->rank = 0; g->rank < g->ranks; g->rank++) {
@@ -385,7 +385,7 @@ static int open_optimizer(struct model_source *source) {
         return 0;
     if (folder->state_ranks > 0 && !can_split_groups(source, folder->state_ranks))
         return megatron_refuse_optimizer(folder, "query groups that tensor-parallel ranks share are not supported");
-    // Copies of parameters that are in fp32 themselves are the same numbers again.
+    // Copies of fp32 parameters are the same numbers again.
     for (size_t i = 0; i < source->count; i++)
         source->has_masters = source->has_masters || source->tensors[i].dtype != DTYPE_F32;
     TRY(check_states(source));
@@ -410,7 +410,7 @@ static int check_master(struct model_source *source, size_t i, const float *mast
     return result;
 }
 
-// In fp32 there is no copy to be read, but one to be compared.
+// For fp32 parameters no copy is needed, but one that exists is compared.
 static int prove_place(struct model_source *source, size_t i) {
     const struct source_tensor *tensor = &source->tensors[i];
     float *copy = memory_alloc(tensor->bytes / dtype_bytes(tensor->dtype) * sizeof *copy + 1);

@@ -27,13 +27,13 @@ static bool is_file_in(const char *folder, const char *name) {
     return exists;
 }
 
-// SAVE with an iteration of ours in it, or the iteration's folder itself. Megatron's have no manifest anywhere.
+// SAVE with an iteration of ours in it, or the iteration's folder itself. Megatron's have no manifests.
 static bool is_folder(const char *path) {
     if (is_file_in(path, "manifest.json"))
         return true;
     enum { MOST_TRIES = 100 };
     bool is_ours = false, has_changed = true;
-    // A run in progress may remove all that were listed; then there are newer ones.
+    // A run in progress may remove all listed iterations; then there are newer ones.
     for (int tries = 0; tries < MOST_TRIES && has_changed && !is_ours; tries++) {
         struct folder_list list = {0};
         if (!file_is_folder(path) || folder_list_read(&list, path) < 0)
@@ -64,7 +64,7 @@ static int find_iteration(struct ours_detail *detail, const struct model_source_
     return checkpoint_find(&find, &detail->iteration_path, &iteration);
 }
 
-// How weights began is not part of a model for those who load it, but Hugging Face's configuration says it too.
+// The initialization of weights is not part of a model when loading, but Hugging Face's configuration has it too.
 static int read_training(struct config *config, const struct json *root) {
     struct flag_table table = config_flag_table(0);
     const struct json *value = json_member(root, "init_method_std");
@@ -137,7 +137,7 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 
 // ---- the optimizer ----
 
-// What of the configuration a run is resumed with elsewhere.
+// Reads the settings of training that matter when a run is resumed from a converted model.
 static int read_schedules(struct model_source *source, const char *path) {
     struct json *root = NULL;
     struct config *config = &source->config;
@@ -152,7 +152,7 @@ static int read_schedules(struct model_source *source, const char *path) {
     config->use_checkpoint_opt_param_scheduler = true;
     int result = config_match_schedule(config, root, path);
     config->use_checkpoint_opt_param_scheduler = false;
-    // Of a constant weight decay it is not taken, because nothing depends on it here.
+    // Not taken if weight decay is constant, because nothing depends on it then.
     const struct json *schedule = json_member(root, "schedule"),
                       *steps = schedule ? json_member(schedule, "wd_incr_steps") : NULL;
     if (result == 0 && steps && steps->type == JSON_NUMBER)
@@ -203,7 +203,7 @@ static int open_optimizer(struct model_source *source) {
     return read_schedules(source, detail->iteration_path);
 }
 
-// Moments in bf16 become fp32, which changes none of them.
+// Converts bf16 moments to fp32, which is exact.
 static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {
     const struct weight *weight = find_state(source, i, state);
     if (weight->dtype == DTYPE_F32)

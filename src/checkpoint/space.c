@@ -1,4 +1,4 @@
-// A disk that fills up in the middle of a save costs its time and may take the logs along, so room is asked for first.
+// Checks for free space before a save: a disk that fills up halfway wastes the time and may also stop the logs.
 #include "checkpoint/space.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@ enum { BESIDES_BYTES = 1 << 20 };  // the small files, folders and the file syst
 
 enum { SIZE_BYTES = 32 };
 
-// Three digits, so that sizes of every model say something: 524 kB, 1.57 MB, 85.3 GB.
+// Three digits suit models of every size: 524 kB, 1.57 MB, 85.3 GB.
 static void describe(uint64_t bytes, char text[SIZE_BYTES]) {
     static const char *const units[] = {"kB", "MB", "GB", "TB", "PB"};
     if (bytes < 1000) {
@@ -34,7 +34,7 @@ int space_check(const char *folder, uint64_t bytes, uint64_t available) {
     describe(BESIDES_BYTES, besides);
     describe(available, free_space);
     describe(needed - available, missing);
-    // What is missing is told by itself: two nearly equal sizes look the same in three digits.
+    // The difference is printed separately: two nearly equal sizes look the same in three digits.
     return error_set("cannot save a checkpoint to %s: its files need %s plus %s, but %s are free, %s too few; remove "
                      "old checkpoints (--keep-last does so automatically), or give another --save",
                      folder, files, besides, free_space, missing);

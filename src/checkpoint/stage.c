@@ -1,5 +1,5 @@
-// The piece is 16 MiB of the device's own host memory: large enough that disk and bus run at full speed, small enough
-// to be nothing beside a model.
+// The piece is 16 MiB of the device's own host memory: large enough that disk and bus run at full speed, negligible
+// beside a model.
 #include "checkpoint/stage.h"
 
 #include "base/error.h"
@@ -48,7 +48,7 @@ int stage_in(struct stage *stage, struct tensor to, const struct safetensors_ten
     for (int64_t first = 0; first < flat.shape[0]; first += limit) {
         convert.count = (size_t)(flat.shape[0] - first < limit ? flat.shape[0] - first : limit);
         convert.from = from->data + (size_t)first * dtype_bytes(from->dtype);
-        // The copy before may still be reading the piece.
+        // The previous copy may still be reading the piece.
         device_synchronize(stage->device);
         convert_elements(&convert);
         device_copy_in(stage->device, tensor_rows(flat, first, (int64_t)convert.count), stage->piece);

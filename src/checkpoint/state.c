@@ -1,5 +1,5 @@
-// Where a run stands, as JSON. Integers are written in full and doubles in the shortest text that reads back the
-// same, so a resumed run continues with the same bits.
+// A run's state as JSON. Integers are written in full and doubles in the shortest text that reads back the same, so a
+// resumed run continues with the same bits.
 #include "checkpoint/state.h"
 
 #include "base/error.h"
@@ -24,7 +24,7 @@ static const char config_name[] = "config.json";
 static const struct integer_member {
     const char *name;
     size_t offset;
-    bool is_optional;  // 0 in the checkpoints of older programs, which lack it
+    bool is_optional;  // 0 if absent, as in older programs' checkpoints
 } integers[] = {
     MEMBER(iteration),
     MEMBER(consumed_train_samples),
@@ -240,7 +240,7 @@ static int load_state(const char *path, struct checkpoint_state *state) {
     }
     if (result == 0 && file_exists(config_path))
         result = read_config(state, config_path);
-    // Without an answer it may have a config.json.
+    // If that cannot be determined, it may have a config.json.
     if (result == 0)
         result = file_doubt();
     json_free(root);

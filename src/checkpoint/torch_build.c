@@ -1,5 +1,5 @@
-// The arena of values, and how tensors and containers come out of the names and arguments of a pickle. Offsets,
-// shapes and strides are checked against their storage before anyone reads an element.
+// The arena of values, and the construction of tensors and containers from a pickle's names and arguments. Offsets,
+// shapes and strides are checked against their storage before any element is read.
 #include "checkpoint/torch_build.h"
 
 #include "base/error.h"
@@ -124,8 +124,8 @@ static int read_sizes(const struct torch_value *list, int64_t sizes[TENSOR_MAX_R
     return 0;
 }
 
-// The last element lies inside the storage, and there are no more elements than there, so that a few bytes cannot claim
-// terabytes (a stride of 0 would).
+// The last element must lie inside the storage, which must have at least as many elements, so that a few bytes cannot
+// claim terabytes (a stride of 0 would).
 static int check_place(const struct torch_tensor *tensor) {
     size_t last = (size_t)tensor->offset, count = 1, storage = (size_t)tensor->storage->count;
     bool fits = true;
@@ -161,7 +161,7 @@ static int make_tensor(struct torch_pickle *pickle, const struct torch_value *ar
     return check_place(tensor);
 }
 
-// A tensor with attributes, as Megatron's have them for its ranks. They are not looked at.
+// A tensor with attributes, as Megatron's ranks write them. They are ignored.
 static int make_typed_tensor(struct torch_pickle *pickle, const struct torch_value *arguments,
                              struct torch_value **value) {
     const struct torch_value *function = argument(arguments, 0, TORCH_NAME), *own = argument(arguments, 2, TORCH_LIST);

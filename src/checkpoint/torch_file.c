@@ -76,7 +76,7 @@ static int parse_zip(struct torch_file *file, const unsigned char *bytes, size_t
     return 0;
 }
 
-// Where the next part of a legacy file begins.
+// The position in a legacy file.
 struct torch_cursor {
     const unsigned char *bytes;
     size_t size, at;

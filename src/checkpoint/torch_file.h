@@ -16,7 +16,7 @@ struct torch_file {
 };
 
 int torch_open(struct torch_file *file, const char *path);
-// The same over bytes that must not move until torch_close.
+// torch_open for bytes in memory, which must not move until torch_close.
 int torch_parse(struct torch_file *file, const void *bytes, size_t size, const char *name);
 void torch_close(struct torch_file *file);  // safe on a zeroed one
 

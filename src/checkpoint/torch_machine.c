@@ -93,7 +93,7 @@ int machine_pop_to_mark(struct pickle_machine *m, struct torch_value ***items, s
 int machine_memo_put(struct pickle_machine *m, uint64_t index) {
     struct torch_value *value = NULL;
     TRY(machine_top(m, &value));
-    // No pickle uses a number above how many values it could have made.
+    // A pickle has no use for a number above its possible number of values.
     if (index > m->size)
         return error_set("at byte %zu it stores a memo under the number %" PRIu64, m->at, index);
     grow(&m->memo, &m->memo_capacity, (size_t)index + 1, sizeof m->memo[0]);

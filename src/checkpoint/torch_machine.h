@@ -1,7 +1,7 @@
-// The state of the stack machine that reads pickles: the bytes it has yet to run, its stack, the marks on it, and the
-// memo of values to be used again. Every opcode takes at least one byte and makes at most one value, memo slots are
-// numbered below the length of the pickle, and the bytes of texts are copied once, so memory is a small multiple of the
-// input. All functions fail with a message if the pickle asks for what is not there. Internal to this folder.
+// The state of the stack machine that reads pickles: the bytes left to run, its stack, the marks on it, and the memo of
+// values for reuse. Every opcode takes at least one byte and makes at most one value, memo slots are numbered below the
+// length of the pickle, and the bytes of texts are copied once, so memory is a small multiple of the input. All
+// functions fail with a message if the pickle refers to something missing. Internal to this folder.
 #ifndef CHECKPOINT_TORCH_MACHINE_H
 #define CHECKPOINT_TORCH_MACHINE_H
 
@@ -34,7 +34,7 @@ int machine_mark(struct pickle_machine *m);
 // Everything above the last mark; valid until the next push.
 int machine_pop_to_mark(struct pickle_machine *m, struct torch_value ***items, size_t *count);
 
-// Remembers the value on top of the stack under a number; pushes the value of a number.
+// Memoizes the top of the stack under a number; pushes the value of a number.
 int machine_memo_put(struct pickle_machine *m, uint64_t index);
 int machine_memo_get(struct pickle_machine *m, uint64_t index);
 

@@ -1,4 +1,4 @@
-// The list of names. It is a list of what is accepted: a name that is not here is an error, whatever it may be.
+// The list of accepted names: any other name is an error.
 #include "checkpoint/torch_names.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ static const struct {
     {"torch.UntypedStorage", ROLE_STORAGE_UNTYPED},
 };
 
-// Met in checkpoints of Megatron and its descendants, in the arguments and the state of random generators; what they
-// make is never looked into. A name ending in a dot is a whole package.
+// Found in checkpoints of Megatron and its descendants, in arguments and states of random generators; their values are
+// never read. A name ending in a dot is a whole package.
 static const char *const opaque[] = {
     "numpy.",
     "torch.distributed.checkpoint.",

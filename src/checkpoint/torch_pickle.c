@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// Opcodes of protocols 1 to 5; those of protocol 0, which are lines of text, no version of torch writes.
+// Opcodes of protocols 1 to 5; no version of torch writes protocol 0, which is lines of text.
 enum {
     OP_MARK = '(',
     OP_STOP = '.',
@@ -73,7 +73,7 @@ static int push_int(struct pickle_machine *m, int64_t number) {
     return machine_push(m, value);
 }
 
-// Two's complement of any length. What does not fit 64 bits is opaque: only the legacy container's magic number is.
+// Two's complement of any length. More than 64 bits is opaque: only the legacy container's magic number has them.
 static int push_long(struct pickle_machine *m, size_t width) {
     const unsigned char *bytes = NULL;
     size_t length = 0;
@@ -290,7 +290,7 @@ static int run_numbered(struct pickle_machine *m, unsigned opcode) {
     case OP_BINPUT:
     case OP_LONG_BINPUT:
         return machine_memo_put(m, number);
-    default:  // a frame says how much may be read ahead
+    default:  // a frame's length, a hint for reading ahead
         return 0;
     }
 }

@@ -1,10 +1,10 @@
 // Reads a pickle as data. Python's pickle is a program for a small stack machine whose REDUCE may call anything; here
 // the machine builds plain values and calls nothing. A file may only mention the names on a list. Containers, tensors
 // and their storages become values; the other names on the list (numpy arrays, Megatron's enumerations, …) become
-// opaque values that are not used; and any other name is an error that says so.
+// opaque values that are not used; any other name is an error.
 //
-// Values live in one arena and may refer to each other in any way, including cycles, so whoever walks them must bound
-// the depth. What a file can make the reader allocate is bounded by its own length.
+// Values live in one arena and may refer to each other in any way, including cycles, so code that walks them must bound
+// the depth. The reader's allocations are bounded by the file's length.
 #ifndef CHECKPOINT_TORCH_PICKLE_H
 #define CHECKPOINT_TORCH_PICKLE_H
 
@@ -24,7 +24,7 @@ enum torch_type {
     TORCH_STORAGE,
     TORCH_TENSOR,
     TORCH_NAME,    // module.name, for instance torch.FloatStorage
-    TORCH_OPAQUE,  // made by a name that is not looked into; `name` says by which
+    TORCH_OPAQUE,  // value of an opaque name, which `name` holds
 };
 
 // Element types of storages. Those without a counterpart of ours can be skipped but not read.
@@ -42,7 +42,7 @@ struct torch_storage {
     int64_t count;  // elements
     // Set by the container.
     const unsigned char *data;
-    const void *entry;  // what verifies its bytes, or NULL
+    const void *entry;  // verifies its bytes, or NULL
     bool is_proven;
 };
 
@@ -77,7 +77,7 @@ struct torch_value {
 struct torch_pickle {
     struct torch_value *root;
     struct torch_block *blocks;       // the arena
-    struct torch_storage **storages;  // every one that is mentioned, each key once
+    struct torch_storage **storages;  // all that are mentioned, each key once
     size_t storage_count;
     size_t *slots;  // hash table over storages: index + 1, 0 if free
     size_t slot_count;

@@ -32,7 +32,7 @@ void pickle_size(struct buffer *out, const int64_t *sizes, int rank);
 // A contiguous tensor that is all of storage number `storage`. fp32, bf16 or fp16.
 void pickle_tensor(struct buffer *out, enum dtype dtype, const int64_t *shape, int rank, int storage);
 
-// The most bytes of a storage: the archives have no 64-bit sizes.
+// Largest storage: the archives have no 64-bit sizes.
 #define TORCH_MOST_BYTES ((size_t)1 << 30)
 struct torch_storage_bytes {
     const void *data;

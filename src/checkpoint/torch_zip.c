@@ -1,6 +1,6 @@
-// Reading a zip archive whose entries are stored. The directory at the end is believed for names, places and sizes;
-// the header in front of each entry must agree with it, so that no two readers can see different archives.
-// Layout: PKWARE's APPNOTE 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end).
+// Reads a zip archive of uncompressed entries. Names, places and sizes come from the directory at the end; the header
+// in front of each entry must agree with it, so that no two readers can see different archives. Layout: PKWARE's
+// APPNOTE 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to 4.3.16 (its end).
 #include "checkpoint/torch_zip.h"
 
 #include "base/error.h"
@@ -104,7 +104,7 @@ static int find_directory(const struct archive *archive, struct directory *direc
     return 0;
 }
 
-// One record of the directory as it is read.
+// One record of the directory.
 struct zip_record {
     const unsigned char *at;
     uint64_t compressed, bytes, offset;

@@ -1,8 +1,8 @@
 // The zip container of torch.save. Its entries are stored, never compressed, so an entry is a range of the file. The
 // reader treats its file as hostile: it accepts no compressed or encrypted entry (so nothing can expand), no two
 // entries with the same name or a common byte, and no entry that reaches outside the file. Zip64 is understood.
-// Archives that people make of such files may be compressed (deflate); they are read by a function of their own.
-// Internal to this folder.
+// Archives that users make of such files may be compressed (deflate); a separate function reads them. Internal to this
+// folder.
 #ifndef CHECKPOINT_TORCH_ZIP_H
 #define CHECKPOINT_TORCH_ZIP_H
 
@@ -14,7 +14,7 @@ struct torch_zip_entry {
     char *name;                 // owned
     const unsigned char *data;  // inside the file
     size_t bytes;               // of the entry itself
-    size_t stored_bytes;        // in the file: as many, unless it is compressed
+    size_t stored_bytes;        // in the file: the same unless it is compressed
     bool is_deflated;
     uint32_t crc;  // of the entry itself
 };
@@ -24,9 +24,9 @@ struct torch_zip {
     size_t count;
 };
 
-// Messages say what is wrong with the file but not which file it is; the caller adds that.
+// Messages describe the error but not the file's name; the caller adds that.
 int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size);
-// The same with entries that may be compressed.
+// torch_zip_parse for archives whose entries may be compressed.
 int torch_zip_parse_packed(struct torch_zip *zip, const unsigned char *bytes, size_t size);
 void torch_zip_free(struct torch_zip *zip);  // safe on a zeroed one
 // NULL if there is none.

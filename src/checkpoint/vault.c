@@ -17,7 +17,7 @@
 
 static const uint64_t MAGIC = 0x626576617661756c;
 static const uint64_t REGION_BYTES = (uint64_t)1 << 40;
-// No page of memory is larger.
+// At least as large as any page of memory.
 enum { BLOCK_BYTES = 1 << 16 };
 
 struct vault_head {
@@ -173,7 +173,7 @@ void vault_peek(const struct vault *vault, const struct vault_request *request, 
             claims[i] = -1;
 }
 
-// Memory that is promised and not there would end the rank by a signal when it is written.
+// If memory were only promised, a write to it could kill the rank by a signal.
 static int take_memory(const struct vault *vault, int rank, size_t bytes) {
     int status;
     do
@@ -221,7 +221,7 @@ static unsigned char *content(const struct vault_region *region, int slot) {
     return (unsigned char *)region->page + BLOCK_BYTES + (size_t)slot * round_up(region->bytes);
 }
 
-// The iteration is covered too.
+// The hash covers the iteration too.
 static uint64_t hash_of(const struct vault_region *region, int slot) {
     return hash_bytes(content(region, slot), region->bytes, (uint64_t)region->page->slots[slot].iteration);
 }
@@ -233,7 +233,7 @@ void *vault_begin(struct vault_region *region) {
             oldest = i;
     region->writing = oldest;
     atomic_store(&region->page->slots[oldest].sequence, 0);
-    // The compiler may not write any of the content before this either.
+    // The fence also keeps the compiler from writing content before this.
     atomic_thread_fence(memory_order_seq_cst);
     return content(region, oldest);
 }

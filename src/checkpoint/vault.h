@@ -1,7 +1,6 @@
 // Memory for checkpoints that outlives the ranks. A process that is not one of them, e.g. the supervisor of `launch
 // local`, creates a vault and holds it; ranks open it by its path and keep their state in it. When ranks die, the next
-// ones find there what the last ones left. The memory is freed when the holder and the ranks are gone, however they
-// end.
+// ones find their state there. The memory is freed when the holder and the ranks are gone, however they end.
 //
 // A vault has a region for every rank, and a region has two slots, which are written in turn. A slot counts only once
 // it is complete, and its content is checked against a hash, so a rank that dies while it writes leaves the slot before
@@ -26,11 +25,11 @@ enum { VAULT_SLOTS = 2, VAULT_MOST_RANKS = 1 << 16 };
 struct vault;
 
 struct vault *vault_create(int ranks);  // NULL after error_set
-// How ranks find it, as long as this process lives.
+// The path by which ranks open it, valid while this process lives.
 const char *vault_path(const struct vault *vault);
-// The newest iteration that all ranks say they have, -1 if there is none. Contents are not verified.
+// The newest iteration that all ranks claim to have, -1 if there is none. Contents are not verified.
 int64_t vault_newest(const struct vault *vault);
-void vault_clear(const struct vault *vault);  // frees its memory; while no rank has mapped a region
+void vault_clear(const struct vault *vault);  // frees its memory; only while no rank has mapped a region
 void vault_close(struct vault *vault);        // either side; NULL is fine
 
 // ---- A rank's side ----
@@ -38,7 +37,7 @@ void vault_close(struct vault *vault);        // either side; NULL is fine
 int vault_open(struct vault **vault, const char *path);
 // A random number that no other vault has.
 uint64_t vault_id(const struct vault *vault);
-// A number that the ranks keep in it, 0 at first.
+// A number that the ranks store in it, initially 0.
 int64_t vault_generation(const struct vault *vault);
 void vault_set_generation(const struct vault *vault, int64_t generation);
 
@@ -51,20 +50,20 @@ struct vault_region {
 struct vault_request {
     int rank;
     size_t bytes;          // of one checkpoint
-    uint64_t fingerprint;  // of everything that a checkpoint must have in common with the run that takes it
+    uint64_t fingerprint;  // of all settings that a checkpoint must share with the run that uses it
 };
-// Whether the region holds memory of such a request already, so that taking it needs no more.
+// Whether the region already holds memory for this request, so that taking it needs no more.
 bool vault_has(const struct vault *vault, const struct vault_request *request);
-// What vault_claims would return if it were taken; -1 everywhere if it does not hold such a request.
+// The result of vault_claims if the region were taken; all -1 if it does not match the request.
 void vault_peek(const struct vault *vault, const struct vault_request *request, int64_t claims[VAULT_SLOTS]);
 // Frees the memory of a region that no process has mapped.
 void vault_free_region(const struct vault *vault, int rank);
-// Maps the rank's region. Checkpoints of the same request stay; others are dropped, and memory is taken for new ones.
+// Maps the rank's region. Keeps checkpoints of the same request, drops others, and allocates memory for new ones.
 int vault_take(const struct vault *vault, struct vault_region *region, const struct vault_request *request);
-void vault_release(struct vault_region *region);  // keeps what is in it; safe on a zeroed one
+void vault_release(struct vault_region *region);  // keeps its content; safe on a zeroed one
 
-// Where to write the next checkpoint, `bytes` long: the slot that was written first, which no longer counts. It counts
-// again, as this iteration, after vault_commit.
+// Returns memory for the next checkpoint, `bytes` long: the slot that was written first, which no longer counts. It
+// counts again, as this iteration, after vault_commit.
 void *vault_begin(struct vault_region *region);
 void vault_commit(struct vault_region *region, int64_t iteration);
 
@@ -76,7 +75,7 @@ int64_t vault_common(const int64_t *claims, int ranks);
 // last counts.
 const void *vault_find(const struct vault_region *region, int64_t iteration);
 void vault_drop(struct vault_region *region, int64_t iteration);
-// Drops later iterations: the run continues after this one, and they would be taken for what it computes then.
+// Drops later iterations: the run continues after this one, and would take them for its own.
 void vault_drop_after(struct vault_region *region, int64_t iteration);
 void vault_drop_all(struct vault_region *region);
 

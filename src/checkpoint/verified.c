@@ -1,5 +1,5 @@
-// Which checkpoints were saved by ranks that had compared their copies of the parameters just before. A run that finds
-// a difference goes back to one of these: whatever was saved later, or without looking, may contain the fault.
+// Finds checkpoints whose ranks had just compared their copies of the parameters. A run that finds a difference goes
+// back to one of these: anything saved later, or without a comparison, may contain the fault.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
     file_patience_begin(&patience);
     if (folder_list_read(&list, wish->folder) < 0)
         list = (struct folder_list){0};
-    // What cannot be read may be the newest that counts.
+    // Stops at a read error: the unreadable checkpoint may be the newest that counts.
     for (size_t i = list.count; i-- > 0 && found < 0 && file_doubt() == 0;) {
         if (list.iterations[i] > wish->most)
             continue;

@@ -1,5 +1,5 @@
-// The named tensors of one or several files, safetensors or torch, as one list; or those of a distributed checkpoint of
-// torch. Opening copies nothing: files are mapped, and a tensor's elements are read when they are asked for.
+// The named tensors of one or several files, safetensors or torch, or of a distributed checkpoint of torch, as one
+// list. Opening copies nothing: files are mapped, and a tensor's elements are read on request.
 #ifndef CHECKPOINT_WEIGHTS_H
 #define CHECKPOINT_WEIGHTS_H
 
@@ -11,7 +11,7 @@ struct weight {
     char *name;  // owned
     bool is_readable;
     enum dtype dtype;         // if readable
-    const char *other_dtype;  // of what is not readable, for messages
+    const char *other_dtype;  // of unreadable tensors, for messages
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     size_t bytes;  // of all elements
@@ -23,7 +23,7 @@ struct weight {
     const struct distributed *distributed;
     int64_t first;  // of its first dimension, or DISTRIBUTED_ALL; of a range, its first element
     enum { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE } pieces;  // how distributed.h reads it
-    const struct weight *scales;  // of blocks of numbers in fp8, see weights_blocks.c; NULL: none
+    const struct weight *scales;                                // of fp8 blocks, see weights_blocks.c; NULL: none
 };
 
 struct weights {
@@ -38,14 +38,14 @@ struct weights {
 
 // Adds every tensor of a file.
 int weights_add_safetensors(struct weights *weights, const char *path);
-// Adds every tensor among the members of a dict; values of other types are left out.
+// Adds every tensor among a dict's members; values of other types are skipped.
 int weights_add_torch(struct weights *weights, const char *path);
 // Adds a tensor of a file that is already in the list; the name is copied.
 void weights_add_tensor(struct weights *weights, const char *name, const struct torch_file *file,
                         const struct torch_tensor *tensor);
 // Opens a torch file, which stays open until the list is closed, without adding anything.
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
-// The same over bytes that stay as long as the list does; `name` is for messages.
+// weights_open_torch for bytes that outlive the list; `name` is for messages.
 int weights_parse_torch(struct weights *weights, const void *bytes, size_t size, const char *name,
                         const struct torch_file **file);
 // Opens a distributed checkpoint that stays open as long as the list does, without adding anything; one for a list.
@@ -59,20 +59,20 @@ void weights_add_blocks(struct weights *weights, const char *name, const struct 
                         int64_t first, const struct weight *like);
 void weights_add_range(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
                        int64_t first, const struct weight *like);
-// Takes everything off the list; files stay open.
+// Empties the list; files stay open.
 void weights_clear(struct weights *weights);
 // Sorts the list; -1 if two tensors have the same name.
 int weights_sort(struct weights *weights);
 void weights_close(struct weights *weights);  // safe on a zeroed one
 
-// The model of a Hugging Face folder: model.safetensors or pytorch_model.bin, whole or in the files that an index
-// names. An index that disagrees with its files is an error that lists the names.
+// Opens the model of a Hugging Face folder: model.safetensors or pytorch_model.bin, whole or in the files of an index.
+// An index that disagrees with its files is an error that lists the names.
 int weights_open_folder(struct weights *weights, const char *folder);
-// One part of our own iter_… folder: "model" or "optimizer".
+// Opens one part of our own iter_… folder: "model" or "optimizer".
 int weights_open_checkpoint(struct weights *weights, const char *path, const char *part);
 
-// Makes matrices in fp8 that have scales of blocks beside them readable, as bf16; -1 if one lacks them. The list is
-// sorted. And whether a name is that of such scales.
+// Makes fp8 matrices with block scales beside them readable, as bf16; -1 if one lacks its scales. The list must be
+// sorted. weight_is_scale: whether a name is that of such scales.
 int weights_pair_blocks(struct weights *weights);
 bool weight_is_scale(const struct weights *weights, const char *name);
 int weight_read_blocks(const struct weight *weight, void *to);  // for weight_read

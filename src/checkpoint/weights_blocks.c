@@ -1,5 +1,5 @@
 // Matrices in fp8 with a scale for each block of 128 x 128, as DeepSeek-V3 has them: NAME in E4M3 beside NAME_scale_inv
-// in fp32. They are read as bf16: each number times its scale, in fp32, rounded once. transformers dequantizes alike.
+// in fp32. They are read as bf16: each number times its scale, in fp32, rounded once. transformers does the same.
 #include "checkpoint/weights.h"
 
 #include "base/error.h"

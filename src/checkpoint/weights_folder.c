@@ -47,8 +47,8 @@ static int list_files(struct index *index) {
     return 0;
 }
 
-// Large weights on storage that several share are often links. What is read as tensors is not copied as it is, so that
-// no secret gets out; but a folder from elsewhere shall not use a model of this machine unseen.
+// Large weights on shared storage are often links. Files read as tensors are not copied unchanged, so no secret leaks;
+// but a folder from elsewhere must not silently use another model of this machine.
 static void note_link(const char *folder, const char *path) {
     char *target = file_exists(path) && !extra_is_inside(folder, path) ? realpath(path, NULL) : NULL;
     if (target)
@@ -71,7 +71,7 @@ static int compare_keys(const void *a, const void *b) {
     return strcmp(x->string, y->string);
 }
 
-// One file's tensors against what the index says of it; differences are collected.
+// Compares one file's tensors with the index; differences are collected.
 struct index_comparison {
     const struct index *index;
     const struct json_key **keys;  // the index's names, sorted
@@ -129,7 +129,7 @@ static int read_indexed(struct weights *weights, const struct index *index) {
     return result;
 }
 
-// Beside an index, one whole file of the same kind is another model, and other programs read that.
+// Refuses a single model file beside an index: programs differ in which of the two they read.
 static int check_alone(const struct index *index, const char *path) {
     size_t length = strlen(path) - strlen(".index.json");
     char *single = memory_printf("%.*s", (int)length, path);

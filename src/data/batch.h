@@ -27,8 +27,8 @@ enum batch_element { ELEMENT_I64, ELEMENT_I32, ELEMENT_F32 };
 
 // Columns of each of the B rows: T, S, 1, or the columns of the labels (S if there are decoder tokens, 1 if there are
 // context tokens, else T). SHAPE_DEPTHS: T columns for each depth of multi-token prediction, one depth after the other.
-// SHAPE_WHOLE: the columns of the whole sequence if ranks share it, SHAPE_NEAR: those that this rank and its neighbours
-// have. SHAPE_TOTALS: BATCH_TOTALS elements per batch.
+// SHAPE_WHOLE: the columns of the whole sequence if ranks share it, SHAPE_NEAR: those of this rank and its neighbours.
+// SHAPE_TOTALS: BATCH_TOTALS elements per batch.
 enum batch_shape {
     SHAPE_TOKENS,
     SHAPE_DECODER,
@@ -66,10 +66,10 @@ enum batch_reader {
 //   labels           for ICT: the index of the row's own context among those of all data-parallel ranks
 //   loss_mask        1 if the token counts
 //   loss_weights     weight of each token in the gradient: its share of the mean over the global batch
-//   depth_…          for depth k of multi-token prediction what token t + k has, and 0 behind the end of the row; the
+//   depth_…          for depth k of multi-token prediction the values of token t + k, 0 past the end of the row; the
 //                    weights include the factor of that loss
-//   whole_…          of all tokens of sequences that ranks share, in order
-//   near_…           of those that a rank and its neighbours have, as if one rank had them all
+//   whole_…          for all tokens of sequences that ranks share, in order
+//   near_…           for those of a rank and its neighbours, as if one rank had them all
 //   pair_labels      1: the second sentence came first; NULL: no loss from the pair head
 //   counts           tokens and pair samples that count, in this micro-batch and those before it in the step; and the
 //                    weight of the micro-batch in the gradients of losses that are not means over tokens

@@ -34,8 +34,8 @@ char *cache_entry_name(const char *name, const char *description) {
 
 // ---- finding ----
 
-// The entry's folder, or that of an entry with the same digest, which was made when what it is made from had another
-// name. NULL if there is none. To be freed.
+// The entry's folder, or that of an entry with the same digest, built when its source had another name. NULL if there
+// is none. To be freed.
 static char *find_folder(const char *root, const char *name) {
     char *path = file_join(root, name);
     if (file_exists(path))
@@ -63,7 +63,7 @@ static bool keep(const char *folder) {
     return result != FILE_LOCK_TAKEN;
 }
 
-// Whether the manifest is of this entry and every file is as it was written: 1, 0, or -1 if a signal has come.
+// Whether the manifest is this entry's and every file is unchanged: 1, 0, or -1 after a signal.
 static int is_whole(const struct cache_entry *entry, const char *folder, bool warns) {
     struct file_print_list list;
     char *path = file_join(folder, manifest_name);
@@ -153,7 +153,7 @@ static int write_manifest(const struct cache_entry *entry, const char *folder) {
     return status;
 }
 
-// An older manifest goes first, so that a builder that is killed never leaves one beside other files.
+// Removes an older manifest first, so that a killed builder never leaves one beside other files.
 static int remove_manifest(const char *folder) {
     char *path = file_join(folder, manifest_name);
     int status = file_remove_tree(path);

@@ -40,7 +40,7 @@ static bool is_old(const char *folder) {
     return is_dataset;
 }
 
-// Without a manifest, what is left after a kill is not mistaken for an entry.
+// Removes the manifest first: leftovers of a kill are then not mistaken for an entry.
 static int remove_entry(const char *folder) {
     char *manifest = file_join(folder, "manifest.json");
     int status = file_remove_tree(manifest);

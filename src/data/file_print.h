@@ -23,7 +23,7 @@ struct file_print {
 };
 
 struct file_print_list {
-    char *about;  // what the files are; set by the writer of the list
+    char *about;  // describes the files; set by the list's writer
     struct file_print *items;
     int64_t count;
 };
@@ -44,7 +44,7 @@ void file_print_digest(const struct file_print *print, char hex[65]);
 
 int file_print_list_write(const struct file_print_list *list, const char *path);
 int file_print_list_read(struct file_print_list *list, const char *path);
-// The same, from memory; error messages call the text `name`. On error the list is empty.
+// Parses a list in memory; error messages call the text `name`. On error the list is empty.
 int file_print_list_parse(struct file_print_list *list, const char *text, size_t length, const char *name);
 void file_print_list_free(struct file_print_list *list);
 

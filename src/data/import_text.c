@@ -1,5 +1,5 @@
-// Tokenizes lines of text into sequences with several threads: what fairseq's multiprocessing_bpe_encoder
-// (--keep-empty) and fairseq-preprocess do in two steps.
+// Tokenizes lines of text into sequences with several threads: fairseq's multiprocessing_bpe_encoder (--keep-empty) and
+// fairseq-preprocess in one step.
 #include "data/import.h"
 
 #include "base/error.h"

@@ -178,8 +178,8 @@ static int past_the_end(const struct loader *loader) {
                      options->consumed_samples);
 }
 
-// Why there is no micro-batch. The error of a failed read is reported once; after that, only the fact that a read
-// failed.
+// Reports why there is no micro-batch. The error of a failed read is reported once; after that, only the fact that a
+// read failed.
 static int explain_end(struct loader *loader) {
     pthread_mutex_lock(&loader->lock);
     struct error_note *error = loader->error;

@@ -30,7 +30,7 @@ struct loader;
 int loader_open(struct loader **loader, const struct loader_options *options);
 // The next micro-batch; valid until the next call. Reading past the last sample is an error, and so is a failed read.
 int loader_next(struct loader *loader, const struct batch **batch);
-// Identifies what a loader has delivered so far: equal for the same rows in the same order.
+// Identifies the rows that a loader has delivered so far: equal for the same rows in the same order.
 uint64_t loader_digest(const struct loader *loader);
 void loader_close(struct loader *loader);  // NULL is fine
 

@@ -1,6 +1,6 @@
 // One lock, one condition. Items sit in a ring: items consumed…produced-1 are in progress, item n in slot n % items.
-// Every thread does what comes next: consume the oldest item if it is done, else produce and process a new one if a
-// slot is free, else wait.
+// Every thread does the next possible step: consume the oldest item if it is done, else produce and process a new one
+// if a slot is free, else wait.
 #include "data/pipeline.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -27,7 +27,7 @@ struct pipeline_state {
     bool producing, consuming;
     bool ended;                // nothing more will be produced
     bool stopped;              // by an error
-    struct error_note *error;  // that stopped it
+    struct error_note *error;  // the error that stopped it
 };
 
 struct helper {

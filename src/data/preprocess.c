@@ -30,8 +30,8 @@ enum {
     SHARED_FROM = 8,  // threads, from which on writes to one file become a bottleneck
 };
 
-// What a user sees during tokenization: a progress bar or Megatron's lines, and the first bad lines. Rates are those of
-// this run and exclude the work of an earlier, stopped run.
+// Progress for the user: a progress bar or Megatron's lines, and the first bad lines. Rates are those of this run and
+// exclude the work of an earlier, stopped run.
 struct preprocess_progress {
     const char *bad_lines;            // name of the list of bad lines
     double started;                   // clock_seconds when the command began
@@ -73,7 +73,7 @@ static double seconds_since(double started) {
     return fmax(clock_seconds() - started, 1e-9);
 }
 
-// Megatron's own line, for scripts that parse it, followed by what it does not say. Its MB are 2^20 bytes.
+// Megatron's own line, for scripts that parse it, followed by further numbers. Its MB are 2^20 bytes.
 static void log_line(const struct preprocess_progress *progress, double seconds) {
     const struct text_counts *counts = &progress->counts;
     double documents = (double)counts->documents / seconds, text = (double)counts->text_bytes / seconds / 1048576;

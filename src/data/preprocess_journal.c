@@ -219,7 +219,7 @@ static void remove_file(const struct journal *journal, const char *name) {
     free(path);
 }
 
-// Reports the first line in which two lists of settings differ: what it was and what it is.
+// Reports the first line in which two lists of settings differ: its old and its new form.
 static int report_difference(const struct journal *journal, const char *old, const char *now) {
     size_t old_length = strcspn(old, "\n"), now_length = strcspn(now, "\n");
     while (old_length == now_length && memcmp(old, now, old_length) == 0 && old[old_length] && now[now_length]) {
@@ -254,7 +254,7 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
         if (result == 0 && parse(&text, phase, state, store_files(journal->keys)) < 0)
             result = error_context("cannot resume %s (start over with --restart)", journal_path);
     }
-    // A new run would remove what an unfinished one has made.
+    // A new run would remove the work of an unfinished one.
     if (result == 0)
         result = file_doubt();
     file_patience_end(&patience);

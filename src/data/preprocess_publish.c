@@ -127,7 +127,7 @@ static int write_indexes(const struct preprocess_publish *publish, struct store 
     return result;
 }
 
-// Of the files as they will be published.
+// Writes the checksums of the files as they will be published.
 static int write_sums(const struct preprocess_publish *publish) {
     struct phase *phase = phase_begin("computing checksums");
     int result = 0;

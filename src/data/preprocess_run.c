@@ -1,5 +1,5 @@
-// One lock, one condition. Every thread does what comes next: copy the part of a lane whose turn has come, write an
-// item whose place is known, update the journal, or else cut a new item and tokenize it.
+// One lock, one condition. Every thread does the next possible step: copy the part of a lane whose turn has come, write
+// an item whose place is known, update the journal, or else cut a new item and tokenize it.
 #include "data/preprocess_run.h"
 #include "data/extract/reader.h"
 #include "data/preprocess_input.h"

@@ -26,7 +26,7 @@ struct preprocess_run {
     struct journal *journal;  // also says where parts are stored
     bool is_journaled;        // the run can be resumed later
     double journal_seconds;   // between two entries
-    // Called by one thread at a time, in order of completion, with what was added.
+    // Called by one thread at a time, in order of completion, with the added amounts.
     void (*progress)(void *context, const struct text_counts *more, uint64_t input_bytes);
     void (*bad_line)(void *context, const char *problem);  // in the same way: "file:line: reason"
     void *context;

@@ -44,16 +44,16 @@ static int fail(const struct store *store, int64_t file, const char *what, int e
 
 // ---- writing through maps ----
 
-// The kernel lets one write() at a time into a file, which from about ten threads on is what all of them wait for.
-// Where it is safe, large writes therefore go through maps of the file's next parts: the pages are made by each thread
-// for itself. Safe means a local file system, and a kernel that can be asked to make pages (MADV_POPULATE_WRITE), so
-// that a full disk is an answer and not a signal; else the caller writes as usual. A few windows of the file are mapped
-// at a time; a new one replaces the first unused one.
+// The kernel allows one write() into a file at a time, and from about ten threads on all of them wait for that. Where
+// it is safe, large writes therefore go through maps of the file's next parts: each thread creates its own pages. Safe
+// means a local file system, and a kernel that can be asked to create pages (MADV_POPULATE_WRITE), so that a full disk
+// is an error and not a signal; else the caller writes as usual. A few windows of the file are mapped at a time; a new
+// one replaces the first unused one.
 enum { MAP_WINDOWS = 4, WINDOW_BYTES = 32 << 20, POPULATE_WRITE = 23 };  // the last is Linux's number
 
 struct map_window {
     unsigned char *data;  // NULL if free
-    uint64_t number;      // it begins at this many windows
+    uint64_t number;      // it begins at number * WINDOW_BYTES
     int users;            // threads that write to it
 };
 
@@ -61,7 +61,7 @@ struct write_map {
     pthread_mutex_t lock;
     int descriptor;
     bool is_usable;
-    uint64_t size;  // of the file, which is longer than what is written
+    uint64_t size;  // of the file, which may exceed the written data
     struct map_window windows[MAP_WINDOWS];
 };
 
@@ -69,7 +69,7 @@ static void write_map_open(struct write_map *map, int descriptor) {
     struct stat status;
     *map = (struct write_map){.descriptor = descriptor};
     pthread_mutex_init(&map->lock, NULL);
-    // Local file systems make pages of a map as readily as those of a write.
+    // Local file systems create pages of a map as readily as those of a write.
     map->is_usable = file_is_local(descriptor) && fstat(descriptor, &status) == 0;
     map->size = map->is_usable ? (uint64_t)status.st_size : 0;
 }
@@ -80,7 +80,7 @@ static void release(struct map_window *window) {
     *window = (struct map_window){0};
 }
 
-// The file keeps its size, which is to be cut.
+// The file keeps its size; the caller truncates it.
 static void write_map_close(struct write_map *map) {
     for (int i = 0; i < MAP_WINDOWS; i++)
         release(&map->windows[i]);
@@ -101,7 +101,7 @@ static bool begin_window(struct write_map *map, struct map_window *window, uint6
     return true;
 }
 
-// The window of this number, in use by one more; NULL if there is no place for it. With the lock held.
+// The window of this number, with one more user; NULL if there is no room for it. With the lock held.
 static struct map_window *take_window(struct write_map *map, uint64_t number) {
     struct map_window *place = NULL;
     for (int i = 0; i < MAP_WINDOWS; i++) {
@@ -144,7 +144,7 @@ static size_t write_part(struct write_map *map, uint64_t offset, const void *byt
     return is_there ? part : 0;
 }
 
-// Writes from the beginning what it can; returns how many bytes that is, 0 if none.
+// Writes as much of the beginning as it can; returns the number of bytes, 0 if none.
 static size_t write_map_write(struct write_map *map, uint64_t offset, const void *bytes, size_t count) {
     size_t done = 0, part = 1;
     while (done < count && part > 0) {

@@ -14,7 +14,7 @@ struct store {
     char *prefix;  // of the files' paths
     int64_t keys;
     int *descriptors;        // (store_files)
-    struct write_map *maps;  // (keys) of the tokens, for many writers; NULL for none, see preprocess_store.c
+    struct write_map *maps;  // (keys) of the tokens, if there are many writers; else NULL, see preprocess_store.c
 };
 
 static inline int64_t store_files(int64_t keys) {

@@ -320,8 +320,8 @@ static bool period_ends(const struct sentence_splitter *s, size_t begin, size_t 
     return word_ends(s, begin, (struct sentence){from, stop}, next, first);
 }
 
-// In a script without spaces a stop ends the sentence wherever it is, except before a comma or, after a quotation,
-// before the Japanese particles that continue it.
+// In a script without spaces a stop always ends the sentence, except before a comma or, after a quotation, before the
+// Japanese particles that continue it.
 static bool compact_ends(const struct sentence_splitter *s, size_t at, bool is_quoted) {
     size_t bytes;
     uint32_t c = at < s->length ? character_at(s, at, &bytes) : 0;

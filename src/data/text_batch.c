@@ -159,7 +159,7 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 
 // ---- lines ----
 
-// What to do about a line that ends the run.
+// Appends the remedy for a bad line that ends the run.
 static void add_remedy(void) {
     char *problem = memory_string(error_message());
     const char *more = "";

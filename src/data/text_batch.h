@@ -1,5 +1,5 @@
 // The work item of preprocessing: a piece of JSON lines or of plain text (in blocks, see text_format.h) and, once
-// tokenized, its documents under each key, as the bytes that go to disk. They do not depend on what came before the
+// tokenized, its documents under each key, as the bytes that go to disk. They do not depend on the text before the
 // piece: lengths are counts, not offsets, and lines are numbered from 0, so batches can be made in any order and
 // concatenated.
 #ifndef DATA_TEXT_BATCH_H
@@ -10,7 +10,7 @@
 #include "data/index/index.h"
 #include "data/tokenizer/tokenizer.h"
 
-// What preprocessing counts.
+// Counts of preprocessing.
 struct text_counts {
     int64_t documents;
     int64_t empty_documents;  // without a token under at least one key
@@ -54,7 +54,7 @@ struct text_batch {
 
 struct sentence_language;
 
-// What one thread needs to tokenize.
+// A thread's settings and memory for tokenizing.
 struct text_worker {
     struct tokenizer_encoder *encoder;
     struct jsonl_parser parser;

@@ -94,7 +94,7 @@ static const char *base_name(const char *path) {
     return slash && slash[1] ? slash + 1 : path;
 }
 
-// Where the prints of a source are kept, by its full path.
+// The path of a source's prints, derived from its full path.
 static char *prints_path(const char *root, const char *name) {
     char *full = realpath(name, NULL), *entry = cache_entry_name(base_name(name), full ? full : name),
          *path = memory_printf("%s/%s.prints.json", root, entry);
@@ -203,7 +203,7 @@ static void describe_key(struct buffer *out, const char *key) {
     buffer_append_string(out, ", ");
 }
 
-// The content that was read must be the one that names the entry.
+// The content that was read must match the entry's name.
 static int check_unchanged(const struct text_source *source) {
     for (int64_t i = 0; i < source->files.count; i++)
         if (!file_print_is_untouched(&source->prints[i], source->files.items[i]))
@@ -317,7 +317,7 @@ static void say_summary(const struct dataset_work *work, const struct preprocess
              counts->documents, counts->tokens, summary->seconds, folder);
 }
 
-// What every run on the text is told is kept beside the dataset.
+// A remark that every run on this text logs, stored beside the dataset.
 static const char remark_name[] = "remark.txt";
 
 static int write_remark(const struct preprocess_summary *summary, const char *folder) {

@@ -1,9 +1,8 @@
-// Text as training data: finds the tokenizer and the datasets that were made from it earlier, or makes them. All of it
-// is kept in a cache by content: what the text holds, not what it is called and where or when it was written, and all
-// flags that matter. So a changed text gets another entry, runs that use the older one are not disturbed, and a renamed
-// text keeps its entry.
+// Text as training data: finds the tokenizer and the datasets that were made from it earlier, or makes them. The cache
+// is keyed by content and all flags that matter, not by the text's name, place or time. So a changed text gets another
+// entry, runs that use the older one are not disturbed, and a renamed text keeps its entry.
 //
-//   ROOT/NAME-DIGEST.prints.json     what the files of NAME held when they were last read
+//   ROOT/NAME-DIGEST.prints.json     fingerprints of NAME's files when they were last read
 //   ROOT/NAME-DIGEST/                data_text_document.bin and .idx (or data_text_sentence), manifest.json; "text" is
 //                                    the member that was read; remark.txt if users are to be told something
 //   ROOT/tokenizer-DIGEST/           vocab.json, merges.txt, tokenizer.json, manifest.json
@@ -16,7 +15,7 @@
 #include "data/file_print.h"
 #include "data/tokenizer/tokenizer.h"
 
-// The files that one name stands for, and what they hold.
+// The files that one name stands for, and their fingerprints.
 struct text_source {
     const char *name;  // a file, a folder or a pattern; the caller's
     struct string_list files;
@@ -25,7 +24,7 @@ struct text_source {
 };
 
 struct text_cache {
-    struct string_list roots;  // folders that may hold the cache, the best first
+    struct string_list roots;  // folders that may hold the cache, best first
     const char *key;           // the member of JSON Lines that holds the text
     int threads;
 };
@@ -35,11 +34,11 @@ bool text_source_exists(const char *name);
 // Finds the files and whether each is plain text; one that is neither text nor JSON Lines is an error. All ends with
 // text_source_close, also after an error.
 int text_source_list(struct text_source *source, const char *name);
-// The same, and reads those that have changed since the cache last saw them.
+// text_source_list, and reads files that have changed since the cache last saw them.
 int text_source_open(struct text_source *source, const char *name, const struct text_cache *cache);
 void text_source_close(struct text_source *source);  // safe on a zeroed one
 // The folder that the cache of a name is put in by default: .bevatron-cache beside the file or in the folder; NULL for
-// what is in S3 or on the web. To be freed.
+// sources in S3 or on the web. To be freed.
 char *text_source_default_root(const char *name);
 
 // A byte-level BPE of at most this many tokens, trained on all sources. *folder has its three files, and is to be

@@ -12,14 +12,14 @@ enum { CONTENT_BYTES = 1024 };  // more would not help; a tar header has 512
 // file is called `name`, in the command `path`; "-" is standard input.
 int content_check(const char *name, const char *path, const unsigned char *bytes, size_t count);
 
-// The same for what decompressed text looks like, whose name counts too: HTML, CSV, a JSON array, no text.
+// content_check for decompressed text, by its shape and name: HTML, CSV, a JSON array, no text.
 int content_check_text(const char *path, const char *text, size_t length);
-// The same for a file that was left out because of its name.
+// content_check for a file that was left out because of its name.
 int content_explain(const char *path);
 
-// The same for the name of an input: one that begins like gs:// or hf:// is not a file.
+// content_check for the name of an input: gs://… and hf://… are not files.
 int content_check_name(const char *name);
-// The same for the PREFIX of a dataset, which is two files and cannot be piped.
+// content_check for the PREFIX of a dataset, which is two files and cannot be piped.
 int content_check_prefix(const char *prefix);
 
 #endif

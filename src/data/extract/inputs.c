@@ -58,7 +58,7 @@ bool inputs_are_wanted(const char *name, const char *const *endings) {
     return false;
 }
 
-// The files that a folder or prefix stands for, and those that it does not.
+// The files to read in a folder or prefix, and those left out.
 struct input_walk {
     struct string_list *files;
     const char *const *endings;
@@ -91,7 +91,7 @@ static int walk_folder(struct input_walk *walk, const char *path) {
             take_file(walk, inner, name);
         free(inner);
     }
-    // Files that were not listed would be missing in silence.
+    // Otherwise unlisted files would be missing silently.
     if (result == 0 && errno != 0)
         result = error_set("cannot list all of the folder %s: %s; check the disk", path, strerror(errno));
     closedir(folder);

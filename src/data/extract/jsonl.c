@@ -50,7 +50,7 @@ static const char *shape_of(const char *line, size_t length) {
                : NULL;
 }
 
-// Appends a name from a file, shortened, with only what can be printed.
+// Appends a name from a file, shortened, with only its printable characters.
 static void append_name(struct buffer *out, const char *name, size_t length) {
     enum { MOST_BYTES = 40 };
     size_t end = length < MOST_BYTES ? length : MOST_BYTES;
@@ -62,7 +62,7 @@ static void append_name(struct buffer *out, const char *name, size_t length) {
     buffer_append_string(out, end < length ? "…\"" : "\"");
 }
 
-// Records of turns or of questions and answers, and what makes text of them.
+// Records of turns or of questions and answers, and the commands that convert them to text.
 static const struct record_kind {
     const char *member, *other;  // of the object; `other` may be NULL
     const char *what, *filter;

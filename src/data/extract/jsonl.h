@@ -1,5 +1,5 @@
 // Documents from JSON Lines: the requested string members of each line. This is the one place that decides which lines
-// are bad (not a JSON object, a requested member missing or not text, ill-formed UTF-8) and what happens to them. A
+// are bad (not a JSON object, a requested member missing or not text, ill-formed UTF-8) and how they are handled. A
 // parser belongs to one thread.
 #ifndef DATA_EXTRACT_JSONL_H
 #define DATA_EXTRACT_JSONL_H

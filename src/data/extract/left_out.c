@@ -90,7 +90,7 @@ static int explain(const char *path) {
                                                         : content_explain(path);
 }
 
-// Files that no command makes text of, by name or count.
+// Appends files that no command converts to text, by name or count.
 static void append_rest(struct buffer *out, const struct left_out *left) {
     enum { MOST_NAMES = 4 };
     for (int64_t i = 0; i < left->about.count && i < MOST_NAMES; i++)

@@ -1,6 +1,6 @@
 // Files in a folder that are not read as data: those of other kinds, hidden ones, and those that tell people about the
 // data (README.md, LICENSE, cards). They are counted and named; for a kind that may hold text, with the command that
-// gets it out.
+// extracts it.
 #ifndef DATA_EXTRACT_LEFT_OUT_H
 #define DATA_EXTRACT_LEFT_OUT_H
 
@@ -18,7 +18,7 @@ struct left_out {
 bool left_out_is_about(const char *name);
 // Notes a file that is not read.
 void left_out_add(struct left_out *left, const char *path);
-// Logs what was left out of the folder, with a warning for each kind of file that may hold text.
+// Logs the files left out of the folder, with a warning for each kind that may hold text.
 void left_out_say(struct left_out *left, const char *folder);
 // The error of a folder that has nothing to read, and wanted files with the first of the endings: -1.
 int left_out_refuse(struct left_out *left, const char *folder, const char *const *endings);

@@ -31,10 +31,10 @@ struct line_file {
     char *name;
     const char *format;
     atomic_int users;  // the opener, and pieces not filled yet
-    // Of a plain file:
+    // For a plain file:
     int descriptor;  // -1 for a stream
     uint64_t size;
-    // Of a stream:
+    // For a stream:
     struct reader *reader;
     struct read_ahead *ahead;  // NULL: read from the reader directly
     struct buffer rest;        // the beginning of an incomplete line
@@ -64,7 +64,7 @@ static void charge(const struct line_file *file, struct line_piece *piece, size_
 
 // ---- opening ----
 
-// Skips what an earlier run has read.
+// Skips the part that an earlier run has read.
 static int skip_to(struct line_file *file, uint64_t begin) {
     int result = reader_seek(file->reader, begin);
     if (result != 0)
@@ -275,7 +275,7 @@ static int read_more(struct line_file *file, struct line_piece *piece) {
     return 0;
 }
 
-// Skips the rest of a line that is too long; what follows it belongs to the next piece. A pipe or a device may never
+// Skips the rest of a line that is too long; the text after it belongs to the next piece. A pipe or a device may never
 // end it.
 static int skip_line(struct line_file *file, uint64_t *skipped) {
     struct buffer *rest = &file->rest;

@@ -33,7 +33,7 @@ int output_open(struct output *output, const char *path) {
     int status = output->pack ? output->pack(&trial, "", 0) : 0;
     buffer_free(&trial);
     TRY(status);
-    // The beginning of a compressed file does not tell what is in it.
+    // The beginning of a compressed file does not reveal its content.
     TRY(file_check_output(path, "a file of articles", output->pack ? NULL : is_articles));
     TRY(file_make_parent(path));
     return file_create(&output->file, path);

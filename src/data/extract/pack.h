@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 
-// Appends the packed bytes to out. Safe to call from several threads at once.
+// Appends the packed bytes to `out`. Safe to call from several threads at once.
 int pack_gzip(struct buffer *out, const void *bytes, size_t count);
 int pack_zstd(struct buffer *out, const void *bytes, size_t count);
 

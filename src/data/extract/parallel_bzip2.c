@@ -78,7 +78,7 @@ static bool decode(struct buffer *plain, struct buffer *packed, const struct bzi
             status = BZ_UNEXPECTED_EOF;
     }
     BZ2_bzDecompressEnd(&stream);
-    // A stream that ends inside the piece is not the piece's own: what follows it would be lost silently.
+    // A stream that ends inside the piece is not the piece's own: the rest of the piece would be lost silently.
     return status == BZ_STREAM_END && stream.avail_in == 0;
 }
 

@@ -12,7 +12,7 @@ struct read_ahead;
 struct read_ahead *read_ahead_start(struct reader *reader);
 void read_ahead_close(struct read_ahead *ahead);  // closes the reader too; NULL is fine
 
-// Like the functions of a reader, for what was delivered so far.
+// Like the functions of a reader, for the delivered bytes.
 int64_t read_ahead_read(struct read_ahead *ahead, void *out, size_t capacity);
 uint64_t read_ahead_input_bytes(const struct read_ahead *ahead);
 uint64_t read_ahead_memory(const struct read_ahead *ahead);

@@ -11,14 +11,14 @@ struct reader;
 
 // "-" is standard input; s3:// and https:// are streamed (base/remote/stream.h).
 int reader_open(struct reader **reader, const char *path);
-// The same, with up to `threads` threads if the format allows it (bzip2, zstd of several frames, xz of several blocks).
+// reader_open with up to `threads` threads if the format allows it (bzip2, or several frames of zstd or blocks of xz).
 int reader_open_threads(struct reader **reader, const char *path, int threads);
 void reader_close(struct reader *reader);  // NULL is fine
 
 // Reads up to capacity bytes into out: returns how many, 0 at the end, -1 on error.
 int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 
-// Before the first read: skips to byte `offset` without reading what is before it. 1, 0 if this input must be read
+// Before the first read: skips to byte `offset` without reading the bytes before it. 1, 0 if this input must be read
 // through instead (compressed, a file, a pipe), -1 on error.
 int reader_seek(struct reader *reader, uint64_t offset);
 

@@ -17,7 +17,7 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     static const char *const of_jsonl[] = {".jsonl", ".ndjson", ".json", NULL};
     bool is_named = inputs_are_wanted(path, of_jsonl);
     *is_plain = format == TEXT_FORMAT_PLAIN || (format == TEXT_FORMAT_AUTO && !is_named);
-    // A pipe can be read only once, and many objects in S3 would be asked for once more.
+    // A pipe can be read only once, and many objects in S3 would be requested twice.
     if (format == TEXT_FORMAT_PLAIN || !(file_is_regular(path) || (*is_plain && url_is_remote(path))))
         return 0;
     char text[TEXT_SHAPE_BYTES];
@@ -36,7 +36,7 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     return content_check_text(path, text, length);
 }
 
-// How much text a file has, decompressed, as far as it is below `enough`.
+// Adds the size of a file's decompressed text to the total, up to `enough`.
 static int add_text_bytes(uint64_t *total, const char *path, uint64_t enough) {
     struct string_list alone = {.items = (char *[]){(char *)(uintptr_t)path}, .count = 1};
     uint64_t stored = inputs_bytes(&alone);

@@ -1,10 +1,9 @@
 // The format of a text file: JSON Lines, where every line is a document, or plain text.
 //
 // Plain text does not say where documents end. It is cut at line ends: the lines that begin in one block of
-// decompressed text form a document. Blocks have TEXT_BLOCK_BYTES, of small texts less, so that there are
-// TEXT_BLOCKS or more: a book of a megabyte has some documents for validation. The cuts depend only on the text:
-// not on threads, compression, or where a stopped run resumed. What comes from a pipe has large blocks, whatever
-// its size.
+// decompressed text form a document. Blocks have TEXT_BLOCK_BYTES, of small texts less, so that there are TEXT_BLOCKS
+// or more: a book of a megabyte has some documents for validation. The cuts depend only on the text: not on threads,
+// compression, or where a stopped run resumed. Text from a pipe always has large blocks.
 #ifndef DATA_EXTRACT_TEXT_FORMAT_H
 #define DATA_EXTRACT_TEXT_FORMAT_H
 
@@ -29,7 +28,7 @@ extern const char *const text_format_endings[];
 // is neither (an archive, Parquet, a table, HTML) is an error that names the remedy. For a pipe and "-" only the name
 // counts.
 int text_format_find(bool *is_plain, enum text_format format, const char *path);
-// The size of the blocks that those files are cut into that are plain text.
+// The block size for those of the files that are plain text.
 int text_format_block(uint64_t *bytes, const struct string_list *files, const bool *are_plain);
 
 #endif

@@ -68,7 +68,7 @@ static int compare_name(const void *name, const void *named) {
     return strcmp(name, ((const struct named *)named)->name);
 }
 
-// After "&#": digits and a ';'. 0 if there is no such number.
+// After "&#": digits and a ';'. 0 if it is not a valid number.
 static size_t read_number(struct wiki_slice text, uint32_t *character) {
     bool is_hexadecimal = text.length > 2 && (text.data[2] | 0x20) == 'x';
     size_t first = is_hexadecimal ? 3 : 2, i = first;

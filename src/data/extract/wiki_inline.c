@@ -48,7 +48,7 @@ static const char *const brackets[] = {"(", "[", "（", "【", NULL};
 static const char *const commas[] = {",", ";", ":", "、", "，", "；", "：", "،", "؛", NULL};
 static const char *const dashes[] = {"-", "/", "|", "–", "—", "·", "•", NULL};
 
-// ", {{x}}; " and similar: of two marks with nothing between them the second stays; none stays at the beginning of a
+// ", {{x}}; " and similar: if nothing is left between two marks, the second stays; none stays at the beginning of a
 // bracket or of the line.
 static bool tidy_comma(struct wiki_line *line, const char *text, size_t length) {
     drop_last(line, " ");
@@ -73,7 +73,7 @@ static bool tidy_dash(struct wiki_line *line, char next) {
     return !is_left_over;
 }
 
-// "Latin: {{x}}" in brackets labels what was removed: removes the label too, up to the mark or bracket before it.
+// "Latin: {{x}}" in brackets labels the removed text: removes the label too, up to the mark or bracket before it.
 static void drop_label(struct wiki_line *line) {
     enum { LONGEST_LABEL = 48, LONGEST_BRACKET = 400 };
     const char *begin = line->out->data + line->begin, *end = line->out->data + line->out->length;
@@ -172,7 +172,7 @@ static bool tidy(struct wiki_line *line, const char *text, size_t length, char n
 static void put_character(struct wiki_line *line, const char *text, size_t length) {
     if (line->after_drop && !tidy(line, text, length, line->at < line->end ? *line->at : 0))
         return;
-    // What follows a mark may be removed as well.
+    // A character after a mark may be removed as well.
     line->after_drop = line->after_drop && is_any(text, length, commas);
     buffer_append(line->out, text, length);
 }
@@ -305,7 +305,7 @@ static void take_special(struct wiki_line *line) {
             put(line, ' ');
             return;
         }
-        // What follows a broken character may be a shield.
+        // The byte after a broken character may be a shield.
         if (line->at + 1 < line->end && ((unsigned char)line->at[1] & 0xC0) == 0x80) {
             line->at += 2;
             put_character(line, line->at - 2, 2);

@@ -165,7 +165,7 @@ static void take_line(struct wiki_layout *layout, struct wiki_slice line) {
         put_item(layout, line);
     } else if (line.data[0] != '|') {  // a row without its table is dropped
         forget_numbers(layout, 0);
-        // Include what was removed before it, so that the punctuation after that is removed as well.
+        // Includes removed text before it, so that the punctuation after that is removed as well.
         whole.length = (size_t)(line.data + line.length - whole.data);
         put_line(layout, BLOCK_TEXT, "", whole);
     }

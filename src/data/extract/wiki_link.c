@@ -1,5 +1,5 @@
-// [[target|label]]: what a link leaves in the text. Pictures, categories and links to the same page in other languages
-// leave nothing; everything else leaves its label, or what MediaWiki would show.
+// [[target|label]]: the text that a link leaves. Pictures, categories and links to the same page in other languages
+// leave nothing; everything else leaves its label, or the text that MediaWiki would show.
 #include "data/extract/wiki_resolve.h"
 #include "data/extract/wiki_passes.h"
 

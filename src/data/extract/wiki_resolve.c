@@ -118,7 +118,7 @@ static void resolve_parameter(struct resolver *m) {
             wiki_append(&m->result, part_text(m, 1));
         return;
     }
-    // A value may be used any number of times, so it counts toward what templates add.
+    // A value may be used any number of times, so it counts toward the templates' budget.
     if (value.length <= *m->context->budget) {
         *m->context->budget -= value.length;
         wiki_append(&m->result, value);

@@ -201,8 +201,8 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
     return true;
 }
 
-// Finds the close tag of the same name from text on, at the same nesting level if tags nest: where it begins, and what
-// is after it.
+// Finds the close tag of the same name from text on, at the same nesting level if tags nest: its beginning, and the
+// text after it.
 static const char *find_close(struct stripper *s, const struct tag *tag, const char *text, const char **after) {
     size_t index = (size_t)(tag - tags);
     int64_t depth = 1;

@@ -51,7 +51,7 @@ bool wiki_call_flag(const struct wiki_call *call, const char *key) {
 
 // ---- formats ----
 
-// The value of "$1" or "$(2,text)" at format; *after points behind it.
+// The value of "$1" or "$(2,text)" at format; *after points after it.
 static struct wiki_slice format_value(const struct wiki_call *call, const char *format, const char **after) {
     if (format[1] != '(') {
         *after = format + 2;

@@ -3,7 +3,7 @@
 #include "data/extract/wiki_passes.h"
 #include "data/extract/wiki_resolve.h"
 
-// Limit for what the templates of one page may add to it: enough for every honest page.
+// Limit for the bytes that templates may add to one page: enough for every honest page.
 enum { TEMPLATE_BUDGET = 4 << 20, BUDGET_PER_BYTE = 16 };
 
 void wiki_text_init(struct wiki_text *converter, const struct wiki_text_options *options) {

@@ -1,6 +1,6 @@
 // Finds equal documents: sorting by hash brings together documents that may be equal; then their bytes are compared.
-// The hash is half of a SHA-256, so many documents with the same hash cannot be crafted, and lists of unequal documents
-// that share one stay short.
+// The hash is half of a SHA-256, so an attacker cannot craft many documents with the same hash, and lists of unequal
+// documents that share one stay short.
 #include "data/index/duplicates.h"
 
 #include "base/error.h"
@@ -58,7 +58,7 @@ static uint64_t bytes_of(const struct duplicates_options *options, int64_t docum
     return bytes;
 }
 
-// Counts the bytes read, and releases their pages now and then.
+// Counts the bytes read, and releases their pages from time to time.
 static int account(const struct duplicates_options *options, uint64_t *touched, uint64_t bytes) {
     *touched += bytes;
     if (*touched < INDEX_RELEASE_BYTES)

@@ -32,7 +32,7 @@ struct fairseq_reader {
 
 // Maps both files and checks header and sizes. Errors in the content of a file have exit code EXIT_CODE_BAD_DATA.
 int fairseq_reader_open(struct fairseq_reader **reader, const char *prefix);
-// The same for bytes in memory, which the caller owns.
+// fairseq_reader_open for bytes in memory, which the caller owns.
 int fairseq_reader_open_bytes(struct fairseq_reader **reader, const char *prefix, struct file_map index,
                               struct file_map tokens);
 void fairseq_reader_close(struct fairseq_reader *reader);  // NULL is fine

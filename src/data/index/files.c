@@ -49,7 +49,7 @@ static bool has_file(const char *prefix, const char *extension) {
     return exists;
 }
 
-// What is wrong with a name that looks like a text, a folder or a pattern rather than a dataset; 0 if it does not.
+// Refuses a name that looks like a text, a folder or a pattern rather than a dataset; 0 for other names.
 static int refuse_text(const char *name) {
     bool is_text = inputs_are_wanted(name, text_format_endings);
     if (is_text && file_exists(name))
@@ -64,7 +64,7 @@ static int refuse_text(const char *name) {
                : 0;
 }
 
-// The tokens of nanoGPT and llm.c are called .bin, too, and have no index. 0 if the name is not that of such a file.
+// Refuses .bin files of nanoGPT and llm.c, which have no index; 0 for other names.
 static int refuse_tokens(const char *name) {
     size_t length = strlen(name), stem = length > 4 && strcmp(name + length - 4, ".bin") == 0 ? length - 4 : length;
     char *prefix = memory_printf("%.*s", (int)stem, name), *path = memory_printf("%s.bin", prefix);

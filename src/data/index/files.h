@@ -14,11 +14,11 @@ struct index_files {
     bool is_mapped;          // we own the maps; else the caller owns the bytes
 };
 
-// -1 if one of the files does not exist; the error suggests what was probably meant.
+// -1 if one of the files does not exist; the error suggests the probable name.
 int index_files_find(const char *prefix);
 // Maps both files. If one does not exist, the error is that of index_files_find.
 int index_files_map(struct index_files *files, const char *prefix);
-// The same for bytes in memory, which the caller owns and which must outlive the files.
+// index_files_map for bytes in memory, which the caller owns and which must outlive the files.
 struct index_files index_files_in_memory(const char *prefix, struct file_map index, struct file_map tokens);
 // Releases the pages that were read; they are loaded again on access.
 void index_files_release(const struct index_files *files);

@@ -34,7 +34,7 @@ enum index_dtype {
 enum { INDEX_HEADER_BYTES = 34, INDEX_MAGIC_BYTES = 9 };
 // The magic of .idx; its second NUL is the string's terminator.
 #define INDEX_MAGIC "MMIDIDX\0"
-// What a user can do about damaged files.
+// The remedy for damaged files, for messages.
 #define INDEX_REMEDY "copy both files again, or make the dataset again"
 
 size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is not in the format
@@ -53,7 +53,7 @@ int index_writer_open(struct index_writer **w, const char *prefix, enum index_dt
 int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
 // Ends the current document, which is empty if nothing was added.
 int index_writer_end_document(struct index_writer *w);
-// The same in bulk, for callers that do not write document by document: bytes of .bin in the writer's dtype, lengths of
+// Bulk forms, for callers that do not write document by document: bytes of .bin in the writer's dtype, lengths of
 // sequences, and document ends as sequence numbers. They must be consistent when the dataset is committed.
 int index_writer_put_tokens(struct index_writer *w, const void *bytes, size_t count);
 int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_t count);  // i32, unaligned
@@ -61,7 +61,7 @@ int index_writer_put_boundary(struct index_writer *w, int64_t sequence);
 // Renames .bin, then .idx to their final names, durably. The last document must have been ended. Frees w, also on
 // error; then no new files are left, and an existing dataset of that name is kept if the new one could not be written.
 int index_writer_commit(struct index_writer *w);
-// The same for several datasets: all of them or none. Frees them and sets the pointers to NULL.
+// Commits several datasets, all or none. Frees them and sets the pointers to NULL.
 int index_writers_commit(struct index_writer **writers, int64_t count);
 // Removes the unfinished files and frees w. NULL is fine.
 void index_writer_abort(struct index_writer *w);
@@ -74,7 +74,7 @@ enum { INDEX_SUMS = 2 };
 int index_sums_write(const char *prefix, const char *name, const char *tokenizer);
 // Appends that record; nothing if there is none.
 void index_tokenizer_read(const char *prefix, struct buffer *record);
-// Before other files get these names. A missing file is not an error.
+// Called before other files get these names. A missing file is not an error.
 int index_sums_remove(const char *prefix);
 // 1 and the digits; 0 if there is no such file; -1 if it is garbled.
 int index_sums_read(const char *prefix, char sums[INDEX_SUMS][65]);
@@ -100,7 +100,7 @@ void index_close(struct index_reader *reader);  // NULL is fine
 // than memory, about every INDEX_RELEASE_BYTES.
 enum { INDEX_RELEASE_BYTES = 1 << 25 };
 void index_release(const struct index_reader *reader);
-// The same for bytes in memory, which the caller owns: index_close does not unmap them.
+// index_open for bytes in memory, which the caller owns: index_close does not unmap them.
 int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
 // Checks every length, pointer and boundary. index_verify_tokens also checks every token: those outside [0, vocab_size)
 // are errors (with vocab_size 0, only negative ones).
@@ -110,7 +110,7 @@ int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
 // Reads tokens offset…offset+count-1 of a sequence as int32. Checks everything that could be unsafe in a damaged file.
 int index_read(const struct index_reader *reader, int64_t sequence, int64_t offset, int64_t count, int32_t *out);
 
-// The same for samples of a model: every token must be an id of its vocabulary. With vocab_size 0 any id is accepted.
+// index_read for samples of a model: every token must be an id of its vocabulary. With vocab_size 0 any id is accepted.
 struct index_piece {
     int64_t sequence, offset, count;
 };

@@ -66,8 +66,8 @@ static int walk_next(struct document_walk *walk, int64_t *document) {
     return 0;
 }
 
-// Counts what was read of a dataset, and releases its pages now and then. Each document counts for its tokens and for
-// its entries in .idx.
+// Counts the bytes read of a dataset, and releases its pages from time to time. Each document counts for its tokens and
+// for its entries in .idx.
 static int account(const struct index_reader *reader, uint64_t *touched, uint64_t token_bytes) {
     *touched += token_bytes + DOCUMENT_ENTRY_BYTES;
     if (*touched < INDEX_RELEASE_BYTES)

@@ -1,6 +1,6 @@
 // The final pass over complete datasets: drops duplicate documents, and puts the rest into a random order that depends
-// only on the seed, or into that of Megatron's partitions. Memory is bounded for any size; what does not fit goes
-// through unnamed files beside the output, so a new order needs disk space for one more copy.
+// only on the seed, or into that of Megatron's partitions. Memory is bounded for any size; the rest goes through
+// unnamed files beside the output, so a new order needs disk space for one more copy.
 //
 // Several datasets are treated as one whose documents have several parts (preprocess writes one for each key): document
 // i of all of them stays together, and it is a duplicate only if all parts are equal.

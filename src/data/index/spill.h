@@ -1,5 +1,5 @@
 // A list too long for memory, kept in an unnamed file: written once from front to back, then read anywhere. The file is
-// unlinked as soon as it is created, so nothing is left behind however the process ends.
+// unlinked as soon as it is created, so it never outlives the process.
 #ifndef DATA_INDEX_SPILL_H
 #define DATA_INDEX_SPILL_H
 

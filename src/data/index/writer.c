@@ -172,7 +172,7 @@ static void discard(const struct index_writer *w) {
     unlink(w->tokens_name);
 }
 
-// The file behind a name; 0 if there is none.
+// The inode of a path; 0 if there is none.
 static ino_t file_of(const char *path) {
     struct stat status;
     return stat(path, &status) == 0 ? status.st_ino : 0;

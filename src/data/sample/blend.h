@@ -1,6 +1,6 @@
 // Several datasets as one: sample i comes from the dataset that blend_index.h names. Each dataset is shuffled
 // separately; the order of the blend is not shuffled again. Without weights a blend has each sample once; an evaluation
-// that asks for more begins again with the first.
+// that asks for more starts over with the first.
 //
 // If there is a cache folder, the two arrays are stored there as {md5}-BlendedDataset-{split}-{dataset_index,
 // dataset_sample_index}.npy and mapped; otherwise they are made in memory.

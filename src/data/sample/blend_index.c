@@ -40,8 +40,8 @@ static int64_t count_numbers(char *const *items, int64_t count, int64_t step) {
     return numbers;
 }
 
-// A list has only prefixes, or pairs of a weight and a prefix; its numbers tell which. Reports what a list of pairs
-// lacks: the weight of a prefix, or the prefix of a weight.
+// A list has only prefixes, or pairs of a weight and a prefix; its numbers tell which. Reports a missing weight or
+// prefix in a list of pairs.
 static int check_pairs(char *const *items, int64_t count, const char *flag) {
     double ignored;
     for (int64_t i = 0; i < count; i += 2) {
@@ -133,7 +133,7 @@ void blend_normalize(double *weights, int64_t count) {
         weights[i] /= sum;
 }
 
-// How far a dataset is behind after i samples. Build flags keep the compiler from fusing multiply and subtract here.
+// How far a dataset lags its weight after i samples. Build flags keep the compiler from fusing multiply and subtract.
 static double behind(double weight, int64_t i, int64_t given) {
     return weight * (i > 1 ? (double)i : 1.0) - (double)given;
 }

@@ -1,4 +1,4 @@
-// The arithmetic of a blend, exactly as in Megatron: what the words after --data-path mean, how many samples each
+// The arithmetic of a blend, exactly as in Megatron: the meaning of the words after --data-path, how many samples each
 // dataset must provide, and which dataset provides sample i. Doubles are added and multiplied in NumPy's order, because
 // a difference in the last bit moves samples.
 #ifndef DATA_SAMPLE_BLEND_INDEX_H
@@ -26,13 +26,13 @@ int64_t blend_surplus(int64_t target);
 // Divides the weights by their sum.
 void blend_normalize(double *weights, int64_t count);
 
-// Sample i is sample numbers[i] of dataset datasets[i]: always from the dataset that is furthest behind its weight.
+// Sample i is sample numbers[i] of dataset datasets[i]: always from the dataset that lags its weight most.
 struct blend_index {
     int16_t *datasets;  // (size)
     int64_t *numbers;   // (size)
 };
 void blend_index_fill(struct blend_index *index, int64_t size, const double *weights, int64_t count);
-// The same until every dataset j has provided all its sizes[j] samples.
+// Continues until every dataset j has provided all its sizes[j] samples.
 void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64_t count);
 
 #endif

@@ -53,7 +53,7 @@ static void append_ids(struct token_list *list, const int32_t *ids, int64_t coun
         list->ids[list->count++] = ids[i];
 }
 
-// The text of the ids without special tokens to fim->text, well-formed; *characters says how many it has.
+// Decodes the ids without special tokens to fim->text, well-formed; *characters is their number.
 static int read_text(struct fim *fim, const int32_t *ids, int64_t count, uint64_t *characters) {
     fim->kept.count = 0;
     for (int64_t i = 0; i < count; i++)
@@ -82,7 +82,7 @@ static int encode_part(struct fim *fim, size_t from, size_t to) {
     return tokenizer_encode(fim->encoder, buffer_string(&fim->text) + from, to - from, &fim->made);
 }
 
-// Appends a text, permuted or as it is, to fim->made.
+// Appends a text, permuted or unchanged, to fim->made.
 static int permute(struct fim *fim, struct draws *draws, const int32_t *ids, int64_t count, double rate) {
     uint64_t characters;
     bool is_chosen = draw_chance(draws, rate);
@@ -115,8 +115,8 @@ static int64_t find_id(const int32_t *ids, int64_t from, int64_t count, int32_t 
     return from;
 }
 
-// A text: as a whole, or, if it has the token that separates fragments and is chosen, fragment by fragment. What lies
-// behind the last separator is a fragment even if it is empty; other empty ones go, with their separator.
+// Permutes a text as a whole or, if it has the token that separates fragments and is chosen, fragment by fragment. The
+// part after the last separator is a fragment even if it is empty; other empty ones are dropped with their separator.
 static int permute_text(struct fim *fim, struct draws *draws, const int32_t *ids, int64_t count) {
     int64_t begin = 0, end;
     if (fim->cut < 0 || find_id(ids, 0, count, fim->cut) == count)
@@ -140,7 +140,7 @@ static int read_fim(void *context, int64_t sample, int32_t *tokens) {
     struct draws draws = {.seed = fim->seed, .sample = (uint64_t)sample, .split = fim->split};
     int64_t count = fim->source.seq_length + 1, begin = 0, end;
     TRY(fim->source.read(fim->source.context, sample, fim->tokens));
-    // No token ends a sample that is shorter than others.
+    // A negative id ends a sample that is shorter than others.
     int64_t length = find_id(fim->tokens, 0, count, -1);
     fim->made.count = 0;
     while ((end = find_id(fim->tokens, begin, length, fim->eod)) < length) {

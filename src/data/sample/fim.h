@@ -1,13 +1,13 @@
-// Fill-in-the-middle samples (Bavarian et al., 2022), as Megatron-LM's GPTFIMDataset makes them of samples of running
+// Fill-in-the-middle samples (Bavarian et al., 2022), as Megatron-LM's GPTFIMDataset makes them from samples of running
 // text. The texts between end-of-document tokens are permuted one by one, each with probability `rate`: the text is cut
-// at two random characters, and its three parts are encoded again, each by itself, behind a token that names it:
+// at two random characters, and its three parts are encoded again, each by itself, after a token that names it:
 //
 //     PSM    prefix-token PREFIX suffix-token SUFFIX middle-token MIDDLE
 //     SPM    prefix-token suffix-token SUFFIX middle-token PREFIX MIDDLE      (with probability spm_rate)
 //
 // A sample that has become too long is cut, one that is too short is padded. Megatron draws from one generator in the
-// order in which a process reads samples; here every sample has draws of its own, which depend on the seed, the split
-// and its number only, so that ranks, workers and resuming do not change them.
+// order in which a process reads samples; here every sample has its own draws, which depend only on the seed, the split
+// and its number, so ranks, workers and resuming do not change them.
 #ifndef DATA_SAMPLE_FIM_H
 #define DATA_SAMPLE_FIM_H
 
@@ -17,13 +17,13 @@
 // Tokens are named as the vocabulary writes them. The strings are not needed after fim_open.
 struct fim_options {
     struct sample_source source;        // of running text; must outlive it
-    const struct tokenizer *tokenizer;  // the same
+    const struct tokenizer *tokenizer;  // must outlive it too
     uint64_t seed;
     int split;  // 0…2
     double rate, spm_rate;
     const char *split_token;  // NULL: texts are not split into fragments
     double fragment_rate;
-    const char *no_prefix;  // what begins with this text is left as it is; may be NULL
+    const char *no_prefix;  // texts that begin with this are left unchanged; may be NULL
     const char *prefix_token, *middle_token, *suffix_token, *pad_token, *eod_token;
 };
 

@@ -252,7 +252,7 @@ struct sample_source roberta_dataset_source(struct roberta_dataset *dataset) {
                                   .fill = fill};
 }
 
-// As in fairseq, special symbols and made-up words begin words. Other tokens do if their text begins with a space,
+// Special symbols and made-up words begin words, as in fairseq. Other tokens do if their text begins with a space,
 // which tokenizer.json files write as Ġ.
 unsigned char *roberta_word_beginnings(const struct tokenizer *tokenizer) {
     int64_t size = tokenizer_vocab_size(tokenizer);

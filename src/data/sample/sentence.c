@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// How many tokens are put around those of a sample.
+// Number of tokens that are put around those of a sample.
 enum { BERT_AROUND = 3, T5_AROUND = 2, BERT_NGRAM = 3, T5_NGRAM = 10 };
 
 static const char *class_name(enum sentence_kind kind) {

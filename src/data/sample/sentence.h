@@ -7,7 +7,7 @@
 // sentence of a block as the query, and the block, mostly without that sentence and after its document's title, as the
 // context. Megatron's ICTDataset draws from one generator in the order of access, so only the blocks match.
 //
-// As with gpt.h, sentence_dataset_build makes the index files and sentence_dataset_open maps and verifies them.
+// sentence_dataset_build makes the index files and sentence_dataset_open maps and verifies them, as in gpt.h.
 #ifndef DATA_SAMPLE_SENTENCE_H
 #define DATA_SAMPLE_SENTENCE_H
 

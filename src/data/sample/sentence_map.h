@@ -1,4 +1,4 @@
-// Which sentences form a sample of BERT, T5 or ICT, as in Megatron's build_mapping and build_blocks_mapping: documents
+// The sentences of each sample of BERT, T5 or ICT, as in Megatron's build_mapping and build_blocks_mapping: documents
 // are processed in order, epoch after epoch, and cut into runs of whole sentences that reach a target length. Then all
 // runs are shuffled. For BERT and T5, some targets are drawn short. For ICT, the target of a document is the length
 // minus that of its title.
@@ -29,7 +29,7 @@ struct sentence_map {
 // Fails if no document has a sample, or the index is damaged.
 int sentence_map_build(struct sentence_map *map, const struct index_reader *reader,
                        const struct sentence_map_options *options);
-// The same for ICT. `titles` has a title for every document, NULL for none.
+// The map for ICT. `titles` has a title for every document, NULL for none.
 int sentence_map_build_blocks(struct sentence_map *map, const struct index_reader *reader,
                               const struct index_reader *titles, const struct sentence_map_options *options);
 // The range [*begin, *end) of a document's sentences.

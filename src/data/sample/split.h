@@ -1,5 +1,5 @@
-// Which part of a dataset is for training, validation and test, and how many samples of each a run needs. Both are
-// computed exactly as in Megatron, including rounding.
+// The parts of a dataset for training, validation and test, and how many samples of each a run needs. Both are computed
+// exactly as in Megatron, including rounding.
 #ifndef DATA_SAMPLE_SPLIT_H
 #define DATA_SAMPLE_SPLIT_H
 
@@ -23,13 +23,13 @@ void split_range(const struct split_bounds *bounds, enum split split, int64_t co
 
 #define SPLIT_PART "part "
 
-// The same for a dataset with the user's --split; `split` is NULL if `which` is all of it, and "part START:END" if it
-// is a part of it, see weighted_split.h. An empty range is an error.
+// split_range for a dataset with the user's --split; `split` is NULL if `which` is all of it, and "part START:END" if
+// it is a part of it, see weighted_split.h. An empty range is an error.
 struct split_choice {
     const char *prefix;  // of the dataset
     const char *split;
     enum split which;   // not read if `split` is a part
-    const char *items;  // what is split: "documents"
+    const char *items;  // the split items: "documents"
     int64_t count;
 };
 int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end);

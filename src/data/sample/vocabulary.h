@@ -1,5 +1,5 @@
-// What a dataset with masked words needs from a vocabulary: the special ids, and which tokens continue a word. Taken
-// from a tokenizer; missing ids are -1.
+// Special ids of a vocabulary, and which tokens continue a word, for datasets with masked words. Taken from a
+// tokenizer; missing ids are -1.
 #ifndef DATA_SAMPLE_VOCABULARY_H
 #define DATA_SAMPLE_VOCABULARY_H
 

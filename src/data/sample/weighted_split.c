@@ -34,8 +34,8 @@ static int refuse(const char *flag, const char *what, const char *text, size_t l
         flag, what, (int)(length < MOST_BYTES ? length : MOST_BYTES), text, length < MOST_BYTES ? "" : "…");
 }
 
-// One dataset: three words. The weight is a number here, since a blend takes words without numbers for prefixes;
-// whether it is above 0 is found out where the blend is made.
+// One dataset: three words. The weight is a number here, since a blend takes words without numbers for prefixes; the
+// blend checks that it is above 0.
 static int parse_dataset(struct weighted_group *group, const char *text, size_t length, const char *flag) {
     enum { WORDS = 3 };
     char *words[WORDS], *copy = memory_alloc(length + 1), *rest = copy, *word;

@@ -21,7 +21,7 @@ void word_mask_create(struct word_mask *mask, const struct word_mask_options *op
         .covered = memory_alloc(most),
         .spans = memory_alloc(most * sizeof *mask->spans),
     };
-    // 1 / n, normalized twice, accumulated, divided by the last: what NumPy's choice() does.
+    // 1 / n, normalized twice, accumulated, divided by the last, as in NumPy's choice().
     int64_t lengths = options->max_ngram;
     double *p = mask->cumulative;
     for (int64_t n = 0; n < lengths; n++)

@@ -1,4 +1,4 @@
-// Which words of a sample a model must predict, as Megatron chooses them for BERT and T5. A word is a token with its
+// Chooses the words of a sample that a model must predict, as Megatron does for BERT and T5. A word is a token with its
 // continuations (##ing); runs of up to max_ngram words are covered, in random order, until the budget is used.
 #ifndef DATA_SAMPLE_WORD_MASK_H
 #define DATA_SAMPLE_WORD_MASK_H
@@ -36,7 +36,7 @@ struct word_mask {
 void word_mask_create(struct word_mask *mask, const struct word_mask_options *options);
 void word_mask_free(struct word_mask *mask);  // a zeroed one is fine
 
-// A sample being masked: `tokens` become what the model sees; `target` is the length that the sample was cut for.
+// A sample being masked: `tokens` become the model's input; `target` is the length that the sample was cut for.
 struct word_mask_text {
     int32_t *tokens;  // (count)
     int64_t count;

@@ -41,7 +41,7 @@ struct bpe_merge_text {
 
 // Builds the table from a vocabulary and the text of merges.txt. Neither is needed afterwards.
 int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges);
-// The same with merges.txt in a file. It is an error if merges are missing for tokens that consist of two others: the
+// bpe_build with merges.txt in a file. It is an error if merges are missing for tokens that consist of two others: the
 // file is truncated, or belongs to another tokenizer. A few tokens added by hand are only noted in the log.
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine

@@ -1,7 +1,7 @@
 // Finds the merges. All words are in one array of symbols, one place per byte and one place between words. A token of n
 // bytes at position p has its id at p and, if n > 1, -n at p + n - 1, so that both neighbours are found in constant
-// time; places inside a token are negative. So the cost of a merge depends only on what it touches, however long a word
-// is. Every pair has a list of the places where it occurs; they are checked when the pair is merged.
+// time; places inside a token are negative. So the cost of a merge depends only on the places it touches, not on the
+// length of words. Every pair has a list of the places where it occurs; they are checked when the pair is merged.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/pair_queue.h"

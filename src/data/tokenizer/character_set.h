@@ -26,7 +26,7 @@ void character_set_add_categories(struct character_set *set, uint32_t categories
 void character_set_seal(struct character_set *set);
 void character_set_invert(struct character_set *set);
 void character_set_intersect(struct character_set *set, struct character_set *other);
-void character_set_flip(struct character_set *set, struct character_set *other);  // what is in exactly one of them
+void character_set_flip(struct character_set *set, struct character_set *other);  // characters in exactly one of them
 
 // These take sealed sets.
 bool character_set_has(const struct character_set *set, uint32_t character);

@@ -1,5 +1,5 @@
 // Reads and builds fairseq's dictionaries. The order of lines gives the ids, so everything that affects lines or their
-// order follows fairseq: what a space is, which of two equal symbols counts, how ties are broken.
+// order follows fairseq: the definition of a space, which of two equal symbols counts, how ties are broken.
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"

@@ -1,6 +1,6 @@
 // FairseqTokenizer: --tokenizer-model dict.txt. By itself it splits text into words at spaces. With --vocab-file
 // encoder.json and --merge-file vocab.bpe the text, without spaces at its ends, is first encoded by GPT-2's BPE, and
-// the symbols are its ids, as for RoBERTa. Whatever fairseq does to a line is done here to a whole text; </s>, which
+// the symbols are its ids, as for RoBERTa. fairseq's processing of a line is applied here to a whole text; </s>, which
 // fairseq puts at the end of every line, ends a document. fairseq's masked-word task adds <mask> after the dictionary
 // unless it has one; here <mask> always follows a BPE, and follows words in a model of masked words.
 #include "data/tokenizer/bpe.h"

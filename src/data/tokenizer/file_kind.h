@@ -4,8 +4,8 @@
 
 #include "data/tokenizer/tokenizer.h"
 
-// If a file in the options belongs to another type than the given one, appends to the current error what it looks like
-// and which type reads it. Returns -1.
+// If a file in the options belongs to another type than the given one, appends its apparent kind and the type that
+// reads it to the current error. Returns -1.
 int file_kind_explain(const char *type, const struct tokenizer_options *options);
 
 #endif

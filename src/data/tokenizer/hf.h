@@ -28,7 +28,7 @@ struct hf_string {
     size_t length;
 };
 
-// What a Split, a Replace or a Metaspace searches for: exactly one of these.
+// The target of a Split, a Replace or a Metaspace: exactly one of these.
 struct hf_pattern {
     struct hf_string literal;           // if not NULL
     const struct split_pattern *known;  // a built-in pattern that covers every text
@@ -230,7 +230,7 @@ struct hf_splits {
 struct hf_state {
     struct hf_splits parts, words, other;
     struct buffer normal, swap, piece;
-    size_t most_bytes;  // limit for what normalizers may make of the current text
+    size_t most_bytes;  // limit for the normalized form of the current text
     struct character_list characters, more;
     struct pattern_scratch pattern;
     struct merge_scratch merge;
@@ -241,7 +241,7 @@ struct hf_state {
 };
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split);
-// Limit for what the steps of a file may make of `length` bytes: no real file comes near it.
+// Limit for the result of a file's steps on `length` bytes: no real file comes near it.
 static inline size_t hf_most_bytes(size_t length) {
     return 64 * length + (1 << 20);
 }

@@ -322,7 +322,7 @@ static void find_spaced_bytes(struct hf *hf) {
 }
 
 // T5's: a charsmap that keeps printable ASCII and turns a space and a line feed into spaces, then words between spaces.
-// So words can be encoded one by one.
+// Words can therefore be encoded one by one.
 static void find_spaced(struct hf *hf) {
     const struct hf_pretokenizer_step *cut = hf->pretokenizers;
     if (hf->model != HF_MODEL_UNIGRAM || hf->normalizer_count != 1 || hf->normalizers->kind != HF_NORMALIZER_CHARSMAP ||

@@ -1,4 +1,4 @@
-// Loads tokenizer.json: its parts, and what is put around a text. Truncation and padding are ignored: callers must
+// Loads tokenizer.json: its parts, and the tokens put around a text. Truncation and padding are ignored: callers must
 // request them, and Megatron and transformers do not.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"

@@ -304,7 +304,7 @@ static void note_cuts(struct split_rules *rules, const char *text, size_t length
     }
 }
 
-// Of equal merges the last counts, so they are added from the end.
+// The last of equal merges counts, so they are added from the end.
 static int load_merges(struct hf *hf, const struct json *merges) {
     if (!merges || merges->type != JSON_ARRAY || merges->count >= BPE_NO_RANK)
         return hf_error(hf, "model", "\"merges\" is not a list");

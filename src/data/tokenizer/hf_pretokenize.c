@@ -89,7 +89,7 @@ static void end_cut(struct cutter *cutter) {
 }
 
 static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) {
-    // As in Hugging Face, a text begins as if after a non-match.
+    // A text begins as if after a non-match, as in Hugging Face.
     bool before = cutter->is_match, joins = false;
     cutter->is_match = is_match;
     switch (cutter->behavior) {
@@ -147,7 +147,7 @@ static bool is_punctuation(const struct hf *hf, uint32_t c) {
     return unicode_in_set(hf->older, c, UNICODE_SET_P);
 }
 
-// What Unicode 17.0 added: Digits follows it, one version later than patterns (tokenizers 0.23).
+// Digits added by Unicode 17.0: the Digits step follows it, one version later than patterns (tokenizers 0.23).
 static bool is_newer_number(uint32_t c) {
     return (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
 }

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// What the post-processor puts around a text.
+// Tokens that the post-processor puts around a text.
 enum hf_around {
     HF_AROUND_NOTHING,
     HF_AROUND_BOS,      // <s> A
@@ -27,7 +27,7 @@ struct hf_roles {
     int64_t longest;    // maximum tokens of the model; 0: unknown
 };
 
-// The roles that the tokenizer itself knows: eos ends a document; around is what its encoder puts there, or what models
+// The roles that the tokenizer itself knows: eos ends a document; around is the encoder's own, or the one that models
 // with its kind of vocabulary expect (BERT's and RoBERTa's).
 struct hf_roles hf_save_roles(const struct tokenizer *tokenizer);
 
@@ -38,7 +38,7 @@ int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *rol
 // Appends the text of tokenizer.json.
 int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles, struct buffer *out);
 
-// The same for parts, with roles found by name.
+// hf_save_json for parts, with roles found by name.
 struct hf_parts;
 void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out);
 

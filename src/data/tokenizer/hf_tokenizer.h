@@ -9,7 +9,7 @@
 int hf_tokenizer_open_text(struct tokenizer *tokenizer, const struct tokenizer_options *options,
                            const struct buffer *text, const char *name);
 
-// What --no-legacy-tokenizer makes of --vocab-file and --merge-file, and of a vocab.txt.
+// The tokenizer of --no-legacy-tokenizer with --vocab-file and --merge-file, or with a vocab.txt.
 int hf_tokenizer_open_gpt2(struct tokenizer *tokenizer, const struct tokenizer_options *options);
 int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower);
 

@@ -1,5 +1,5 @@
-// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` belongs to
-// the kind; `open` creates it, and it is read-only afterwards. `state` belongs to one encoder.
+// The functions of a kind of tokenizer: one static const struct tokenizer_kind, listed in tokenizer.c. `model` belongs
+// to the kind; `open` creates it, and it is read-only afterwards. `state` belongs to one encoder.
 #ifndef DATA_TOKENIZER_KIND_H
 #define DATA_TOKENIZER_KIND_H
 

@@ -1,6 +1,6 @@
 // NullTokenizer: the text consists of ids, decimal numbers separated by spaces, for data that was tokenized elsewhere.
-// As in Megatron up to core 0.14, --vocab-size N gives ids 0…N-1 and one more, N, that ends a document. With
-// --null-tokenizer-eod-id E it is as in later versions: N ids in total, and E ends a document.
+// --vocab-size N gives ids 0…N-1 and one more, N, that ends a document, as in Megatron up to core 0.14. With
+// --null-tokenizer-eod-id E there are N ids in total, and E ends a document, as in later versions.
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include <inttypes.h>

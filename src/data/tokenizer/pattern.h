@@ -26,7 +26,7 @@ void pattern_free(struct pattern *pattern);  // NULL is fine
 // Whether an empty match at the beginning of a text is possible.
 bool pattern_may_insert_first(const struct pattern *pattern);
 
-// The backtracking stack, and what is known of the text that is being searched; one per thread. Zeroed is valid.
+// The backtracking stack, and the memory of failures in the current text; one per thread. Zeroed is valid.
 struct pattern_scratch {
     struct pattern_place *places;
     size_t count, capacity;

@@ -73,7 +73,7 @@ static int write_alternatives(struct pattern *pattern, const struct pattern_tree
     return 0;
 }
 
-// Points SPLIT at what follows here (or, if lazy, past it first); the caller fills in the other branch.
+// Points SPLIT at the next instruction (or, if lazy, past it first); the caller fills in the other branch.
 static void aim_split(struct pattern *pattern, int32_t split, bool lazy, int32_t past) {
     pattern->program[split].a = lazy ? past : split + 1;
     pattern->program[split].b = lazy ? split + 1 : past;
@@ -159,8 +159,8 @@ static int write_node(struct pattern *pattern, const struct pattern_tree *tree, 
     }
 }
 
-// Adds the characters that a match of the node may begin with. Returns whether the match may be empty, so that what
-// follows it may begin it too.
+// Adds the characters that a match of the node may begin with. Returns whether the match may be empty: then the next
+// node's characters may begin it too.
 static bool add_first(const struct pattern *pattern, const struct pattern_tree *tree, int32_t index,
                       struct character_set *set) {
     const struct pattern_node *node = &tree->nodes[index];
@@ -197,7 +197,7 @@ static int find_first(struct pattern *pattern, const struct pattern_tree *tree, 
     return pattern_add_set(pattern, &set, &pattern->first_set);
 }
 
-// Whether an empty match must come after a character, because it looks behind.
+// Whether an empty match must come after a character, because of a lookbehind.
 static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
     const struct pattern_node *node = &tree->nodes[index];
     bool any = false, all = true;
@@ -216,7 +216,7 @@ static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
         return any;
     case NODE_REPEAT:
         return any && node->min > 0;
-    case NODE_LOOK:  // what it looks ahead at is not part of the match
+    case NODE_LOOK:  // a lookahead is not part of the match
     case NODE_SET:
     case NODE_KEEP:
     case NODE_ASSERT:

@@ -1,19 +1,19 @@
 // The machine that runs a compiled pattern, by backtracking. An entry of its stack is an instruction and a position. A
-// run of one set is one entry however long it is, which shrinks by a character each time, so stacks stay small.
+// run of one set is a single entry of any length, which shrinks by a character each time, so stacks stay small.
 //
-// Where matching goes back much, the machine remembers from which places (an instruction and a position) it has gone on
-// in vain: it would again, also from another start. So the steps stay proportional to the text for most patterns. What
-// is inside a LOOK, BEHIND or ATOMIC, or depends on the way to a place, is not remembered, and the limit ends it.
+// In patterns that backtrack much, the machine remembers places (an instruction and a position) from which it has
+// failed: it would again, also from another start. So the steps stay proportional to the text for most patterns. Not
+// remembered, and ended by the limit: the inside of LOOK, BEHIND or ATOMIC, and what depends on the path.
 #include "data/tokenizer/pattern_program.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 
-// Of a text, beside a number per byte. Patterns of real tokenizers take a few steps per character.
+// Steps allowed for a text, plus a number per byte. Patterns of real tokenizers take a few steps per character.
 static const int64_t most_steps = 1 << 22, usual_steps = 1 << 12;
 enum { MOST_PER_BYTE = 256, USUAL_PER_BYTE = 64 };
-// Of memory for the places of SPLIT.
+// Limit of the memory for tried places of SPLIT.
 static const size_t most_bits = (size_t)1 << 29;
 
 enum place_kind {
@@ -34,25 +34,25 @@ struct text {
     size_t length;
 };
 
-// Of a RUN without an upper limit. A run that begins within the stretch ends where that ends.
+// Memory of a RUN without an upper limit. A run that begins within the stretch ends at the stretch's end.
 struct run_memory {
     size_t stretch_begin, stretch_end;
-    // For every position: 0, or, if the machine has gone on from there in vain after this run, 1 more than `above` of a
-    // position below it from which it may not have. `above` of a position is 1 more than it, and 0 of none. NULL: not
-    // needed yet, or too large.
+    // For every position: 0; or, if the machine has failed from there after this run, 1 + `above` of a lower position
+    // from which it may not have failed. `above` of a position is the position + 1, and 0 for none. NULL: not needed
+    // yet, or too large.
     uint32_t *below;
 };
 
 struct pattern_memory {
-    const struct pattern *pattern;  // of the search that goes on
+    const struct pattern *pattern;  // of the search in progress
     struct text text;
-    size_t next;              // where it goes on at the earliest
+    size_t next;              // where it can continue at the earliest
     int64_t most;             // steps
     bool is_on;               // the rest is in use
-    int parts;                // how many the machine is in
+    int parts;                // parts that the machine is in
     int32_t count;            // instructions
     struct run_memory *runs;  // (count)
-    unsigned char *tried;     // bits: instruction * (length + 1) + position, of SPLIT; NULL if they would be too many
+    unsigned char *tried;     // bits for SPLIT: instruction * (length + 1) + position; NULL if too many
 };
 
 static void forget(struct pattern_memory *memory) {
@@ -147,7 +147,7 @@ static void remember(const struct pattern *pattern, struct pattern_scratch *scra
         memory->tried = memory_alloc(bits / 8 + 1);
 }
 
-// What is known of a RUN that may be as long as its characters last; NULL for nothing.
+// The memory of a RUN without an upper limit; NULL if there is none.
 static struct run_memory *run_memory_of(const struct pattern *pattern, const struct pattern_scratch *scratch,
                                         int32_t here) {
     const struct pattern_instruction *run = &pattern->program[here];
@@ -155,7 +155,7 @@ static struct run_memory *run_memory_of(const struct pattern *pattern, const str
     return is_known ? &scratch->memory->runs[here] : NULL;
 }
 
-// Whether the machine has gone on from this SPLIT in vain; if not, it goes on now.
+// Whether the machine has already failed from this SPLIT; marks it as tried.
 static bool was_tried(const struct pattern_scratch *scratch, int32_t here, size_t at) {
     const struct pattern_memory *memory = scratch->memory;
     if (!memory->is_on || !memory->tried || memory->parts > 0)
@@ -166,8 +166,8 @@ static bool was_tried(const struct pattern_scratch *scratch, int32_t here, size_
     return was;
 }
 
-// Moves *at, a position where a run may end, back to the first from which the machine has not gone on; false if there
-// is none down to `least`. The machine then goes on from there.
+// Moves *at, a possible end of a run, back to the first position that was not tried; false if there is none down to
+// `least`. Marks it as tried.
 static bool skip_tried(struct pattern_scratch *scratch, int32_t here, size_t *at, size_t least) {
     struct pattern_memory *memory = scratch->memory;
     struct run_memory *known = memory->parts == 0 ? run_memory_of(memory->pattern, scratch, here) : NULL;
@@ -178,14 +178,14 @@ static bool skip_tried(struct pattern_scratch *scratch, int32_t here, size_t *at
         return true;
     uint32_t *below = known->below, above = (uint32_t)*at + 1;
     while (above > 0 && below[above - 1] > 0) {
-        // The way is halved for those that come later.
+        // Path halving: shortens the walk for later calls.
         uint32_t next = below[above - 1] - 1;
         if (next > 0 && below[next - 1] > 0)
             below[above - 1] = below[next - 1];
         above = next;
         scratch->steps++;
     }
-    // What lies before the present search is of no interest, and the way may lead past its beginning.
+    // Positions before the current search do not matter, and the links may lead past its beginning.
     bool is_at_begin = above <= memory->next && below[memory->next] == 0;
     size_t found = is_at_begin ? memory->next : (size_t)above - 1;
     if ((above == 0 && !is_at_begin) || found < least)
@@ -195,7 +195,7 @@ static bool skip_tried(struct pattern_scratch *scratch, int32_t here, size_t *at
     return true;
 }
 
-// The machine went on from the places on the way to a match and got there. The search goes on at its end.
+// The places on the path of a match were tried, but did not fail. The search continues at the match's end.
 static void forget_match(struct pattern_scratch *scratch, size_t end) {
     struct pattern_memory *memory = scratch->memory;
     memory->next = end;
@@ -215,7 +215,7 @@ static size_t end_of_stretch(const struct pattern *pattern, struct pattern_scrat
                              struct text text, size_t at) {
     struct run_memory *known = run_memory_of(pattern, scratch, here);
     size_t begin = at, bytes;
-    // A byte that continues a character of several is no place to begin at, except in ill-formed text.
+    // A character does not begin at a continuation byte, except in ill-formed text.
     if (known && at >= known->stretch_begin && at < known->stretch_end && (text.bytes[at] & 0xC0) != 0x80)
         return known->stretch_end;
     while (in_set(pattern, pattern->program[here].a, text, at, &bytes)) {
@@ -425,7 +425,7 @@ static int run_program(const struct pattern *pattern, struct pattern_scratch *sc
     }
 }
 
-// A search that does not go on where another one has ended is of another text.
+// A search that does not continue where the last one ended is taken for another text.
 static void prepare(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, size_t from) {
     size_t count = (size_t)pattern->mark_count;
     if (scratch->mark_capacity < count) {

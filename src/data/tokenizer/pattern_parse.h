@@ -31,7 +31,7 @@ struct pattern_tree {
     int32_t count, capacity;
 };
 
-// What (?imx) turns on and off.
+// The switches of (?imx).
 struct pattern_switches {
     bool any_case;
     bool any_dot;  // . also matches a line feed
@@ -44,7 +44,7 @@ struct pattern_parser {
     struct pattern *pattern;
     struct pattern_tree *tree;
     const char *text, *at, *end;
-    int depth, looks;  // groups around this place; those of them that look ahead or behind
+    int depth, looks;  // groups around this place; lookarounds among them
     struct pattern_switches on;
     uint32_t before[2];  // the previous characters, folded, if they are literal and case is ignored
 };
@@ -69,7 +69,7 @@ int pattern_parse_character(struct pattern_parser *parser, uint32_t *character);
 // Parses \s, \p{L} and the like into a set: 1 if there is one, else 0 and nothing is consumed. In brackets \w lacks the
 // superscripts and fractions of Latin-1, as in Oniguruma.
 int pattern_parse_class(struct pattern_parser *parser, bool in_brackets, struct character_set *set);
-// Parses what follows [.
+// Parses brackets after their [.
 int pattern_parse_brackets(struct pattern_parser *parser, struct character_set *set);
 // The characters of \w outside brackets.
 void pattern_add_word(const struct pattern *pattern, struct character_set *set);

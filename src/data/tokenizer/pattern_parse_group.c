@@ -1,4 +1,4 @@
-// Groups of a pattern: what follows ( .
+// Groups of a pattern: the text after ( .
 #include "data/tokenizer/pattern_parse.h"
 #include "base/error.h"
 #include <string.h>
@@ -43,7 +43,7 @@ static int parse_behind(struct pattern_parser *parser, bool negated, int32_t *no
     struct pattern_node *behind = &parser->tree->nodes[*node];
     if (behind->min > FARTHEST_BACK || behind->max > FARTHEST_BACK)
         return pattern_parse_error(parser, "more than %d characters to look back at", FARTHEST_BACK);
-    // Oniguruma has special rules for looking behind at such a part.
+    // Oniguruma has special rules for such a part in a lookbehind.
     if (has_atomic(parser->tree, behind->first))
         return pattern_parse_error(parser, "\\R, (?>…) or a++ to look back at");
     return 0;
@@ -69,7 +69,7 @@ static bool read_switches(struct pattern_parser *parser, struct pattern_switches
 }
 
 // Letters after (?: (?i:…) applies inside, (?i) up to the end of the enclosing group. In Ruby the latter also encloses
-// what follows, including alternatives.
+// the rest, including alternatives.
 static int parse_switches(struct pattern_parser *parser, int32_t *node) {
     struct pattern_switches before = parser->on, on = before;
     const char *begin = parser->at;

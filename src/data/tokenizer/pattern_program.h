@@ -62,7 +62,7 @@ struct pattern {
     int32_t first_set;   // characters that a match may begin with; -1: it may be empty
     int32_t mark_count;
     bool keeps;            // the pattern has \K
-    bool depends_on_path;  // what matches after an instruction depends on more than the place: marks, \G
+    bool depends_on_path;  // matching after an instruction depends on more than the place: marks, \G
     bool may_insert_first;
     enum pattern_syntax syntax;
     char *name;

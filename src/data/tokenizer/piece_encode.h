@@ -8,7 +8,7 @@
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/token_list.h"
 
-// What a tokenizer provides. The caller owns the pointers.
+// A tokenizer's part. The caller owns the pointers.
 struct piece_model {
     const struct split_rules *rules;
     const struct unicode_table *table;

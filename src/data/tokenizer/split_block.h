@@ -32,7 +32,7 @@ struct split_chunk {
     struct split_block blocks[SPLIT_BLOCKS + 1];
 };
 
-// What the masks must support.
+// Requirements on the masks.
 struct split_needs {
     const struct unicode_table *table;
     bool wide;            // capitals, lines, feeds and slashes are needed

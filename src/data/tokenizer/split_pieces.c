@@ -1,6 +1,6 @@
 // Splits text with masks, a chunk at a time. Nothing is carried from chunk to chunk: a chunk begins where a piece does,
-// and pieces do not depend on the text before them. What masks cannot decide (see split_block.h), and a piece longer
-// than a chunk, is left to split_text.
+// and pieces do not depend on the text before them. Blocks that masks cannot decide (see split_block.h), and pieces
+// longer than a chunk, are left to split_text.
 #include "data/tokenizer/split_block.h"
 #include "data/tokenizer/split_starts.h"
 #include "data/tokenizer/splitter.h"

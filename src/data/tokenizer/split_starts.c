@@ -83,7 +83,7 @@ static void find_blank_words(const struct split_rules *rules, struct split_chunk
 
 // ---- an optional character before letters, short numbers, line ends: cl100k and its successors ----
 
-// What is carried from block to block.
+// State carried from block to block.
 struct before {
     uint64_t letters, lower, numbers, others, blanks, spaces, lines, tails;
     uint64_t own_blanks;    // spaces that do not belong to the other characters before them

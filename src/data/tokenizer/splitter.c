@@ -1,5 +1,5 @@
-// The patterns' rules in the order in which the patterns try them. Where a pattern would backtrack, a comment says what
-// that amounts to.
+// The patterns' rules in the order in which the patterns try them. Where a pattern would backtrack, a comment states
+// the effect.
 #include "data/tokenizer/splitter.h"
 #include "base/utf8.h"
 #include <stdlib.h>
@@ -126,7 +126,7 @@ static size_t number(const struct text_view *view, int most_digits) {
     return at;
 }
 
-// ␣?[^\s\p{L}\p{N}]+ and what may follow; 0 if it does not match.
+// ␣?[^\s\p{L}\p{N}]+ and its optional end; 0 if it does not match.
 static size_t others(const struct split_rules *rules, const struct text_view *view) {
     size_t begin = view->text[0] == ' ', end = skip(view, begin, OTHERS);
     if (end == begin)

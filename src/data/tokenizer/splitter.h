@@ -51,8 +51,8 @@ const struct split_pattern *split_pattern_by_text(const char *text, size_t lengt
 struct unicode_table *split_table_create(void);
 
 // Length of the first piece of text, length > 0. The text must be the whole rest of the document, since the end of a
-// run of spaces depends on what follows it. Bytes that are not UTF-8 count as characters that are not letters, numbers
-// or spaces.
+// run of spaces depends on the text after it. Bytes that are not UTF-8 count as characters that are not letters,
+// numbers or spaces.
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length);
 

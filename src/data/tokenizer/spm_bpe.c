@@ -27,7 +27,7 @@ struct spm_bpe_node {
     int32_t length;    // bytes; 0: merged into the one before
     int32_t previous;  // -1 at the beginning
     int32_t next;      // -1 at the end
-    int32_t piece;     // what it forms with the next
+    int32_t piece;     // the piece it forms with the next
     uint32_t rank;     // of that piece, NO_RANK if there is none
 };
 
@@ -79,7 +79,7 @@ struct short_text {
     int count;
     int32_t symbols[SHORT_SYMBOLS];
     int32_t lengths[SHORT_SYMBOLS];
-    int32_t pieces[SHORT_SYMBOLS];  // what each forms with the next
+    int32_t pieces[SHORT_SYMBOLS];  // the piece each forms with the next
     uint32_t ranks[SHORT_SYMBOLS];
 };
 

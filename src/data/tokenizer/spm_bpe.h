@@ -11,7 +11,7 @@
 
 struct spm_pair {
     int32_t left, right;  // symbols
-    int32_t piece;        // what they form; -1: a free slot
+    int32_t piece;        // the piece they form; -1: a free slot
     uint32_t rank;        // of the piece
 };
 

@@ -129,7 +129,7 @@ static void treat_hidden(struct json_writer *json, const struct rules *rules, en
     }
 }
 
-// Escapes in the text what the steps insert, or restores it, in the opposite order.
+// Escapes the characters that the steps insert, or restores them, in the opposite order.
 static void escape(struct json_writer *json, const struct rules *rules, bool composes, bool restores) {
     char texts[3 + HIDDEN_COUNT][5] = {ESCAPE, APART, STAYS_APART};
     int count = composes ? 3 : 2;

@@ -1,5 +1,5 @@
-// Loads a model: refuses what the library refuses, and pieces that it would choke on (ill-formed UTF-8, absurd lengths,
-// scores that are not numbers).
+// Loads a model: refuses the same models as the library, and pieces that it would choke on (ill-formed UTF-8, absurd
+// lengths, scores that are not numbers).
 #include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -12,7 +12,7 @@ enum { KIND_OTHER, KIND_PLAIN, KIND_BLANK };
 enum { MAX_USER_DEFINED_MATCHES = 64 };
 
 struct unit {
-    const char *text;  // what it becomes
+    const char *text;  // its replacement
     size_t length;
     size_t consumed;  // bytes of the input
 };

@@ -20,7 +20,7 @@ struct spm_normaliser {
     struct charsmap map;
     struct trie user_defined;  // texts that no rule may change
     bool is_suffix;            // the dummy space comes last
-    unsigned char kinds[256];  // what each byte needs, see the .c
+    unsigned char kinds[256];  // kinds of bytes, see the .c
 };
 
 struct spm_normaliser_options {

@@ -97,7 +97,7 @@ void spm_specials_free(struct spm_specials *specials) {
     *specials = (struct spm_specials){0};
 }
 
-// Of the special tokens that text begins with, the one added first; -1 if there is none.
+// The special token at the beginning of text; of several, the one added first; -1 if there is none.
 static int32_t match(const struct trie *trie, const char *text, size_t length) {
     int32_t first = -1, node = TRIE_ROOT;
     for (size_t i = 0; i < length; i++) {

@@ -1,5 +1,5 @@
 // Decodes a growing list of ids. See stream.h. Both decodings, with and without the new ids, start at the same id, so
-// that whatever a tokenizer strips or adds at the beginning of a text is in both and cancels out.
+// that changes that a tokenizer makes at the beginning of a text are in both and cancel out.
 #include "data/tokenizer/stream.h"
 #include <string.h>
 

@@ -18,7 +18,7 @@ struct token_stream {
 void token_stream_begin(struct token_stream *stream, const int32_t *ids, int64_t count);
 // Takes the next id, and appends the text that is now certain.
 int token_stream_add(struct token_stream *stream, int32_t id, struct buffer *out);
-// Appends what is still held back: an incomplete character, as the tokenizer decodes it.
+// Appends the bytes still held back: an incomplete character, as the tokenizer decodes it.
 int token_stream_end(struct token_stream *stream, struct buffer *out);
 void token_stream_free(struct token_stream *stream);
 

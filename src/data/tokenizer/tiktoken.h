@@ -24,7 +24,7 @@ int tiktoken_parse_ranks(struct tiktoken_ranks *ranks, const char *text, size_t 
 // Megatron's list of {"rank", "token_bytes", "token_str"}: its first `most` entries.
 int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most);
 
-// The same for a list that has at least `most` entries.
+// tiktoken_parse_json for a parsed list, which must have at least `most` entries.
 int tiktoken_parse_list(struct tiktoken_ranks *ranks, const struct json *list, const char *name, int64_t most);
 
 // A special token: a text with its own id.
@@ -33,7 +33,7 @@ struct tiktoken_special {
     int32_t id;
 };
 
-// What is known about a rank file with this number of ranks.
+// The known rank file with this number of ranks.
 struct tiktoken_known {
     const char *name;     // "cl100k_base"
     int64_t rank_count;   // lines of the file

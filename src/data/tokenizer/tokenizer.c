@@ -106,7 +106,7 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
-    // Of Megatron-DeepSpeed, with the same ids and the same size.
+    // Megatron-DeepSpeed's name, with the same ids and the same size.
     if (strcmp(type, "PretrainedFromHF") == 0)
         type = tokenizer_kind_hf.name;
     const struct tokenizer_kind *kind = NULL;

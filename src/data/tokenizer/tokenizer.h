@@ -1,9 +1,9 @@
 // Text to token ids and back, with one interface for every kind of tokenizer. Kinds have Megatron's names
 // (--tokenizer-type) and are listed in one table, in tokenizer.c.
 //
-// A struct tokenizer never changes after tokenizer_open, so any number of threads may share it. What changes while
-// encoding (caches, scratch memory) is in a struct tokenizer_encoder, of which each thread has its own. The ids depend
-// only on the text, never on the encoder or on what it has encoded before.
+// A struct tokenizer never changes after tokenizer_open, so any number of threads may share it. State that changes
+// while encoding (caches, scratch memory) is in a struct tokenizer_encoder, one per thread. The ids depend only on the
+// text, never on the encoder or on earlier texts.
 //
 // Text is bytes with a length: it may contain NULs, and byte-level tokenizers accept ill-formed UTF-8 too.
 #ifndef DATA_TOKENIZER_TOKENIZER_H
@@ -56,13 +56,13 @@ int tokenizer_list_special(const struct tokenizer *tokenizer, bool *is_special /
 struct tokenizer_encoder;
 
 // The tokenizer must outlive its encoders. The memory of an encoder is bounded: up to 20 MiB for its caches, plus what
-// the longest unsplittable piece of text needs. Fails if this build lacks what encoding needs; opening and decoding
-// still work, and training and generating need no more.
+// the longest unsplittable piece of text needs. Fails if this build lacks a library that encoding needs; opening and
+// decoding still work, and training and generating need no more.
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 
-// Appends the ids of the text, after whatever the kind puts before every text (Llama2Tokenizer: the beginning-of-text
-// token). Nothing is added at the end. On error the list is unchanged.
+// Appends the ids of the text, after the ids that the kind puts before every text (Llama2Tokenizer: the
+// beginning-of-text token). Nothing is added at the end. On error the list is unchanged.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 #endif

@@ -8,7 +8,7 @@
 // Adds the characters of a category, script or other property; false if there is none of that name. Case, spaces, - and
 // _ in a name are ignored.
 bool unicode_property_add(struct character_set *set, const char *name, size_t length);
-// The same for a POSIX class ("alpha"), where "punct" also includes symbols.
+// Adds the characters of a POSIX class ("alpha"), where "punct" also includes symbols.
 bool unicode_posix_add(struct character_set *set, const char *name, size_t length);
 // The characters of \w.
 void unicode_add_word(struct character_set *set);

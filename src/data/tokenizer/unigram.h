@@ -44,7 +44,7 @@ void unigram_scratch_free(struct unigram_scratch *scratch);
 // (infinity if there was no other path, 0 for a tie, in which the piece that begins first has won).
 double unigram_best(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text, size_t length);
 
-// The same in single precision, starting at the `sum` of the text before; returns the sum after it.
+// unigram_best in single precision, starting at the `sum` of the text before; returns the sum after it.
 float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
                            size_t length, float sum);
 

@@ -116,7 +116,7 @@ static bool is_special(const char *text, size_t length) {
     return length > 11 && memcmp(text, "<extra_id_", 10) == 0;
 }
 
-// Of equal lines the last counts. An appended token is not in the trie of the lines.
+// The last of equal lines counts. An appended token is not in the trie of the lines.
 int wordpiece_describe(const struct bert *bert, const struct wordpiece_vocab *vocab, struct hf_parts *parts) {
     struct json_writer json = hf_part(&parts->model);
     wordpiece_begin_model(&json, bert->model.most_chars);

@@ -63,7 +63,7 @@ static int compare_keys(const void *left, const void *right) {
     return order ? order : (a->value > b->value) - (a->value < b->value);
 }
 
-// Of equal tokens the one with the highest id counts. An empty line is a token too, but no text can contain it.
+// The highest id of equal tokens counts. An empty line is a token too, but no text can contain it.
 static void build_trie(struct wordpiece_vocab *vocab) {
     struct trie_key *keys = memory_alloc((size_t)vocab->size * sizeof *keys);
     for (int64_t id = 0; id < vocab->size; id++) {
