@@ -8,8 +8,8 @@
 enum { EAGER_LOOKS = 4 };  // before the first yield, if there are processors for all ranks
 
 // A yield takes a microsecond if nothing else is ready to run, and a slice of time, some milliseconds, if another
-// program is. It is then not tried again for a while, which doubles if the next one is long too: a core that is lost
-// once, to some work of the system, is soon waited on as before.
+// program is. Yields then stop for a while, which doubles if the next one is long too: a core lost once to some work of
+// the system soon gets yields again.
 static const double LONG_YIELD = 1e-3, BUSY_AT_FIRST = 10e-3, BUSY_AT_MOST = 0.5;
 
 static void yield_processor(struct pause_manner *manner, double now) {
