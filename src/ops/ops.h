@@ -82,8 +82,7 @@ struct op_matmul {
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
     bool is_uneven;      // shapes differ between ranks, so they cannot agree on an algorithm (device_join)
-    bool
-        is_fast;  // fp8 gradients with ranges: sums may be less precise, as those of two E4M3 operands always may be
+    bool is_fast;  // fp8 gradients with ranges: sums may be less precise, as those of two E4M3 operands always may be
 };
 
 // y = activation(x), element by element.
