@@ -1,5 +1,5 @@
 // Interface of the backends of comm.h. A backend fills in `struct collective` and embeds `struct world` and `struct
-// group`. comm.c does what all of them share (groups of one, checks, deadlines); a backend only contains what differs.
+// group`. comm.c has the common code (groups of one, checks, deadlines); a backend has only what differs.
 #ifndef COMM_BACKEND_H
 #define COMM_BACKEND_H
 

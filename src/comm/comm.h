@@ -48,7 +48,7 @@ struct world_place {
     int local_rank, local_size;  // on this machine
 };
 
-// Where ranks that know their place meet without MPI.
+// Meeting point of ranks that know their place, without MPI.
 struct world_meeting {
     struct world_place place;
     const char *address;  // of rank 0: a host name or an IP address
@@ -96,7 +96,7 @@ struct comm_fabric {
     double exchange;                  // bytes/s of a rank to all others at once, between machines; 0: as `across`
 };
 void world_set_fabric(struct world *world, const struct comm_fabric *fabric);
-// How long a message between two ranks takes, alone.
+// Seconds of a message between two ranks without other traffic.
 double world_message_seconds(const struct world *world, int from, int to, double bytes);
 // Hides this part of the group's time behind computation although the step waits for it: models programs that send
 // tiles of a matmul while computing the next ones.
@@ -104,7 +104,7 @@ void group_set_hidden(struct group *group, double part);
 // Slows computation during a collective of the group by this part of the time that they overlap: kernels that send
 // occupy processors of the device.
 void group_set_burden(struct group *group, double part);
-// How long this rank's compute stream has stalled in waits for collectives of the group, on paper.
+// Seconds that this rank's compute stream has stalled in waits for collectives of the group, on paper.
 double group_exposed_seconds(const struct group *group);
 // Finds the place of this rank before a device is chosen; starts MPI if the backend is "mpi". Ranks that meet over TCP
 // know their place already.

@@ -96,8 +96,7 @@ static void wait_for_turn(const struct world *world, int place) {
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
-    const struct watch *watch =
-        groups == world->groups ? world->watch : NULL;  // the watch never sees a thread's own group
+    const struct watch *watch = groups == world->groups ? world->watch : NULL;  // it never sees a thread's own group
     struct json_writer json = {.out = out};
     json_begin_object(&json);
     json_key(&json, "rank");

@@ -13,7 +13,7 @@
 // The stopwatch of a wait for a collective (comm_wait), for one that the device waits for (watch.h), or for ranks that
 // work with files (pulse.h).
 struct stopwatch {
-    const char *files;  // what the ranks do with files meanwhile; NULL: the wait is for a collective
+    const char *files;  // the ranks' work with files; NULL: the wait is for a collective
     double waited;      // seconds so far
     double looked;      // when it was last looked at; 0: not yet
     bool has_left;      // this rank has left its file
@@ -35,8 +35,8 @@ double hang_turn(int place, int world_size);
 // How long it then waits for missing files. Waiting ranks leave theirs at three quarters of the deadline; only a short
 // deadline may pass before all have.
 double hang_patience(double deadline_seconds);
-// Says which ranks of the group have not arrived, and what they are doing; waits for its turn, and a little for the
-// others' files.
+// Describes the ranks of the group that have not arrived, and their current work; waits for its turn, and a little for
+// the others' files.
 void hang_describe(const struct comm_request *request, struct buffer *out);
 
 #endif

@@ -1,4 +1,4 @@
-// Which MPI library fits, and where it may be. See mpi_library.h.
+// Version check and folders of the MPI library. See mpi_library.h.
 #include "comm/mpi_library.h"
 #include "base/error.h"
 #include "comm/backend.h"

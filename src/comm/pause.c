@@ -23,9 +23,9 @@ static void yield_processor(struct pause_manner *manner, double now) {
     manner->busy_until = later + manner->busy_seconds;
 }
 
-// Where ranks outnumber processors, a look that finds nothing new takes 1 to 4 µs. One that moves data takes longer,
-// and the others soon need the next look of this rank: a sum over MPI takes hundreds of them. Until that stops, the
-// wait counts as one that just began. Elsewhere a look asks MPI up to 64 times, so its length says nothing. Eight
+// If ranks outnumber processors, a look that finds nothing new takes 1 to 4 µs. One that moves data takes longer, and
+// the other ranks soon need this rank's next look: a sum over MPI takes hundreds of them. While data moves, the wait
+// counts as just begun. With enough processors a look tests MPI up to 64 times, so its length is meaningless. Eight
 // replicas on two cores took 143 ms for a step that only yielded, 240 with sleeps after 1 ms of the whole wait, and 149
 // with these; beside another program 271 and 213 ms (2026-11-18, a Xeon).
 static const double MOVING_LOOK = 8e-6;

@@ -16,7 +16,7 @@
 
 enum { STAR_KEY_BYTES = 32, STAR_NOTE_BYTES = 192, STAR_MAX_SIZE = 1 << 16 };
 
-// Where the hub's file is.
+// Location of the hub's file.
 struct star_secret {
     const char *folder;          // NULL for none
     bool is_public;              // strangers may create files there: only this user's files count

@@ -1,5 +1,5 @@
 // Exchanges of numbers. Every rank sends its numbers to the hub in a frame; once the hub has all of them, it sends the
-// result to all. Nothing here blocks: star_test moves what can be moved. See star.h.
+// result to all. Nothing here blocks: star_test moves as much as it can. See star.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/star.h"
@@ -79,7 +79,7 @@ struct star_exchange *star_start_rows(struct star *star, int64_t *values, const 
     return start(star, (struct frame){.result = STAR_ROWS, .count = (uint32_t)firsts[star->size]}, values, firsts);
 }
 
-// Moves what can be moved on one link; returns whether its half is finished.
+// Moves as much as possible on one link; returns whether its half is finished.
 static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     struct star *star = x->star;
     struct passage *passage = &x->passages[i];

@@ -115,7 +115,7 @@ static void answer(struct door *door, struct visitor *visitor) {
     door->joined++;
 }
 
-// Reads what a visitor has sent, and answers it, or drops it if it has left or used up its time.
+// Reads a visitor's bytes and answers it, or drops it if it has left or used up its time.
 static void hear(struct door *door, struct visitor *visitor, double now) {
     while (visitor->socket >= 0) {
         unsigned char *to = visitor->is_challenged ? visitor->proof : (unsigned char *)&visitor->hello;

@@ -53,7 +53,7 @@ HALF_INLINE uint8_t moment8_exponent(enum moment8_kind kind, float largest) {
     return (uint8_t)(exponent + MOMENT8_BIAS);
 }
 
-// The size that a code without its sign stands for.
+// Decodes the size of a code without its sign.
 HALF_INLINE float moment8_code_size(enum moment8_kind kind, uint32_t code, uint8_t exponent) {
     int mantissa = moment8_mantissa(kind), field = (int)(code >> mantissa);
     uint32_t units = (code & ((1u << mantissa) - 1)) + (field > 0 ? 1u << mantissa : 0);
