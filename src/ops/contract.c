@@ -172,7 +172,7 @@ static void describe_dtypes(const struct contract_call *call, const struct contr
     }
 }
 
-// Letters that have no size yet stand for themselves.
+// Letters without a size are printed as letters.
 static void describe_shape(const struct contract_call *call, const char *shape, char *text, size_t size) {
     const char *separator = "";
     size_t length = 0;

@@ -135,7 +135,7 @@ void device_clock_stop(struct device *device);
 // a library of the same vendor (native_stream).
 int64_t device_stamp(struct device *device, enum stream stream);
 int64_t device_stamp_native(struct device *device, void *stream);
-// In seconds of clock_seconds; false if the stamp is too old or the stream has not reached it.
+// Sets seconds on the scale of clock_seconds; false if the stamp is too old or the stream has not reached it.
 bool device_read_stamp(struct device *device, int64_t stamp, double *seconds);
 // Starts or stops the vendor's profiler (nsys --capture-range=cudaProfilerApi).
 void device_announce_profile(struct device *device, bool is_on);

@@ -1,4 +1,4 @@
-// The rows of a profile, and their names: an operation's own, and for some its shape and what is fused into it.
+// The rows of a profile, and their names: the operation's, for some also its shape and fused parts.
 #include "ops/profile.h"
 #include "base/error.h"
 

@@ -255,7 +255,7 @@ static void put_keys(const struct op_attention_backward *op, struct backward_til
     block_put(&tile->keys_transposed, &key_block, tile->kernel);
 }
 
-// How many of [first_key, first_key + keys) some query sees, counted to the last one; 0 if none sees any.
+// The end, counted from first_key, of the keys before first_key + keys that some query sees; 0 if it sees none.
 static int64_t tile_keys(const struct backward_place *at, int64_t keys) {
     int64_t most = 0;
     // Without a mask later queries never see less.

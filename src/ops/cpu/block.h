@@ -34,8 +34,8 @@ struct block_panels {
 // before the last of these matmuls.
 void block_put(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
 
-// d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
-// steps as a has. Both are for the same kernel.
+// d (lines of a, columns) = a b^T, or d += a b^T, with the first `columns` lines of b and as many of its steps as a
+// has. Both are packed for the same kernel.
 struct block_matmul {
     struct block_panels *a, *b;
     int64_t columns;

@@ -256,7 +256,7 @@ template <int ROWS>
 static __device__ __forceinline__ void turned_kept(uint32_t kept[2][4], const int64_t *row_ids,
                                                    const struct attention_args &args, int head, int warp_key) {
     enum { DRAWS = ROWS / 16 };
-    int lane = threadIdx.x & 31, part = lane / 4;  // part: which of the eight keys, and what this lane draws
+    int lane = threadIdx.x & 31, part = lane / 4;  // part: this lane's key of the eight, and its share of the draws
     uint32_t mine = 0;
 #pragma unroll
     for (int n = 0; n < DRAWS; n++) {

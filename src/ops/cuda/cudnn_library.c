@@ -1,4 +1,4 @@
-// Which cuDNN fits, and where it may be. cuDNN compiles its attention kernels on demand, with an NVRTC that it opens by
+// Version check and folders of cuDNN. cuDNN compiles its attention kernels on demand, with an NVRTC that it opens by
 // name, so it finds one that is already loaded. NVRTC opens its builtins by name too.
 #include "ops/cuda/cudnn_library.h"
 #include "base/error.h"

@@ -114,7 +114,7 @@ static bool has_dropout(const struct sketch *s) {
     return s->key->keep < 1;
 }
 
-// 1 for a weight that is kept, 0 for one that is dropped. Identical in forward and backward.
+// 1 for kept weights, 0 for dropped ones. Identical in forward and backward.
 static descriptor draw(const struct sketch *s) {
     struct cudnn_shape one = {{1, 1, 1, 1}, {1, 1, 1, 1}};
     descriptor seed = cudnn_tensor(s->graph, UID_SEED, CUDNN_DATA_INT64, one);

@@ -12,7 +12,7 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build compiles for
+enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // for bf16 arithmetic; the oldest target of the build
 
 // Every device is one of these: the common struct, then members that only this file needs.
 struct cuda_machine {

@@ -61,8 +61,7 @@ static __device__ __forceinline__ uint4 dropout_words(const struct cuda_dropout 
 // The factors of the two columns of a word: 0 or the scale.
 static __device__ __forceinline__ void word_factors(float factor[2], const struct cuda_dropout &dropout,
                                                     uint32_t word) {
-    uint32_t least =
-        dropout.threshold << 16;  // both halves are compared in the upper position; lower bits do not matter
+    uint32_t least = dropout.threshold << 16;  // halves are compared in the upper position
     factor[0] = word << 16 >= least ? dropout.scale : 0.0f;
     factor[1] = word >= least ? dropout.scale : 0.0f;
 }
