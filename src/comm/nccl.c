@@ -117,7 +117,7 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     g->host = host;
     // comm.c starts nothing in a group of one among several ranks.
     if (g->base.size > 1 || !w->host) {
-        // NCCL waits for all ranks without a deadline; at the start it often hangs on a network problem.
+        // NCCL waits for all ranks without a deadline; a hang at the start is often a network problem.
         ncclUniqueId id = share_id(g);
         watch_enter(world->watch, &(struct comm_request){.group = &g->base, .name = "NCCL's start", .peer = -1});
         CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, id, g->base.rank));

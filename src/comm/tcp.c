@@ -50,8 +50,8 @@ static struct star_exchange *start_table(struct star *star, int64_t *table, int 
     return x;
 }
 
-// The hub knows everyone's address from their connection, and its own; it tells all of them at once. Addresses of all
-// protocols use only the first bytes.
+// The hub knows everyone's address from their connection, and its own; it tells all of them at once. Only the first
+// bytes of an address are used, for any protocol.
 static void share_addresses(struct tcp_world *w) {
     enum { WORDS = 4 };
     _Static_assert(sizeof(struct sockaddr_in6) <= WORDS * sizeof(int64_t), "an address fits");
