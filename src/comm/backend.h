@@ -1,5 +1,5 @@
-// The backends behind comm.h. A backend fills in `struct collective` and embeds `struct world` and `struct group`.
-// comm.c does what all of them share (groups of one, checks, deadlines); a backend only contains what differs.
+// Interface of the backends of comm.h. A backend fills in `struct collective` and embeds `struct world` and `struct
+// group`. comm.c has the common code (groups of one, checks, deadlines); a backend has only what differs.
 #ifndef COMM_BACKEND_H
 #define COMM_BACKEND_H
 
@@ -10,7 +10,7 @@
 #include "comm/record.h"
 #include "comm/watch.h"
 
-// Tensors are passed by address: copying a view would cost a small message more than starting it does.
+// Tensors are passed by address: for a small message, copying views would cost more than starting it.
 struct collective {
     const char *name;
     bool is_imaginary;  // moves no data: the host's clock means nothing, and no spans are recorded
@@ -20,20 +20,20 @@ struct collective {
     void *(*all_reduce)(struct group *group, const struct tensor *x, enum reduction reduction);
     void *(*all_gather)(struct group *group, const struct tensor *whole, const struct tensor *part);
     void *(*reduce_scatter)(struct group *group, const struct tensor *part, const struct tensor *whole);
-    void *(*all_to_all)(struct group *group, const struct comm_exchange *exchange);  // tensors end with their last rows
+    void *(*all_to_all)(struct group *group, const struct comm_exchange *exchange);  // the tensors have no further rows
     void *(*broadcast)(struct group *group, const struct tensor *x, int root);
     void (*connect)(struct group *group);  // see comm_connect; NULL: messages need no preparation
     void *(*send)(struct group *group, const struct tensor *x, int to);
     void *(*receive)(struct group *group, const struct tensor *x, int from);
     bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed; with the watch's lock
-    // Makes the device wait: work it is given from now on comes after the collective. True: the handle stays until
-    // `test` says that it is done. False: the device is recording, no end can be observed, and the handle is gone. NULL
-    // if the host waits itself. A world whose table has this entry has a watch.
+    // Makes the device wait: work enqueued after this call runs after the collective. True: the handle stays valid
+    // until `test` returns true. False: the device is recording, the end cannot be observed, and the handle is freed.
+    // NULL if the host waits itself. A world whose table has this entry has a watch.
     bool (*order)(struct group *group, void *handle);
     // For a trace: when the collective began and ended on its stream, as stamps of the device (see device_stamp); NULL
-    // if the host waits itself. Called before `order`'s handle is gone.
+    // if the host waits itself. Called before the handle of `order` is freed.
     void (*stamps)(struct group *group, const void *handle, int64_t stamps[2]);
-    // A handle for the end of everything that the device has been given so far; NULL if collectives cannot be recorded.
+    // A handle for the end of all work enqueued on the device so far; NULL if collectives cannot be recorded.
     void *(*mark)(struct group *group);
     void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
     // Another thread is about to use host values of a group of its own, or has stopped doing so; told by the owning
@@ -51,16 +51,16 @@ struct collective {
 
 enum { WORLD_MAX_GROUPS = 2048 };
 
-// What a rank tells the others about itself, in the form of host values.
+// Facts that each rank sends to all others when the world opens, as host values.
 struct host_name {
     int64_t words[8];   // the name of its machine, cut off if it is too long
     int64_t device[2];  // the identity of its device; zeros if ranks may share it freely
     int64_t start;      // when it opened the world, in microseconds
     int64_t lacks_nccl;
-    int64_t threads;     // that compute at the same time
-    int64_t processors;  // that its affinity mask has
+    int64_t threads;     // compute threads
+    int64_t processors;  // in its affinity mask
     int64_t mask;        // a hash of that mask
-    int64_t quota;       // the processors' worth of time that control groups leave to it
+    int64_t quota;       // its cgroup CPU quota, in processors
 };
 enum { HOST_NAME_WORDS = sizeof(struct host_name) / sizeof(int64_t) };
 
@@ -82,7 +82,7 @@ struct world {
     struct pulse *pulse;         // NULL if there is none, see pulse.h
     struct pause_manner manner;  // of the host's waits
     double waited_seconds;       // by the host, in comm_wait
-    int patience;                // how many comm_patience_begin have no matching end yet
+    int patience;                // nesting depth of comm_patience_begin
 };
 
 struct group {
@@ -105,7 +105,7 @@ void group_drop(struct group *group);  // frees what group_new took
 
 // Sets world->hosts. All ranks call; there may be no groups yet.
 void hosts_gather(struct world *world);
-// A number that the ranks of this run share, and that an earlier run did not have.
+// A number that identifies this run: equal on all ranks, different from earlier runs.
 int64_t hosts_run(const struct world *world);
 // "rank 1 on n2".
 void hosts_name(const struct world *world, int rank, struct buffer *out);
@@ -116,7 +116,7 @@ void hosts_name_peers(const struct group *group, struct buffer *out);
 // quota that all of them share.
 bool hosts_are_crowded(const struct world *world);
 
-// What the ranks of a world compute on; all get the same answer.
+// Which ranks of a world have a GPU; the answer is the same on all ranks.
 enum devices_fit {
     DEVICES_HOST,    // no rank has a GPU
     DEVICES_MIXED,   // some have; `out` names those who have none: "rank 1 on n2, rank 3 on n4"
@@ -124,11 +124,11 @@ enum devices_fit {
     DEVICES_OWN
 };
 enum devices_fit devices_find(const struct world *world, struct buffer *out);
-// "rank 1 on n2, rank 3 on n4" that could not load NCCL; false if there is none.
+// Names the ranks that could not load NCCL ("rank 1 on n2, rank 3 on n4"); false if there are none.
 bool hosts_lack_nccl(const struct world *world, struct buffer *out);
 
-// What the backends load when they are opened; NULL if the program was built without MPI, or the module for GPUs is
-// missing or was built without NCCL.
+// Libraries that the backends load when they are opened; NULL if the program was built without MPI, or the module for
+// GPUs is missing or was built without NCCL.
 const struct library *nccl_library(void);
 const struct library *mpi_library(void);
 int nccl_load(void);

@@ -11,7 +11,7 @@
 
 enum { ROUNDS = 16 };
 
-// What every rank tells the others in an exchange.
+// A rank's words in one exchange.
 enum { WORD_BEFORE, WORD_AFTER, WORD_IDENTITY, WORDS = WORD_IDENTITY + 2 };
 
 struct clock_offset clocks_solve(const struct clock_round *rounds, int count) {
@@ -47,7 +47,7 @@ static int64_t read_nanoseconds(const struct rank_clock *clock) {
     return (int64_t)(clock->read() * 1e9);
 }
 
-// In each exchange goes the look before it, and the look after the one before: hence one exchange more than rounds.
+// An exchange sends the clock read before it and the one read after the previous exchange: one more than rounds.
 struct clock_offset clocks_compare(struct group *group, const struct rank_clock *clock) {
     int size = group_size(group), rank = group_rank(group);
     if (size == 1)

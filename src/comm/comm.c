@@ -1,4 +1,4 @@
-// What every backend of the collectives shares: groups of one, checks, waiting with a deadline.
+// Code common to all backends of the collectives: groups of one, checks, waiting with a deadline.
 #include "comm/comm.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -65,8 +65,8 @@ void group_drop(struct group *group) {
     free(group);
 }
 
-// Whether the ranks must not do without NCCL. Scripts ask for it whatever they run on, so that a run without any GPU is
-// only told that it has no effect.
+// Whether NCCL is required. Scripts ask for it on every machine, so a run without any GPU only gets a warning that it
+// has no effect.
 static bool insists_on_nccl(const struct world_options *options, enum devices_fit fit) {
     bool asks = options->carrier && strcmp(options->carrier, "nccl") == 0;
     if (asks && fit == DEVICES_HOST)
@@ -79,7 +79,7 @@ static bool can_use_nccl(const struct world_options *options, enum devices_fit f
     return may && (fit == DEVICES_OWN || (fit == DEVICES_SHARED && insists));
 }
 
-// Ranks that share a GPU are slow, and it may not be intended: a lost GPU leaves its rank to another one.
+// Ranks that share a GPU are slow. It may be unintended: the rank of a lost GPU falls back to another one.
 static void warn_of_sharing(const struct world *world, const char *which) {
     if (world->place.rank == 0)
         log_warn("%s, so ranks communicate over MPI through host memory, which is slow: run nvidia-smi to see whether "
@@ -87,13 +87,13 @@ static void warn_of_sharing(const struct world *world, const char *which) {
                  which);
 }
 
-// Whether this rank may use NCCL, if the others can. It is loaded before ranks tell each other what they have.
+// Whether this rank may use NCCL, if the others can. NCCL is loaded before ranks exchange what they have.
 static bool may_use_nccl(const struct world_options *options, const struct device *device) {
     return device && device->ops->identity && (!options->carrier || strcmp(options->carrier, "nccl") == 0);
 }
 
-// A rank that lacks NCCL knows why; if the first rank does not, its users have to look there. All ranks decide the
-// same.
+// A rank that lacks NCCL knows why. If the first rank has it, its message names the ranks to look at. All ranks decide
+// the same.
 static int refuse_missing(const char *which, struct error_note *own) {
     if (own)
         error_give(own);
@@ -105,7 +105,7 @@ static int refuse_missing(const char *which, struct error_note *own) {
     return -1;
 }
 
-// All ranks have decided alike.
+// All ranks make the same decision.
 static int refuse(const char *which, enum devices_fit fit, bool is_mpi) {
     if (fit == DEVICES_MIXED)
         error_set("some ranks have a working GPU and others do not: %s; run nvidia-smi and bevatron version on those "
@@ -253,7 +253,7 @@ const struct record *world_record(const struct world *world) {
 // A message below this many bytes takes about as long as reading the clock twice.
 enum { SMALL_BYTES = 64 << 10 };
 
-// The tick may lie before what the exact clock said of the collective before; the record takes the later.
+// The tick may be earlier than the exact time of the previous collective; the record takes the later one.
 static double read_clock(bool is_small) {
     return is_small ? clock_tick_seconds() : clock_seconds();
 }
@@ -299,7 +299,7 @@ static struct comm_request request_begin(struct group *group, const struct tenso
     return request_record(group, kind, tensor_bytes(*x), name);
 }
 
-// A start may hang itself: NCCL connects ranks when they first have something for each other, which takes both.
+// Starting may hang too: NCCL connects two ranks at their first message, which blocks until both arrive.
 #define START(request, call)                                                                                           \
     do {                                                                                                               \
         watch_enter((request).group->world->watch, &(request));                                                        \
@@ -449,7 +449,7 @@ static bool leave_to_device(struct comm_request *request) {
     if (!request->collective->order)
         return false;
     struct world *world = request->group->world;
-    // A receive may only be queued now, and connect ranks.
+    // A receive may be queued only now, and then it connects ranks.
     if (request->peer >= 0)
         watch_enter(world->watch, request);
     bool is_recorded = !request_order(request);
@@ -470,18 +470,18 @@ void comm_wait(struct comm_request *request) {
     if (!request->handle || leave_to_device(request))
         return;
     // A request may have been in flight for long before it is waited for: the deadline counts from the first look at
-    // the clock here, which a wait that is soon over never takes.
+    // the clock here, which a short wait never takes.
     struct world *world = request->group->world;
     struct stopwatch stopwatch = {0};
     // A look at the request may take long itself, if other ranks have the core meanwhile.
     double began = read_clock(request->is_small);
     struct pause pause = {0};
     while (!is_complete(request)) {
-        // What is there and only not due yet: a sleep must not end after that time.
+        // The data has arrived but a slow link is simulated: do not sleep past the due time.
         pause_after_look(&pause, &world->manner, request->handle ? HUGE_VAL : request->due - clock_seconds());
         watchdog_beat();
-        // Many ranks on a busy machine take their turns: where that makes polls rare, each of them looks.
-        // During file work the pulse reports lost ranks, so no file is left besides the pulse's.
+        // On a busy machine many ranks share a core. Once polls are rare, check the stopwatch at every poll. During
+        // file work the pulse reports lost ranks and leaves the only file.
         if ((pause.looks % 16 != 1 && pause.looks <= 64) || world->patience > 0)
             continue;
         watch_lock(world->watch);
@@ -489,14 +489,14 @@ void comm_wait(struct comm_request *request) {
         watch_unlock(world->watch);
     }
     stopwatch_reset(&stopwatch, world);
-    // A small message that is there at the first look took less than a tick of waiting.
+    // A small message that has arrived at the first look took less than a tick of waiting.
     bool is_instant = request->is_small && pause.looks == 0;
     double ended = read_clock(request->is_small);
     world->waited_seconds += ended - began;
     watch_lock(world->watch);
     record_end(&world->record, request->number, is_instant ? request->started : ended);
     watch_unlock(world->watch);
-    // A wait that the device does already has its spans.
+    // If the device waits, the spans already exist.
     if (trace_is_on() && !request->collective->order && !request->collective->is_imaginary)
         request_trace(request, began, ended);
 }
@@ -559,8 +559,8 @@ static struct group *host_of(struct group *group) {
     return collective->host_group ? collective->host_group(group) : group;
 }
 
-// Waits for a handle of a host collective. If another world carries it, it still belongs to the asking one: in its
-// record, by its patience, and with the names of its ranks.
+// Waits for a handle of a host collective. Even if another world carries it, the asking world's record, patience and
+// rank names apply.
 static void wait_host(struct group *group, struct group *host, void *handle, int count, const char *name) {
     struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
     request.carrier = host;

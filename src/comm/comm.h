@@ -9,8 +9,8 @@
 //  - Buffers are contiguous tensors in the memory of the world's device. A collective starts after the operations
 //    queued on the compute stream before it, and operations queued after the wait see its result. The buffer must not
 //    be touched between start and wait. This is an order on the device: the host may pass a wait before the collective
-//    has begun. So the host reads and frees memory as after any operation, once the compute stream has passed it, and
-//    other streams need events.
+//    has begun. So, as after any operation, the host may read or free memory only once the compute stream has passed
+//    it, and other streams need events.
 //  - Sums of fp32 tensors are computed in fp32, in rank order if the backend can promise that.
 //  - In a group of one rank, collectives do nothing and return at once, whatever the backend.
 #ifndef COMM_COMM_H
@@ -29,7 +29,7 @@ struct group;
 
 struct comm_request {
     struct group *group;
-    struct group *carrier;  // whose backend moves it: the group itself, or for host values that of a wrapped world
+    struct group *carrier;  // the group whose backend moves it: itself, or for host values that of a wrapped world
     const char *name;
     const struct collective *collective;  // the carrier's
     double started;
@@ -48,23 +48,23 @@ struct world_place {
     int local_rank, local_size;  // on this machine
 };
 
-// Where ranks that know their place meet without MPI.
+// Meeting point of ranks that know their place, without MPI.
 struct world_meeting {
     struct world_place place;
     const char *address;  // of rank 0: a host name or an IP address
     int port;
-    const char *token;  // tells this job from others
-    // Where rank 0 leaves a secret, unless the token is one: a folder that all ranks can read. NULL for none.
+    const char *token;  // identifies this job
+    // Folder that all ranks can read, where rank 0 leaves a secret unless the token is one. NULL for none.
     const char *secret_folder;
-    bool is_public_folder;  // others may make files there
+    bool is_public_folder;  // other users may create files there
 };
 
-// What the environment says about this process; found by the command line and passed down.
+// This process's place and settings from the environment; found by the command line and passed down.
 struct world_options {
     const char *backend;                  // "self", "mpi" or "tcp"; NULL for "self": one rank
     const struct world_meeting *meeting;  // for "tcp"
-    // What carries tensors between the GPUs of several ranks: "nccl", which is an error if it cannot (on CPUs it has
-    // no effect); "mpi", through the host; or NULL for whichever works.
+    // Transport of tensors between GPUs: "nccl" (an error if unavailable; no effect on CPUs), "mpi" (through the host),
+    // or NULL for whichever works.
     const char *carrier;
     double deadline_seconds;
     // The folder where a rank whose collective outlasts the deadline leaves its flight record, flight-RANK.jsonl, and
@@ -82,9 +82,9 @@ int world_libraries(const struct library **list);
 // A world of `size` ranks of which only this one exists: collectives move nothing, are complete at once, and are
 // counted (group_traffic). Host values stay those of this rank.
 int world_open_twin(struct world **world, struct device *device, int rank, int size);
-// What connects the ranks of a world on paper: machines of `node` ranks each, in order of their numbers. If its device
-// tells the time (device_set_rates), collectives then take time too: each begins when the group's last one has ended
-// and the compute stream has come to it, and the stream stands still in a wait until it has ended.
+// Network of a world on paper: machines of `node` ranks each, in order of their numbers. If the device models time
+// (device_set_rates), collectives take time too: each begins when the group's previous one has ended and the compute
+// stream has reached it; a wait stalls the stream until it has ended.
 struct comm_path {
     double seconds;           // for the smallest message, per step of the algorithm
     double bytes_per_second;  // that a rank reaches in long messages, each way
@@ -96,15 +96,15 @@ struct comm_fabric {
     double exchange;                  // bytes/s of a rank to all others at once, between machines; 0: as `across`
 };
 void world_set_fabric(struct world *world, const struct comm_fabric *fabric);
-// How long a message between two ranks takes, alone.
+// Seconds of a message between two ranks without other traffic.
 double world_message_seconds(const struct world *world, int from, int to, double bytes);
-// Lets this part of the group's time pass beside computation though the step waits for it: other programs send tiles of
-// a matmul while it computes the next ones.
+// Hides this part of the group's time behind computation although the step waits for it: models programs that send
+// tiles of a matmul while computing the next ones.
 void group_set_hidden(struct group *group, double part);
-// Makes what is computed while a collective of the group is under way take longer by this part of the time of both:
-// kernels that send have processors of the device.
+// Slows computation during a collective of the group by this part of the time that they overlap: kernels that send
+// occupy processors of the device.
 void group_set_burden(struct group *group, double part);
-// How long the compute stream of this rank has stood still in waits for collectives of the group, on paper.
+// Seconds that this rank's compute stream has stalled in waits for collectives of the group, on paper.
 double group_exposed_seconds(const struct group *group);
 // Finds the place of this rank before a device is chosen; starts MPI if the backend is "mpi". Ranks that meet over TCP
 // know their place already.
@@ -112,8 +112,7 @@ int world_start(const char *backend, struct world_place *place);
 void world_close(struct world *world);  // called by all ranks at the successful end of a run
 // Ends what world_start began, if no world was opened.
 void world_stop(const char *backend);
-// This rank is about to end the job: if it is between comm_patience_begin and _end, it stops waiting for the others
-// there.
+// This rank is about to end the job: if it is between comm_patience_begin and _end, it stops waiting for other ranks.
 void world_failed(struct world *world);
 // Called by a rank that has failed: ends all ranks with this exit code. Returns if there is only one.
 void world_abort(const char *backend, enum exit_code code);
@@ -129,9 +128,9 @@ bool group_is_neighbour(const struct group *group, int rank);
 // The name of the machine that a rank of the group is on; "" on paper. It lives as long as the world.
 const char *group_host(const struct group *group, int rank);
 // How many ranks of the group compute on this rank's device, itself included. Only devices that cannot be shared freely
-// are told apart. A group that is NULL is this rank alone.
+// are distinguished. A group that is NULL is this rank alone.
 int group_device_sharers(const struct group *group);
-// How much this rank has passed to this group in collectives of this kind; tensors only.
+// Traffic of this rank in this group's collectives of this kind; tensors only.
 struct traffic group_traffic(const struct group *group, enum collective_kind kind);
 const struct record *world_record(const struct world *world);
 const char *world_backend(const struct world *world);  // "self", "mpi", "nccl", …
@@ -145,9 +144,10 @@ struct comm_request comm_all_gather_start(struct group *group, struct tensor who
 // Sets `part` to this rank's slice of the sum of `whole`; `part` may be that slice itself.
 struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
                                               const char *name);
-// Rows that the ranks of a group send each other, any number of them, also none. In `from` they are ordered by the rank
-// that they go to, in `to` by the rank that they come from; further rows stay as they are. Rows have the same length in
-// both tensors, which do not overlap. A side without rows may be a zeroed tensor. The counts are read at the start.
+// Rows that the ranks of a group send each other, any number of them, including none. In `from` they are ordered by the
+// rank that they go to, in `to` by the rank that they come from; further rows stay as they are. Rows have the same
+// length in both tensors, which do not overlap. A side without rows may be a zeroed tensor. The counts are read at the
+// start.
 struct comm_exchange {
     struct tensor to, from;
     const int64_t *received, *sent;  // (size): how many rows from each rank, and to it
@@ -164,8 +164,7 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
 
-// For how many seconds the host of this rank has waited in comm_wait so far, for any group. Devices that wait for
-// collectives themselves do not count.
+// Seconds that this rank's host has spent in comm_wait so far, for any group. Waits of the device do not count.
 double comm_waited_seconds(const struct group *group);
 
 // Whether collectives of the group may be part of a device's recording (device_record_begin), if they are both started
@@ -183,8 +182,8 @@ void comm_barrier(struct group *group, const char *name);
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name);
 // `table` (size, count): every rank has set its own row and gets those of the others.
 void comm_all_gather_i64(struct group *group, int64_t *table, int count, const char *name);
-// The same with rows of any length: that of a rank is [firsts[rank], firsts[rank + 1]) of `table`. `firsts` has
-// size + 1 entries, the first of them 0, and is the same on every rank.
+// comm_all_gather_i64 with rows of different lengths: a rank's row is [firsts[rank], firsts[rank + 1]) of `table`.
+// `firsts` has size + 1 entries, the first of them 0, and is the same on every rank.
 void comm_all_gather_rows_i64(struct group *group, int64_t *table, const int *firsts, const char *name);
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name);
 // Whether all ranks of the group succeeded in something they did with files: 0, or -1 on every rank, with the message
@@ -193,9 +192,9 @@ int comm_agree(struct group *group, int status, const char *name);
 // Sends a text of rank `root` to the others, which get a copy to free.
 void comm_broadcast_text(struct group *group, char **text, int root, const char *name);
 
-// Between these two, no wait of this rank has a deadline: some ranks work with files, which takes as long as it takes,
-// and others wait for them. All ranks of the world call both, with the group of all ranks; the second returns when all
-// have called it. A rank that is killed or stopped in the meantime is still noticed by the deadline, which ends the job
+// Between these two, no wait of this rank has a deadline: some ranks work with files for an unknown time, and others
+// wait for them. All ranks of the world call both, with the group of all ranks; the second returns when all ranks have
+// called it. A rank that is killed or stopped in the meantime is still noticed by the deadline, which ends the job
 // (exit code 212), see pulse.h. Calls may be nested. `what` names the work and must live as long as the program.
 void comm_patience_begin(struct group *all, const char *what);
 void comm_patience_end(struct group *all);

@@ -1,4 +1,4 @@
-// The files of waiting ranks, and what can be learnt from them. See hang.h.
+// The files of waiting ranks, and what they reveal. See hang.h.
 #include "comm/hang.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -22,7 +22,7 @@ enum { FIRST_LINE_BYTES = 1 << 16, NAMED_PEERS = 8 };
 // The part of the deadline after which a rank leaves its file.
 static const double FILE_SHARE = 0.75;
 
-// What a peer's file says about a request of ours.
+// A peer's progress on our request, by its file.
 enum arrival { NO_FILE, NOT_COME, HAS_COME };
 
 struct peer {
@@ -49,7 +49,7 @@ void hang_drop_folder(struct world *world) {
     world->run_folder = NULL;
 }
 
-// Another rank may have created it. Nobody else can write to a folder of this user, or put a link in its place.
+// Another rank may have created it. No other user can write to a folder of this user, or replace it with a link.
 static int make_run_folder(const char *path) {
     struct stat status;
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
@@ -96,7 +96,7 @@ static void wait_for_turn(const struct world *world, int place) {
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
-    const struct watch *watch = groups == world->groups ? world->watch : NULL;  // a thread's own group it never sees
+    const struct watch *watch = groups == world->groups ? world->watch : NULL;  // it never sees a thread's own group
     struct json_writer json = {.out = out};
     json_begin_object(&json);
     json_key(&json, "rank");
@@ -128,8 +128,8 @@ static void write_first_line(const struct comm_request *request, struct group *c
     buffer_append_byte(out, '\n');
 }
 
-// If it cannot be written, the rank only says so. The groups and the record belong to their owner and the watch; the
-// thread of a pulse has only its own group.
+// If the file cannot be written, the rank only logs that. The groups and the record belong to their owner and the
+// watch; the thread of a pulse has only its own group.
 static void leave_file(const struct comm_request *request, bool is_pulse) {
     const struct world *world = request->group->world;
     if (!world->record_folder)
@@ -175,7 +175,7 @@ static struct json *read_first_line(const struct world *world, int rank) {
     return root;
 }
 
-// What a rank waits for, and where in the run; "iteration" is -1 before the first one.
+// Describes a rank's wait: its collective, phase and iteration (-1 before the first one).
 static char *describe_wait(const struct json *root, const char *name, const char *of) {
     const char *phase = "";
     int64_t iteration = -1;
@@ -197,7 +197,7 @@ static struct peer look_at(const struct comm_request *request, int i) {
     const struct json *begun = json_member(root, "begun");
     const char *name = "", *of = "";
     int64_t collectives = 0;
-    // Between two ranks there is nothing to count: what they send and receive differs.
+    // Messages between two ranks cannot be counted: sends and receives differ.
     bool has_come = request->peer < 0 && begun && json_get_int(begun, group->name, &collectives) == 0 &&
                     collectives >= request->sequence;
     peer.arrival = has_come ? HAS_COME : NOT_COME;
@@ -212,7 +212,7 @@ static bool is_waited_for(const struct comm_request *request, int i) {
     return i != request->group->rank && (request->peer < 0 || i == request->peer);
 }
 
-// How many of the others have arrived, and how many have not left a file yet. Only the latter are looked at again.
+// Counts the peers that have arrived and those without a file. Only the latter are looked at again.
 static void look_at_missing(const struct comm_request *request, struct peer *peers, int counts[HAS_COME + 1]) {
     for (int i = 0; i <= HAS_COME; i++)
         counts[i] = 0;
@@ -259,8 +259,8 @@ static int ask_silent(const struct world *world, bool *is_silent) {
     return silent;
 }
 
-// The ranks we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is for
-// ranks that wait too and have not recorded it yet.
+// The ranks we wait for wait for others themselves; the chain ends at a rank that does not. `patience` gives waiting
+// ranks time to leave their files.
 static void describe_silent(const struct world *world, struct stopwatch *patience, struct buffer *out) {
     bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
     for (int rank = 0; rank < world->place.size; rank++)

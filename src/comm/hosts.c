@@ -1,6 +1,6 @@
-// Which machine each rank is on, so that a rank that waits in vain can say for whom, which device it has, and a number
-// that identifies this run: when its first rank started. They are gathered when a world is opened, before it has
-// groups: what carries tensors depends on the devices.
+// Each rank's machine (named in reports of hangs) and device, and a number that identifies this run: when its first
+// rank started. They are gathered when a world is opened, before it has groups, because the devices decide what carries
+// tensors.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -55,7 +55,7 @@ static bool lacks_nccl(const struct host_name *name) {
     return name->lacks_nccl != 0;
 }
 
-// Names the first of the ranks of which something holds; returns how many there are.
+// Names the first ranks that satisfy `holds`; returns how many there are.
 static int name_those(const struct host_name *names, int size, bool (*holds)(const struct host_name *name),
                       struct buffer *out) {
     int count = 0;

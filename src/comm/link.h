@@ -1,6 +1,6 @@
 // A link that is slower than the real one, for tests and for rehearsing a cluster on one machine: collectives complete
 // no sooner than a link of this bandwidth and latency would have carried them, one after the other. The data travels as
-// always; only completion is delayed.
+// usual; only completion is delayed.
 #ifndef COMM_LINK_H
 #define COMM_LINK_H
 
@@ -11,7 +11,7 @@
 struct link {
     double bytes_per_second;  // 0: the real link
     double latency_seconds;   // per collective
-    double free_at;           // when everything asked for so far has been carried
+    double free_at;           // when all requests so far have been carried
 };
 
 // When a collective that starts now completes; 0 on the real link. `bytes` counts the larger side. A ring of `ranks`

@@ -21,12 +21,13 @@
 // A message is cut into pieces of at most this many elements, because counts are int in MPI 3.
 enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 
-// A transfer through shared memory needs many calls in succession, one through a network a call now and then. The pump
-// calls for a while and then sleeps for longer than that, so that it never takes more than a third of a core.
+// A transfer through shared memory needs many calls in succession; one through a network needs a call now and then. The
+// pump calls for a while and then sleeps for longer than that, so that it never takes more than a third of a core.
 static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
 
 // A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking. An MPI
-// may give the core away each time it is asked: where others want it, once is enough, or a hang would be noticed late.
+// may give the core away each time it is asked: where others want it, few tests per lock must do, or a hang would be
+// noticed late.
 enum { TESTS_PER_LOCK = 64, TESTS_IF_CROWDED = 8 };
 static const double TESTS_SECONDS = 200e-6;
 
@@ -43,8 +44,8 @@ struct mpi_world {
     MPI_Op sum_bf16, sum_f16;
     struct pump *pump;
     bool allows_pump;              // and other threads: MPI may be called by one at a time
-    struct mpi_request *flying;    // what the pump looks after
-    struct mpi_sum *sums;          // that are not complete
+    struct mpi_request *flying;    // requests in flight, driven by the pump
+    struct mpi_sum *sums;          // incomplete ones
     mpi_yield_setter *set_yields;  // see is_done_eagerly; NULL if there is none
     struct mpi_request *spare;     // completed requests, to be used again: a small message costs no allocation
 };
@@ -109,7 +110,7 @@ int mpi_world_start(struct world_place *place) {
     return 0;
 }
 
-// Until all ranks are here, without taking the processor from those that are not.
+// A barrier that leaves the processor to ranks that have not arrived.
 static void wait_for_all(void) {
     MPI_Request request;
     int is_done = 0;
@@ -314,7 +315,7 @@ static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, 
     return request;
 }
 
-// Elements for each rank, and after them where they begin.
+// Sets the element counts per rank, followed by their offsets.
 static void set_counts(const struct group *group, int *counts, const int64_t *rows, const struct tensor *x) {
     int64_t width = 1, offset = 0;
     int *offsets = counts + group->size;
@@ -377,8 +378,7 @@ static bool is_done(struct mpi_world *w, struct mpi_request *request) {
     return done;
 }
 
-// Without the yields of MPI, during which the lock stays taken: the caller decides what to do with the processor. Calls
-// that block keep them.
+// is_done without MPI's yields, which would keep the lock: the caller decides when to yield. Blocking calls keep them.
 static bool is_done_eagerly(struct mpi_world *w, struct mpi_request *request) {
     bool yields = w->set_yields && w->set_yields(false);
     bool done = is_done(w, request);
@@ -387,7 +387,7 @@ static bool is_done_eagerly(struct mpi_world *w, struct mpi_request *request) {
     return done;
 }
 
-// What the pump does: moves forward what is in flight, and drops what is done; its owner will find that out.
+// The pump's poll function: advances the requests in flight and unlinks completed ones; their owners find that out.
 static bool poll_flying(void *context) {
     struct mpi_world *w = context;
     for (struct mpi_request **link = &w->flying; *link;)

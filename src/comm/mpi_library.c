@@ -1,4 +1,4 @@
-// Which MPI library fits, and where it may be. See mpi_library.h.
+// Version check and folders of the MPI library. See mpi_library.h.
 #include "comm/mpi_library.h"
 #include "base/error.h"
 #include "comm/backend.h"
@@ -38,8 +38,8 @@ static const char *const folders[] = {"$MPI_HOME/lib64",
                                       "/usr/local/lib",
                                       NULL};
 
-// The text is "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\n…" or of a relative of MPICH; MPI need not have
-// started.
+// The text is "Open MPI v4.1.4, package: …", "MPICH Version:\t4.0.2\n…" or a derivative of MPICH's; MPI need not be
+// initialized.
 static int check_version(const void *table, char *version, size_t size) {
     const struct mpi_symbols *candidate = table;
     enum { MOST_BYTES = 1 << 14 };  // more than any: MPICH's text is longer than Open MPI's header allows for
@@ -54,7 +54,7 @@ static int check_version(const void *table, char *version, size_t size) {
     return 0;
 }
 
-// MPI takes memory for many calls. It has no code of its own for what it cannot get, but leaves errno.
+// Many MPI calls allocate memory. MPI has no error code for a failed allocation, but leaves errno.
 void mpi_end_failed(const char *call, int status) {
     int name = (int)strcspn(call, "(");
     if (errno == ENOMEM)

@@ -1,5 +1,5 @@
-// The MPI library, which mpi.c loads when a launcher has started this rank. One of another ABI than the header's is
-// refused.
+// The MPI library, which mpi.c loads when a launcher has started this rank. A library whose ABI differs from the
+// header's is refused.
 #ifndef COMM_MPI_LIBRARY_H
 #define COMM_MPI_LIBRARY_H
 
@@ -65,8 +65,8 @@ static inline const struct mpi_symbols *mpi(void) {
     return library_symbols(LIBRARY_MPI);
 }
 
-// Open MPI yields in every test that finds nothing, if it was started with more ranks than processors. This function of
-// it sets whether it does, and returns whether it did; NULL if the library has none.
+// Open MPI yields in every test that finds nothing, if it was started with more ranks than processors. This function
+// turns that on or off and returns the previous setting; NULL if the library has none.
 typedef bool mpi_yield_setter(bool yields);
 mpi_yield_setter *mpi_find_yield_setter(void);
 

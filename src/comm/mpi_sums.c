@@ -31,7 +31,7 @@ static void start_part(struct mpi_sum *sum, int index) {
                                         sum->operation, sum->group->comm, &sum->pieces[index]));
 }
 
-// Its elements of the source have been read: the result may go there.
+// The part's elements of the source have been read, so the result may overwrite them.
 static void end_part(struct mpi_sum *sum, struct mpi_part *part) {
     size_t bytes = (size_t)part->length * sum->element_bytes;
     if (part->packed)

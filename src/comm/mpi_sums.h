@@ -1,10 +1,10 @@
 // Sums over MPI, in parts. MPI libraries take as much memory for a sum as it has elements, and the result of a
 // reduce-scatter must not lie in its source. So a sum is cut into parts of PART_BYTES on each rank, and a group has at
-// most PARTS_AT_ONCE of them under way. Its memory is bounded, and while one part is added up, the next one travels.
+// most PARTS_AT_ONCE of them in flight. This bounds memory, and one part is added up while the next one travels.
 //
-// All ranks of a group must start parts in the same order. So its sums have a communicator of their own, and none of
-// them begins before all parts of the one before it have. Parts start when one of mpi.c's requests is asked about, of
-// any group: ranks that wait for something else take their sums further. The caller holds the pump's lock.
+// All ranks of a group must start parts in the same order. So its sums have a communicator of their own, and a sum
+// begins only after all parts of the previous one have begun. Parts start when any request of mpi.c is tested, of any
+// group: ranks that wait for something else advance their sums. The caller holds the pump's lock.
 #ifndef COMM_MPI_SUMS_H
 #define COMM_MPI_SUMS_H
 
@@ -20,7 +20,7 @@ struct mpi_sum_group {
     int parts;  // under way
 };
 
-// Elements of a sum, or in a reduce-scatter of every rank's slice.
+// Elements of a sum; in a reduce-scatter, of every rank's slice.
 struct mpi_part {
     bool is_used;
     int64_t first, length;
@@ -40,9 +40,9 @@ struct mpi_sum {
     struct mpi_sum *next;               // in the list of sums that are not complete
 };
 
-// Appends a sum to the list; what must be set is above `started`. It stays in place until it is complete.
+// Appends a sum to the list; the caller sets the fields above `started`. It stays in place until it is complete.
 void mpi_sum_start(struct mpi_sum **list, struct mpi_sum *sum);
-// Takes all sums of the list further, and removes those that are complete.
+// Advances all sums of the list and removes completed ones.
 void mpi_sum_advance(struct mpi_sum **list);
 bool mpi_sum_is_complete(const struct mpi_sum *sum);
 

@@ -1,11 +1,12 @@
-// Collectives between GPUs over NCCL. Every group has a stream of its own. A collective first waits for what the
-// compute stream has been given so far, and the compute stream waits for the collective at the point where the program
-// does, but groups never wait for each other. So a message that a pipeline expects early does not hold up anything sent
-// meanwhile, and the sum of a bucket of gradients does not hold up the sums inside a layer. The host queues all this
-// and goes on; the world's watch sees whether collectives end and whether NCCL has met an error.
+// Collectives between GPUs over NCCL. Every group has a stream of its own. A collective first waits for the work
+// enqueued on the compute stream so far, and the compute stream waits for the collective where the program does, but
+// groups never wait for each other. So a message that a pipeline expects early does not delay other messages, and the
+// sum of a gradient bucket does not delay the sums inside a layer. The host queues all this and continues; the world's
+// watch detects hung collectives and NCCL errors.
 //
-// Ids and the host's own values travel over the world that this one wraps. NCCL adds two numbers of bf16 in fp32, and
-// rounds what it passes on. It refuses two ranks of one machine on the same GPU; those use the wrapped world only.
+// Ids and the host's own values travel over the world that this one wraps. NCCL adds two bf16 numbers in fp32 and
+// rounds each partial sum that it passes on. It refuses two ranks of one machine on the same GPU; those use the wrapped
+// world only.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,8 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A GPU without memory is not a lost peer, nor is a call that NCCL refuses, which a repetition does not cure. NCCL has
-// no code of its own for the first, but says what CUDA said.
+// Neither a GPU out of memory nor a call that NCCL refuses (retrying would not help) is a lost peer. NCCL has no code
+// for the former, but reports CUDA's message.
 static enum exit_code nccl_exit_code(ncclResult_t status) {
     const char *last = nccl()->ncclGetLastError(NULL);
     if (status == ncclUnhandledCudaError && last && strstr(last, "out of memory"))
@@ -66,7 +67,7 @@ struct nccl_world {
 
 struct nccl_request {
     cudaEvent_t passed;  // recorded after the collective
-    // Of a receive that is not queued yet: its message, from whom, and the event from which on its memory is free.
+    // A receive that is not queued yet: its tensor, its sender, and the event after which its memory is free.
     struct tensor awaited;
     int from;
     bool is_put_off;
@@ -80,7 +81,7 @@ struct nccl_group {
     struct group *host;  // NULL in a world of one rank
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t ready;  // what a collective comes after; free again once the stream was told to wait for it
+    cudaEvent_t ready;  // precedes a collective; reusable once the stream was told to wait for it
     int64_t began;      // for a trace: the stamp before the collective that is being queued; 0 for none
 };
 
@@ -114,9 +115,9 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     struct nccl_group *g =
         (struct nccl_group *)group_new(world, sizeof *g, &(struct group_members){ranks, count, name});
     g->host = host;
-    // comm.c never asks anything of a group of one among several ranks.
+    // comm.c starts nothing in a group of one among several ranks.
     if (g->base.size > 1 || !w->host) {
-        // NCCL waits for all ranks without end, and what it waits for at the start is often the network.
+        // NCCL waits for all ranks without a deadline; a hang at the start is often a network problem.
         ncclUniqueId id = share_id(g);
         watch_enter(world->watch, &(struct comm_request){.group = &g->base, .name = "NCCL's start", .peer = -1});
         CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, id, g->base.rank));
@@ -210,7 +211,7 @@ static struct nccl_request *request_new(struct nccl_world *w) {
     return request;
 }
 
-// A handle for what was queued last.
+// A handle for the collective that was queued last.
 static void *queued(const struct group *group) {
     const struct nccl_group *g = (const struct nccl_group *)group;
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
@@ -285,10 +286,11 @@ static void *nccl_send(struct group *group, const struct tensor *x, int to) {
     return queued(group);
 }
 
-// A receive that runs keeps a part of the GPU until the message comes. Meanwhile a host that has to load a kernel, or a
-// queue of the GPU's that several streams share, may wait for it, and so hold up the very work that the sender needs
-// from this rank. So a receive is queued where it is waited for: by then, all that the message can depend on has been
-// queued. It may begin as soon as its memory is free, as known here; the host is ahead of the GPU, so it begins early.
+// A receive that runs keeps a part of the GPU until the message comes. Meanwhile a host that loads a kernel, or a
+// hardware queue that several streams share, may wait for it and so block the work that the sender needs from this
+// rank. So a receive is queued only where it is waited for: by then, all work that the message can depend on has been
+// queued. It may begin once its memory is free (the event recorded here); the host runs ahead of the GPU, so it still
+// begins early.
 static void *nccl_receive(struct group *group, const struct tensor *x, int from) {
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
     if (!request->is_free)
@@ -320,8 +322,8 @@ static void request_free(struct nccl_world *w, struct nccl_request *request) {
     w->spare = request;
 }
 
-// In a recording, the group's stream joins the compute stream's by the event that the collective waits for, and this
-// leads back. Such an event may not be queried, but it can be used again at once.
+// In a recording, the group's stream forks from the compute stream by the event that the collective waits for; this
+// joins it back. Such an event may not be queried, but it can be reused at once.
 static bool nccl_order(struct group *group, void *handle) {
     struct nccl_world *w = (struct nccl_world *)group->world;
     struct nccl_request *request = handle;
@@ -344,7 +346,7 @@ static void nccl_stamps(struct group *group, const void *handle, int64_t stamps[
     memcpy(stamps, request->stamps, sizeof request->stamps);
 }
 
-// It stands for work on the compute stream, which has stamps of its own.
+// The handle stands for work on the compute stream, which has its own stamps.
 static void *nccl_mark(struct group *group) {
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
     CHECK_STREAM(cudaEventRecord(request->passed, compute_stream(group)));

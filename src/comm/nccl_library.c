@@ -1,4 +1,4 @@
-// Which NCCL fits, and where it may be. See nccl_library.h.
+// Version check and folders of NCCL. See nccl_library.h.
 #include "comm/nccl_library.h"
 #include "base/error.h"
 #include "comm/backend.h"

@@ -1,7 +1,7 @@
 // Collectives on paper: a world of any size of which only this rank exists. Nothing is moved, and waits take time only
-// on a device that tells it, in a world that knows its fabric; comm.c counts the bytes and messages of each group as in
-// any other world. Host values stay those of this rank; where all are gathered, the others have said the same, if their
-// rows are as long as this one's.
+// on a device that tells it, in a world that knows its fabric. comm.c counts the bytes and messages of each group as in
+// any other world. Host values stay those of this rank; a gather repeats them for every rank whose row is as long as
+// this one's.
 #include "base/memory.h"
 #include "comm/backend.h"
 #include "ops/device.h"
@@ -22,8 +22,8 @@ struct paper_group {
         neighbours;     // how many machines its ranks are on, and how many of them are on this rank's; 0: unknown
     double busy_until;  // its collectives run one after the other
     double exposed;
-    double hidden;  // part of its time
-    double burden;  // of what is computed while a collective is under way, how much longer it takes
+    double hidden;  // part of its time that computation hides
+    double burden;  // slowdown of computation that overlaps a collective
 };
 
 // A collective that takes time. A request without a handle is complete.
@@ -41,7 +41,7 @@ static int paper_group_create(struct world *world, struct group **group, const i
     return 0;
 }
 
-// Ranks of a group that are on the same machine follow each other.
+// Ranks of a group on the same machine are adjacent.
 static void count_machines(struct paper_group *group, int node) {
     int own = group->base.ranks[group->base.rank] / node, last = -1;
     for (int i = 0; i < group->base.size; i++) {
@@ -52,7 +52,7 @@ static void count_machines(struct paper_group *group, int node) {
     }
 }
 
-// How many times the ranks have to double until there are this many.
+// How often one rank must double to reach this many.
 static double doublings(int count) {
     return ceil(log2(count));
 }
@@ -61,8 +61,8 @@ static double reached(const struct comm_path *path, double bytes) {
     return path->bytes_per_second * bytes / (bytes + path->half_bytes);
 }
 
-// In a ring every byte goes (size - 1) / size times through the narrowest place of each rank, once per pass. Between
-// machines each rank has its own part of the network, and the ranks of the group use theirs together.
+// In a ring every byte passes each rank's bottleneck (size - 1) / size times per pass. Between machines each rank has
+// its own part of the network, and the ranks of the group use theirs together.
 static double ring_seconds(struct paper_group *group, double bytes, double passes) {
     const struct comm_fabric *fabric = &paper_world_of(group->base.world)->fabric;
     if (group->machines == 0)
@@ -80,11 +80,12 @@ static double ring_seconds(struct paper_group *group, double bytes, double passe
     return start + (bytes > 0 ? moved / reached(&path, bytes) : 0);
 }
 
-// Every rank sends an equal part of its bytes to each rank and keeps one: directly, so that what goes to other machines
-// goes through its own part of the network, however few ranks of the group are on its machine. What stays inside goes
-// beside it. Of a link that rings reach, an exchange reaches 0.89 (SimuMax's B200, 2026-05: 537 of 606 GB/s). Between
-// machines NCCL's reaches half of its rate with 20 MB of a rank over EFA, whose rings need 32 MB, and less if there are
-// more than 8: 0.87 of it on 16, 0.79 on 32 (awslabs/awsome-distributed-ai, ep-backend-comparison, p5, p6-b300).
+// Every rank sends an equal part of its bytes to each rank and keeps one: directly, so bytes for other machines use
+// only the rank's own part of the network, however few ranks of the group are on its machine. Bytes for the same
+// machine travel in parallel. An exchange reaches 0.89 of the bandwidth of rings (SimuMax's B200, 2026-05: 537 of 606
+// GB/s). Between machines over EFA, NCCL's exchange reaches half of its rate with 20 MB per rank (rings: 32 MB), and
+// less with more than 8 machines: 0.87 of it on 16, 0.79 on 32 (awslabs/awsome-distributed-ai, ep-backend-comparison,
+// p5, p6-b300).
 static double exchange_seconds(struct paper_group *group, double bytes) {
     const struct comm_fabric *fabric = &paper_world_of(group->base.world)->fabric;
     const double reaches = 0.89, half = 20.0 / 32, crowd = 8, slower = 100;
@@ -108,7 +109,7 @@ static double exchange_seconds(struct paper_group *group, double bytes) {
     return fmax(near, far);
 }
 
-// Starts a collective of the group that takes so long.
+// Starts a collective of the group that takes this many seconds.
 static void *begin(struct group *group, double seconds) {
     struct paper_group *paper = (struct paper_group *)group;
     struct device *device = group->world->device;
@@ -128,7 +129,7 @@ static void *begin_ring(struct group *group, double bytes, double passes) {
     return tells_time(group) ? begin(group, ring_seconds((struct paper_group *)group, bytes, passes)) : NULL;
 }
 
-// The compute stream stands still until the collective has ended.
+// Stalls the compute stream until the collective has ended.
 static bool paper_test(struct group *group, void *handle) {
     struct paper_request *request = handle;
     struct device *device = group->world->device;
@@ -169,8 +170,8 @@ static void *paper_broadcast(struct group *group, const struct tensor *x, int ro
     return begin_ring(group, (double)tensor_bytes(*x), 1);
 }
 
-// Messages between stages arrive when the other stage has sent them, which a rank alone on paper cannot know: they are
-// there at once, and whoever runs the lists of all stages adds their time (world_message_seconds).
+// Messages between stages arrive when the other stage has sent them, which a single rank on paper cannot know: they
+// arrive at once, and the caller that runs the lists of all stages adds their time (world_message_seconds).
 static void *paper_message(struct group *group, const struct tensor *x, int peer) {
     (void)group, (void)x, (void)peer;
     return NULL;

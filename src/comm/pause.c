@@ -8,8 +8,8 @@
 enum { EAGER_LOOKS = 4 };  // before the first yield, if there are processors for all ranks
 
 // A yield takes a microsecond if nothing else is ready to run, and a slice of time, some milliseconds, if another
-// program is. It is then not tried again for a while, which doubles if the next one is long too: a core that is lost
-// once, to some work of the system, is soon waited on as before.
+// program is. Yields then stop for a while, which doubles if the next one is long too: a core lost once to some work of
+// the system soon gets yields again.
 static const double LONG_YIELD = 1e-3, BUSY_AT_FIRST = 10e-3, BUSY_AT_MOST = 0.5;
 
 static void yield_processor(struct pause_manner *manner, double now) {
@@ -23,9 +23,9 @@ static void yield_processor(struct pause_manner *manner, double now) {
     manner->busy_until = later + manner->busy_seconds;
 }
 
-// Where ranks outnumber processors, a look that finds nothing new takes 1 to 4 µs. One that moves data takes longer,
-// and the others soon need the next look of this rank: a sum over MPI takes hundreds of them. Until that stops, the
-// wait counts as one that just began. Elsewhere a look asks MPI up to 64 times, so its length says nothing. Eight
+// If ranks outnumber processors, a look that finds nothing new takes 1 to 4 µs. One that moves data takes longer, and
+// the other ranks soon need this rank's next look: a sum over MPI takes hundreds of them. While data moves, the wait
+// counts as just begun. With enough processors a look tests MPI up to 64 times, so its length is meaningless. Eight
 // replicas on two cores took 143 ms for a step that only yielded, 240 with sleeps after 1 ms of the whole wait, and 149
 // with these; beside another program 271 and 213 ms (2026-11-18, a Xeon).
 static const double MOVING_LOOK = 8e-6;

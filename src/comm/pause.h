@@ -1,4 +1,4 @@
-// What a rank does between two looks at a collective that is not complete.
+// How a rank pauses between two looks at an incomplete collective.
 //
 //  - A rank with a processor to itself yields, which is the fastest way to learn of the end.
 //  - A yield gives the processor to another program for a whole slice of time, milliseconds, if one is ready to run; a
@@ -15,11 +15,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// What is known of the machine; kept between waits.
+// Facts about the machine, kept between waits.
 struct pause_manner {
     bool is_crowded;      // the ranks of this machine have more threads than processors
     double busy_until;    // another program had the processor a moment ago
-    double busy_seconds;  // how long it was taken for busy the last time
+    double busy_seconds;  // length of the last busy interval
     struct clock *clock;  // see base/clock.h
 };
 

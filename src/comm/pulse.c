@@ -13,7 +13,7 @@
 struct pulse {
     struct group *line;  // the group used by the rounds, of the world that carries host values
     struct group ranks;  // the same ranks by number and name, only for messages
-    const char *what;    // what the ranks do meanwhile
+    const char *what;    // the work during which it runs
     double pause;        // between two rounds
     int64_t is_busy;     // whether this rank is; after a round, whether any is
     pthread_t thread;

@@ -2,10 +2,10 @@
 // so a collective that was started and left alone would stall during a long computation; the pump makes those
 // calls. NCCL's transfers progress by themselves, and the pump checks whether they do (watch.h).
 //
-// Everything that touches the transport, including the pump, holds the pump's lock while it does so: one thread at a
-// time, as MPI_THREAD_SERIALIZED requires. The thread sleeps while nothing is in flight. Before it is started there is
-// no other thread to lock out, and the lock costs nothing. One thread owns the pump, and only that thread calls these
-// functions; but while the pump is shared, others may lock it too.
+// All code that calls the transport, including the pump, holds the pump's lock: one thread at a time, as
+// MPI_THREAD_SERIALIZED requires. The thread sleeps while nothing is in flight. Before it is started there is no other
+// thread to lock out, and the lock costs nothing. One thread owns the pump, and only that thread calls these functions;
+// but while the pump is shared, others may lock it too.
 #ifndef COMM_PUMP_H
 #define COMM_PUMP_H
 
@@ -30,7 +30,7 @@ bool pump_start(struct pump *pump);
 void pump_share(struct pump *pump, bool is_shared);
 void pump_lock(struct pump *pump);
 void pump_unlock(struct pump *pump);
-// Something is in flight. Call with the lock held.
+// Call with the lock held when something is in flight.
 void pump_wake(struct pump *pump);
 
 #endif

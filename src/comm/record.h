@@ -1,6 +1,6 @@
-// The flight recorder: what this rank has recently asked of its groups. When a run hangs, the ranks' records side by
-// side show who is missing: the rank whose last entry differs from the others'. It also adds up the traffic of each
-// group, so that tests and reports can compare it with the formulas.
+// The flight recorder: this rank's recent collectives. When a run hangs, the ranks' records side by side show who is
+// missing: the rank whose last entry differs from the others'. It also adds up the traffic of each group, so that tests
+// and reports can compare it with the formulas.
 #ifndef COMM_RECORD_H
 #define COMM_RECORD_H
 
@@ -16,7 +16,7 @@ enum collective_kind {
     COLLECTIVE_SEND,
     COLLECTIVE_RECEIVE,
     COLLECTIVE_HOST,      // values of the host, not tensors
-    COLLECTIVE_RECORDED,  // all those of one recording that was replayed
+    COLLECTIVE_RECORDED,  // all collectives of one replayed recording
     COLLECTIVE_KINDS
 };
 

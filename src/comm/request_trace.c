@@ -37,7 +37,7 @@ bool request_order(struct comm_request *request) {
     int64_t flight[2] = {0};
     struct trace_event wait = {.track = TRACK_DEVICE};
     wait.stamps[0] = device_stamp(device, STREAM_COMPUTE);
-    // The handle may be gone afterwards, but a receive is queued here.
+    // The handle may be freed here; a receive is queued here.
     bool is_watched = request->collective->order(request->group, request->handle);
     if (is_watched) {
         request->collective->stamps(request->group, request->handle, flight);

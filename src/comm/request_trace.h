@@ -7,7 +7,7 @@
 
 // The host has waited for a request.
 void request_trace(const struct comm_request *request, double began, double ended);
-// Lets the device wait, between two stamps if there is a trace; false if the wait is recorded, see backend.h.
+// Makes the device wait, between two stamps if there is a trace; false if the wait is recorded, see backend.h.
 bool request_order(struct comm_request *request);
 
 #endif

@@ -1,4 +1,4 @@
-// A single rank. comm.c never calls a collective of a group of one, so all that is left is to create the group.
+// A single rank. comm.c never calls a collective of a group of one, so this only creates the group.
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/backend.h"

@@ -166,7 +166,7 @@ bool star_is_note_due(struct wait_note *note, double now) {
     return true;
 }
 
-// Files that another machine has just made may need a moment to be seen.
+// A file that another machine has just created may take a moment to become visible.
 enum { MOST_UNREAD = 12 };
 
 struct joining {
@@ -177,7 +177,7 @@ struct joining {
     int unread;  // how often the hub's file could not be read
 };
 
-// Sends what is to be sent, then receives what is to be received; 1 if the hub is gone.
+// Sends one message and receives the answer; 1 if the hub is gone.
 static int talk(const struct joining *joining, int fd, void *said, size_t said_bytes, void *heard, size_t heard_bytes) {
     return move_all(fd, said, said_bytes, true, joining->until) < 0 ||
            move_all(fd, heard, heard_bytes, false, joining->until) < 0;

@@ -1,12 +1,12 @@
-// Processes joined by sockets: the first is the hub and holds a connection to each of the others. The star carries what
-// a launcher without MPI leaves open: a few numbers at a time, ids and decisions, never tensors.
+// Processes joined by sockets: the first is the hub and holds a connection to each of the others. Under launchers
+// without MPI, the star carries a few numbers at a time, ids and decisions, never tensors.
 //
 // A process that joins says the protocol, the number of processes and its own number. It and the hub then prove to each
 // other that they know the job's key, which is never sent: each answers with an HMAC of random numbers of both. The hub
-// turns away what does not fit and says why. Every wait has a deadline.
+// rejects visitors that do not match and says why. Every wait has a deadline.
 //
-// A key that strangers could guess, since the launcher gave no secret, is mixed with one that the hub leaves in a file
-// of a folder that all processes of the job, and nobody else, can read.
+// If the launcher gave no secret, strangers could guess the key. It is then mixed with one that the hub leaves in a
+// file that all processes of the job, and no other user, can read.
 #ifndef COMM_STAR_H
 #define COMM_STAR_H
 
@@ -16,15 +16,15 @@
 
 enum { STAR_KEY_BYTES = 32, STAR_NOTE_BYTES = 192, STAR_MAX_SIZE = 1 << 16 };
 
-// Where the hub's file is.
+// Location of the hub's file.
 struct star_secret {
     const char *folder;          // NULL for none
-    bool is_public;              // strangers may make files there, so that only this user's count
-    char note[STAR_NOTE_BYTES];  // of the hub: the file's name; "" if there is none
+    bool is_public;              // strangers may create files there: only this user's files count
+    char note[STAR_NOTE_BYTES];  // on the hub: the file's name; "" if there is none
 };
 
 struct star_options {
-    const char *name;  // of what is joined, for messages
+    const char *name;  // of the star, for messages
     int rank, size;
     unsigned char key[STAR_KEY_BYTES];  // the same for all processes of a job, and for no other
     struct star_secret secret;
@@ -40,7 +40,7 @@ struct star {
     char *name;
     int rank, size;
     unsigned char key[STAR_KEY_BYTES];  // mixed with the hub's file
-    struct star_link *links;  // of the hub: one per rank, its own empty; of the others: links[0] leads to the hub
+    struct star_link *links;            // on the hub: one per rank, its own empty; elsewhere: links[0] leads to the hub
 };
 
 // Opens a socket that listens on the interface with this address (port 0: any free one) and returns its port.

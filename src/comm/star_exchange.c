@@ -1,5 +1,5 @@
-// Numbers in, result out. Every rank sends what it contributes to the hub in a frame; once the hub has all of them, it
-// sends the result to all. Nothing here blocks: star_test moves what can be moved. See star.h.
+// Exchanges of numbers. Every rank sends its numbers to the hub in a frame; once the hub has all of them, it sends the
+// result to all. Nothing here blocks: star_test moves as much as it can. See star.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/star.h"
@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The beginning of a frame. Ranks that ask for different things would mix up their answers, so it is compared.
+// The header of a frame. It is compared, so that ranks in different exchanges do not mix up their answers.
 struct frame {
     uint32_t result, root, count, zero;
 };
 
-// What moves on one link: first the numbers that the link's rank contributes, then the result. Zeroed if unused.
+// The frame in transfer on one link: first the numbers of the link's rank, then the result. Zeroed if unused.
 struct passage {
     unsigned char *bytes;  // a frame and its numbers
     size_t size, moved;
-    int first, count;  // of the numbers that are contributed
+    int first, count;  // of the numbers of the link's rank
 };
 
 struct star_exchange {
@@ -79,7 +79,7 @@ struct star_exchange *star_start_rows(struct star *star, int64_t *values, const 
     return start(star, (struct frame){.result = STAR_ROWS, .count = (uint32_t)firsts[star->size]}, values, firsts);
 }
 
-// Moves what can be moved on one link; returns whether its half is finished.
+// Moves as much as possible on one link; returns whether its half is finished.
 static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     struct star *star = x->star;
     struct passage *passage = &x->passages[i];
@@ -101,7 +101,7 @@ static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     return true;
 }
 
-// The hub has what every rank contributes: the largest of each number, or the numbers in their places.
+// Called on the hub when all numbers have arrived: takes each maximum, or puts the numbers in their places.
 static void combine(struct star_exchange *x) {
     for (int i = 1; i < x->star->size; i++) {
         const struct passage *passage = &x->passages[i];

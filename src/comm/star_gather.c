@@ -84,7 +84,7 @@ static void reject(struct door *door, struct visitor *visitor, const char *reaso
     visitor->socket = -1;
 }
 
-// What is sent fits into the buffer of a connection on which next to nothing was sent.
+// One send suffices: the message fits into the nearly empty send buffer.
 static bool tell(const struct visitor *visitor, const void *bytes, size_t size) {
     return send(visitor->socket, bytes, size, MSG_NOSIGNAL) == (ssize_t)size;
 }
@@ -101,7 +101,7 @@ static void ask(struct door *door, struct visitor *visitor) {
         reject(door, visitor, "it left without waiting for the answer");
 }
 
-// Answers a visitor that has said everything, or that is no rank.
+// Answers a visitor that has sent everything, or that is not a rank.
 static void answer(struct door *door, struct visitor *visitor) {
     struct welcome welcome;
     judge(door->star, door->options, visitor, &welcome);
@@ -115,7 +115,7 @@ static void answer(struct door *door, struct visitor *visitor) {
     door->joined++;
 }
 
-// Reads what a visitor has said so far, and answers it, or sends it away if it has left or used up its time.
+// Reads a visitor's bytes and answers it, or drops it if it has left or used up its time.
 static void hear(struct door *door, struct visitor *visitor, double now) {
     while (visitor->socket >= 0) {
         unsigned char *to = visitor->is_challenged ? visitor->proof : (unsigned char *)&visitor->hello;

@@ -1,4 +1,4 @@
-// What the two ends of a star's handshake share. Internal to star*.c.
+// Messages and helpers of a star's handshake, for both ends. Internal to star*.c.
 //
 // A visitor sends a hello, the hub a challenge, the visitor its proof, and the hub one welcome: it lets the visitor in
 // and proves itself, or says why not.
@@ -28,19 +28,19 @@ struct welcome {
 };
 
 enum star_side { STAR_VISITOR = 'v', STAR_HUB = 'h' };
-// That this side of this very handshake knows the key.
+// Proves that this side knows the key, for this handshake only.
 void star_prove(const unsigned char *key, enum star_side side, const struct hello *hello,
                 const struct challenge *challenge, unsigned char proof[PROOF_BYTES]);
-// Takes as long wherever they differ, which reveals nothing.
+// Constant time, so that timing does not reveal where they differ.
 bool star_same_proof(const unsigned char *a, const unsigned char *b);
-// Numbers that were never used before; false if the system has none.
+// Random bytes, never used before; false if the system has none.
 bool star_make_nonce(unsigned char nonce[NONCE_BYTES]);
-// Mixes the secret of the file that the hub names into the key. With a message: 1 if it is not there yet, -1 if it
-// cannot be read, or must not be.
+// Mixes the secret in the file that the hub names into the key. Sets an error and returns 1 if the file is not there
+// yet, -1 if it cannot or must not be read.
 int star_secret_take(const struct star_secret *secret, const char *note, unsigned char key[STAR_KEY_BYTES]);
 
 void star_open(struct star *star, const struct star_options *options);
-// The error for a socket that the system did not give, by errno.
+// The error, from errno, for a socket that could not be created.
 int star_no_socket(const char *name);
 void star_describe(const struct sockaddr_storage *address, char *text, size_t size);
 // Non-blocking, closed on exec, without delays.

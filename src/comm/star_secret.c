@@ -1,5 +1,4 @@
-// How the two ends of a star prove that they know the job's key, and the file from which they may have a part of it.
-// See star.h.
+// Proofs by both ends of a star that they know the job's key, and the file that may hold a part of it. See star.h.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -80,7 +79,7 @@ void star_secret_remove(struct star_secret *secret) {
     secret->note[0] = 0;
 }
 
-// A stranger who answers in the hub's place may name any file.
+// A stranger posing as the hub may name any file.
 static bool is_note(const char *note) {
     size_t length = strlen(stem);
     return strncmp(note, stem, length) == 0 && file_temporary_stem(note) == length;

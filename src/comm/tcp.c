@@ -29,7 +29,7 @@ struct tcp_group {
     struct star star;
 };
 
-// Waits for an exchange of the whole world while it is being put together.
+// Waits for an exchange of the whole world while the world is being opened.
 static void world_wait(const struct tcp_world *w, struct star_exchange *x) {
     double until = clock_seconds() + w->options.deadline_seconds;
     while (!star_test(x)) {
@@ -50,8 +50,8 @@ static struct star_exchange *start_table(struct star *star, int64_t *table, int 
     return x;
 }
 
-// The hub knows everyone's address from their connection, and its own; it tells all of them at once. Of an address only
-// the beginning is in use, whichever protocol it belongs to.
+// The hub knows everyone's address from their connection, and its own; it tells all of them at once. Only the first
+// bytes of an address are used, for any protocol.
 static void share_addresses(struct tcp_world *w) {
     enum { WORDS = 4 };
     _Static_assert(sizeof(struct sockaddr_in6) <= WORDS * sizeof(int64_t), "an address fits");

@@ -20,22 +20,22 @@ struct watch {
     struct pump *pump;
     struct watched *ring;  // (capacity) oldest at `first`
     int64_t first, count, capacity;
-    struct comm_request entered;  // what the host is starting; its group is NULL if it starts nothing
-    struct stopwatch stopwatch;   // of what is current
+    struct comm_request entered;  // the request that the host is starting; its group is NULL if there is none
+    struct stopwatch stopwatch;   // of the current request
 };
 
 static struct watched *at(const struct watch *watch, int64_t i) {
     return &watch->ring[(watch->first + i) % watch->capacity];
 }
 
-// What time counts for now: the oldest one, or a start if nothing is older; NULL for nothing.
+// The request whose time counts: the oldest one, or a start if nothing is older; NULL if there is none.
 static const struct comm_request *current(const struct watch *watch) {
     if (watch->count > 0)
         return &at(watch, 0)->request;
     return watch->entered.group ? &watch->entered : NULL;
 }
 
-// Drops what is done, oldest first; returns whether anything is left.
+// Drops completed requests, oldest first; returns whether any are left.
 static bool look(void *context) {
     struct watch *watch = context;
     struct world *world = watch->world;
@@ -116,8 +116,8 @@ void watch_leave(struct watch *watch) {
     watch_unlock(watch);
 }
 
-// What was begun after the device was told to wait for the oldest one comes after that; in the group of the oldest one,
-// so does everything begun after it.
+// The device has not reached collectives begun after it was told to wait for the oldest one, nor those begun after the
+// oldest one in the same group.
 int64_t watch_begun(const struct watch *watch, const struct group *group) {
     int64_t begun = group->collectives;
     for (int64_t i = 1; watch && i < watch->count; i++) {

@@ -1,4 +1,4 @@
-// The functions between two matmuls. A part of ops.h.
+// Activation functions. A part of ops.h.
 #ifndef OPS_ACTIVATION_H
 #define OPS_ACTIVATION_H
 
@@ -13,8 +13,8 @@ enum activation {
     ACTIVATION_COUNT
 };
 
-// How a gated unit prepares its halves: with a limit above 0, a gate is at most that, and up from -limit to limit.
-// Beyond it, gradients are 0. Then the offset is added to up. Zeroed: both stay as they are.
+// Preparation of the halves of a gated unit: a limit above 0 clamps gate to at most the limit, and up to [-limit,
+// limit]; clamped elements have gradient 0. Then the offset is added to up. Zeroed: no change.
 struct glu_rule {
     float limit, offset;
 };

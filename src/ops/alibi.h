@@ -1,6 +1,6 @@
-// The slopes of ALiBi (Press et al. 2022), for both backends. The heads of a power of two have the geometric sequence
-// from 2^(-8 / n) to 2^-8. Of other numbers, the first heads have the slopes of the next smaller power of two, n, and
-// the others every second slope of 2 n heads, from the first one on.
+// The slopes of ALiBi (Press et al. 2022), for both backends. If the number of heads n is a power of two, slopes are
+// the geometric sequence from 2^(-8 / n) to 2^-8. Otherwise n is the next smaller power of two: the first n heads have
+// its slopes, the others every second slope of 2 n heads, from the first one on.
 #ifndef OPS_ALIBI_H
 #define OPS_ALIBI_H
 

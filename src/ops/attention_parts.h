@@ -1,9 +1,9 @@
-// How large attention is cut. Samples do not meet, nor do heads of different keys, so attention may be done some of
-// them at a time, with the same result: a part is whole samples, or whole heads of keys of one sample with all heads of
-// queries that use them. Parts of one operation are equal, so that one plan of a library serves all.
+// Splitting of attention into parts. Samples are independent, and so are key heads, so attention may process some of
+// them at a time, with the same result: a part is whole samples, or whole key heads of one sample with all query heads
+// that use them. Parts of one operation are equal, so one plan of a library serves all.
 //
-// cuDNN 9.14 was seen right with ATTENTION_PART_ELEMENTS and wrong with ATTENTION_MOST_ELEMENTS (bench/RESULTS.md). At
-// these sizes a few heads keep a GPU busy.
+// cuDNN 9.14 gave right results with ATTENTION_PART_ELEMENTS and wrong ones with ATTENTION_MOST_ELEMENTS
+// (bench/RESULTS.md). At these sizes a few heads keep a GPU busy.
 #ifndef OPS_ATTENTION_PARTS_H
 #define OPS_ATTENTION_PARTS_H
 
@@ -14,8 +14,8 @@ static const int64_t ATTENTION_MOST_ELEMENTS = INT64_C(1) << 31;
 
 struct attention_part {
     int64_t samples, key_heads, heads;
-    int64_t count;     // of such parts
-    int64_t elements;  // of a part: of queries, or of keys and values as often as queries use them
+    int64_t count;     // number of parts
+    int64_t elements;  // of a part: of its queries, or of its keys and values repeated for each query head
 };
 
 // The largest divisor of `all` of at most `most`; 1 if there is none.
@@ -26,8 +26,8 @@ static inline int64_t attention_divisor(int64_t all, int64_t most) {
     return divisor > 1 ? divisor : 1;
 }
 
-// The parts of attention of q (B, Tq, H, D), k (B, Tk, G, D) and v (B, Tk, G, V), none of them empty: of at most `most`
-// elements, unless a single head of keys has more.
+// Parts of attention of q (B, Tq, H, D), k (B, Tk, G, D) and v (B, Tk, G, V), none of them empty. A part has at most
+// `most` elements, unless a single key head has more.
 static inline struct attention_part attention_part(struct tensor q, struct tensor k, struct tensor v, int64_t most) {
     int64_t B = q.shape[0], G = k.shape[2], group = q.shape[2] / G;
     int64_t T = q.shape[1] > k.shape[1] ? q.shape[1] : k.shape[1];

@@ -69,7 +69,7 @@ static int hex_digit(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// Reads count bytes and returns what follows; NULL if there are other characters, as at the end of the text.
+// Reads count bytes and returns the rest of the text; NULL if other characters or the end come first.
 static const char *read_hex(const char *text, unsigned char *bytes, size_t count) {
     for (size_t i = 0; i < count; i++) {
         int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);

@@ -1,7 +1,6 @@
-// Remembers what was fastest: a list of keys (what an operation looks like) and values (how it is best done), both
-// plain bytes of fixed size that only mean something to the backend. The list may be kept in a file whose first line is
-// an identity, because another library or another device makes other choices. The file is never trusted: entries are
-// checked before they are used.
+// Remembers the fastest algorithms: a list of keys (the shape of an operation) and values (the algorithm), both plain
+// bytes of fixed size that only the backend interprets. The list may be kept in a file whose first line is an identity,
+// because choices depend on the library and the device. The file is never trusted: entries are checked before use.
 #ifndef OPS_CHOICES_H
 #define OPS_CHOICES_H
 
@@ -23,16 +22,16 @@ void choices_close(struct kept_choices *choices);
 
 // The value of a key, or NULL.
 const void *choices_find(const struct kept_choices *choices, const void *key);
-// Replaces the key's value, if it has one. Does nothing if the key is new and there is no more room.
+// Replaces the key's value, if it has one. Does nothing if the key is new and the list is full.
 void choices_add(struct kept_choices *choices, const void *key, const void *value);
 
-// The text of a file: the identity, then a line "KEY VALUE" in hexadecimal for each entry. Reading adds entries that
-// are not known yet and stops at the first line of another form; it adds nothing if the identity differs.
+// The text of a file: the identity, then a line "KEY VALUE" in hexadecimal for each entry. Reading adds new entries and
+// stops at the first malformed line; it adds nothing if the identity differs.
 void choices_print(const struct kept_choices *choices, struct buffer *out);
 void choices_read(struct kept_choices *choices, const char *text);
 
-// A file that does not exist or cannot be read counts as empty. Saving keeps what others have written to the file in
-// the meantime, but takes none of it into the list, which may have to stay equal to that of other ranks.
+// A file that does not exist or cannot be read counts as empty. Saving keeps entries that others have written to the
+// file in the meantime, but does not add them to the list, which may have to stay equal to that of other ranks.
 void choices_load(struct kept_choices *choices, const char *path);
 void choices_save(struct kept_choices *choices, const char *path);
 

@@ -36,7 +36,7 @@ bool contract_row_holds(const struct contract_row *row, const void *op) {
     return (value != 0) != row->is_unless;
 }
 
-// A dimension as number + slope * (the letter that is not known), which is 0 if all are.
+// A dimension as number + slope * (size of the unknown letter); `unknown` is 0 if all letters are known.
 struct dimension {
     int64_t number, slope;
     char unknown;
@@ -70,7 +70,7 @@ static struct dimension dimension_read(const struct contract_call *call, const c
     return dimension;
 }
 
-// A letter that is not known gets the size that makes the dimension fit.
+// An unknown letter gets the size that makes the dimension fit.
 static bool dimension_fits(struct contract_call *call, const char **text, int64_t size) {
     struct dimension dimension = dimension_read(call, text);
     if (!dimension.unknown)
@@ -96,7 +96,7 @@ static int64_t count_of(const struct tensor *t) {
     return count;
 }
 
-// Goes on after a dimension that does not fit, so that a message has the sizes of the others.
+// Continues after a dimension that does not fit, so that the message has the sizes of the others.
 static bool shape_fits(struct contract_call *call, const char *shape, const struct tensor *t) {
     if (*shape == '*') {
         call->any = call->any ? call->any : t;
@@ -109,7 +109,7 @@ static bool shape_fits(struct contract_call *call, const char *shape, const stru
     bool fits = true;
     int i = 0;
     for (; *shape && i < t->rank; i++) {
-        // Mostly a letter alone.
+        // Fast path: a single letter.
         if ((shape[1] == ' ' || !shape[1]) && *shape > '9') {
             if (!(call->known >> LETTER(*shape) & 1))
                 contract_set(call, *shape, t->shape[i]);
@@ -172,7 +172,7 @@ static void describe_dtypes(const struct contract_call *call, const struct contr
     }
 }
 
-// Letters that have no size yet stand for themselves.
+// Letters without a size are printed as letters.
 static void describe_shape(const struct contract_call *call, const char *shape, char *text, size_t size) {
     const char *separator = "";
     size_t length = 0;

@@ -1,11 +1,11 @@
 // The contract of an operation is a list of rows: one per operand, with its direction, dtypes and shape, and one per
-// pair of operands that must not share memory. Made from it are the check of every call, the bytes that paper counts,
-// the table in docs/internals/ops.md and generic tests. What is not about an operand (the range of a number) is a rule
-// in code. Private to ops/.
+// pair of operands that must not share memory. The check of every call, the bytes that paper counts, the table in
+// docs/internals/ops.md and generic tests are made from it. Constraints on anything but operands (e.g. the range of a
+// number) are rules in code. Private to ops/.
 //
 // A shape is written in letters and digits: "N 2C" has two dimensions. Dimensions may be products and sums ("BT",
-// "E+1"). A letter gets its size where it first occurs and must agree afterwards, so the order of rows decides which
-// operand is blamed. "#n" is n elements in any shape, "*" any shape, the same for all operands that have it.
+// "E+1"). A letter gets its size at its first occurrence and must agree afterwards, so the order of rows decides which
+// operand an error names. "#n" is n elements in any shape, "*" any shape, the same for all operands that have it.
 #ifndef OPS_CONTRACT_H
 #define OPS_CONTRACT_H
 
@@ -14,7 +14,7 @@
 enum contract_kind { CONTRACT_OPERAND, CONTRACT_DROPOUT, CONTRACT_APART, CONTRACT_APART_OR_SAME };
 enum contract_use { USE_IN, USE_OUT, USE_CHANGED, USE_ADDED };  // added: sums or gradients are added to it
 
-// Allowed dtypes, as bits, and what else is asked of them.
+// Allowed dtypes, as bits, and further conditions on them.
 #define DTYPE_BIT(dtype_) (1u << (dtype_))
 #define F32 DTYPE_BIT(DTYPE_F32)
 #define BF16 DTYPE_BIT(DTYPE_BF16)
@@ -28,7 +28,7 @@ enum contract_use { USE_IN, USE_OUT, USE_CHANGED, USE_ADDED };  // added: sums o
 #define SCALED (FP8 | DTYPE_BIT(DTYPE_E2M1X2))
 #define ANY (DTYPE_BIT(DTYPE_COUNT) - 1)
 #define COMPUTED (1u << 16)          // the device computes in it
-#define AGREES (1u << 17)            // all operands of 16 bits or fp32 that say so have the same
+#define AGREES (1u << 17)            // all 16-bit or fp32 operands with this bit have the same dtype
 #define OR_F32 (1u << 18)            // but this one may be fp32
 #define ACT_ANY (FLOATS | COMPUTED)  // an activation dtype
 #define ACT (ACT_ANY | AGREES)       // that of the operation
@@ -39,11 +39,11 @@ struct contract_row {
     uint32_t dtypes;
     bool is_optional, is_strided;  // strided: any strides, but contiguous in the last dimension
     bool is_free, is_once;         // on paper: not counted; counted once, though it is read and written
-    bool is_sparse;                // only some rows are read or added to: not counted on paper
+    bool is_sparse;                // touches only some rows: not counted on paper
     bool is_unless;                // the condition is reversed
     uint16_t offset, other_offset;
     const char *name;    // of the member
-    const char *called;  // in messages, if that is not the last part of the name
+    const char *called;  // in messages, if different from the last part of the name
     const char *other;   // the operand to be apart from
     const char *shape;
     // The row holds if this member is not zero (for a tensor: .data) or, given values (bits), has one of these.
@@ -90,7 +90,7 @@ struct contract {
 #define UNLESS(member_) IF(member_), .is_unless = true
 #define IF_ONE_OF(member_, values_) IF(member_), .condition_values = (values_)
 
-// A call that is being checked. Sizes that follow from arguments are set before the rows are checked.
+// The state of one check. Sizes that follow from arguments are set before the rows are checked.
 enum { CONTRACT_LETTERS = 64 };
 struct contract_call {
     struct device *device;
@@ -118,12 +118,12 @@ bool contract_refuses(struct contract_call *call, char *text, size_t size);
             die("%s: %s", (call_)->contract->operation, rule_);                                                        \
     } while (0)
 
-// Whether a row is of an operand that this call has, and that operand.
+// Whether this call has the row's operand, and that operand.
 bool contract_row_holds(const struct contract_row *row, const void *op);
 static inline const struct tensor *contract_operand(const struct contract_row *row, const void *op) {
     return (const struct tensor *)(const void *)((const char *)op + row->offset);
 }
-// What the operands of a call have in bytes: each once, changed ones twice.
+// Bytes of a call's operands: each counts once, changed ones twice.
 double contract_bytes(const struct contract *contract, const void *op);
 
 // Defines contract_x of struct op_name_. A semicolon follows these macros.
@@ -136,7 +136,7 @@ double contract_bytes(const struct contract *contract, const void *op);
     }                                                                                                                  \
     const struct contract *contract_##which_(void)
 #define CONTRACT(name_, ...) CONTRACT_OF(name_, name_, __VA_ARGS__)
-// Defines the checked entry point too, with what comes before and after the rows.
+// Defines the checked entry point too; before_ and after_ are called around the check of the rows.
 #define CHECKED(name_, before_, after_, ...)                                                                           \
     CONTRACT(name_, __VA_ARGS__);                                                                                      \
     void op_##name_(struct device *device, const struct op_##name_ *op) {                                              \
@@ -164,12 +164,12 @@ DECLARE(matmul_float8)
 DECLARE(grouped_float8)
 #undef DECLARE
 
-// What several operations check in code. A tensor that has no row; a factor's range, or those of its blocks; the ranges
-// and dtypes of what is stored in fp8.
+// Checks in code, shared by several operations: a tensor without a row; a matmul operand's range, or those of its
+// blocks; ranges and dtypes of an operand stored in fp8.
 void contract_tensor(struct contract_call *call, const char *name, struct tensor t, uint32_t dtypes, const char *shape);
 void contract_activation(const struct contract_call *call, enum activation activation);
 struct scaled_matrix {
-    int64_t rows, columns, parts;  // of each of that many matrices, stacked
+    int64_t rows, columns, parts;  // parts: number of such matrices, stacked
 };
 void contract_range(struct contract_call *call, struct tensor range);
 void contract_scaling(struct contract_call *call, enum scaling scaling, struct tensor range,

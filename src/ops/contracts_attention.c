@@ -1,4 +1,4 @@
-// Contracts and checked entry points of attention and of what tells it positions.
+// Contracts and checked entry points of attention and of position encodings.
 #include "ops/attention_parts.h"
 #include "ops/contract.h"
 #include "base/error.h"
@@ -48,9 +48,9 @@ static void largest_scores_rules(struct contract_call *call, const struct op_lar
     RULE(call, !op->mask.relative_bias.data, "a relative bias is not taken");
 }
 
-// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, all of one
-// part at a time, and reads two bounds for each query and a seed for each part. One that has a bias by distance sums
-// the bias's gradient along the distances of each tile of queries instead.
+// In 16 bits a fused kernel accumulates dq in fp32 (with grouped queries also dk and dv of every query head), one part
+// at a time, and reads two bounds per query and a seed per part. With a relative bias, a kernel instead sums the bias's
+// gradient along the distances of each tile of queries.
 int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tensor v,
                                   const struct attention_mask *mask) {
     enum { TILE = 64, SEED_BYTES = 16 };

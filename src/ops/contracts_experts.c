@@ -140,7 +140,7 @@ static void expert_activation_backward_rules(struct contract_call *call,
     expert_rules(call, op->activation);
 }
 
-// What is stored in fp8 of the given type.
+// Checks an operand that is stored in fp8 of the given type.
 static void stored_as(struct contract_call *call, const struct operand *y, enum dtype dtype) {
     contract_stored(call, y);
     enum dtype stored = y->value.data ? y->value.dtype : y->transposed.dtype;

@@ -1,4 +1,4 @@
-// Contracts and checked entry points of what is done in fp8 and NVFP4.
+// Contracts and checked entry points of operations in fp8 and NVFP4.
 #include "ops/contract.h"
 #include "base/error.h"
 
@@ -72,7 +72,7 @@ static bool is_stored_as(const struct operand *y, enum dtype dtype) {
     return (!y->value.data || y->value.dtype == dtype) && (!y->transposed.data || y->transposed.dtype == dtype);
 }
 
-// Rows of C columns are stored of W; A columns are those of the result of an activation whose gradient is computed.
+// W columns of x, C stored columns, A columns of the activation whose gradient is computed.
 enum { GRADIENTS = 1 << QUANTIZE_ACTIVATION_GRADIENT | 1 << QUANTIZE_GLU_GRADIENT };
 SIZED_AND_RULED(quantize, IN(x, ACT, "N W"), IN(bias, ACT, "W", MAYBE), IN(dy, ACT, "N A", IF_ONE_OF(kind, GRADIENTS)),
                 STORED(y, "N C", "C N"), ADDED(dbias, F32, "C", MAYBE), STORED(result, "N A", "A N"));

@@ -1,5 +1,5 @@
-// Contracts and checked entry points of what layers are made of: matmuls, norms, activations, embeddings, dropout. See
-// contract.h for rows; what an operation computes stands beside its struct in ops.h.
+// Contracts and checked entry points of the operations of layers: matmuls, norms, activations, embeddings, dropout. See
+// contract.h for rows; the comment at an operation's struct in ops.h says what it computes.
 #include "ops/contract.h"
 #include "ops/device.h"
 #include "base/error.h"
@@ -39,7 +39,7 @@ static void multiply_each(struct device *device, const struct op_matmul_many *op
     for (int64_t i = 0; i < op->d.shape[0]; i++) {
         if (op->beta != 0)
             op_copy(device, &(struct op_copy){.dst = one_of(op->d, i), .src = one_of(op->c, i)});
-        // Ranks that split an optimizer have other matrices.
+        // With a distributed optimizer, ranks have different matrices.
         op_matmul(device, &(struct op_matmul){.a = one_of(op->a, i),
                                               .b = one_of(op->b, i),
                                               .d = one_of(op->d, i),
@@ -78,7 +78,7 @@ void contract_activation(const struct contract_call *call, enum activation activ
     RULE(call, activation >= 0 && activation < ACTIVATION_COUNT, "unknown activation");
 }
 
-// Of operations with an activation, and with a gated one.
+// Rules of operations with an activation, and with a gated one.
 #define KNOWN_ACTIVATION(call_, op_) contract_activation(call_, (op_)->activation)
 #define KNOWN_GLU(call_, op_) glu_rules(call_, (op_)->activation, &(op_)->rule)
 static void glu_rules(const struct contract_call *call, enum activation activation, const struct glu_rule *rule) {

@@ -1,4 +1,4 @@
-// Contracts and checked entry points of what a training step needs around the layers: loss, sums, updates, copies.
+// Contracts and checked entry points of a training step's operations outside the layers: loss, sums, updates, copies.
 #include "ops/contract.h"
 #include "base/error.h"
 #include "tensor/moment8.h"
@@ -60,7 +60,7 @@ OPERATION(clip_scale, OUT(scale, F32, "1"), OUT(norm, F32, "1"), IN(sum_squares,
           CHANGED(loss_scale, F32, "3", MAYBE, FREE), OUT(rate, F32, "n", MAYBE), IN(rates, F32, "R n", IF(rate.data)),
           CHANGED(skipped, F32, "1", FREE, IF(rate.data)));
 
-// Flat ranges that updates have in common. The copy of a master in halves is a part of it.
+// Flat ranges common to all updates. The copy of a master in halves is a part of the master.
 #define HALVES IF_ONE_OF(master.dtype, I16)
 #define WHOLE HALVES, .is_unless = true
 #define MASTER(use_) use_(master, F32, "#n", WHOLE), use_(master, I16, "n", HALVES), APART(copy, master)
@@ -71,7 +71,7 @@ OPERATION(clip_scale, OUT(scale, F32, "1"), OUT(norm, F32, "1"), IN(sum_squares,
 #define BETAS_RULE(call_, op_)                                                                                         \
     RULE(call_, (op_)->beta1 >= 0 && (op_)->beta1 < 1 && (op_)->beta2 >= 0 && (op_)->beta2 < 1,                        \
          "beta1 and beta2 must be at least 0 and below 1")
-// MOMENT8_SHARE moments in 8 bits have one of e exponents.
+// 8-bit moments have e exponents, one for each MOMENT8_SHARE of them.
 #define MOMENTS (F32 | BF16 | U8)
 #define EXPONENTS(call_, op_)                                                                                          \
     contract_set(call_, 'e', (tensor_count((op_)->master) + MOMENT8_SHARE - 1) / MOMENT8_SHARE)

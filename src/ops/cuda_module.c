@@ -7,7 +7,7 @@
 
 // ---- The driver ----
 
-// As in NVIDIA's header, which need not be installed.
+// Declared as in NVIDIA's header, which need not be installed.
 struct driver_symbols {
     int (*cuDriverGetVersion)(int *version);
     int (*cuInit)(unsigned flags);
@@ -65,7 +65,7 @@ const struct library *cuda_module_library(void) {
     static const char *const symbols[] = {LIBRARY_NAME(bevatron_cuda_module)};
     static const char *const sonames[] = {"bevatron_cuda.so", NULL};
     static const char *const folders[] = {"$ORIGIN", "$ORIGIN/../lib/bevatron",
-                                          // Where pip puts it; with --target, beside bin.
+                                          // pip's folder; with --target, beside bin.
                                           "$ORIGIN/../lib/python3*/*-packages/bevatron_cuda",
                                           "$ORIGIN/../bevatron_cuda", NULL};
     static const struct library library = {

@@ -1,11 +1,11 @@
-// Opens a backend by name and gives its memory functions a tensor's face. This is the only file that knows the names.
+// Opens a backend by name and wraps its memory functions for tensors. This is the only file that knows the names.
 #include "ops/device.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "ops/cuda_module.h"
 #include <string.h>
 
-// GPUs that fail are opened, so that the error says why: falling back to the CPU would hide it.
+// Failing GPUs are opened anyway, so that the error says why: falling back to the CPU would hide it.
 static const char *resolve(const char *name) {
     if (!name)
         return "cpu";

@@ -1,7 +1,7 @@
-// The digest of op_digest: the sum, modulo 2^64, over the words of a tensor of a number that depends on the word and
-// its place. Words have eight bytes in the machine's order; zeros are added to the last one. For a given place
-// different words give different numbers (both steps can be undone), so one word that differs always changes the sum.
-// Sums of integers do not depend on their order, so every backend gets the same. Private to ops/.
+// The digest of op_digest: the sum, modulo 2^64, of a hash of each word of a tensor and its place. Words have eight
+// bytes in the machine's order; the last one is padded with zeros. At a given place, different words have different
+// hashes (both steps are invertible), so a single different word always changes the sum. Integer sums do not depend on
+// order, so all backends agree. Private to ops/.
 #ifndef OPS_DIGEST_H
 #define OPS_DIGEST_H
 

@@ -1,10 +1,10 @@
-// What dropout draws with at a rate, see struct dropout in ops.h. Private to ops/ and its tests.
+// Threshold and scale of dropout, see struct dropout in ops.h. Private to ops/ and its tests.
 #ifndef OPS_DROPOUT_RATE_H
 #define OPS_DROPOUT_RATE_H
 
 #include <stdint.h>
 
-// The threshold of a rate above 0 and below 1, and what kept elements are multiplied by.
+// The threshold of a rate above 0 and below 1, and the factor of kept elements.
 static inline uint32_t dropout_threshold(float rate) {
     double exact = (double)rate * 65536;
     uint32_t threshold = (uint32_t)exact;

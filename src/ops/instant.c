@@ -1,4 +1,4 @@
-// Events of devices whose work is done when a call returns: there is nothing to wait for.
+// Events of synchronous devices, whose work is done when a call returns: they never wait.
 #include "ops/instant.h"
 #include "base/memory.h"
 #include <stdlib.h>

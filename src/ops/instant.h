@@ -1,5 +1,5 @@
-// Streams and events of a device whose operations have finished when they return: there is nothing to order and nothing
-// to wait for. These are entries of the tables of such devices. Private to ops/.
+// Streams and events of a synchronous device, whose operations are complete when they return: there is nothing to order
+// or wait for. These are entries of the tables of such devices. Private to ops/.
 #ifndef OPS_INSTANT_H
 #define OPS_INSTANT_H
 

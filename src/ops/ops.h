@@ -11,10 +11,10 @@
 //    parameters are fp32 and are accumulated (+=) unless stated otherwise. Losses, norms and statistics are fp32. Sums
 //    are computed in fp32 or better.
 //  - Outputs alias inputs only if a comment allows it. Tensors are contiguous unless a stride is mentioned.
-//  - No operation allocates tensors. A backend takes memory for itself only when it first meets a shape, and says so
-//    beforehand (own_bytes, library_bytes). Results do not depend on the number of threads.
+//  - No operation allocates tensors. A backend takes memory of its own only when it first sees a shape, and reports the
+//    amount beforehand (own_bytes, library_bytes). Results do not depend on the number of threads.
 //  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
-//    An optional tensor is left out ("none") by a zeroed struct tensor.
+//    A zeroed struct tensor omits an optional tensor ("none").
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -32,38 +32,38 @@ struct profile_row;
 struct device_peers;
 struct device_clock;
 
-// Copies to the device that run beside its work, and copies back that run beside both.
+// STREAM_COPY: copies to the device, in parallel with compute; STREAM_BACK: copies back, in parallel with both.
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_BACK, STREAM_COUNT };
 
-// Dropout, drawn by Philox from what an element is, not from where it is computed. One call, philox4x32_7(seed,
-// column / 8, row id low, row id high, site), is for eight neighbouring columns of a row, 16 bits each: element (row,
-// column) has the lower half of word column % 8 / 2 if its column is even, the upper half if it is odd. It is kept if
-// that half is at least the threshold, which is rate * 65536 rounded up, but at most 65535. Attention uses column = key
-// position and site + (head << 16).
+// Dropout, drawn by Philox from an element's identity, not from where it is computed. One call, philox4x32_7(seed,
+// column / 8, row id low, row id high, site), serves eight neighbouring columns of a row, 16 bits each: element (row,
+// column) takes the lower half of word column % 8 / 2 if its column is even, the upper half if it is odd. It is kept if
+// that half is at least the threshold, rate * 65536 rounded up, but at most 65535. Attention uses column = key position
+// and site + (head << 16).
 //
-// So the rate that is drawn with is threshold / 65536: a rate is rounded up to a multiple of 2^-16, the smallest is
-// 2^-16 and the largest 1 - 2^-16. Kept elements are scaled by 65536 / (65536 - threshold), not by 1 / (1 - rate), and
-// the expectation is exact whatever was rounded. Dropped elements are multiplied by 0: one that is infinite or NaN
-// becomes NaN on every backend, so that dropout does not hide an overflow from the optimizer.
+// The effective rate is threshold / 65536: a rate is rounded up to a multiple of 2^-16, between 2^-16 and 1 - 2^-16.
+// Kept elements are scaled by 65536 / (65536 - threshold), not by 1 / (1 - rate), so the expectation is exact despite
+// the rounding. Dropped elements are multiplied by 0: one that is infinite or NaN becomes NaN on every backend, so that
+// dropout does not hide an overflow from the optimizer.
 //
-// A device that was opened for it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the
-// site, the first head, the first row's id and where an element lies in the operation, so that only the same operation
-// has the same mask again. Kept elements are then scaled by 1 / (1 - rate).
+// A device opened with has_fast_dropout (device.h) may draw attention's dropout differently: from the seed, the site,
+// the first head, the first row's id and an element's position in the operation, so only the same operation reproduces
+// the mask. Kept elements are then scaled by 1 / (1 - rate).
 struct dropout {
-    float rate;  // 0: off, and nothing else is read
+    float rate;  // 0: off, and the other fields are not read
     uint64_t seed;
     uint32_t site;          // which dropout of the model, below 65536
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
     int first_head;         // global number of head 0, if heads are sharded
 };
 
-// d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D; their rows may be further apart than their length.
+// d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D; rows may be strided.
 //   a (M, K) or transposed (K, M); b (K, N) or transposed (N, K); d (M, N).
 // a and b have the same dtype; d has it too, or is fp32.
 //
-// In fp8, a and b may have different fp8 dtypes, and d has an activation dtype or is fp32. Each operand stands for its
-// numbers times the factor of its range. Only b may be transposed, and must be; rows begin at multiples of 16 bytes; M,
-// N and K are multiples of 16; and the only epilogue is a bias (N) in d's dtype.
+// In fp8, a and b may have different fp8 dtypes, and d has an activation dtype or is fp32. An operand's values are its
+// numbers times the factor of its range. b must be transposed and a must not; rows begin at multiples of 16 bytes; M, N
+// and K are multiples of 16; and the only epilogue is a bias (N) in d's dtype.
 enum epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,  // + bias (N)
@@ -81,8 +81,8 @@ struct op_matmul {
     enum activation activation;
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
-    bool is_uneven;      // other ranks have other shapes, so that they cannot agree on how it is done (device_join)
-    bool is_fast;        // gradients in fp8 with ranges: sums may be short of bits, as those of E4M3 alone always may
+    bool is_uneven;      // shapes differ between ranks, so they cannot agree on an algorithm (device_join)
+    bool is_fast;  // fp8 gradients with ranges: sums may be less precise, as those of two E4M3 operands always may be
 };
 
 // y = activation(x), element by element.
@@ -91,7 +91,7 @@ struct op_activation_forward {
     struct tensor x;  // (N, F)
     enum activation activation;
 };
-// dx = dy * activation'(x). Can also compute activation(x) again, for a caller that did not keep it.
+// dx = dy * activation'(x). Can also recompute activation(x), for a caller that did not keep it.
 struct op_activation_backward {
     struct tensor dx;  // (N, F) out; may alias dy or x
     struct tensor y;   // (N, F) out or none; may alias dy if dx does not
@@ -108,8 +108,8 @@ struct op_glu_forward {
     enum activation activation;
     struct glu_rule rule;
 };
-// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]. Can also compute activation(gate) * up again,
-// for a caller that did not keep it.
+// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]. Can also recompute activation(gate) * up, for
+// a caller that did not keep it.
 struct op_glu_backward {
     struct tensor dx;  // (N, 2F) out; may alias x
     struct tensor y;   // (N, F) out or none; may alias dy
@@ -120,9 +120,9 @@ struct op_glu_backward {
 };
 
 // Rotary positions, in place: pair j of the channels of each head in row n is rotated by the angle positions[n] *
-// frequencies[j]; the angle is a double, since the rounding of large ones to fp32 would show. Pair j is (j, j + pairs),
-// or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are left alone. The inverse rotates back, which is the
-// gradient. Rotated channels are multiplied by the factor too, in either direction.
+// frequencies[j]; the angle is a double, since rounding large angles to fp32 would be visible. Pair j is (j, j +
+// pairs), or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are unchanged. The inverse rotates back, which is
+// the gradient. Rotated channels are also multiplied by the factor, in both directions.
 struct op_rope {
     struct tensor x;            // (B, T, H, D), in and out: any strides, but contiguous in D
     struct tensor positions;    // (B * T) i32
@@ -135,8 +135,8 @@ enum { ROPE_MOST_PAIRS = 2048 };
 
 // LayerNorm over C: y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon). RMSNorm: y = x * rstd *
 // gain, rstd = 1 / sqrt(mean square + epsilon), without mean and bias. If `delta` is given, the residual addition is
-// fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x. Gains may be kept as what they
-// are above gain_offset, which is added to each in fp32.
+// fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x. Gains may be stored minus
+// gain_offset, which is added to each in fp32.
 enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
@@ -144,7 +144,7 @@ struct op_norm_forward {
     struct tensor y_range;     // (RANGE_LENGTH) fp32, of y in fp8; else none
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
-    struct tensor gain, bias;  // (C); bias may be none, with RMS it is
+    struct tensor gain, bias;  // (C); bias may be none, and is with RMS
     float gain_offset;
     float epsilon;
     struct tensor delta;       // (N, C) or none
@@ -154,14 +154,14 @@ struct op_norm_forward {
 };
 
 // dx = dresidual + the gradient of the norm's input. If ddelta is given: ddelta = dx through the dropout (kept elements
-// scaled, dropped ones 0), and ddelta_bias += its column sums. If y is given, the norm's output is computed again, for
-// a caller that did not keep it.
+// scaled, dropped ones 0), and ddelta_bias += its column sums. If y is given, the norm's output is recomputed, for a
+// caller that did not keep it.
 struct op_norm_backward {
     enum norm_kind kind;
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
     struct tensor dgain, dbias;  // (C) fp32, accumulated; no dbias without a bias
     struct tensor dy;            // (N, C)
-    struct tensor x;             // (N, C): what was normalised (sum, if there was a delta)
+    struct tensor x;             // (N, C): the norm's input (sum, if there was a delta)
     struct tensor gain;          // (C)
     float gain_offset;
     struct tensor mean, rstd;   // (N) fp32; no mean with RMS
@@ -205,16 +205,16 @@ struct op_attention_backward {
 };
 
 // Keys and values of latent attention (DeepSeek-V2). Each of H heads has P channels of keys and V of values, side by
-// side in `up`; all heads share R more channels of keys, behind their own. They are put into packed order: the keys of
-// all heads, then the values. Backward sums the gradients of what heads share in fp32.
+// side in `up`; all heads share R more channels of keys, after their own. The output is packed: the keys of all heads,
+// then the values. Backward sums the gradients of the shared channels in fp32.
 struct op_latent_forward {
     struct tensor kv;      // (N, H (P + R + V)) out
     struct tensor up;      // (N, H (P + V))
-    struct tensor shared;  // (N, R); its rows may be further apart
+    struct tensor shared;  // (N, R); rows may be strided
     int64_t heads, value_size;
 };
 struct op_latent_backward {
-    struct tensor dup, dshared;  // (N, H (P + V)), (N, R) out; rows of dshared may be further apart
+    struct tensor dup, dshared;  // (N, H (P + V)), (N, R) out; rows of dshared may be strided
     struct tensor dkv;           // (N, H (P + R + V))
     int64_t heads, value_size;
 };
@@ -239,8 +239,8 @@ struct op_relative_bias_backward {
     struct relative_rule rule;
 };
 
-// ALiBi (Press et al. 2022): scores fall with the distance between query and key, by a slope that each head has. The
-// columns are those of a relative bias; column w is for distance first_distance + w. Slopes are those of alibi.h.
+// ALiBi (Press et al. 2022): scores decrease with the distance between query and key, by a slope per head. The columns
+// are those of a relative bias; column w is for distance first_distance + w. Slopes are those of alibi.h.
 struct op_alibi {
     struct tensor bias;         // (H, W) fp32 out
     int64_t heads, first_head;  // heads of the whole layer, and which of them is row 0
@@ -248,7 +248,7 @@ struct op_alibi {
     float scale;  // of all slopes
 };
 
-// How much memory the backward of attention can use beside its outputs; at least 1.
+// Bytes of workspace that the backward pass of attention can use; at least 1.
 int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tensor v, const struct attention_mask *mask);
 
 // out = dropout(table[tokens] + positions). A token outside [vocabulary_start, vocabulary_start + V) contributes
@@ -292,11 +292,11 @@ struct op_cross_entropy {
     struct tensor losses;  // (N) fp32 out
     struct tensor logits;  // (N, V) in, gradient out
     struct tensor row_max, row_sum, row_target;
-    bool makes_stats;  // do the first half as well: the whole vocabulary is here, and the statistics are outputs
+    bool makes_stats;  // compute the first half too: this rank has the whole vocabulary, and the statistics are outputs
     struct tensor labels;
     struct tensor weights;  // (N) fp32, or none: losses only
     int64_t vocabulary_start;
-    float cap;  // logits went through op_softcap, and the gradient is that of what it was given; 0 if they did not
+    float cap;  // the cap of op_softcap, if logits went through it: the gradient is that of its input; else 0
 };
 
 // x = cap * tanh(x / cap), for logits of an activation dtype.
@@ -305,8 +305,8 @@ struct op_softcap {
     float cap;        // above 0
 };
 
-// hits[i] += the number of rows whose label is among their tops[i] largest logits. Of equal logits, those of lower
-// columns are larger. NaN is not larger than anything, and a NaN label logit is not a hit.
+// hits[i] += the number of rows whose label is among their tops[i] largest logits. Ties go to lower columns. NaN is not
+// larger than any number, and a NaN label logit is not a hit.
 enum { OPS_MOST_TOPS = 8 };
 struct op_top_hits {
     struct tensor hits;    // (count) fp32 accumulated
@@ -336,23 +336,23 @@ struct op_column_sum {
     struct tensor out, x;
 };
 
-// Small things on (1) fp32 tensors that stay on the device, so that a step never waits for an answer from it: out +=
-// sum of a[n] * b[n], and out += sum of x[n]^2 (x fp32, of any length).
+// Sums into (1) fp32 tensors that stay on the device, so that a step never waits for it: out += sum of a[n] * b[n], and
+// out += sum of x[n]^2 (x fp32, of any length).
 struct op_dot {
     struct tensor out, a, b;
 };
 struct op_sum_squares {
     struct tensor out, x;
 };
-// out += a number that tells the bytes of x from others, in whatever order they are read: see digest.h. One word that
-// differs always changes it.
+// out += a digest of the bytes of x that does not depend on reading order, see digest.h. A single different word always
+// changes it.
 struct op_digest {
     struct tensor out;  // (1) i64
     struct tensor x;    // contiguous, of any shape and dtype
     uint64_t seed;      // different ones give unrelated numbers for the same bytes
 };
 // norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) if that is below 1 and max_norm > 0, else 1. If norm is
-// not finite, scale is NaN, which tells the optimizer to leave everything as it is.
+// not finite, scale is NaN, which tells the optimizer to skip the update.
 //
 // With a loss scale, gradients are larger by that factor: norm and scale are divided by it, and then the loss scale is
 // updated. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if none is
@@ -452,8 +452,8 @@ struct op_scale {
     ACTIVATION_OPERATIONS(X)                                                                                           \
     OTHER_OPERATIONS(X)
 
-// Memory of the device's own, beside the tensors, that an operation takes: to compute in 16 bits, and rooms for the
-// operands of matmuls in another order. The device keeps the most of each that any operation took.
+// The device's own memory, beside the tensors, that an operation needs: fp32 copies of 16-bit tensors (wide), and rooms
+// for reordered operands of matmuls. The device keeps the maximum of each over all operations.
 enum { OWN_ROOMS = 5 };
 struct own_need {
     size_t wide, rooms[OWN_ROOMS];
@@ -473,30 +473,30 @@ struct own_bytes {
 struct ops {
     const char *name;
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
-    bool is_imaginary;    // memory from alloc is not there, and endless
+    bool is_imaginary;    // memory from alloc does not exist and is unlimited
     int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise op_cross_entropy calls both halves
     bool fuses_quantize;    // norm_forward can store its result in fp8
-    size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
+    size_t standing_bytes;  // device memory that it takes for itself when opened
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);
-    // Whether it has matmuls of operands that are scaled so; NULL if all.
+    // Whether it has matmuls of operands with this scaling; NULL: with any.
     bool (*supports_scaling)(const struct device *device, enum scaling scaling);
-    // Whether it has matmuls of experts in fp8 whose rows are scaled so, and all that goes with them (op_sort_slots'
-    // aligned, op_quantize_blocks' parts); NULL if it has them if it has fp8.
+    // Whether it has fp8 matmuls of experts whose rows have this scaling, and their helpers (op_sort_slots' aligned,
+    // op_quantize_blocks' parts); NULL: as it has fp8.
     bool (*multiplies_groups8)(const struct device *device, enum scaling scaling);
     // Whether matmuls of a dtype that it supports are faster than in fp32; NULL if all are.
     bool (*is_fast)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);
 
     // Memory. alloc returns NULL after error_set if there is not enough (exit code OUT_OF_MEMORY). host_alloc returns
-    // memory from which copies are asynchronous, and which operations and copies take in place of the device's own.
+    // memory whose copies are asynchronous, and which operations and copies accept instead of device memory.
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     size_t (*room)(struct device *device);  // see device_room; NULL if memory is not the device's own
-    // What libraries (kernels that are loaded when first used, plans, connections) may take of that memory later, at
-    // least; 0 if it is not the device's own.
+    // Lower bound of the device memory that libraries may take later (kernels loaded at first use, plans, connections);
+    // 0 if memory is not the device's own.
     size_t library_bytes;
     const struct own_bytes *own_bytes;  // NULL if no operation takes memory of the device's own
     void *(*host_alloc)(struct device *device, size_t bytes);
@@ -512,9 +512,9 @@ struct ops {
     void (*stream_wait)(struct device *device, enum stream stream, struct event *event);
     void (*event_wait)(struct device *device, struct event *event);  // the host waits
     void (*synchronize)(struct device *device);                      // the host waits for everything
-    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL if there is none.
+    // The vendor's own stream, for a library of the same vendor that queues work after ours; NULL if there is none.
     void *(*native_stream)(struct device *device, enum stream stream);
-    // 128 bits that no other device in the world has; NULL if ranks may share a device freely.
+    // A globally unique 128-bit id of the device; NULL if ranks may share a device freely.
     void (*identity)(struct device *device, int64_t words[2]);
     // The ranks of this machine have more threads than processors: threads of the device that wait must not spin. NULL
     // if none compute.
@@ -529,7 +529,7 @@ struct ops {
     void (*replay)(struct device *device, struct recording *recording);
     void (*recording_free)(struct device *device, struct recording *recording);
 
-    // Whether several products in 16 bits at once gain anything, or NULL; does them, or false: do them one by one.
+    // Whether batches of 16-bit matmuls are faster, or NULL; computes a batch, or false: do them one by one.
     bool (*gains_by_many)(const struct device *device);
     bool (*matmul_many)(struct device *device, const struct op_matmul_many *op);
     // See device_stamp; NULL if operations are complete when their call returns, so that the host's clock times them.
@@ -546,7 +546,7 @@ struct ops {
 
 struct device {
     const struct ops *ops;
-    int threads;  // of the host that compute at the same time; 0: the caller alone
+    int threads;  // host threads that compute; 0: the caller alone
 };
 
 // Checked entry points, one per operation. See contract.h.

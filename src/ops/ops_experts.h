@@ -1,9 +1,9 @@
-// The operations of mixtures of experts: routing, balance, moving rows to experts and back, and matmuls over ragged
+// Operations of mixtures of experts: routing, balancing, permuting rows to experts and back, and matmuls over ragged
 // groups of rows. A part of ops.h, whose rules hold here.
 //
 // N rows (tokens) choose K of E experts each: slot s = n * K + k is the k-th choice of row n. Slots are sorted by
-// expert into R places. Only the device knows how many slots an expert got: `offsets` tells where its places begin, so
-// no operation waits for the host.
+// expert into R places. How many slots an expert got is known only on the device, in `offsets`, the first place of each
+// expert, so no operation waits for the host.
 #ifndef OPS_OPS_EXPERTS_H
 #define OPS_OPS_EXPERTS_H
 
@@ -12,7 +12,7 @@
 
 enum { ROUTER_MOST_EXPERTS = 1024, ROUTER_MOST_CHOSEN = 32 };
 
-// How logits become scores, and those of the chosen experts weights.
+// How scores are computed from logits, and weights from the scores of the chosen experts.
 enum router_score {
     ROUTER_SOFTMAX,        // softmax over the K chosen logits
     ROUTER_SOFTMAX_ALL,    // softmax over all E logits; the chosen ones are not normalised again
@@ -22,10 +22,10 @@ enum router_score {
 };
 struct router_rule {
     enum router_score score;
-    float factor;  // of the weights
+    float factor;  // multiplies the weights
     // If groups > 0, experts are in that many groups of neighbours, and only those of the chosen_groups best groups can
-    // be chosen. A group is as good as the sum of its group_best (0: K / chosen_groups) best scores, or logits with
-    // ROUTER_SOFTMAX, with their bias. Of equal groups the first wins.
+    // be chosen. Groups are ranked by the sum of their group_best (0: K / chosen_groups) best scores, or logits with
+    // ROUTER_SOFTMAX, with their bias. Ties go to the first group.
     int64_t groups, chosen_groups, group_best;
 };
 
@@ -34,8 +34,8 @@ static inline int64_t router_group_best(const struct router_rule *rule, int64_t 
 }
 
 // Each row chooses its K largest logits or, with a bias, its K largest sums of score (or logit) and bias, the largest
-// first. Of equal ones the lower expert wins. NaN is larger than anything, so that it shows in the weights. The bias
-// has no part in the weights.
+// first. Ties go to the lower expert. NaN is larger than any number, so that it appears in the weights. The bias does
+// not affect the weights.
 struct op_route_forward {
     struct tensor experts;  // (N, K) i32 out, all different in a row
     struct tensor weights;  // (N, K) fp32 out
@@ -54,8 +54,8 @@ struct op_route_backward {
     struct router_rule rule;
 };
 
-// What losses that balance experts are made of. A row's shares p are its softmax over all E or, with the other two
-// scores, scores divided by their sum + 1e-20. Row n belongs to sequence n / (N / S).
+// Terms of the losses that balance experts. A row's shares p are its softmax over all E or, with the other two scores,
+// scores divided by their sum + 1e-20. Row n belongs to sequence n / (N / S).
 struct op_balance_forward {
     struct tensor sums;    // (S, E) fp32 accumulated: sums of p; or none, and then counts are none too
     struct tensor counts;  // (S, E) fp32 accumulated: rows that have an expert among their K largest logits; or none
@@ -79,33 +79,33 @@ struct op_balance_bias {
     struct tensor counts;  // (L, E) fp32, whole numbers
     float rate;
 };
-// How much of a step's work each expert got: load = E * count / the sum of its row. 1 for all is perfect balance. A row
+// Each expert's relative load in a step: load = E * count / the sum of its row. 1 for all is perfect balance. A row
 // without counts keeps its load.
 struct op_balance_load {
     struct tensor load;    // (L, E) fp32, updated
     struct tensor counts;  // (L, E) fp32, whole numbers
 };
-// Sinkhorn's algorithm as Megatron-LM has it, in double. With c = exp(logits) and d (E) all 1 it repeats
+// Sinkhorn's algorithm as in Megatron-LM, in double. With c = exp(logits) and d (E) all 1 it repeats
 //   r_n = 1 / N / (sum over e of d_e c_ne + 1e-8);  d_e = 1 / E / (sum over n of r_n c_ne + 1e-8)
 // until d changes by at most 1e-4 in the mean, but at most SINKHORN_MOST times. Rows that choose by c_ne d_e r_n use
-// all experts about equally; since r_n > 0, they choose by logits + log(d) too, and that is the bias.
+// all experts about equally; since r_n > 0, this is a choice by logits + log(d), so log(d) is the bias.
 enum { SINKHORN_MOST = 100 };
 struct op_sinkhorn {
     struct tensor bias;    // (E) fp32 out
     struct tensor logits;  // (N, E) fp32, N at least 1
 };
 
-// Sorts slots by expert and, within one, by slot number. Slots of experts outside [0, E) have no place: another rank
-// holds them. Nor have those whose number in `kept` is negative: they were dropped before.
+// Sorts slots by expert and, within one, by slot number. Slots of experts outside [0, E) have no place (another rank
+// holds them), nor have those whose number in `kept` is negative (dropped before).
 //
-// With a capacity, an expert gets at most that many slots: its first ones or, if weights are given, those with its
-// largest weights (of equal ones the first). The others have no place. If padded, each expert has exactly `capacity`
-// places, and those it has no slots for have no source.
+// With a capacity, an expert gets at most that many slots: its first ones or, if weights are given, those with the
+// largest weights (ties go to the first). The others have no place. If padded, each expert has exactly `capacity`
+// places; places without a slot have no source.
 //
-// If aligned, the places of an expert are as many as the next multiple of `aligned`, so that all offsets are multiples
-// of it; those that it has no slots for have no source. Then no block of fp8 numbers along R belongs to two experts.
+// If aligned, an expert's number of places is rounded up to a multiple of `aligned`, so that all offsets are multiples
+// of it; places without a slot have no source. Then no block of fp8 numbers along R spans two experts.
 struct op_sort_slots {
-    struct tensor offsets;  // (E + 1) i32 out: where the places of each expert begin, and where the last one's end
+    struct tensor offsets;  // (E + 1) i32 out: the first place of each expert, and the end of the last one's
     struct tensor sources;  // (R) i32 out: the slot at each place, -1 for none; R >= slots_room
     struct tensor places;   // (N, K) i32 out: the place of each slot, -1 for none
     struct tensor experts;  // (N, K) i32
@@ -115,7 +115,7 @@ struct op_sort_slots {
     int64_t aligned;        // 0 or 1: places begin anywhere
     bool is_padded;
 };
-// How many places the slots may take.
+// Upper bound of the number of places.
 static inline int64_t slots_room(const struct op_sort_slots *op, int64_t slots, int64_t experts) {
     int64_t step = op->aligned > 1 ? op->aligned : 1, used = slots < experts ? slots : experts;
     int64_t most = (slots + used * (step - 1)) / step * step;
@@ -165,8 +165,8 @@ struct op_expert_activation_forward {
     bool is_gated;
     struct glu_rule rule;  // if gated
 };
-// Can also compute y again, for a caller that did not keep it. Places without a source get 0 in dx and y, slots without
-// a place 0 in dweights.
+// Can also recompute y, for a caller that did not keep it. Places without a source get 0 in dx and y, slots without a
+// place 0 in dweights.
 struct op_expert_activation_backward {
     struct tensor dx;        // (R, F) or (R, 2F) out; may alias x
     struct tensor y;         // (R, F) out or none; may alias dy
@@ -183,10 +183,10 @@ struct op_expert_activation_backward {
     struct glu_rule rule;  // if gated
 };
 
-// The same in fp8: what op_quantize or, with blocks, op_quantize_blocks would store of what op_gather_slots and the
-// operations above give, without a rounding between. R is a multiple of 4, columns are multiples of 16; experts have no
-// biases. Blocks are SCALING_VECTOR128 or SCALING_VECTOR32 (not BLOCK128); those of the transpose go along R, and
-// factors are there for all R places, whether an expert has them or not. Gradients by blocks may be E4M3 too.
+// op_gather_slots and the operations above with fp8 results: stored as by op_quantize or, with blocks,
+// op_quantize_blocks, without a rounding in between. R is a multiple of 4, columns are multiples of 16; experts have no
+// biases. Blocks are SCALING_VECTOR128 or SCALING_VECTOR32 (not BLOCK128); those of the transpose go along R, and all R
+// places have factors, including those beyond the last expert's. Gradients by blocks may be E4M3 too.
 struct op_quantize_slots {
     struct operand y;       // (R, C) out, as in op_quantize or op_quantize_blocks
     struct tensor x;        // (N, C)
@@ -204,8 +204,8 @@ struct op_quantize_expert_forward {
     struct glu_rule rule;  // if gated
 };
 struct op_quantize_expert_backward {
-    struct operand dx;       // (R, F) or (R, 2F) out, E5M2; gated, blocks of a row go through [gate | up] as one
-    struct operand y;        // (R, F) out: as op_quantize_expert_forward stores it with this range, which sees nothing
+    struct operand dx;  // (R, F) or (R, 2F) out, E5M2; gated, blocks of a row treat [gate | up] as one row
+    struct operand y;   // (R, F) out: as op_quantize_expert_forward stores it with this range, which is not updated
     struct tensor dweights;  // (N, K) fp32 out
     struct tensor dy;        // (R, F)
     struct tensor x;         // (R, F) or (R, 2F)
@@ -217,8 +217,8 @@ struct op_quantize_expert_backward {
     struct glu_rule rule;  // if gated
 };
 
-// out = residual + x * (1 + epsilon * u), noise for the input of routers. An element is drawn the half h of a word as
-// for dropout (struct dropout in ops.h), and u = (h - 32767.5) / 32768. out may alias residual or x.
+// out = residual + x * (1 + epsilon * u), noise for the input of routers. u = (h - 32767.5) / 32768, where h is the
+// half word drawn for the element as for dropout (struct dropout in ops.h). out may alias residual or x.
 struct op_jitter {
     struct tensor out, x;    // (N, C)
     struct tensor residual;  // (N, C) or none
@@ -228,32 +228,32 @@ struct op_jitter {
     float epsilon;  // at least 0 and below 1; 0: nothing is drawn, and the three above are not read
 };
 
-// A matmul for each expert e over its rows, those of places offsets[e] to offsets[e + 1]. O is the number of outputs, I
-// that of inputs of the experts' weights (E, O, I).
+// A matmul for each expert e over its rows, those of places offsets[e] to offsets[e + 1]. The experts' weights are (E,
+// O, I): O outputs, I inputs.
 enum grouped_kind {
     GROUPED_FORWARD,  // d (R, O) = a (R, I) times the transpose of b[e], b (E, O, I)
     GROUPED_INPUT,    // d (R, I) = a (R, O) times b[e], b (E, O, I)
     GROUPED_WEIGHT,   // d[e] = beta * d[e] + the transpose of a (R, O) times b (R, I); d (E, O, I) fp32
 };
-// In fp8 both operands are read along the dimension that is summed over, so b of GROUPED_INPUT is the transpose (I, E *
-// O) of the matrix (E * O, I), and GROUPED_WEIGHT takes a (O, R) and b (I, R). a is E4M3 with GROUPED_FORWARD, else
-// E5M2; b is E4M3; R, O and I are multiples of 16. What lies beyond offsets[E] must be finite.
+// In fp8 both operands are contiguous along the summed dimension, so b of GROUPED_INPUT is the transpose (I, E * O) of
+// the matrix (E * O, I), and GROUPED_WEIGHT takes a (O, R) and b (I, R). a is E4M3 with GROUPED_FORWARD, else E5M2; b
+// is E4M3; R, O and I are multiples of 16. Elements beyond offsets[E] must be finite.
 //
 // By blocks, ranges are the factors of a's and b's blocks, and a may be E4M3 with all kinds. Sums over the 128 (or 32)
 // inner elements of a block are multiplied by the two factors and added up. Rows of a, and both operands of
 // GROUPED_WEIGHT, have SCALING_VECTOR128; weights, as op_quantize_blocks stores E parts, SCALING_BLOCK128: the factors
-// of expert e are those of a matrix (O, I) or, for GROUPED_INPUT, (I, O), and lie behind those of the experts before.
-// Or all have SCALING_VECTOR32. Offsets are multiples of 128 (or 32), and so is R.
+// of expert e are those of a matrix (O, I) or, for GROUPED_INPUT, (I, O), and follow those of the previous experts. Or
+// all have SCALING_VECTOR32. Offsets are multiples of 128 (or 32), and so is R.
 struct op_grouped_matmul {
     enum grouped_kind kind;
-    // Out, in the dtype of a and b but for GROUPED_WEIGHT, and with fp8 in any that the device has. Rows beyond
-    // offsets[E] stay as they are.
+    // Out, in the dtype of a and b except for GROUPED_WEIGHT, and with fp8 in any dtype of the device. Rows beyond
+    // offsets[E] are unchanged.
     struct tensor d;
     struct tensor a, b;              // in the same activation dtype, or in fp8
     struct tensor a_range, b_range;  // of a and b in fp8, see struct operand; else none
     enum scaling a_scaling, b_scaling;
     struct tensor offsets;  // (E + 1) i32
-    float beta;             // 0 or 1, and 0 but for GROUPED_WEIGHT
+    float beta;             // 0 or 1; must be 0 except for GROUPED_WEIGHT
 };
 
 // A part of the list of operations in ops.h.

@@ -1,4 +1,4 @@
-// The rows of a profile, and their names: an operation's own, and for some its shape and what is fused into it.
+// The rows of a profile, and their names: the operation's, for some also its shape and fused parts.
 #include "ops/profile.h"
 #include "base/error.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The end of a row's name, and the dtype of the factors that the operation multiplies.
+// The end of a row's name, and the dtype of the operands that the operation multiplies.
 struct row_ending {
     char text[48];
     enum dtype dtype;
@@ -68,7 +68,7 @@ static struct row_ending column_sum_ending(const void *operation) {
     return ending;
 }
 
-// The rows of all other operations have their name alone.
+// All other operations have rows with their name alone.
 static const struct {
     const char *operation;
     struct row_ending (*ending)(const void *operation);
@@ -83,7 +83,7 @@ static const struct {
     {"column_sum", column_sum_ending},
 };
 
-// The row of this name and dtype. The last one is for all that come when the others are taken.
+// The row of this name and dtype. Once all others are taken, the last row serves the rest.
 static int row_find(struct profile *profile, const char *name, enum dtype dtype) {
     for (int i = 0; i < profile->count; i++)
         if (strcmp(profile->rows[i].name, name) == 0 && profile->rows[i].dtype == dtype)

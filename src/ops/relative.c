@@ -18,7 +18,7 @@ void relative_borders(struct relative_borders *borders, const struct relative_ru
     borders->side = (int32_t)side;
     for (int64_t b = 0; b < side; b++)
         borders->first[b] = INT32_MAX;
-    // Buckets do not fall as distances grow, so the first distance of each is found by one walk. One that no distance
+    // Buckets never decrease with distance, so one walk finds the first distance of each. A bucket that no distance
     // reaches stays empty.
     for (int64_t distance = 0, next = 0; next < side && distance <= rule->max_distance + 1; distance++)
         for (int64_t bucket = side_bucket(rule, side, distance); next <= bucket; next++)

@@ -1,6 +1,6 @@
 // The buckets into which T5 sorts distances (Raffel et al. 2020): small distances have a bucket each, larger ones share
 // buckets whose borders grow geometrically up to max_distance. The borders are computed in fp32, in the order of
-// operations with which trained models were made, on the host and for all backends. Private to ops/.
+// operations that trained models used, on the host for all backends. Private to ops/.
 #ifndef OPS_RELATIVE_H
 #define OPS_RELATIVE_H
 

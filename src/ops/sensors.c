@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// As in NVIDIA's header, which need not be installed.
+// Declared as in NVIDIA's header, which need not be installed.
 struct nvml_symbols {
     int (*nvmlSystemGetNVMLVersion)(char *version, unsigned length);
     int (*nvmlInit_v2)(void);
@@ -20,7 +20,7 @@ static const struct nvml_symbols *nvml(void) {
     return library_symbols(LIBRARY_NVML);
 }
 
-// NVML tells its version, which is the driver's, only once it has started.
+// NVML returns its version, which is the driver's, only once initialized.
 static int check_nvml(const void *symbols, char *version, size_t size) {
     const struct nvml_symbols *candidate = symbols;
     int code = candidate->nvmlInit_v2 ? candidate->nvmlInit_v2() : 0;

@@ -32,7 +32,7 @@ void *arena_alloc(struct arena *arena, size_t bytes) {
     return memory;
 }
 
-// The view is laid out first, over a stand-in address that is not NULL, so that its own checks size the allocation.
+// The view is laid out first, over a dummy address that is not NULL, so that its checked size sizes the allocation.
 static struct tensor place(struct arena *arena, struct tensor t) {
     t.data = arena_alloc(arena, tensor_bytes(t));
     return t;

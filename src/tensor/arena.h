@@ -1,6 +1,6 @@
 // A stack of tensors in one block of device memory. Tensors are not freed one by one: take a mark, and releasing to it
-// drops everything allocated since. The peak says how much a run needs: running a step once on the paper backend, with
-// arenas over its endless memory, measures how large the real arenas must be.
+// drops everything allocated since. The peak tells how much memory a run needs: one step on the paper backend, with
+// arenas over unlimited memory, measures how large the real arenas must be.
 //
 // The upper part of an arena, from a certain height on, may lie elsewhere, in memory that other code needs only at
 // other times. No allocation crosses the border; one that would begins beyond it.
@@ -18,13 +18,13 @@ struct arena {
     size_t used;
     size_t peak;
     size_t border;          // 0: there is none
-    size_t crossing;        // where the last block that would have crossed it would have ended
+    size_t crossing;        // where the last block moved beyond it would have ended
     unsigned char *beyond;  // where the border is
 };
 
 void arena_init(struct arena *arena, const char *name, void *memory, size_t capacity_bytes);
 
-// From this height on it lies in other memory; before anything is allocated.
+// Moves the part above this height to other memory. Call before anything is allocated.
 void arena_set_border(struct arena *arena, size_t border, void *beyond);
 
 // Running out is a broken invariant, because the arena was measured beforehand: dies with the arena's name and sizes.

@@ -1,4 +1,4 @@
-// What the element types are called and how large they are. One table, indexed by enum dtype.
+// Names and sizes of the element types. One table, indexed by enum dtype.
 #include "tensor/tensor.h"
 #include "base/error.h"
 #include <string.h>

@@ -33,8 +33,8 @@ static inline unsigned float4_encode(float value) {
     return sign | (size > middle || (size == middle && code % 2 == 1) ? code + 1 : code);
 }
 
-// To one of the two neighbours, to either with a probability that makes the expectation the number itself. `drawn` is
-// uniform below 65536.
+// Stochastic rounding to one of the two neighbours; the expectation is the number itself. `drawn` is uniform below
+// 65536.
 static inline unsigned float4_encode_randomly(float value, unsigned drawn) {
     unsigned sign = signbit(value) ? 8 : 0, code = float4_below(fabsf(value));
     if (isnan(value))

@@ -63,7 +63,7 @@ HALF_INLINE uint16_t half_to_bf16_by(float value, uint32_t dice) {
     return (bits & 0x7F800000u) == 0x7F800000u ? half_to_bf16(value) : (uint16_t)diced;
 }
 
-// 16 bits that look random, of two fp32.
+// 16 pseudo-random bits from two fp32.
 HALF_INLINE uint32_t half_dice(float a, float b) {
     uint32_t x = half_float_bits(a) * 0x9E3779B1u ^ half_float_bits(b) * 0x85EBCA77u;
     x = (x ^ x >> 15) * 0x2C1B3C6Du;
@@ -71,11 +71,11 @@ HALF_INLINE uint32_t half_dice(float a, float b) {
     return x >> 16;
 }
 
-// An fp32 in two halves of 16 bits: the bf16 nearest to it and the rest, the difference of the bit patterns, from which
-// the fp32 comes back. As a pattern grows with its number's magnitude, this holds for either sign, for numbers too
-// small to be normal and for those that round to infinity. The rest lies within -0x8000 and 0x8000, and 16 bits hold
-// all of it but the last, which is a tie that was rounded towards zero: there the fp32 comes back one last place nearer
-// to zero. NaN has no rest and stays NaN.
+// An fp32 in two halves of 16 bits: the bf16 nearest to it and the rest, the difference of the bit patterns, which
+// together restore the fp32. A pattern grows with its number's magnitude, so this holds for either sign, for subnormals
+// and for numbers that round to infinity. The rest lies within -0x8000 and 0x8000. 16 bits hold all of these but
+// 0x8000, a tie that was rounded towards zero: that fp32 is restored one last place nearer to zero. NaN has no rest and
+// stays NaN.
 HALF_INLINE int16_t half_rest(float value, uint16_t bf16) {
     uint32_t bits = half_float_bits(value);
     uint32_t rest = bits - ((uint32_t)bf16 << 16);

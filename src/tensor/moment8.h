@@ -1,12 +1,12 @@
 // Adam's moments in 8 bits. Each element has a code of 8 bits, and MOMENT8_SHARE neighbours share an exponent, that of
-// the largest of them. Flat buffers begin parameters, and split them, at multiples of that many elements, so that the
-// neighbours do not depend on how an optimizer is split among ranks.
+// the largest of them. Flat buffers begin and split parameters at multiples of that many elements, so neighbours do not
+// depend on how an optimizer is split among ranks.
 //
 // A code is a small float: 3 bits of exponent, below the shared one, and a mantissa. First moments have a sign and 4
 // bits of mantissa. Second moments, which span twice as many powers of two and are never negative, are stored as their
-// roots, with 5 bits of mantissa. Exponents are powers of two, so that in all neighbourhoods the codes stand for
-// numbers of the same grid; only numbers 2^6 times smaller than the largest neighbour lose mantissa. The least first
-// moment is twice the least root, so that the update of an element far below its neighbours stays bounded.
+// roots, with 5 bits of mantissa. Shared factors are powers of two, so codes stand for numbers of the same grid in all
+// neighbourhoods; only numbers 2^6 times smaller than the largest neighbour lose mantissa. The least first moment is
+// twice the least root, so that the update of an element far below its neighbours stays bounded.
 //
 // A number becomes one of the two codes next to it. `dice`, below 0x10000, chooses so that over all dice the mean is
 // right, of second moments the mean of the squares; MOMENT8_NEAREST chooses the nearer one. A second moment above 0
@@ -38,7 +38,7 @@ HALF_INLINE int moment8_mantissa(enum moment8_kind kind) {
     return kind == MOMENT8_FIRST ? 4 : 5;
 }
 
-// What is to be found of the neighbours' largest magnitude; the root of a second moment.
+// The magnitude that counts for the shared exponent; for a second moment, its root.
 HALF_INLINE float moment8_size(enum moment8_kind kind, float x) {
     return kind == MOMENT8_FIRST ? fabsf(x) : sqrtf(x);
 }
@@ -53,7 +53,7 @@ HALF_INLINE uint8_t moment8_exponent(enum moment8_kind kind, float largest) {
     return (uint8_t)(exponent + MOMENT8_BIAS);
 }
 
-// The size that a code without its sign stands for.
+// Decodes the size of a code without its sign.
 HALF_INLINE float moment8_code_size(enum moment8_kind kind, uint32_t code, uint8_t exponent) {
     int mantissa = moment8_mantissa(kind), field = (int)(code >> mantissa);
     uint32_t units = (code & ((1u << mantissa) - 1)) + (field > 0 ? 1u << mantissa : 0);

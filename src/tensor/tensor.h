@@ -1,6 +1,6 @@
-// A tensor is a view: where the elements are, their type, how many there are and how far apart. It owns nothing; memory
-// comes from an arena. The data may lie in a device's memory, so nothing here reads or writes elements. Strides count
-// elements. The last dimension is always contiguous; most tensors are contiguous throughout.
+// A tensor is a view: the elements' address, type, shape and strides. It owns nothing; memory comes from an arena. The
+// data may lie in a device's memory, so nothing here reads or writes elements. Strides count elements. The last
+// dimension is always contiguous; most tensors are contiguous throughout.
 #ifndef TENSOR_TENSOR_H
 #define TENSOR_TENSOR_H
 
@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 // E4M3 and E5M2 are 8-bit floats for matmuls, see float8.h. E2M1X2 is two 4-bit floats in a byte, see float4.h: its
-// tensors have half as many columns as numbers in a row. I16 is what a bf16 lacks of an fp32, see half.h. None of them
-// occurs in files.
+// tensors have half as many columns as numbers in a row. I16 is the rest of an fp32 beyond its bf16, see half.h. None
+// of them occurs in files.
 enum dtype {
     DTYPE_F32,
     DTYPE_BF16,
@@ -43,7 +43,7 @@ struct tensor {
 static inline bool dtype_is_float8(enum dtype dtype) {
     return dtype == DTYPE_E4M3 || dtype == DTYPE_E5M2;
 }
-// Whether matmuls of it need factors.
+// Whether matmuls of it need scale factors.
 static inline bool dtype_is_scaled(enum dtype dtype) {
     return dtype_is_float8(dtype) || dtype == DTYPE_E2M1X2;
 }
@@ -83,7 +83,7 @@ static inline bool tensor_is_contiguous(struct tensor t) {
 struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count);
 // Columns [first, first + count) of dimension `dimension`; the strides stay the same.
 struct tensor tensor_slice(struct tensor t, int dimension, int64_t first, int64_t count);
-// The same contiguous elements in another shape with as many elements.
+// A view of the same contiguous elements in another shape.
 struct tensor tensor_reshape_2d(struct tensor t, int64_t a, int64_t b);
 struct tensor tensor_reshape_4d(struct tensor t, int64_t a, int64_t b, int64_t c, int64_t d);
 struct tensor tensor_flat(struct tensor t);

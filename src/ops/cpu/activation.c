@@ -1,5 +1,5 @@
-// Activations by themselves, and gated units. A row is worked on in pieces that stay in the nearest cache, so that a
-// gated unit can use the plain functions below for its gate and then multiply.
+// Plain activations and gated units. A row is processed in pieces that stay in the L1 cache, so a gated unit can use
+// the plain functions below for its gate and then multiply.
 #include "ops/cpu/activation.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
@@ -157,7 +157,7 @@ static void activation_backward_task(void *context, int64_t index, int thread) {
         if (op->y.data)
             cpu_activations[op->activation].value(value, (const float *)op->x.data + first, count);
         multiply((float *)op->dx.data + first, (const float *)op->dy.data + first, slope, count);
-        if (op->y.data)  // the last write, because dx may lie where x does and y where dy does
+        if (op->y.data)  // the last write: dx may alias x, and y may alias dy
             memcpy((float *)op->y.data + first, value, (size_t)count * sizeof *value);
     }
 }
@@ -166,7 +166,7 @@ void cpu_activation_backward(struct device *device, const struct op_activation_b
     cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK / 4), activation_backward_task, op);
 }
 
-// A piece of both halves, prepared if there is a rule, and then in `memory`.
+// A piece of both halves; if there is a rule, it is prepared in `memory`.
 struct glu_piece {
     const float *gate, *up;
 };
@@ -220,7 +220,7 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
             multiply(slope, slope, piece.up, count);
             if (y)
                 multiply(again, value, piece.up, count);
-            if (op->rule.limit > 0)  // the last read of what dx may overwrite
+            if (op->rule.limit > 0)  // the last read of data that dx may overwrite
                 cpu_glu_mask(slope, value, gate + c, up + c, op->rule.limit, count);
             multiply(dgate + c, dy + c, slope, count);
             multiply(dup + c, dy + c, value, count);

@@ -13,7 +13,7 @@ struct cpu_activation {
 };
 extern const struct cpu_activation cpu_activations[ACTIVATION_COUNT];
 
-// The halves of a gated unit by their rule: prepared in place; and, from the originals, where their gradients are 0.
+// Apply a gated unit's rule: prepare its halves in place, and zero gradients where the original halves were clamped.
 bool cpu_glu_has_rule(struct glu_rule rule);
 void cpu_glu_prepare(float *gate, float *up, struct glu_rule rule, int64_t count);
 void cpu_glu_mask(float *dgate, float *dup, const float *gate, const float *up, float limit, int64_t count);

@@ -1,5 +1,5 @@
 // The updates of optimizers, and the other passes over flat ranges: splitting an fp32 into halves, merging and scaling.
-// Elements are independent, so a range is cut into chunks that threads take as they come.
+// Elements are independent, so a range is cut into chunks that threads take in any order.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
 #include "tensor/half.h"
@@ -12,7 +12,7 @@ struct update_range {
     float *master, *m, *v;  // (n); v only of Adam, m not of op_follow
     const float *grad;      // (n)
     float scale, decay, step_size;
-    float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION; the first two of Lion, too
+    float beta1, beta2, epsilon, correction;  // of Adam, see ADAM_CORRECTION; the first two also of Lion
     float momentum;                           // of SGD
 };
 
@@ -90,7 +90,7 @@ struct update_job {
     struct tensor master, copy;
 };
 
-// Where the master is in halves, from `first` on: piece by piece in memory that stays in the cache.
+// An update with the master in halves, from `first` on: piece by piece through a buffer that stays in the cache.
 static void update_halves(const struct update_job *job, struct update_range r, int64_t first, int64_t count) {
     enum { PIECE = 1024 };
     float master[PIECE];
@@ -108,7 +108,7 @@ static void update_halves(const struct update_job *job, struct update_range r, i
     }
 }
 
-// `count` elements from `at` on, whose other numbers are where r says.
+// Updates `count` elements from `at` on; r has the addresses of moments and gradients.
 static void update_piece(const struct update_job *job, struct update_range r, int64_t at, int64_t count) {
     if (job->master.dtype == DTYPE_I16) {
         update_halves(job, r, at, count);
@@ -144,7 +144,7 @@ struct moment {
 };
 
 // Blocks of MOMENT8_SHARE elements; the last of a piece may be shorter. The kind is a constant where these are called,
-// so that their loops have no branches and become vector instructions.
+// so that the loops have no branches and are vectorized.
 CPU_INLINE void decode_kind(enum moment8_kind kind, float *restrict piece, const uint8_t *restrict codes,
                             const uint8_t *restrict exponents, int64_t count) {
     for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
@@ -173,7 +173,7 @@ static void decode(const struct moment *moment, int64_t first, int64_t count, fl
         decode_second(piece, codes, exponents, count);
 }
 
-// What a piece becomes: codes and exponents.
+// Destination of a piece: codes and exponents.
 struct narrow_to {
     uint8_t *codes, *exponents;
 };
@@ -183,7 +183,7 @@ CPU_INLINE void encode_kind(enum moment8_kind kind, struct narrow_to to, const f
     uint8_t *restrict codes = to.codes, *restrict exponents = to.exponents;
     for (int64_t at = 0; at < count; at += MOMENT8_SHARE) {
         int64_t end = count - at < MOMENT8_SHARE ? count : at + MOMENT8_SHARE;
-        // Sizes are at least 0 and ordered as their bits; NaN does not count.
+        // Sizes are at least 0, so their bits have the same order; NaN does not count.
         uint32_t max = 0;
         CPU_SIMD_MAX
         for (int64_t i = at; i < end; i++) {
@@ -215,7 +215,7 @@ static void encode(const struct moment *moment, int64_t first, int64_t count, co
         encode_second(to, piece, grad, count);
 }
 
-// A moment's numbers in fp32: those in fewer bits are converted to memory that stays in the cache.
+// A moment's numbers in fp32, in place or converted into a buffer that stays in the cache.
 static float *widen(const struct moment *moment, int64_t first, int64_t count, float *piece) {
     struct tensor tensor = moment->tensor;
     if (tensor.dtype == DTYPE_F32)
@@ -444,8 +444,8 @@ static void momentum_task(void *context, int64_t index, int thread) {
         memset(y, 0, sizeof(float) * (size_t)(range.end - range.first));
 }
 
-// To 16 bits. One thread, whose sum does not depend on how many there are: only devices that defer the division by the
-// norm need it to be fast.
+// Momentum with a 16-bit result. One thread, so that the sum does not depend on the number of threads: only devices
+// that defer the division by the norm need it to be fast.
 static void momentum_rounded(const struct op_momentum *op) {
     enum { PIECE = 1024 };
     float piece[PIECE] = {0};

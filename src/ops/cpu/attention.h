@@ -1,6 +1,5 @@
-// What both passes of attention share: the cut into tiles, which keys a query sees, and addresses of strided rows. A
-// query sees one range of keys, whatever the rules are.
-// Private to ops/cpu.
+// Code common to both passes of attention: tiles, the keys that a query sees, and addresses of strided rows. A query
+// always sees a single range of keys. Private to ops/cpu.
 #ifndef OPS_CPU_ATTENTION_H
 #define OPS_CPU_ATTENTION_H
 
@@ -29,7 +28,7 @@ static inline struct block_operand attention_slice(struct block_operand block, i
     return block;
 }
 
-// What decides which keys a query sees, from either operation.
+// The rules that decide which keys a query sees, from either operation.
 struct attention_rules {
     int64_t query_count, key_count;
     bool is_causal;
@@ -58,8 +57,8 @@ static inline struct cpu_range attention_seen(const struct attention_rules *rule
     return seen;
 }
 
-// How many queries come before the first one that sees no key before `end` any more: the first key that is seen never
-// falls from one query to the next.
+// The number of queries before the first one that sees no key before `end`. The first visible key never decreases from
+// one query to the next.
 static inline int64_t attention_queries_before(const struct attention_rules *rules, int64_t b, int64_t end) {
     int64_t low = 0, high = rules->query_count;
     while (low < high) {

@@ -20,10 +20,10 @@ struct backward_tile {
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
     float slopes[QUERY_TILE * KEY_TILE];         // of the cap
-    bool is_wide;                                // the head has several slices: nothing is packed for several matmuls
-    struct block_panels keys, values;            // (keys, D), of the present tile of keys; not if wide
-    struct block_panels keys_transposed;         // (D, keys), times the scale; not if wide
-    struct block_panels left, right;             // other operands, one matmul at a time
+    bool is_wide;                         // the head has several slices: no operand is packed for several matmuls
+    struct block_panels keys, values;     // (keys, D), of the current tile of keys; not if wide
+    struct block_panels keys_transposed;  // (D, keys), times the scale; not if wide
+    struct block_panels left, right;      // other operands, one matmul at a time
 };
 
 struct backward_place {
@@ -31,8 +31,8 @@ struct backward_place {
     struct attention_rules rules;
     struct cpu_range queries;
     int64_t first_key, keys;
-    bool is_first;  // of this tile of keys: dk and dv are written, later ones add to them
-    // With a mask there is no query that is sure to see a key: gradients start as zeros, and all tiles add to them.
+    bool is_first;  // first queries for this tile of keys: dk and dv are written, later ones add to them
+    // With a mask no query is guaranteed to see a key: gradients start as zeros, and all tiles add to them.
     bool is_masked;
 };
 
@@ -99,8 +99,8 @@ CPU_CLONES static void row_gradient(const struct score_gradient *row, int64_t co
     }
 }
 
-// to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. Those are in panels
-// already unless the head is wide: then both sides are packed slice by slice.
+// to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. The latter are
+// already packed unless the head is wide: then both sides are packed slice by slice.
 struct key_matmul {
     struct block_operand rows;
     struct block_panels *panels;  // NULL if wide
@@ -167,7 +167,7 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
     }
 }
 
-// The bias of a distance has the sum of all score gradients at that distance.
+// The gradient of a distance's bias is the sum of all score gradients at that distance.
 static void add_bias_gradients(const struct op_attention_backward *op, const struct backward_tile *tile,
                                const struct backward_place *at) {
     int64_t query_count = op->q.shape[1], width = op->drelative_bias.shape[2];
@@ -233,7 +233,7 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->v.shape[3]);
 }
 
-// A query that sees nothing else gives all its weight to the sink, and has a dot of 0.
+// A query that sees no key gives all its weight to the sink, and its dot is 0.
 static void sink_gradient(const struct op_attention_backward *op, int64_t b, int64_t head) {
     int64_t query_count = op->q.shape[1], heads = op->q.shape[2], first = (b * heads + head) * query_count;
     const float *dots = (const float *)op->scratch.data + first, *lse = (const float *)op->lse.data + first;
@@ -255,7 +255,7 @@ static void put_keys(const struct op_attention_backward *op, struct backward_til
     block_put(&tile->keys_transposed, &key_block, tile->kernel);
 }
 
-// What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 if none sees any.
+// The end, counted from first_key, of the keys before first_key + keys that some query sees; 0 if it sees none.
 static int64_t tile_keys(const struct backward_place *at, int64_t keys) {
     int64_t most = 0;
     // Without a mask later queries never see less.
@@ -266,8 +266,8 @@ static int64_t tile_keys(const struct backward_place *at, int64_t keys) {
     return most;
 }
 
-// All query heads of a group against one tile of keys. The last queries come first: without a mask they see all of
-// these keys, so dk and dv are written whole before others add to a part of them.
+// All query heads of a group against one tile of keys. Queries go from last to first: without a mask the last ones see
+// all of these keys, so dk and dv are written whole before others add to a part of them.
 static void backward_key_tile(const struct op_attention_backward *op, struct backward_tile *tile,
                               struct backward_place *at, int64_t keys) {
     int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;

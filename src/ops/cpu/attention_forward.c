@@ -16,7 +16,7 @@ struct forward_job {
 
 struct forward_tile {
     const struct cpu_kernel *kernel;
-    float scores[QUERY_TILE * KEY_TILE];  // then probabilities, not yet divided by the sum
+    float scores[QUERY_TILE * KEY_TILE];  // overwritten by probabilities, not yet divided by the sum
     float *out;                           // (queries, V): weighted sum of values; in `own` or, if wide, in the result
     int64_t out_stride;
     float own[QUERY_TILE * HEAD_SLICE];
@@ -74,10 +74,10 @@ CPU_CLONES static void row_cap(float *x, float cap, int64_t count) {
 }
 
 struct tile_keys {
-    int64_t first, count;  // what the tile's queries see of this tile of keys
+    int64_t first, count;  // the part of this tile of keys that the tile's queries see
 };
 
-// One row of the tile: scores become probabilities, earlier results are scaled to the new maximum.
+// One row of the tile: turns scores into probabilities and scales earlier results to the new maximum.
 static void soften_row(struct forward_tile *tile, int64_t i, struct cpu_range seen, int64_t keys) {
     int64_t visible = seen.end - seen.first;
     float *whole = tile->scores + i * KEY_TILE, *row = whole + seen.first;
@@ -149,7 +149,7 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     }
 }
 
-// Empties the tile and finds what its queries see; returns the range of all of them, from the start of a tile of keys.
+// Clears the tile and finds the keys that its queries see; returns their union, aligned down to a tile of keys.
 static struct cpu_range start_tile(struct forward_tile *tile, const struct forward_place *at) {
     int64_t queries = at->queries.end - at->queries.first;
     struct cpu_range all = {INT64_MAX, 0};
@@ -188,7 +188,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
         .rules = {query_count, op->k.shape[1], op->is_causal, &op->mask},
         .b = index / tiles / heads,
         .head = index / tiles % heads,
-        // Later queries see more keys when causal; they go first so that the short tasks fill the end.
+        // If causal, later queries see more keys; they go first, so that short tasks fill the end.
         .queries = cpu_piece(query_count, QUERY_TILE, tiles - 1 - index % tiles),
     };
     at.group = at.head / (heads / op->k.shape[2]);

@@ -1,5 +1,5 @@
-// What balances experts: sums of their shares and counts of rows, the gradients of losses made of these, and the bias
-// that follows the counts. Rows are cut by shapes alone into at most PARTS parts, whose sums are added in order.
+// Balancing of experts: sums of their shares, counts of rows, gradients of the losses made of these, and the bias that
+// follows the counts. Rows are cut by shapes alone into at most PARTS parts, whose sums are added in order.
 #include "ops/cpu/router.h"
 #include <math.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct balance_job {
     struct balance_part *parts;
 };
 
-// p of a row, and its logsumexp.
+// Sets a row's p; returns its logsumexp.
 static float find_shares(float *p, enum router_score score, const float *logits, int64_t experts) {
     float lse = router_softmax(p, logits, experts), sum = 0;
     if (score == ROUTER_SOFTMAX || score == ROUTER_SOFTMAX_ALL)
@@ -49,7 +49,7 @@ static void add_row(struct balance_part *part, const struct op_balance_forward *
         part->counts[list.best[k]]++;
 }
 
-// Adds a part to its sequence, but for z.
+// Adds a part, except z, to its sequence.
 static void add_part(const struct op_balance_forward *op, struct balance_part *part, int64_t sequence) {
     int64_t experts = op->logits.shape[1];
     float *sums = op->sums.data, *counts = op->counts.data;
@@ -108,8 +108,8 @@ void cpu_balance_forward(struct device *device, const struct op_balance_forward 
         *(float *)op->z.data += (float)z;
 }
 
-// The rows' shares are p = softmax, or s / (sum + epsilon), of which each has the gradient g - sum over p of g p, times
-// the slope of its logit: p itself, or s' / (sum + epsilon).
+// A row's shares p are its softmax, or s / (sum + epsilon). The gradient of a logit is (g - sum over p of g p) times
+// its slope: p itself, or s' / (sum + epsilon).
 static void balance_backward_row(const struct op_balance_backward *op, int64_t n) {
     int64_t experts = op->logits.shape[1];
     const float *logits = (const float *)op->logits.data + n * experts;

@@ -1,7 +1,6 @@
-// Matmuls of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
-// matmuls where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Matmuls of a few
-// numbers (small.h) read the operands where they are, so an operand is packed when the first matmul needs it. Private
-// to ops/cpu.
+// Matmuls of small blocks inside one task, used by attention: operands are packed explicitly, once for several matmuls
+// where possible, and multiplied by the micro-kernel, or by OpenBLAS if there is none. Matmuls of a few numbers
+// (small.h) read operands in place, so an operand is packed when the first matmul needs it. Private to ops/cpu.
 #ifndef OPS_CPU_BLOCK_H
 #define OPS_CPU_BLOCK_H
 
@@ -31,12 +30,12 @@ struct block_panels {
     const struct panel_shape *packed;  // values have this shape; NULL: the block is not packed yet
 };
 
-// Puts a block into panels, for matmuls by this kernel, or by OpenBLAS where it is NULL. Its elements must stay as they
-// are until the last of these matmuls.
+// Puts a block into panels, for matmuls by this kernel, or by OpenBLAS if it is NULL. Its elements must not change
+// before the last of these matmuls.
 void block_put(struct block_panels *panels, const struct block_operand *block, const struct cpu_kernel *kernel);
 
-// d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
-// steps as a has. Both are for the same kernel.
+// d (lines of a, columns) = a b^T, or d += a b^T, with the first `columns` lines of b and as many of its steps as a
+// has. Both are packed for the same kernel.
 struct block_matmul {
     struct block_panels *a, *b;
     int64_t columns;

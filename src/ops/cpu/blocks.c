@@ -13,7 +13,7 @@ int64_t cpu_tiled_place(int64_t width, int64_t row, int64_t block) {
     return (row / 128 * (width / 4) + block / 4) * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
 }
 
-// Where the factor of the element (row, column) lies.
+// Index of the factor of the element (row, column).
 static int64_t scale_place(enum scaling scaling, int64_t width, int64_t row, int64_t column) {
     if (scaling == SCALING_VECTOR128)
         return column / 128 * width + row;
@@ -22,7 +22,7 @@ static int64_t scale_place(enum scaling scaling, int64_t width, int64_t row, int
     return cpu_tiled_place(width, row, column / 32);
 }
 
-// The exponent of the smallest power of two whose multiple by the dtype's largest number reaches `most`.
+// The exponent of the smallest power of two whose product with the dtype's largest number is at least `most`.
 static int exponent_for(enum dtype dtype, float most) {
     if (most == 0)
         return 0;
@@ -47,14 +47,14 @@ static float factor_at(struct tensor scales, int64_t place) {
     return code == E8M0_NAN ? NAN : ldexpf(1, code - E8M0_BIAS);
 }
 
-// A matrix of numbers that is stored: x, or its transpose.
+// A matrix of numbers to store: x or its transpose.
 struct block_source {
     const float *x;
     int64_t rows, columns;              // as stored
     int64_t row_stride, column_stride;  // of x
 };
 
-// Stores the block from (row, column) on, of `height` rows and `width` columns. Rows of y may be further apart.
+// Stores the block at (row, column), of `height` rows and `width` columns. Rows of y may be further apart.
 static void store_block(const struct block_source *from, enum scaling scaling, struct tensor y, struct tensor scales,
                         const int64_t block[4]) {
     int64_t row = block[0], column = block[1];
@@ -75,7 +75,7 @@ static void store_block(const struct block_source *from, enum scaling scaling, s
                 float8_encode(y.dtype, from->x[r * from->row_stride + c * from->column_stride] * scale);
 }
 
-// Places of scales beyond the matrix are 0.
+// Scales beyond the matrix are 0.
 static void store_blocks(const struct block_source *from, enum scaling scaling, struct tensor y, struct tensor scales) {
     int64_t height = scaling == SCALING_BLOCK128 ? 128 : 1, width = scaling == SCALING_VECTOR32 ? 32 : 128;
     memset(scales.data, 0, tensor_bytes(scales));
@@ -84,13 +84,13 @@ static void store_blocks(const struct block_source *from, enum scaling scaling, 
             store_block(from, scaling, y, scales, (const int64_t[4]){row, column, height, width});
 }
 
-// The factors of one part, of as many as are stacked.
+// The factors of one part of `parts` stacked ones.
 static struct tensor part_scales(struct tensor scales, int64_t part, int64_t parts) {
     int64_t rows = scales.shape[0] / parts;
     return tensor_rows(scales, part * rows, rows);
 }
 
-// The columns of one part, of as many as lie side by side.
+// The columns of one part of `parts` side by side.
 static struct tensor part_columns(struct tensor t, int64_t part, int64_t parts) {
     t.shape[1] /= parts;
     t.data = (char *)t.data + part * t.shape[1];
@@ -123,7 +123,7 @@ void cpu_quantize_blocks(struct device *device, const struct op_quantize_blocks 
     free(x);
 }
 
-// Writes the numbers that a matrix stands for to rows that are `stride` apart.
+// Dequantizes a matrix to rows that are `stride` apart.
 static void restore(float *out, int64_t stride, struct tensor t, struct tensor scales, enum scaling scaling) {
     float codes[256], factor = 0;
     for (int code = 0; code < 256; code++)
@@ -138,7 +138,7 @@ static void restore(float *out, int64_t stride, struct tensor t, struct tensor s
     }
 }
 
-// The numbers that an operand stands for, contiguous; the caller frees them.
+// The dequantized operand, contiguous; the caller frees it.
 static float *restored(struct tensor t, struct tensor scales, enum scaling scaling) {
     float *out = memory_alloc(sizeof *out * (size_t)(2 * tensor_count(t)));
     if (scaling_is_float4(scaling))

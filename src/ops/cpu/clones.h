@@ -10,14 +10,14 @@
 #define CPU_CLONES
 #endif
 
-// Before a loop that takes a maximum into `max` by vector_max. Clang cannot make vectors of one and would warn.
+// Before a loop that takes a maximum into `max` by vector_max. Clang cannot vectorize such a loop and would warn.
 #if defined(__clang__)
 #define CPU_SIMD_MAX
 #else
 #define CPU_SIMD_MAX _Pragma("omp simd reduction(max : max)")
 #endif
 
-// Before a loop of few, known turns that must not remain a loop, such as one over vector registers.
+// Before a loop with a small constant count that must be unrolled, such as one over vector registers.
 #define CPU_UNROLL _Pragma("GCC unroll 16")
 
 #define CPU_INLINE static inline __attribute__((always_inline))

@@ -51,7 +51,7 @@ static struct copy_job make_job(const struct op_copy *op) {
     return job;
 }
 
-// The tasks of one job after those of the other.
+// Tasks of several copies are numbered consecutively.
 static void copy_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct copy_job *job = context;

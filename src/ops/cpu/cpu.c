@@ -16,7 +16,7 @@
 
 void cpu_run(struct device *device, int64_t count, void (*task)(void *context, int64_t index, int thread),
              const void *context) {
-    // Tasks only read their context; the pool, which serves others too, hands it on as a plain pointer.
+    // Tasks only read their context; the pool, which has other users, passes it on as a plain pointer.
     pool_run(((struct cpu_device *)device)->pool, count, task, (void *)(uintptr_t)context);
 }
 
@@ -50,7 +50,7 @@ static bool cpu_supports(const struct device *device, enum dtype dtype) {
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_scaled(dtype);
 }
 
-// 16-bit operands of matmuls without a kernel of their own are widened first.
+// Without a kernel for their dtype, 16-bit operands of matmuls are widened first.
 static bool cpu_is_fast(const struct device *device, enum dtype dtype) {
     return cpu_kernel(device, dtype) != NULL;
 }
@@ -64,9 +64,9 @@ static void cpu_describe(const struct device *device, char *text, size_t size) {
         (void)snprintf(text + length, size - (size_t)length, " (bf16 ones by %s)", half->name);
 }
 
-// Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
-// several percent in address translation. Without huge pages the advice is ignored. More than the machine has is
-// refused here: the system would often promise it and end the process when it is used.
+// Large blocks start on a huge page: a step walks gigabytes, and small pages would cost several percent in address
+// translation. A system without huge pages ignores the advice. More than the machine's memory is refused here: the
+// system would often grant it and kill the process when it is used.
 static void *cpu_alloc(struct device *device, size_t bytes) {
     (void)device;
     const size_t huge_page = (size_t)2 << 20;
@@ -156,8 +156,8 @@ static const struct ops cpu_ops = {
 };
 // clang-format on
 
-// Large blocks go back to the system when they are freed. Without a fixed threshold the C library keeps those that come
-// after the first: 20 MB of copies that grow to the largest operation of a step in fp16.
+// Returns large blocks to the system when they are freed. Without a fixed threshold the C library keeps all but the
+// first: 20 MB of copies that grow to the largest operation of a step in fp16.
 static void return_large_blocks(void) {
 #ifdef M_MMAP_THRESHOLD
     (void)mallopt(M_MMAP_THRESHOLD, 2 << 20);

@@ -1,7 +1,7 @@
 // The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, matmuls by a micro-kernel of our own or
-// by OpenBLAS. An operation is cut into tasks, and how a sum is taken follows from the shapes alone: by one task in a
-// fixed order, or in fixed chunks that are added in order. So results are the same to the bit for any number of
-// threads. Private to ops/cpu.
+// by OpenBLAS. An operation is cut into tasks, and the order of a sum follows from the shapes alone: one task in a
+// fixed order, or fixed chunks that are added in order. So results are bitwise equal for any number of threads. Private
+// to ops/cpu.
 #ifndef OPS_CPU_CPU_H
 #define OPS_CPU_CPU_H
 
@@ -15,9 +15,9 @@
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // those that matmuls may go through, best first, then NULL
-    char *workspace;                                     // what matmul_packed packs operands into
-    void *wide;                                          // what half.c widens 16-bit tensors into
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // kernels that matmuls may use, best first, then NULL
+    char *workspace;                                     // panels of matmul_packed
+    void *wide;                                          // fp32 copies of 16-bit tensors, see half.c
     size_t wide_bytes;
     struct profile *profile;  // NULL while none is on
 };
@@ -46,11 +46,11 @@ static inline int64_t cpu_rows_per_task(int64_t columns) {
     return columns >= 8192 ? 1 : 8192 / (columns > 0 ? columns : 1);
 }
 
-// Columns of a matrix whose sums over all rows one task takes, and elements of a flat range that make a task.
+// Columns of a matrix that one task sums over all rows, and elements of a flat range per task.
 enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 
-// Columns of such a task where the number of threads may decide: at most CPU_COLUMN_BLOCK, so that all threads end at
-// about the same time. A column's sum is the same in blocks of any size.
+// Columns of such a task, chosen by the number of threads so that all end at about the same time: at most
+// CPU_COLUMN_BLOCK. A column's sum does not depend on the size of its block.
 int64_t cpu_column_block(const struct device *device, int64_t columns);
 
 // Sums over all rows of some columns at a time; adds to out (C).
@@ -62,7 +62,7 @@ int cpu_profile_stop(struct device *device, struct profile_row *rows, int most);
 #define DECLARE(name_) void cpu_##name_(struct device *device, const struct op_##name_ *op);
 OPERATIONS(DECLARE)
 #undef DECLARE
-// Several copies to different places, at once.
+// Performs several copies to different places in parallel.
 enum { CPU_MOST_COPIES = 12 };
 void cpu_copy_all(struct device *device, const struct op_copy *copies, int count);
 // A number of a contiguous tensor of an activation dtype.
@@ -70,21 +70,21 @@ float cpu_element(struct tensor t, int64_t i);
 void cpu_store_element(struct tensor t, int64_t i, float value);
 void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
 void cpu_grouped_float8(struct device *device, const struct op_grouped_matmul *op);
-// What a range sees of a number.
+// The magnitude that a range takes of a number.
 static inline float cpu_seen_size(float value) {
     return isnan(value) ? INFINITY : fabsf(value);
 }
-// Stores row `row` of `rows` rows of values in fp8: plain and transposed, whichever `to` has.
+// Stores row `row` of `rows` rows of values in fp8: plain, transposed or both, as `to` has them.
 void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t columns, const float *value);
 void cpu_matmul_blocks(struct device *device, const struct op_matmul *op);
-// What op_quantize_blocks stores of x (rows, columns).
+// Stores x (rows, columns) as op_quantize_blocks does.
 void cpu_store_blocks(const struct operand *to, const float *x, int64_t rows, int64_t columns, int64_t parts);
-// The numbers that an operand by blocks stands for, in the order that it has, with parts as in op_quantize_blocks. The
-// caller frees them.
+// The dequantized numbers of an operand by blocks, in its own order, with parts as in op_quantize_blocks. The caller
+// frees them.
 float *cpu_restored_parts(const struct operand *of, int64_t parts);
 // The place of a scale in tiles of 128 rows x 4 blocks, of which there are `width` across.
 int64_t cpu_tiled_place(int64_t width, int64_t row, int64_t block);
-// op_quantize_blocks in NVFP4, and the numbers that such an operand stands for, contiguous.
+// op_quantize_blocks in NVFP4, and the dequantized numbers of such an operand, contiguous.
 void cpu_quantize_float4(struct device *device, const struct op_quantize_blocks *op);
 void cpu_restore_float4(float *out, struct tensor t, struct tensor scales);
 

@@ -1,5 +1,5 @@
-// Dropout: masks from Philox, and the two operations made of nothing else. Eight neighbouring columns share one call of
-// the generator; 8 calls run side by side in vector registers.
+// Dropout: masks from Philox, and the two operations that consist of dropout alone. Eight neighbouring columns share
+// one call of the generator; 8 calls run side by side in vector registers.
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/cpu.h"
 #include "ops/dropout_rate.h"
@@ -22,8 +22,8 @@ struct dropout_row dropout_attention_row(const struct dropout *dropout, int64_t 
     return result;
 }
 
-// philox4x32_7 of base/rng.h for several counters at once: the same seven rounds, written so that lanes run side by
-// side. word[4 * l + w] is word w of the call with first counter `group + l`.
+// philox4x32_7 of base/rng.h for several counters at once: the same seven rounds, written for vector lanes. word[4 * l
+// + w] is word w of the call with first counter `group + l`.
 CPU_INLINE void philox_lanes(uint32_t word[4 * PHILOX_LANES], const struct dropout_row *row, uint32_t group) {
     uint32_t low = (uint32_t)row->seed, high = (uint32_t)(row->seed >> 32);
     uint32_t row_low = (uint32_t)row->row_id, row_high = (uint32_t)(row->row_id >> 32), site = row->site;
@@ -62,7 +62,7 @@ CPU_CLONES void dropout_factors(float *factors, const struct dropout_row *row, i
     }
 }
 
-// What jitter multiplies with; see struct op_jitter. first_column and the room are as for dropout_factors.
+// Factors of jitter; see struct op_jitter. first_column and the size of `factors` are as in dropout_factors.
 CPU_CLONES static void jitter_factors(float *factors, const struct dropout_row *row, int64_t first_column,
                                       int64_t count, float epsilon) {
     for (int64_t first = 0; first < count; first += DROPOUT_GRAIN) {

@@ -19,14 +19,14 @@ struct dropout_row {
 struct dropout_row dropout_row(const struct dropout *dropout, int64_t row);
 struct dropout_row dropout_attention_row(const struct dropout *dropout, int64_t row, int64_t head);
 // factors[i] belongs to column first_column + i. There must be room for count rounded up to a multiple of
-// DROPOUT_GRAIN: that many are drawn at once.
+// DROPOUT_GRAIN, because that many are drawn at once.
 void dropout_factors(float *factors, const struct dropout_row *row, int64_t first_column, int64_t count);
 
 // out = residual + factors * (x + bias), for one row; residual and bias may be NULL. out may be residual or x.
 struct dropout_add_row {
     float *out;
     const float *x, *residual, *bias;
-    float factor;  // of what is added to the residual; 0 for 1
+    float factor;  // multiplies the term added to the residual; 0 for 1
 };
 // Row number `row` of the dropout, or without factors if its rate is 0.
 void dropout_add(const struct dropout_add_row *add, const struct dropout *dropout, int64_t row, int64_t channels);

@@ -1,6 +1,6 @@
-// Token and position embeddings. Forward: rows in parallel; of tables of 16 bits only the rows that are wanted are
-// widened, for tables are large. Backward: a task owns a block of columns of both tables and walks all tokens in order,
-// so that equal tokens are added in a fixed order and no two tasks write the same element.
+// Token and position embeddings. Forward: rows in parallel; only the needed rows of a 16-bit table are widened, since
+// tables are large. Backward: a task owns a block of columns of both tables and walks all tokens in order, so that
+// equal tokens are added in a fixed order and no two tasks write the same element.
 #include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-// The row of the table that belongs to this token, -1 where another rank has it.
+// The table's row of this token; -1 if another rank has it.
 static int64_t table_row(int32_t token, int64_t vocabulary_start, int64_t rows) {
     int64_t row = token - vocabulary_start;
     return row >= 0 && row < rows ? row : -1;
@@ -45,7 +45,7 @@ CPU_CLONES static void embed(const struct embedding_row *row, int64_t count) {
     }
 }
 
-// Elements of a table from `first` on: in place, or widened into `memory` where they are of 16 bits.
+// Elements of a table from `first` on: in place, or widened into `memory` if they have 16 bits.
 static const float *table_piece(float *memory, const struct tensor *table, int64_t first, int64_t count) {
     const char *data = (const char *)table->data + (size_t)first * dtype_bytes(table->dtype);
     if (table->dtype == DTYPE_F32)

@@ -1,5 +1,5 @@
-// fp8 of experts on the CPU, emulated like that of other layers (quantize.c, blocks.c): rows at their places and what
-// is between the matmuls are computed by the operations on floats and stored; matmuls over groups are plain loops.
+// fp8 of experts on the CPU, emulated as for other layers (quantize.c, blocks.c): rows at their places and activations
+// are computed by the float operations and then stored; matmuls over groups are plain loops.
 #include "base/memory.h"
 #include "ops/cpu/pieces.h"
 #include "tensor/float8.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Stores a matrix of floats, and lets the range see it if it is to.
+// Stores a matrix of floats; if `sees`, the range records its largest magnitude.
 static void store_rows(const struct operand *to, const float *value, int64_t rows, int64_t columns, bool sees) {
     if (to->scaling != SCALING_TENSOR) {
         cpu_store_blocks(to, value, rows, columns, 1);
@@ -72,11 +72,11 @@ void cpu_quantize_expert_backward(struct device *device, const struct op_quantiz
 
 struct grouped_float8_job {
     const struct op_grouped_matmul *op;
-    float first[256], second[256];  // what the codes of a and b stand for
-    float *a, *b;                   // by blocks: the numbers that a and b stand for
+    float first[256], second[256];  // decoded values of the codes of a and b
+    float *a, *b;                   // by blocks: the dequantized a and b
 };
 
-// Sums of every eighth product, which compilers make vectors of. There are multiples of 16.
+// Eight partial sums, so that compilers vectorize the loop. `count` is a multiple of 16.
 static float restored_dot(const float *a, const float *b, int64_t count) {
     enum { LANES = 8 };
     double part[LANES] = {0}, sum = 0;
@@ -88,7 +88,7 @@ static float restored_dot(const float *a, const float *b, int64_t count) {
     return (float)sum;
 }
 
-// Of `count` elements of a and b from these on.
+// The dot product of `count` elements of a and b, from these positions.
 static float decoded_dot(const struct grouped_float8_job *job, int64_t a_first, int64_t b_first, int64_t count) {
     const uint8_t *a = (const uint8_t *)job->op->a.data + a_first, *b = (const uint8_t *)job->op->b.data + b_first;
     double sum = 0;
@@ -99,7 +99,7 @@ static float decoded_dot(const struct grouped_float8_job *job, int64_t a_first, 
     return (float)sum;
 }
 
-// A row of d: of a place, or of an expert's outputs.
+// Computes a row of d: of a place, or of an expert's outputs.
 static void grouped_row_task(void *context, int64_t row, int thread) {
     (void)thread;
     const struct grouped_float8_job *job = context;
@@ -121,7 +121,7 @@ static void grouped_row_task(void *context, int64_t row, int thread) {
         cpu_store_element(op->d, row * columns + c, decoded_dot(job, row * inner, start + c * stride, inner));
 }
 
-// The numbers that operands by blocks stand for. Those of weights have a part for each expert.
+// Dequantizes operands by blocks. Those of weights have a part for each expert.
 static void restore_operands(struct grouped_float8_job *job) {
     const struct op_grouped_matmul *op = job->op;
     struct operand a = {.value = op->a, .range = op->a_range, .scaling = op->a_scaling};

@@ -27,7 +27,7 @@ struct expert_rows {
     struct glu_rule rule;
 };
 
-// Of either operation, whose fields have the same names.
+// For either operation; their fields have the same names.
 #define EXPERT_ROWS(op, columns_)                                                                                      \
     {                                                                                                                  \
         .x = (op)->x, .bias = (op)->bias, .offsets = (op)->offsets.data, .sources = (op)->sources.data,                \
@@ -90,8 +90,8 @@ struct expert_backward_job {
     struct expert_rows rows;
 };
 
-// A piece of a row of place r: returns its share of the weight's gradient. dx may be where x is and y where dy is, so
-// all is read first.
+// A piece of the row at place r; returns its share of the weight's gradient. dx may alias x, and y dy, so everything is
+// read first.
 static float backward_piece(const struct expert_backward_job *job, int64_t r, int64_t e, struct cpu_range part) {
     const struct expert_rows *rows = &job->rows;
     const struct op_expert_activation_backward *op = job->op;

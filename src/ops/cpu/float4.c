@@ -1,5 +1,5 @@
 // NVFP4 on the CPU, emulated exactly (NVIDIA, "Pretraining Large Language Models with NVFP4", 2025): numbers are E2M1,
-// a block of them has a scale in E4M3, and the tensor a factor in fp32. A number stands for code * scale * factor.
+// a block has a scale in E4M3, and the tensor a factor in fp32. The value is code * scale * factor.
 #include "base/memory.h"
 #include "base/rng.h"
 #include "ops/cpu/cpu.h"
@@ -12,8 +12,8 @@
 
 enum { BLOCK = FLOAT4_BLOCK };
 
-// Mixes 16 numbers: their signs, then a Hadamard matrix that is divided by 4, so that sums of squares and dot products
-// stay as they are.
+// Mixes 16 numbers: flips signs, then multiplies by a Hadamard matrix divided by 4, which preserves sums of squares and
+// dot products.
 static void mix(float x[BLOCK]) {
     for (int i = 0; i < BLOCK; i++)
         x[i] = FLOAT4_MIX_SIGNS >> i & 1 ? -x[i] : x[i];
@@ -35,7 +35,7 @@ static float most_of(const float *x, int64_t count) {
     return most;
 }
 
-// A matrix to store, contiguous: x or its transpose.
+// A contiguous matrix to store: x or its transpose.
 struct float4_source {
     const float *x;
     const uint16_t *drawn;  // for each element, or NULL
@@ -62,7 +62,7 @@ static uint16_t *draw(const struct op_quantize_blocks *op, bool is_transposed) {
     return drawn;
 }
 
-// Stores 16 neighbours, from element `at` on, multiplied by a number.
+// Stores 16 neighbours, from element `at` on, multiplied by `by`.
 static void store_numbers(const struct float4_source *from, uint8_t *y, int64_t at, float by) {
     for (int64_t i = at; i < at + BLOCK; i += 2) {
         unsigned codes[2];

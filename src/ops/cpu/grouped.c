@@ -1,6 +1,6 @@
-// Matmuls over ragged groups of rows, one matmul per expert: those of small groups are a call of OpenBLAS each, or sums
-// in double (small.h), side by side in all threads; for larger ones all threads work on one after the other. Which is
-// which depends on the groups alone, and all give the same bits for any number of threads.
+// Matmuls over ragged groups of rows, one matmul per expert: small groups are one call of OpenBLAS each, or sums in
+// double (small.h), in parallel on all threads; larger ones run one after the other, each on all threads. The choice
+// depends on the groups alone, and results are bitwise equal for any number of threads.
 #include "ops/cpu/half.h"
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/matmul.h"
@@ -9,7 +9,7 @@
 #include <limits.h>
 #include <string.h>
 
-// Multiplications up to which packing and several threads do not pay.
+// Number of multiplications up to which packing and threads do not pay off.
 enum { SMALL_GROUP = 1 << 20 };
 
 // The matmul of one expert with `count` rows from `first` on.
@@ -74,7 +74,7 @@ void half_grouped_matmul(struct device *device, const struct op_grouped_matmul *
     }
 }
 
-// The most that any expert can take: all rows, or so few that another kernel serves them.
+// The most that any expert can need: with all rows, or with so few that another kernel is used.
 struct own_need grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op) {
     struct own_need most = {0};
     if (dtype_is_float8(op->a.dtype))

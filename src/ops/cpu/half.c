@@ -1,10 +1,10 @@
-// Every operation in 16 bits is the fp32 one between two conversions: its 16-bit inputs are widened into memory of the
-// device's own, and its 16-bit outputs are rounded out of it. So sums are in fp32 and each stored number is rounded
-// once, which is what makes this backend the reference for those that compute in 16 bits. What an operation reads and
-// writes stands in its contract; operands of other dtypes pass as they are. Matmuls alone may take bf16
-// operands as they are: what processors with instructions for them add up is fp32 too.
+// Every 16-bit operation is the fp32 one between two conversions: its 16-bit inputs are widened into the device's own
+// memory, and its 16-bit outputs are rounded from there. So sums are in fp32 and each stored number is rounded once,
+// which makes this backend the reference for those that compute in 16 bits. The contract says which operands are read
+// and written; those of other dtypes are passed unchanged. Only matmuls may take bf16 operands directly: processors
+// with bf16 instructions accumulate in fp32 too.
 //
-// The memory grows to the largest operation in the first step and stays; half_own_bytes tells beforehand how large.
+// The memory grows to the largest operation in the first step and stays; half_own_bytes returns its size beforehand.
 #include "ops/cpu/half.h"
 #include "ops/cpu/matmul.h"
 #include "ops/contract.h"
@@ -53,7 +53,7 @@ static struct tensor widened(const struct tensor *t, void *memory) {
     return wide;
 }
 
-// The 16-bit tensors of an operation when they are wide.
+// Bytes of an operation's 16-bit tensors once widened.
 static size_t all_wide_bytes(const void *op, const struct half_field *fields, size_t count) {
     size_t bytes = 0;
     for (size_t i = 0; i < count; i++) {
@@ -64,7 +64,7 @@ static size_t all_wide_bytes(const void *op, const struct half_field *fields, si
     return bytes;
 }
 
-// Puts fp32 tensors in the place of 16-bit ones; false if there are none.
+// Replaces 16-bit tensors by fp32 copies; false if there are none.
 static bool widen(struct device *device, void *op, const struct half_field *fields, size_t count) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     size_t bytes = all_wide_bytes(op, fields, count);
@@ -88,7 +88,7 @@ static bool widen(struct device *device, void *op, const struct half_field *fiel
     return true;
 }
 
-// Of several results in one place the last counts, as if they were written one after the other.
+// If several results have the same address, the last one counts, as if they were written in order.
 static int add_copy(struct op_copy *copies, int count, struct op_copy copy) {
     for (int i = 0; i < count; i++)
         if (copies[i].dst.data == copy.dst.data) {
@@ -115,7 +115,7 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
 
 #define FIELD(operation, member, how)                                                                                  \
     { offsetof(struct op_##operation, member), how }
-// The operands of a call that may have 16 bits. Those of which only some rows are read pass as they are.
+// The operands of a call that may have 16 bits. Sparse operands (only some rows are read) are passed unchanged.
 struct half_fields {
     struct half_field all[CPU_MOST_COPIES];
     size_t count;
@@ -150,10 +150,10 @@ static struct half_fields fields_of(const struct contract *contract, const void 
         return (struct own_need){.wide = all_wide_bytes(op, fields.all, fields.count)};                                \
     }
 
-// What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
-// the operands unconverted, and leaves the result in 16 bits if its sums are not stored in between. The first field is
-// always widened, the next two if the result is not left in 16 bits, the last two without a kernel,
-// unless few rows multiply bf16 weights.
+// An output's old value is only read if the operation adds to it. A kernel that multiplies in 16 bits takes the
+// operands unconverted, and writes a 16-bit result if its sums are not stored in between. The first field is always
+// widened; the next two unless the result is written in 16 bits; the last two if there is no such kernel, unless few
+// rows multiply bf16 weights.
 static struct half_fields matmul_fields(const struct device *device, const struct op_matmul *op) {
     bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
@@ -200,7 +200,7 @@ HALF(attention_forward) HALF(attention_backward) HALF(latent_forward) HALF(laten
 HALF(embedding_backward) HALF(column_sum)
     // clang-format on
 
-    // What is normalised is the sum as it is stored, rounded: so the addition comes first.
+    // The norm's input is the stored, rounded sum, so the addition comes first.
     static struct op_dropout_add addition_of(const struct op_norm_forward *op) {
     return (struct op_dropout_add){
         .out = op->sum, .x = op->delta, .residual = op->x, .bias = op->delta_bias, .dropout = op->dropout};

@@ -9,7 +9,7 @@
 
 const float kernel_zeros[KERNEL_MOST_COLUMNS];
 
-// Best first among those of a dtype.
+// Best first within a dtype.
 static const struct cpu_kernel *(*const known[KERNEL_COUNT])(void) = {
     kernel_amx, kernel_avx512_bf16, kernel_bfmmla, kernel_avx512, kernel_avx2, kernel_neon,
 };
@@ -29,7 +29,7 @@ void cpu_list_kernels(char *text, size_t size) {
         (void)snprintf(text + used, size - used, "openblas");
 }
 
-// Adds the kernel of a name to those chosen; -1 if the processor has none of that name.
+// Marks the kernel of this name as chosen; -1 if the processor has no such kernel.
 static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
     for (int i = 0; i < KERNEL_COUNT; i++) {
         const struct cpu_kernel *kernel = known[i]();
@@ -62,7 +62,7 @@ int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char 
     return 0;
 }
 
-// The kernel writes a whole tile elsewhere, from where what is wanted is taken.
+// The kernel writes a whole tile to a buffer, from which the wanted part is copied.
 void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_tile *tile,
                           const struct kernel_part *part) {
     _Alignas(64) float result[KERNEL_MOST_ROWS * KERNEL_MOST_COLUMNS];

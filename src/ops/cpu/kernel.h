@@ -1,17 +1,17 @@
-// Micro-kernels: the innermost loop of a matmul, over operands that were packed into panels. A panel holds
-// `width` neighbouring lines of an operand, a few steps of the inner dimension after the other, so that the kernel
-// reads both operands from first to last byte. A kernel is a row of a table: how its panels lie, and a function. All
-// that is around it, packing, blocks, threads and attention, is the same for all of them. Private to ops/cpu.
+// Micro-kernels: the innermost loop of a matmul, over operands that were packed into panels. A panel holds `width`
+// neighbouring lines of an operand, ordered by steps of the inner dimension, so that the kernel reads both operands
+// sequentially. A kernel is a row of a table: its panel shapes and a function. The code around it (packing, blocks,
+// threads, attention) is the same for all kernels. Private to ops/cpu.
 #ifndef OPS_CPU_KERNEL_H
 #define OPS_CPU_KERNEL_H
 
 #include "tensor/tensor.h"
 #include <stdint.h>
 
-// Panels have at least KERNEL_SLACK_BYTES that may be read behind them. A tile has at most KERNEL_MOST_ROWS by
-// KERNEL_MOST_COLUMNS elements.
+// At least KERNEL_SLACK_BYTES after a panel may be read. A tile has at most KERNEL_MOST_ROWS by KERNEL_MOST_COLUMNS
+// elements.
 enum { KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 32, KERNEL_MOST_COLUMNS = 32, KERNEL_MOST_UNIT = 32 };
-enum { KERNEL_COUNT = 6 };  // that there are, for all processors
+enum { KERNEL_COUNT = 6 };  // for all processors
 
 // A panel is (steps / group, width, group): `group` steps of a line lie side by side. Its steps are filled up with
 // zeros to a multiple of `unit`, which is one of `group`. fp32 panels have groups of 1, bf16 ones longer groups.
@@ -33,11 +33,11 @@ struct cpu_kernel {
     const char *name;
     enum dtype dtype;         // of the panels; sums are in fp32
     struct panel_shape a, b;  // a tile has a.width rows and b.width columns
-    int64_t most_steps;       // that suit one call: a panel of b then stays in the first cache from tile to tile
-    int64_t move_cost;        // multiplications in the time that packing or fetching an element takes, about
+    int64_t most_steps;       // best per call: a panel of b then stays in the L1 cache from tile to tile
+    int64_t move_cost;        // about how many multiplications take as long as packing or fetching an element
     // Every element is one sum from the first step to the last, to which the addend is added, first or last.
     void (*multiply)(const struct kernel_tile *tile);
-    // What a thread does before its first and behind its last matmul of a task; NULL if there is nothing to do.
+    // Called by a thread before its first and after its last matmul of a task; may be NULL.
     void (*enter)(void);
     void (*leave)(void);
 };
@@ -45,8 +45,8 @@ struct cpu_kernel {
 // A row of zeros, for an addend.
 extern const float kernel_zeros[KERNEL_MOST_COLUMNS];
 
-// A tile of which only a part is wanted, or with factors: d = alpha a^T b + addend_factor * addend in its first rows
-// and columns; nothing else there is read or written.
+// A part of a tile, or a tile with factors: d = alpha a^T b + addend_factor * addend in its first rows and columns; the
+// rest of d and the addend is not accessed.
 struct kernel_part {
     int64_t rows, columns;
     float alpha, addend_factor;
@@ -54,8 +54,8 @@ struct kernel_part {
 void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_tile *tile,
                           const struct kernel_part *part);
 
-// The kernels that the processor we run on has, best first, then NULL: all of them, or of these names, separated by
-// commas. "openblas" is none.
+// The kernels that this processor supports, best first, then NULL: all, or those in `names`, separated by commas.
+// "openblas" stands for no kernel.
 int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names);
 
 // Each is NULL if the processor is of another kind or lacks the instructions.

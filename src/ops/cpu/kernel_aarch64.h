@@ -1,6 +1,6 @@
-// The frame of the micro-kernels in assembly for aarch64: a tile of 8 x 12 sums in registers 8 to 31, panels of a and b
-// that are walked once from front to end, and rows of the result at the end. A kernel fills in what it loads before the
-// loop, the steps of a turn of the loop, how many of `inner` that takes off, and how a row is put together.
+// The common frame of the assembly micro-kernels for aarch64: a tile of 8 x 12 sums in registers 8 to 31, panels of a
+// and b that are read once from front to end, then the rows of the result. A kernel fills in its loads before the loop,
+// the loop body, how much of `inner` one iteration consumes, and how a row is assembled.
 #ifndef OPS_CPU_KERNEL_AARCH64_H
 #define OPS_CPU_KERNEL_AARCH64_H
 
@@ -8,11 +8,10 @@
 
 #define LOAD_A(register) "ldr q" #register ", [%[a]], #16\n\t"
 #define LOAD_B(register) "ldr q" #register ", [%[b]], #16\n\t"
-// The panels of a come from the second cache, one after the other: 512 bytes ahead gained 3 % on a Neoverse V1
-// (2026-11-15).
+// Panels of a stream from the L2 cache: prefetching 512 bytes ahead gained 3 % on a Neoverse V1 (2026-11-15).
 #define PREFETCH_A "prfm pldl1keep, [%[a], #512]\n\t"
 
-// The addend's row of twelve comes into registers 0 to 2; afterwards `sums`, which adds and stores, both go on a row.
+// Loads the addend's row of twelve into registers 0 to 2; then `sums` adds and stores, and both pointers advance a row.
 #define FINISH_ONE_ROW(sums)                                                                                           \
     "ldp q0, q1, [%[addend]]\n\t"                                                                                      \
     "ldr q2, [%[addend], #32]\n\t" sums "add %[addend], %[addend], %[addend_stride], lsl #2\n\t"                       \

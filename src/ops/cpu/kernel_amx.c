@@ -3,8 +3,8 @@
 // Four registers of sums, two of a and two of b make a tile of 32 x 32, for which four are loaded and four multiplied
 // every 32 steps.
 //
-// The shapes of the registers are part of a thread's state: kernel_tile calls come between enter and leave, which
-// gives the state back, so that the system has no 8 KB more to keep whenever the thread is interrupted.
+// The shapes of the registers are part of a thread's state: tiles are multiplied between enter and leave. leave
+// releases the state, which would add 8 KB to every context switch of the thread.
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/clones.h"
 #include <stdbool.h>
@@ -29,7 +29,7 @@ enum {
 
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
 
-// Brings what a register holds of a panel of a, which comes from the second cache, into the first.
+// Prefetches one register's part of a panel of a from the L2 into the L1 cache.
 AMX CPU_INLINE void fetch(const char *a) {
     CPU_UNROLL
     for (int i = 0; i < REGISTER_LINES; i++)
@@ -67,7 +67,7 @@ AMX static void multiply_32x32(const struct kernel_tile *tile) {
 }
 
 AMX static void enter(void) {
-    // The layout of LDTILECFG: palette 1, then bytes of a row and rows of each register.
+    // The layout of LDTILECFG: palette 1, then each register's bytes per row and rows.
     static const struct {
         uint8_t palette, start_row, reserved[14];
         uint16_t row_bytes[16];
@@ -80,7 +80,7 @@ AMX static void leave(void) {
     _tile_release();
 }
 
-// The system keeps the large state only for processes that asked for it, once.
+// Linux saves the large state only for processes that have requested it.
 static bool system_allows_tiles(void) {
     enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 };  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA of the Linux ABI
     return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;

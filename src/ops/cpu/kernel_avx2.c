@@ -1,6 +1,6 @@
 // The micro-kernel for x86-64 processors with AVX2 and FMA: a tile of 4 x 24 in 12 of the 16 vector registers, three of
-// them hold a step of b and one an element of a. A step loads 7 times for 12 multiplications, of which the processor
-// does as many a cycle as loads.
+// them hold a step of b and one an element of a. A step has 7 loads for 12 multiplications; the processor executes as
+// many of each per cycle.
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/clones.h"
 #include <stddef.h>

@@ -1,7 +1,7 @@
 // The micro-kernels for x86-64 processors with AVX-512: fp32, and bf16 where there is VDPBF16PS, which multiplies two
-// steps at once and adds both products to an fp32 sum. Of the 32 vector registers a tile of 12 x 32 takes 24, one of
-// 8 x 32 takes 16. The panels of a come from the second cache, one after the other, and so does what the first cache,
-// which a neighbour on the core may share, did not keep of b's panel: both are fetched ahead.
+// steps at once and adds both products to an fp32 sum. A tile of 12 x 32 takes 24 of the 32 vector registers, one of 8
+// x 32 takes 16. Panels of a stream from the L2 cache, and so do parts of b's panel that the L1 cache, possibly shared
+// with a hyperthread, has evicted: both are prefetched.
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/clones.h"
 #include <stddef.h>

@@ -10,18 +10,18 @@
 
 enum { HWCAP2_HAS_BF16 = 1 << 14 };  // HWCAP2_BF16 of the Linux ABI
 
-// c += a b, by its number: assemblers disagree about how the extension is asked for.
+// c += a b, as a raw opcode: assemblers disagree on how to enable the extension.
 #define BFMMLA(c, a, b) ".inst 0x6e40ec00 | (" #b " << 16) | (" #a " << 5) | " #c "\n\t"
 #define NOTHING ""
 
 // Two columns of the tile, four steps: registers 0 to 3 hold a. The load is of b, three registers ahead.
 #define TWO_COLUMNS(c0, c1, c2, c3, b, load, prefetch)                                                                 \
     BFMMLA(c0, 0, b) load BFMMLA(c1, 1, b) BFMMLA(c2, 2, b) prefetch BFMMLA(c3, 3, b)
-// The last two columns; each register of a is loaded again behind its last use.
+// The last two columns; each register of a is reloaded after its last use.
 #define LAST_COLUMNS(c0, c1, c2, c3, b, load)                                                                          \
     BFMMLA(c0, 0, b) LOAD_A(0) BFMMLA(c1, 1, b) LOAD_A(1) load BFMMLA(c2, 2, b) LOAD_A(2) BFMMLA(c3, 3, b) LOAD_A(3)
 
-// Four steps. The six registers of b move round four places, so two of these make a turn.
+// Four steps. The six loads of b rotate through four registers, so two of these make one loop iteration.
 #define FOUR_STEPS(b0, b1, b2, b3)                                                                                     \
     TWO_COLUMNS(8, 9, 10, 11, b0, LOAD_B(b3), NOTHING)                                                                 \
     TWO_COLUMNS(12, 13, 14, 15, b1, LOAD_B(b0), NOTHING)                                                               \
@@ -30,7 +30,7 @@ enum { HWCAP2_HAS_BF16 = 1 << 14 };  // HWCAP2_BF16 of the Linux ABI
     TWO_COLUMNS(24, 25, 26, 27, b0, LOAD_B(b3), PREFETCH_A)                                                            \
     LAST_COLUMNS(28, 29, 30, 31, b1, LOAD_B(b0))
 
-// The halves `half` (1: low, 2: high) of six registers are a row of twelve.
+// A row of twelve: one half (1: low, 2: high) of each of six registers.
 #define FINISH_ROW(half, c0, c1, c2, c3, c4, c5)                                                                       \
     FINISH_ONE_ROW("zip" #half " v3.2d, v" #c0 ".2d, v" #c1 ".2d\n\t"                                                  \
                    "zip" #half " v4.2d, v" #c2 ".2d, v" #c3 ".2d\n\t"                                                  \

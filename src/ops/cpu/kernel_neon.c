@@ -1,7 +1,7 @@
 // The micro-kernel for aarch64: a tile of 8 x 12 in 24 of the 32 vector registers, a row to a lane of a, four columns
-// to a register of b. In assembly because what counts is where the loads stand: spread among the multiplications and a
-// step ahead they cost nothing, and Neoverse V1 does 3.97 of at most 4 multiplications a cycle; with the loads at the
-// head of a step it did 3.8, as gcc 12 compiles intrinsics 3.1 (2026-11-15, panels in the first two caches).
+// to a register of b. In assembly because the placement of loads matters: spread among the multiplications and a step
+// ahead they are free, and Neoverse V1 does 3.97 of at most 4 multiplications a cycle; with the loads at the start of a
+// step 3.8, with intrinsics compiled by gcc 12 3.1 (2026-11-15, panels in the L1 and L2 caches).
 #include "ops/cpu/kernel_aarch64.h"
 #include <stddef.h>
 
@@ -23,8 +23,8 @@
     load_b FMLA(25, b, a0, 1) FMLA(26, b, a0, 2) FMLA(27, b, a0, 3) FMLA(28, b, a1, 0) load_a FMLA(29, b, a1, 1)       \
         FMLA(30, b, a1, 2) FMLA(31, b, a1, 3)
 
-// One step. The three registers of b move round four places, so that each is loaded while the one before it is in use;
-// a alternates between two pairs.
+// One step. The three loads of b rotate through four registers, so that each is loaded while the previous one is in
+// use; a alternates between two pairs.
 #define STEP(b0, b1, b2, spare, a0, a1, next_a0, next_a1)                                                              \
     COLUMNS_0(b0, a0, a1, LOAD_B(spare), LOAD_A(next_a0))                                                              \
     COLUMNS_1(b1, a0, a1, LOAD_B(b0), LOAD_A(next_a1))                                                                 \

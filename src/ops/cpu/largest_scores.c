@@ -1,12 +1,12 @@
-// The largest score of each head. A task has one head and walks over tiles of queries and keys; what no query of a tile
-// sees is not computed.
+// The largest score of each head. A task has one head and walks over tiles of queries and keys; keys that no query of a
+// tile sees are skipped.
 #include "ops/cpu/attention.h"
 #include "ops/cpu/convert.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CHANNELS = 128 };  // of a head that are multiplied at once
+enum { CHANNELS = 128 };  // of a head, multiplied at once
 
 struct score_tile {
     float queries[QUERY_TILE * CHANNELS], keys[KEY_TILE * CHANNELS];

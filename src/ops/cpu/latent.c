@@ -1,10 +1,10 @@
-// Keys and values of latent attention, between the order in which they are computed and that of attention. A task owns
-// some rows.
+// Reorders keys and values of latent attention between the order in which they are computed and that of attention. A
+// task owns some rows.
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
 
-// Where the channels of a row lie: own channels of keys, shared channels of keys, channels of values; per head.
+// Channels of a row: own channels of keys, shared channels of keys, channels of values; per head.
 struct latent_sizes {
     int64_t heads, own, shared, values;
 };

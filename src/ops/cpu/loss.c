@@ -1,7 +1,7 @@
-// Softmax cross entropy over rows of logits. A row belongs to one task. The statistics are taken in one pass over
-// memory: a block of columns is read for its maximum and then, still in the nearest cache, for its sum of
-// exponentials. Logits of 16 bits are widened block by block, on the stack: there are too many of them to widen all in
-// memory, as half.c does for other operations.
+// Softmax cross entropy over rows of logits. A row belongs to one task. The statistics need one pass over memory: a
+// block of columns is read for its maximum and then, still in the L1 cache, for its sum of exponentials. 16-bit logits
+// are widened block by block on the stack: there are too many to widen all of them in memory, as half.c does for other
+// operations.
 #include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
@@ -51,7 +51,7 @@ static void row_stats(const struct tensor *logits, int64_t row, float *row_max, 
             sum *= exp((double)max - (double)piece_max);
             max = piece_max;
         }
-        // Where everything so far is minus infinity the sum is 0, and NaN must still come through.
+        // If all logits so far are minus infinity, the sum is 0; NaN must still propagate.
         sum += (double)block_exp_sum(x, max > -INFINITY ? max : 0.0f, columns.end - columns.first);
     }
     *row_max = max;
@@ -77,7 +77,7 @@ void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op)
     cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1])), softmax_stats_task, op);
 }
 
-// Few numbers: three a row and part.
+// Serial: there are only three numbers per row and part.
 void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op) {
     (void)device;
     int64_t rows = op->parts.shape[2];
@@ -98,7 +98,7 @@ void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op)
     }
 }
 
-// How many logits of a row are larger than its label's; all of them if that is NaN.
+// How many logits of a row are larger than its label's; all of them if the label's is NaN.
 static int64_t label_rank(const float *x, int64_t columns, int64_t label) {
     int64_t larger = 0;
     if (isnan(x[label]))
@@ -108,7 +108,7 @@ static int64_t label_rank(const float *x, int64_t columns, int64_t label) {
     return larger;
 }
 
-// A row for each of some queries, and a column for each of their contexts: few enough for one thread.
+// Serial: there is one row per query and one column per context, few enough for one thread.
 void cpu_top_hits(struct device *device, const struct op_top_hits *op) {
     (void)device;
     int64_t columns = op->logits.shape[1];
@@ -126,7 +126,7 @@ CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, 
         logits[c] = factor * vector_exp(logits[c] - max);
 }
 
-// The same times the slope of a cap, which the capped logits tell.
+// The softmax gradient times the slope of the cap, computed from the capped logits.
 CPU_CLONES static void capped_gradient(float *logits, float max, float factor, float cap, int64_t columns) {
     float inverse = 1.0f / cap;
 #pragma omp simd

@@ -1,5 +1,5 @@
-// Matmuls: the choice between a micro-kernel of our own, OpenBLAS, sums over bf16 weights for a few rows and sums in
-// double for small matmuls, and the epilogues of all.
+// Matmuls: the choice between our own micro-kernel, OpenBLAS, sums over bf16 weights (for few rows) and sums in double
+// (small matmuls), and the epilogues of all.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/convert.h"
 #include "ops/cpu/small.h"
@@ -24,8 +24,8 @@ static void finish_row(const struct op_matmul *op, float *d, const float *aux, i
         gelu_gradient_row(d, aux, count);
 }
 
-// A gradient's aux comes from memory in short pieces of distant rows, which no processor fetches ahead by itself. Asks
-// for these columns of a row some rows below this one, if there is such a row.
+// aux of a gradient is read in short pieces of distant rows, which hardware does not prefetch. Prefetches these columns
+// of a row some rows below this one, if there is one.
 static void fetch_aux(const struct op_matmul *op, struct cpu_range rows, int64_t row, struct cpu_range columns) {
     enum { ROWS_AHEAD = 8, LINE_BYTES = 64 };
     int64_t size = (int64_t)dtype_bytes(op->aux.dtype), ahead = row + ROWS_AHEAD;
@@ -36,7 +36,7 @@ static void fetch_aux(const struct op_matmul *op, struct cpu_range rows, int64_t
         __builtin_prefetch(from + i);
 }
 
-// The matmul's result is elsewhere and d and aux are bf16; a piece of a row at a time.
+// The epilogue if the matmul's result is in a buffer and d and aux are bf16; a piece of a row at a time.
 static void finish_half(const struct op_matmul *op, const struct matmul_part *part) {
     enum { PIECE = 128 };
     float aux_piece[PIECE];

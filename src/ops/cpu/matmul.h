@@ -1,5 +1,4 @@
-// What the two ways of computing a matmul share: where it is written and what is done to a finished part of it.
-// Private to ops/cpu.
+// Code common to all ways of computing a matmul: the target, and the epilogue of a finished part. Private to ops/cpu.
 #ifndef OPS_CPU_MATMUL_H
 #define OPS_CPU_MATMUL_H
 
@@ -9,7 +8,7 @@
 // A matmul below this many multiplications is not worth waking a thread for.
 enum { MATMUL_SMALL = 1 << 17 };
 
-// Where the matmul's own result goes: aux with an activation that keeps it, else d.
+// The target of the matmul's own result: aux if an activation keeps its input, else d.
 static inline const struct tensor *matmul_target(const struct op_matmul *op) {
     return op->epilogue == EPILOGUE_BIAS_ACTIVATION && op->aux.data ? &op->aux : &op->d;
 }
@@ -22,28 +21,29 @@ static inline double matmul_size(const struct op_matmul *op) {
     return (double)op->d.shape[0] * (double)op->d.shape[1] * (double)op->a.shape[op->transpose_a ? 0 : 1];
 }
 
-// A part of a result, and that of its matmul: in place in the target, or elsewhere where that is not fp32.
+// A part of the result. The matmul's sums are in the target, or in a buffer if the target is not fp32.
 struct matmul_part {
     struct cpu_range rows, columns;
     float *result;
     int64_t stride;
 };
 
-// What follows for a part whose matmul, with its bias, is complete and best still in cache: the activation or its
+// The epilogue of a part whose matmul, with its bias, is complete and ideally still in cache: the activation or its
 // gradient, and the rounding to bf16.
 void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
 
-// The micro-kernel that a matmul goes through, by the dtype of a and b: the best of those whose tiles it fills. 16-bit
-// operands without one of their own go through one for fp32 and are widened while they are packed. NULL if there is
-// none, as with the few rows of text that is being generated: then packing is not worth its while.
+// The micro-kernel for a matmul, by the dtype of a and b: the best of those whose tiles it fills. Without a kernel for
+// their dtype, 16-bit operands use one for fp32 and are widened while packed. NULL if there is none or packing does not
+// pay off (few rows, as in text generation).
 const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
-// An fp32 matmul that is small by small.h; the matmul in tiles of OpenBLAS calls, and in panels through a micro-kernel.
+// A matmul in double if small_is; in tiles of OpenBLAS calls; in panels by a micro-kernel.
 void matmul_small(const struct op_matmul *op);
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
 
-// Whether a matmul has so few rows that its bf16 weights are read unconverted, and such a matmul: all else is fp32.
+// Whether a matmul has so few rows that its bf16 weights are read unconverted, and such a matmul; its other operands
+// are fp32.
 bool matmul_has_few_rows(const struct device *device, const struct op_matmul *op);
 void matmul_rows(struct device *device, const struct op_matmul *op);
 

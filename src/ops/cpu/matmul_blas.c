@@ -24,10 +24,10 @@ static int64_t even_tile(int64_t length, int64_t largest) {
     return (tile + 15) / 16 * 16;
 }
 
-// How long a matmul takes with this cut, up to a factor. OpenBLAS packs both operands again in every call, which costs
-// about 8 / rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors
-// have many cores; few large tiles leave threads without work at the end. How many threads there are must not matter,
-// so the times for several numbers are added up.
+// The relative time of a matmul with this cut. OpenBLAS packs both operands again in every call, which costs about 8 /
+// rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors have many
+// cores; few large tiles leave threads idle at the end. The cut must not depend on the number of threads, so the times
+// for several numbers are added up.
 static double cut_cost(const struct matmul_job *job, int64_t rows, int64_t columns) {
     static const int64_t threads[] = {1, 2, 4, 8, 16};
     int64_t tiles = cpu_pieces(rows, job->tile_rows) * cpu_pieces(columns, job->tile_columns);
@@ -78,7 +78,7 @@ static void fill_bias(const struct blas_tile *tile, const float *bias) {
         memcpy(tile->d + i * tile->stride, bias + tile->columns.first, bytes);
 }
 
-// A single row, as when text is generated token by token, is a matrix times a vector: not worth packing.
+// A single row (text generation) is a matrix times a vector: not worth packing.
 static void multiply_row(const struct matmul_job *job, const struct blas_tile *tile, float beta) {
     const struct op_matmul *op = job->op;
     blasint columns = (blasint)(tile->columns.end - tile->columns.first), inner = (blasint)job->inner;

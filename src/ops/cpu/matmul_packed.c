@@ -2,30 +2,30 @@
 // High-Performance Matrix Multiplication, 2008), in rounds. For a round all threads together pack some rows of a and
 // some columns of b, over as many steps of the inner dimension as there is room for. Then they share its blocks: small
 // ones, several for each thread, so that none waits long for the last. A thread that finds no block left packs for the
-// next round, into other memory; so between two rounds threads wait for each other once.
+// next round, into other memory, so there is one barrier between two rounds.
 //
-// A block is multiplied a part of the inner dimension at a time. The rows of a of that part stay in the core's own
-// cache, and so does what the result got so far.
+// A block is multiplied a part of the inner dimension at a time. That part's rows of a stay in the core's own cache,
+// and so do the result's sums so far.
 //
 // The inner dimension is cut by its length alone and an element's parts are added from first to last, so results do not
-// depend on how rows and columns are cut or who computes them: that may follow the number of threads.
+// depend on how rows and columns are cut or on which thread computes them. Both may follow the number of threads.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/pack.h"
 #include <math.h>
 
-// Of a line, PART_BYTES make a part, LINE_BYTES go into a round, and the lines of a round into ROOM_BYTES.
+// A part has PART_BYTES of each line, a round LINE_BYTES of each line, and all lines of a round fit into ROOM_BYTES.
 enum { PART_BYTES = 2048, LINE_BYTES = 4 * PART_BYTES, ROOM_BYTES = 4 << 20, ROOM_MULTIPLE = 2 << 20 };
 // The largest block: its rows of a part take half a megabyte, its result less.
 enum { BLOCK_ROWS = 256, BLOCK_SIZE = BLOCK_ROWS * 384 };
 // Lines that one packing task takes, and columns after which the epilogue follows: whole panels of every kernel.
 enum { GROUP_LINES = 96 };
 
-// One operand of a matmul and two rooms for its panels, which rounds that pack take in turn.
+// One operand of a matmul and two buffers ("rooms") for its panels, used alternately by rounds that pack.
 struct packed_operand {
     struct pack_source source;
     const struct panel_shape *shape;
     char *rooms[2];
-    int turn;           // the room that the next round to pack takes
+    int turn;           // the room that the next packing round uses
     int64_t part_size;  // between parts in a room, in elements
     int64_t lines;      // of a round
 };
@@ -33,20 +33,20 @@ struct packed_operand {
 struct packed_round {
     struct cpu_range rows, columns, parts;
     const char *a, *b;
-    int64_t a_tasks, b_tasks;  // of packing; 0 where the panels of the round before serve again
-    int64_t pieces, piece;     // into how many each part is cut for packing, and their steps
+    int64_t a_tasks, b_tasks;  // of packing; 0 if the panels of the previous round are reused
+    int64_t pieces, piece;     // pieces that each part is cut into for packing, and steps per piece
 };
 
 struct packed_job {
     const struct op_matmul *op;
     const struct cpu_kernel *kernel;
     struct packed_operand a, b;
-    float *results;               // where d is not fp32: room for the result of a block, for each thread
+    float *results;               // if d is not fp32: a buffer per thread for the sums of a block
     int64_t inner, steps, parts;  // the inner dimension, of a part, and how many of them
     int64_t round_parts;
     int64_t block_rows, block_columns;
     struct packed_round now, next;
-    int64_t blocks_down, blocks;  // of the present round
+    int64_t blocks_down, blocks;  // of the current round
 };
 
 static int64_t round_up(int64_t value, int64_t unit) {
@@ -58,8 +58,8 @@ static int64_t even_piece(int64_t length, int64_t largest, int64_t unit) {
     return round_up(cpu_pieces(length, cpu_pieces(length, largest)), unit);
 }
 
-// Lines are filled up to whole groups, steps to whole units, and a kernel reads a little behind a panel. Rooms begin on
-// huge pages, of which only those that are written to are taken from the system.
+// Lines are padded to whole groups, steps to whole units, and a kernel reads a little past a panel. Rooms begin on huge
+// pages; only pages that are written use memory.
 static size_t room_bytes(void) {
     size_t bytes = (size_t)GROUP_LINES * (LINE_BYTES + 8 * KERNEL_MOST_UNIT * sizeof(float)) + KERNEL_SLACK_BYTES;
     return (size_t)round_up((int64_t)(ROOM_BYTES + bytes), ROOM_MULTIPLE);
@@ -97,7 +97,7 @@ static int64_t panel_distance(const struct packed_job *job, const struct panel_s
     return pack_panel_size(shape, steps.end - steps.first);
 }
 
-// A piece of the steps of a part, of a group of an operand's lines.
+// Packs a piece of the steps of a part, for a group of an operand's lines.
 static void pack_piece(const struct packed_job *job, const struct packed_operand *operand, struct cpu_range lines,
                        int64_t index) {
     const struct packed_round *round = &job->next;
@@ -124,7 +124,7 @@ static void pack_task(const struct packed_job *job, int64_t index) {
         pack_piece(job, &job->b, job->next.columns, index - job->next.a_tasks);
 }
 
-// What the first or a later part of the sums is added to: zeros, the bias, or what is there.
+// Sets the addend of a part: zeros or the bias for the first part, the sums so far for later ones.
 static void set_addend(const struct packed_job *job, struct kernel_tile *tile, int64_t first_column, bool is_first) {
     tile->addend = tile->d;
     tile->addend_stride = tile->stride;
@@ -144,7 +144,7 @@ struct packed_block {
     bool is_first;
 };
 
-// Their matmul over some of the part's steps.
+// Multiplies a block over some of the part's steps.
 static void multiply_steps(const struct packed_job *job, const struct packed_block *block, struct cpu_range steps) {
     const struct cpu_kernel *kernel = job->kernel;
     int64_t size = element_bytes(job), columns = block->columns.end - block->columns.first;
@@ -161,7 +161,7 @@ static void multiply_steps(const struct packed_job *job, const struct packed_blo
     for (int64_t i = block->rows.first; i < block->rows.end; i += kernel->a.width) {
         int64_t count = block->rows.end - i < kernel->a.width ? block->rows.end - i : kernel->a.width;
         set_addend(job, &tile, block->columns.first, is_first);
-        // The kernel runs for so long that these are there when it adds to them.
+        // The kernel runs long enough for these to arrive before it adds to them.
         for (int64_t row = 0; row < count; row++) {
             __builtin_prefetch(tile.d + row * tile.stride, 1);
             __builtin_prefetch(tile.d + row * tile.stride + columns - 1, 1);
@@ -175,7 +175,7 @@ static void multiply_steps(const struct packed_job *job, const struct packed_blo
     }
 }
 
-// Their matmul over all steps of the part, as many at a time as suit the kernel.
+// Multiplies a block over all steps of the part, at most most_steps at a time.
 static void multiply_panel(const struct packed_job *job, const struct packed_block *block, int64_t steps) {
     const struct cpu_kernel *kernel = job->kernel;
     int64_t whole = round_up(steps, kernel->a.unit);
@@ -185,7 +185,7 @@ static void multiply_panel(const struct packed_job *job, const struct packed_blo
         multiply_steps(job, block, cpu_piece(whole, piece, i));
 }
 
-// One part of the inner dimension of at most GROUP_LINES columns of a block, and behind the last one the epilogue.
+// One part of the inner dimension for at most GROUP_LINES columns of a block, with the epilogue after the last part.
 static void multiply_group(const struct packed_job *job, const struct matmul_part *result, int64_t part) {
     const struct packed_round *round = &job->now;
     const struct cpu_kernel *kernel = job->kernel;
@@ -237,7 +237,7 @@ static void block_task(const struct packed_job *job, int64_t index, int thread) 
         kernel->leave();
 }
 
-// The blocks of the present round, then the packing of the next one.
+// The blocks of the current round, then the packing of the next one.
 static void round_task(void *context, int64_t index, int thread) {
     const struct packed_job *job = context;
     if (index < job->blocks)
@@ -246,8 +246,8 @@ static void round_task(void *context, int64_t index, int thread) {
         pack_task(job, index - job->blocks);
 }
 
-// The time of a cut, in multiplications: a task multiplies and fetches its rows of a and columns of b. Threads do not
-// keep step, so at the end they wait for about a task.
+// The time of a cut, in multiplications: a task multiplies and fetches its rows of a and columns of b. Threads finish
+// at different times, so they wait for about one task at the end.
 static double cut_cost(const struct packed_job *job, int64_t tasks, int64_t threads) {
     double rows = (double)job->block_rows, columns = (double)job->block_columns;
     double turns = (double)cpu_pieces(tasks, threads) + (threads > 1 ? 1 : 0);
@@ -282,7 +282,7 @@ static void cut_blocks(struct packed_job *job, int64_t threads) {
     }
 }
 
-// Rows and columns of a round, by the room.
+// Sets the rows and columns of a round by the size of a room.
 static void cut_lines(struct packed_job *job, int64_t rows, int64_t columns) {
     int64_t steps = round_up(job->steps, job->kernel->a.unit), line = steps * job->round_parts * element_bytes(job);
     int64_t most = ROOM_BYTES / line / GROUP_LINES * GROUP_LINES;
@@ -294,14 +294,14 @@ static void cut_lines(struct packed_job *job, int64_t rows, int64_t columns) {
     job->b.lines = job->b.lines < columns ? job->b.lines : columns;
 }
 
-// Elements that are moved for a step of the inner dimension if it takes several rounds: lines that are packed, again
-// for each chunk of the other operand, and results, which every round adds to.
+// Elements moved per step of the inner dimension if it takes several rounds: lines, packed again for each chunk of the
+// other operand, and results, which every round adds to.
 static double moves(const struct packed_job *job, int64_t rows, int64_t columns) {
     double packed = (double)(rows * cpu_pieces(columns, job->b.lines) + columns * cpu_pieces(rows, job->a.lines));
     return packed + (double)rows * (double)columns / (double)(job->round_parts * job->steps);
 }
 
-// An inner dimension that does not fit into one round is cut so that little is packed twice.
+// Cuts an inner dimension that does not fit into one round so that little is packed twice.
 static void cut_rounds(struct packed_job *job, int64_t rows, int64_t columns) {
     cut_lines(job, rows, columns);
     if (job->round_parts == job->parts)
@@ -313,7 +313,7 @@ static void cut_rounds(struct packed_job *job, int64_t rows, int64_t columns) {
     }
 }
 
-// Panels that the operand has no longer, or never had: the tasks that pack them, and where to.
+// If the round's panels are not in a room yet: the number of packing tasks, and the room to pack into.
 static int64_t plan_packing(struct packed_operand *operand, struct cpu_range lines, const struct packed_round *round,
                             const char **room) {
     *room = operand->rooms[operand->turn];
@@ -321,7 +321,7 @@ static int64_t plan_packing(struct packed_operand *operand, struct cpu_range lin
     return cpu_pieces(lines.end - lines.first, GROUP_LINES) * (round->parts.end - round->parts.first) * round->pieces;
 }
 
-// Cuts the packing of a round so that every thread has several tasks, but none a few steps only.
+// Cuts the packing of a round so that every thread has several tasks, but no task has only a few steps.
 static void cut_packing(const struct packed_job *job, struct packed_round *round, int64_t threads) {
     enum { TASKS_PER_THREAD = 4, LEAST_STEPS = 64 };
     int64_t groups = cpu_pieces(job->a.lines, GROUP_LINES) + cpu_pieces(job->b.lines, GROUP_LINES);
@@ -358,7 +358,7 @@ static void run_tasks(struct device *device, const struct packed_job *job, int64
         round_task(&same, i, 0);
 }
 
-// Of each room in whole pages: of the second room of an operand nothing if it is packed once.
+// Bytes of each room in whole pages. An operand that is packed once does not use its second room.
 struct own_need matmul_packed_rooms(const struct device *device, const struct op_matmul *op) {
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
     int64_t rows = op->d.shape[0], columns = op->d.shape[1];

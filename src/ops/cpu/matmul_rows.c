@@ -1,6 +1,6 @@
-// A few rows times bf16 weights, as text is generated token by token: bound by reading the weights, so they are read
-// once and as they are. A task takes some columns of the result; each of its elements is one sum in fp32, whose order
-// follows from the inner dimension alone.
+// A few rows times bf16 weights, as in text generation: bound by reading the weights, so they are read once and
+// unconverted. A task takes some columns of the result; each element is one sum in fp32, whose order depends on the
+// inner dimension alone.
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/small.h"
 #include "tensor/half.h"
@@ -15,7 +15,7 @@ CPU_CLONES static float row_sum(const float *a, const uint16_t *b, int64_t count
     return sum;
 }
 
-// Asks for the weights of a later column: a row of weights is too short for the processor to fetch ahead of it.
+// Prefetches the weights of a later column: a row of weights is too short for hardware prefetching.
 static void fetch_ahead(const struct op_matmul *op, int64_t column) {
     enum { COLUMNS_AHEAD = 4, LINE = 32 };
     if (column + COLUMNS_AHEAD >= op->d.shape[1])

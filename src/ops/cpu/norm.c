@@ -2,9 +2,9 @@
 // come before them. Forward handles each row in one task. Backward first computes the column sums for gain and bias
 // (they read dy, which ddelta may overwrite), then the rows, then the column sums of ddelta.
 //
-// Arithmetic is in double, and what is stored is rounded once: norms of small numbers amplify rounding, and moving the
-// numbers takes longer. Mean and rstd are rounded before they are used, so that backward can repeat forward's result;
-// a gain with its offset is rounded too, so that it is the same where it is stored without the offset.
+// Arithmetic is in double, and results are rounded once: norms of small numbers amplify rounding, and memory bandwidth
+// limits the speed anyway. Mean and rstd are rounded before use, so that backward can reproduce forward's result; gain
+// plus offset is rounded too, so that it equals a gain stored without an offset.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include <math.h>
@@ -13,7 +13,7 @@
 struct norm_row {
     float *y;
     const float *x, *gain, *bias;  // bias may be NULL
-    bool is_rms;                   // and then there is no bias
+    bool is_rms;                   // then there is no bias
     float gain_offset;
     float epsilon;
     float mean, rstd;
@@ -40,7 +40,7 @@ CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
     }
 }
 
-// Two passes, mean first: the variance of values far from zero would drown in a one-pass formula.
+// Two passes, mean first: a one-pass formula would lose the variance of values far from zero.
 CPU_CLONES static void find_moments(struct norm_row *row, int64_t channels) {
     const float *x = row->x;
     double sum = 0, squares = 0;
@@ -152,8 +152,8 @@ struct gradient_row {
     bool is_rms;
 };
 
-// With g = dy * gain and xhat the normalised row: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dresidual. In an
-// RMSNorm the term mean(g) is not there.
+// With g = dy * gain and xhat the normalised row: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dresidual.
+// RMSNorm has no term mean(g).
 CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
     const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
     float *dx = row->dx, *ddelta = row->ddelta;
@@ -205,7 +205,7 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
             .is_rms = op->kind == NORM_RMS,
         };
         norm_gradient(&row, channels);
-        if (op->y.data)  // after dy, in whose place it may lie, was read
+        if (op->y.data)  // after dy was read, which it may alias
             apply(&(struct norm_row){.y = (float *)op->y.data + n * channels,
                                      .x = row.x,
                                      .gain = row.gain,

@@ -1,4 +1,4 @@
-// Packing of operands into panels: finds the part and its fast way, and packs element by element what that leaves.
+// Packing of operands into panels: calls the fast path for the part, and packs the rest element by element.
 #include "ops/cpu/pack.h"
 #include "ops/cpu/convert.h"
 #include "base/error.h"
@@ -8,16 +8,16 @@ int64_t pack_panel_size(const struct panel_shape *shape, int64_t steps) {
     return shape->width * cpu_pieces(steps, shape->unit) * shape->unit;
 }
 
-// A panel of which some lines, or some steps at the end, are not there.
+// A panel with missing lines, or missing steps at the end.
 struct rest {
     unsigned char *panel;
     const unsigned char *from;
     int64_t line_step, inner_step;  // in bytes
-    int64_t first_line, lines;      // the first that is to be packed, and how many are there
-    struct cpu_range steps;         // the first that is to be packed, and the end of those that are there
+    int64_t first_line, lines;      // the first to pack, and the number that exist
+    struct cpu_range steps;         // the first to pack, and the end of those that exist
 };
 
-// The steps and lines from the first ones on, and zeros behind the last line and the last step.
+// Packs the rest, with zeros after the last line and the last step.
 CPU_INLINE void pack_rest_of(const struct rest *rest, const struct panel_shape *shape, size_t size, int64_t group) {
     int64_t width = shape->width;
     for (int64_t k = rest->steps.first; k < pack_panel_size(shape, rest->steps.end) / width; k++) {
@@ -47,7 +47,7 @@ static void pack_fast(const struct pack_job *job, const struct pack_source *sour
         pack_across_bf16(job, group);
 }
 
-// 16-bit operands in fp32 panels: widened a few lines and steps at a time, which stay in the first cache until they are
+// 16-bit operands in fp32 panels: widened a few lines and steps at a time, so that they stay in the L1 cache until
 // packed.
 static void pack_wide(float *panels, const struct panel_shape *shape, const struct pack_source *source,
                       const struct pack_part *part) {
@@ -97,7 +97,7 @@ void pack_panels(void *panels, const struct panel_shape *shape, const struct pac
         .lines = shape->width,
     };
     pack_fast(&job, source, shape->group);
-    // Of a last panel that is not full, lines four by four, where no steps are to be filled up.
+    // The last, partial panel: groups of four lines take the fast path if no steps need padding.
     struct pack_job last = job;
     last.panels += job.count * job.panel_bytes;
     last.from += job.count * shape->width * line_step;

@@ -100,7 +100,7 @@ CPU_INLINE void transpose32(unsigned char *to, const unsigned char *from, int64_
         transpose8(to + k * 2, from + k * stride, stride);
 }
 
-// How groups are moved: this many lines at a time, of elements of this many bytes.
+// A function that moves groups, with its number of lines and the size of elements.
 struct way {
     move_group *move;
     int64_t lines, element_bytes, group;

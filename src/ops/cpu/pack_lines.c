@@ -1,5 +1,5 @@
-// Packing of lines that follow the memory. Groups of 4 bytes, an fp32 or two bf16, are transposed in registers, four by
-// four; longer ones are copied.
+// Packing of lines that are contiguous in memory. Groups of 4 bytes, an fp32 or two bf16, are transposed in registers,
+// four by four; longer ones are copied.
 #include "ops/cpu/pack.h"
 #include "base/error.h"
 #include <string.h>
@@ -28,8 +28,8 @@ CPU_INLINE void transpose(unsigned char *to, int64_t distance, const unsigned ch
     store(to + 3 * distance, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
 }
 
-// Sixteen groups of four lines at a time: whole cache lines, and few enough that they do not push each other out of the
-// cache where the stride is a power of two.
+// Sixteen groups of four lines at a time: whole cache lines, and few enough that they do not evict each other if the
+// stride is a power of two.
 CPU_INLINE void transpose_width(unsigned char *panel, const unsigned char *from, const struct pack_job *job,
                                 int64_t width, int64_t lines) {
     int64_t distance = width * 4, stride = job->stride, g = 0;
@@ -56,7 +56,7 @@ CPU_CLONES static void transpose_panel(unsigned char *panel, const unsigned char
         transpose_width(panel, from, job, job->width, job->width);
 }
 
-// A cache line of each line at a time.
+// Copies one cache line of each line at a time.
 CPU_INLINE void copy_panel(unsigned char *panel, const unsigned char *from, const struct pack_job *job, int64_t bytes) {
     int64_t at_once = 64 / bytes;
     for (int64_t first = 0; first < job->groups; first += at_once) {

@@ -1,4 +1,4 @@
-// Loops over pieces that rows of experts share.
+// Loops over pieces of rows, shared by the operations of experts.
 #include "ops/cpu/pieces.h"
 
 CPU_CLONES static void add(float *sum, const float *x, int64_t count) {

@@ -1,5 +1,5 @@
-// How positions enter attention: rotary angles on queries and keys (Su et al. 2021), T5's table of biases by distance,
-// and ALiBi's biases.
+// Positions in attention: rotary angles on queries and keys (Su et al. 2021), T5's table of biases by distance, and
+// ALiBi's biases.
 #include "ops/cpu/cpu.h"
 #include "ops/alibi.h"
 #include "ops/relative.h"
@@ -68,7 +68,7 @@ void cpu_rope(struct device *device, const struct op_rope *op) {
     cpu_run(device, cpu_pieces(op->x.shape[0] * op->x.shape[1], rope_rows_per_task(op)), rope_task, op);
 }
 
-// Both directions are small, a few thousand distances for each head, and one task does them in order.
+// Both passes are small, a few thousand distances for each head, so one task does them in order.
 void cpu_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
     (void)device;
     struct relative_borders borders;

@@ -1,6 +1,6 @@
-// Where the time of a step on a CPU goes: operations are complete when their call returns, so a clock around each is
-// enough. The pool counts for how long its threads work; the rest of the time they wait for each other. An operation
-// that gives the pool nothing (a small matmul, zeros) works on the calling thread alone.
+// The profile of a step on a CPU: operations are complete when their call returns, so a clock around each is enough.
+// The pool counts the busy time of its threads; the rest is waiting. An operation that does not use the pool (a small
+// matmul, zeros) runs on the calling thread alone.
 #include "ops/cpu/cpu.h"
 #include "ops/profile.h"
 #include "base/clock.h"
@@ -23,7 +23,7 @@ static struct timed_call call_begin(struct device *device) {
                                .busy = pool_busy_seconds(cpu->pool)};
 }
 
-// Before the paper device runs the operation; returns its row.
+// Called before the paper device runs the operation; returns its row.
 static int call_end(struct device *device, const struct timed_call *call, const char *operation, const void *op) {
     double seconds = clock_seconds() - call->start;
     double busy = pool_busy_seconds(((struct cpu_device *)device)->pool) - call->busy;

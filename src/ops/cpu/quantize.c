@@ -1,4 +1,4 @@
-// fp8 on the CPU, emulated: the reference for the GPU. Values are made row by row by the operations on floats, then
+// fp8 on the CPU, emulated: the reference for the GPU. Values are computed row by row by the float operations, then
 // stored one by one.
 #include "ops/cpu/cpu.h"
 #include "base/error.h"
@@ -22,7 +22,7 @@ static void biased_row(const struct op_quantize *op, int64_t row, float *out) {
         out[c] = cpu_element(op->x, row * width + c) + (op->bias.data ? cpu_element(op->bias, c) : 0.0f);
 }
 
-// One row of values; x is a row as biased_row gives it. The operations on floats run on it as a matrix of one row.
+// One row of values; x is a row as biased_row gives it. The float operations run on it as a matrix of one row.
 static void value_row(struct device *device, const struct op_quantize *op, int64_t row, float *x, float *value) {
     int64_t width = op->x.shape[1], half = width / 2;
     struct tensor whole = tensor_2d(x, DTYPE_F32, 1, width), result = tensor_2d(value, DTYPE_F32, 1, width);
@@ -69,7 +69,7 @@ void cpu_store_row8(const struct operand *to, int64_t row, int64_t rows, int64_t
     }
 }
 
-// Takes note of the largest magnitude, and adds the row to the column sums.
+// Records the largest magnitude, and adds the row to the column sums.
 static void see_row(const struct op_quantize *op, int64_t columns, const float *value) {
     float *range = op->y.range.data, *dbias = op->dbias.data;
     for (int64_t c = 0; c < columns; c++) {
@@ -79,7 +79,7 @@ static void see_row(const struct op_quantize *op, int64_t columns, const float *
     }
 }
 
-// What the forward pass stored, from the same row.
+// Stores the forward pass's result again, from the same row.
 static void store_result(struct device *device, const struct op_quantize *op, int64_t row, float *x, float *value) {
     struct op_quantize forward = {.kind = op->kind == QUANTIZE_GLU_GRADIENT ? QUANTIZE_GLU : QUANTIZE_ACTIVATION,
                                   .activation = op->activation,
@@ -132,10 +132,10 @@ void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
     }
 }
 
-// A row of the result; the factors come as floats.
+// A matmul in fp8; operands are decoded to floats.
 struct float8_job {
     const struct op_matmul *op;
-    float first[256], second[256];  // what the codes of a and b stand for
+    float first[256], second[256];  // decoded values of the codes of a and b
 };
 
 static float decoded_dot(const struct float8_job *job, const uint8_t *a, const uint8_t *b, int64_t count) {

@@ -12,8 +12,7 @@ struct column_job {
     int64_t rows, columns, block;
 };
 
-// Eight rows are added to each other before they join the sum: shorter chains of rounding, and fewer passes over the
-// sum.
+// Adds eight rows to each other before adding them to the sum: less rounding, and fewer passes over the sum.
 CPU_CLONES static void add_columns(const struct column_job *job, int64_t first, int64_t count) {
     const float *x = job->x + first;
     float *out = job->out + first;
@@ -165,7 +164,7 @@ static void move_loss_scale(float *state, bool is_good, const struct loss_scale_
     }
 }
 
-// The row that is for as many skipped steps as there were; the caller has one for every number there can be.
+// Copies the row for the current number of skipped steps; the caller has a row for every possible number.
 static void take_rate(const struct op_clip_scale *op) {
     const float *row = op->rates.data, *end = row + tensor_count(op->rates), *skipped = op->skipped.data;
     int64_t length = tensor_count(op->rate);

@@ -74,7 +74,7 @@ void router_choose(struct router_list *list, int64_t most, const float *keys, st
     }
 }
 
-// A row: what it chooses by, and what a group is worth by.
+// Keys by which a row chooses, and scores by which its groups are ranked.
 struct router_row {
     float keys[ROUTER_MOST_EXPERTS], worth[ROUTER_MOST_EXPERTS];
 };
@@ -82,7 +82,7 @@ struct router_row {
 static void find_keys(struct router_row *row, const struct op_route_forward *op, const float *logits) {
     int64_t experts = op->logits.shape[1];
     const float *bias = op->bias.data;
-    // Scores grow with logits, so that without a bias these choose, and the same on every device.
+    // Scores are monotonic in logits, so without a bias logits are compared, with the same result on every device.
     router_keys(row->keys, logits, experts);
     if (!bias && op->rule.groups == 0)
         return;
@@ -99,7 +99,7 @@ static void find_keys(struct router_row *row, const struct op_route_forward *op,
     router_keys(row->keys, row->worth, experts);
 }
 
-// Which groups a row may choose from.
+// Finds the groups that a row may choose from.
 static void open_groups(bool *is_open, const struct op_route_forward *op, const struct router_row *row) {
     int64_t groups = op->rule.groups, size = op->logits.shape[1] / groups;
     int64_t best = router_group_best(&op->rule, op->experts.shape[1]);
@@ -140,8 +140,8 @@ static void choose_experts(struct router_list *list, const struct op_route_forwa
     }
 }
 
-// The weights of the chosen experts before the factor, which are also what their gradients are taken from. Returns what
-// scores were divided by.
+// The weights of the chosen experts before the factor; backward starts from them too. Returns the divisor of the
+// scores.
 static float find_weights(float *weights, enum router_score score, const float *logits, int64_t experts,
                           const struct router_list *list) {
     float chosen[ROUTER_MOST_CHOSEN] = {0}, all[ROUTER_MOST_EXPERTS], sum = 0;

@@ -33,7 +33,7 @@ static void sinkhorn_task(void *context, int64_t index, int thread) {
     }
 }
 
-// The next d, and how far it is from the last.
+// Computes the next d; returns its distance from the previous one.
 static double move_columns(struct sinkhorn_job *job, int64_t parts, int64_t experts) {
     double change = 0;
     for (int64_t e = 0; e < experts; e++) {

@@ -2,21 +2,21 @@
 #include "ops/cpu/pieces.h"
 #include <string.h>
 
-// Weights in an order of integers: a larger one is a larger number.
+// Maps weights to integers in the same order.
 static uint32_t weight_order(float weight) {
     uint32_t bits;
-    weight = weight == 0 ? 0.0f : weight;  // of either sign
+    weight = weight == 0 ? 0.0f : weight;  // -0 becomes 0
     memcpy(&bits, &weight, sizeof bits);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The slots of one expert that have a place: all whose weight is above the least, and the first `ties` that have it.
+// The slots of one expert that have a place: all whose weight is above `least`, and the first `ties` with that weight.
 struct kept_slots {
     uint32_t least;
     int64_t ties;
 };
 
-// The least weight is the largest number that at least `capacity` slots reach; it is found bit by bit.
+// `least` is the largest number that at least `capacity` slots reach; it is found bit by bit.
 static struct kept_slots find_kept(const float *weights, const int32_t *slots, int64_t count, int64_t capacity) {
     struct kept_slots kept = {.ties = count};
     if (count <= capacity)
@@ -72,7 +72,7 @@ void cpu_sort_slots(struct device *device, const struct op_sort_slots *op) {
     }
     for (int64_t e = 0; e < experts; e++)
         ends[e + 1] += ends[e];
-    // All slots by expert, where the places will be: ends[e] moves from where those of e begin to where they end.
+    // Sorts slots by expert into `places`, which is scratch here: ends[e] advances from the first slot of e to the end.
     for (int64_t s = 0; s < slots; s++) {
         int32_t expert = expert_of(op, s);
         if (expert >= 0)
@@ -114,7 +114,7 @@ void cpu_gather_slots(struct device *device, const struct op_gather_slots *op) {
     cpu_run(device, cpu_pieces(op->y.shape[0], cpu_rows_per_task(op->y.shape[1])), gather_task, op);
 }
 
-// Adds what the slots of a row bring to columns [first, first + count).
+// Adds the slots of a row to columns [first, first + count).
 static void sum_piece(float *sum, const struct op_sum_slots *op, int64_t n, int64_t first, int64_t count) {
     int64_t chosen = op->places.shape[1], columns = op->out.shape[1];
     float memory[PIECE];

@@ -1,5 +1,5 @@
-// Small matmuls in double. Of b, COLUMNS lines are widened at a time, a part of the inner dimension after the other,
-// and serve a block of rows; the sums of the block wait in memory between the parts.
+// Small matmuls in double. COLUMNS lines of b are widened at a time, one part of the inner dimension after the other,
+// and used for a block of rows; the block's sums stay in memory between parts.
 #include "ops/cpu/small.h"
 #include "ops/cpu/clones.h"
 #include <string.h>

@@ -1,6 +1,6 @@
 // Matmuls of a few numbers, of fp32 operands at any distance: sums are in double and every element is rounded once, so
-// small layers compute as exactly as fp32 can hold. Larger matmuls add in fp32, which costs half the time or less; for
-// these, what surrounds the multiplications takes longer than they do. Private to ops/cpu.
+// small layers compute as exactly as fp32 can hold. Larger matmuls add in fp32, which takes half the time or less; in
+// small ones, the overhead exceeds the multiplications. Private to ops/cpu.
 #ifndef OPS_CPU_SMALL_H
 #define OPS_CPU_SMALL_H
 

@@ -1,5 +1,5 @@
 // Elementary functions as straight-line code without branches or tables, so that a loop over them becomes vector code.
-// Errors are at most 2 units in the last place. NaN passes through, so that a run that has gone wrong shows it.
+// Errors are at most 2 units in the last place. NaN propagates, so that failures of a run are visible.
 #ifndef OPS_CPU_VECTOR_MATH_H
 #define OPS_CPU_VECTOR_MATH_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-// The larger of two numbers by one instruction; where one is NaN, either may come out.
+// The larger of two numbers in one instruction; if one is NaN, the result may be either.
 CPU_INLINE float vector_max(float a, float b) {
 #if defined(__aarch64__)
     return __builtin_fmaxf(a, b);
@@ -16,8 +16,8 @@ CPU_INLINE float vector_max(float a, float b) {
 #endif
 }
 
-// e^x for x <= 88, which every softmax and the functions below keep to; 0 from -87.4 down, where numbers are no longer
-// normal. e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r - 1 by a polynomial of degree 6.
+// e^x for x <= 88 (guaranteed by every softmax and the functions below); 0 below -87.4, where results are subnormal.
+// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r - 1 by a polynomial of degree 6.
 CPU_INLINE float vector_exp(float x) {
     // 1.5 * 2^23 + 127: adding it rounds to an integer and leaves n + 127 in the low bits, where a shift makes it the
     // exponent of 2^n.

@@ -1,4 +1,4 @@
-// Activations by themselves, a thread for four neighbouring columns, and gated units, a thread for eight at a time.
+// Plain activations, four neighbouring columns per thread, and gated units, eight columns per thread and step.
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elements.cuh"
 
@@ -47,13 +47,13 @@ template <typename T> static __global__ void activation_kernel(struct activation
         store4((T *)args.again + row * columns, column, columns, y);
 }
 
-// Llama's own activation, without a rule, is written out (IS_SILU): value and slope share an exponential.
+// Llama's activation without a rule has its own code path (IS_SILU): value and slope share an exponential.
 template <typename T> static __device__ __forceinline__ float2 silu_gate(float x) {
     float s = logistic<T>(x);
     return make_float2(x * s, s + x * s * (1.0f - s));
 }
 
-// Values and slopes of eight gates by any other.
+// Values and slopes of eight gates by any other activation.
 template <bool IS_SILU>
 static __device__ __forceinline__ eight_gates other_gates(const struct activation_args &args, const float gate[8]) {
     eight_gates at = {};
@@ -104,7 +104,7 @@ template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(s
     }
 }
 
-// Threads of a block that walks over a row in equal steps.
+// Number of threads with which a block walks over a row in equal steps.
 static unsigned glu_threads(int64_t columns) {
     int64_t groups = divide_up(columns, 8), steps = divide_up(groups, GLU_THREADS);
     return (unsigned)(divide_up(divide_up(groups, steps), 32) * 32);

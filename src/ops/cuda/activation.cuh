@@ -1,4 +1,4 @@
-// The functions behind enum activation and their slopes, for kernels.
+// The functions of enum activation and their slopes, for kernels.
 #ifndef OPS_CUDA_ACTIVATION_CUH
 #define OPS_CUDA_ACTIVATION_CUH
 
@@ -62,9 +62,9 @@ static __device__ __forceinline__ float slope_of(enum activation activation, flo
     }
 }
 
-// ---- Any activation ----
-// Values and slopes of several numbers at once. Not inlined, and two numbers at a time: the cases of all activations,
-// unrolled for each number of each kernel, took most of the time to compile. Kernels write out what is fast and common.
+// ---- Any activation ---- Values and slopes of several numbers at once. Not inlined, and two numbers at a time: the
+// cases of all activations, unrolled for each number of each kernel, took most of the compile time. Kernels have code
+// of their own for fast, common activations.
 
 template <int N> struct several { float x[N]; };
 
@@ -130,7 +130,7 @@ static __device__ __noinline__ eight_gates any_gates(enum activation activation,
     return gates_by_pairs(at, [&](float x) { return both_of(activation, x); });
 }
 
-// The logistic function; for bf16 by the fast exponential, which is off by some 1e-6.
+// The logistic function; for bf16 with the fast exponential, whose error is about 1e-6.
 template <typename T> static __device__ __forceinline__ float logistic(float x) {
     return 1.0f / (1.0f + expf(-x));
 }

@@ -1,12 +1,12 @@
 // Adam and Lion with decoupled weight decay and SGD with momentum over a flat range, and the scaling of one. Master
-// weights may be kept as fp32 or in two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one
-// to the other. All element by element: a thread walks the range in steps of the whole grid.
+// weights are fp32 or two halves, bf16 and the rest (see tensor/half.h); split and merge convert between these. All is
+// elementwise: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/flat.cuh"
 #include "ops/cuda/lanes.cuh"
 #include "ops/cuda/moments.cuh"
 
-// P and Q are where the moments are, see moments.cuh.
+// P and Q are the storage types of the moments, see moments.cuh.
 template <typename P, typename Q> struct adam_args {
     P m;                 // (count)
     Q v;                 // (count)
@@ -18,7 +18,7 @@ template <typename P, typename Q> struct adam_args {
     bool is_decayed;
 };
 
-// What all elements share, from the device's memory.
+// Factors common to all elements, read from device memory.
 struct adam_factors {
     float scale, step, correction, decay;
 };
@@ -43,7 +43,7 @@ static __device__ __forceinline__ struct adam_factors read_factors(const struct 
     return factors;
 }
 
-// The halves of (count) numbers: bf16 and what it lacks.
+// The halves of (count) numbers: bf16 and the rest.
 struct halves {
     __nv_bfloat16 *value;
     int16_t *rest;
@@ -53,8 +53,8 @@ static __device__ __forceinline__ float merge_halves(uint32_t value, uint32_t re
     return __uint_as_float((value << 16) + (uint32_t)(int32_t)(int16_t)rest);
 }
 
-// The lower half of the result is the bf16, the upper one the rest.
-// As half_rest does it: a rest of 0x8000, the one that 16 bits do not hold, becomes 0x7FFF.
+// The lower half of the result is the bf16, the upper one the rest. As in half_rest, a rest of 0x8000, which does not
+// fit 16 bits, becomes 0x7FFF.
 static __device__ __forceinline__ uint32_t split_halves(float x) {
     uint32_t bits = __float_as_uint(x), value = __bfloat16_as_ushort(__float2bfloat16_rn(x));
     uint32_t rest = bits - (value << 16);
@@ -62,8 +62,8 @@ static __device__ __forceinline__ uint32_t split_halves(float x) {
     return value | (isnan(x) ? 0 : rest << 16);
 }
 
-// Elements [i, i + 4); what lies beyond count reads as 0 and is not written. Four 16-bit numbers are aligned for one
-// access where the first is, and both arrays are looked at.
+// Elements [i, i + 4); those beyond count read as 0 and are not written. Four 16-bit numbers can be accessed at once if
+// the first is aligned; both arrays are checked.
 static __device__ __forceinline__ bool halves_are_wide(struct halves from, int64_t i, int64_t count) {
     return i + 4 <= count && (((uintptr_t)(from.value + i) | (uintptr_t)(from.rest + i)) & 7) == 0;
 }
@@ -98,8 +98,8 @@ static __device__ __forceinline__ void store4(struct halves to, int64_t i, int64
         }
 }
 
-// Where the master weights are: in fp32, with a copy in the dtype of the model beside them (or NULL), or in halves, of
-// which the bf16 is that copy. The copy is written last, so that its dtype may be looked at then.
+// Storage of the master weights: fp32 with a separate copy in the model's dtype (or NULL), or halves, whose bf16 is
+// that copy. The copy is written last, so its dtype is branched on only then.
 struct whole_master {
     float *value;  // (count)
     void *copy;    // (count) or NULL
@@ -155,7 +155,7 @@ template <typename M, typename P, typename Q> static __global__ void adam_kernel
         LAUNCH(cuda, kernel<struct whole_master>, grid, FLAT_THREADS, 0, args, whole);                                 \
     } while (0)
 
-// The same over all elements, four a thread.
+// Launches a kernel over all elements, four per thread.
 #define LAUNCH_UPDATE(cuda, kernel, args, master_, copy_)                                                              \
     do {                                                                                                               \
         if (args.count > 0)                                                                                            \
@@ -185,7 +185,7 @@ template <enum moment8_kind kind> static any_moment<kind> any_of(struct tensor m
     return {coded_of<kind>(moment, exponents), moment.dtype};
 }
 
-// Both moments are usually stored in one way. Others share a kernel.
+// Both moments usually have the same dtype. Other combinations share a kernel.
 extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     struct cuda_device *cuda = cuda_use(device);
     bool is_plain = op->m.dtype == DTYPE_F32 || op->m.dtype == DTYPE_BF16;
@@ -341,7 +341,7 @@ struct average_args {
     float decay;
 };
 
-// What a master there would come back as.
+// The value that a master stored there would have when read back.
 static __device__ __forceinline__ float as_stored(struct halves, float x) {
     uint32_t split = split_halves(x);
     return merge_halves(split, split >> 16);

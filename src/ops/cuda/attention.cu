@@ -31,7 +31,7 @@ extern "C" void cuda_attention_forward(struct device *device, const struct op_at
         tiled_attention_forward(cuda, op);
 }
 
-// What keeps attention from the fast kernels, each said once by a device.
+// Reasons why attention does not use the fast kernels, each logged once per device.
 enum attention_note { NOTE_DROPOUT, NOTE_BIAS, NOTE_MASK, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN, NOTE_SCORES };
 
 static void note_once(struct cuda_device *cuda, enum attention_note note, const char *text) {
@@ -41,7 +41,7 @@ static void note_once(struct cuda_device *cuda, enum attention_note note, const 
     log_info("attention: %s", text);
 }
 
-// Why a backward pass in 16 bits is not cuDNN's. A shape that cuDNN refuses is reported where that happens.
+// Logs why cuDNN does not compute a 16-bit backward pass. A shape that cuDNN refuses is reported at that point.
 static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_backward *op) {
     enum { LENGTH_MULTIPLE = 128 };
     if (op->q.dtype == DTYPE_F32 || !cuda->cudnn)

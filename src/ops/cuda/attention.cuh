@@ -1,12 +1,12 @@
-// What the attention kernels share: their arguments, and the tiles of those that compute in fp32 (the tensor cores have
-// tiles of their own, see attention_tensor.cuh).
+// Code common to the attention kernels: their arguments, and the tiles of those that compute in fp32 (see
+// attention_tensor.cuh for the tiles of tensor cores).
 //
-// A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in
-// shared memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16
-// threads that read the same column of 16 rows meet 16 banks. Place s of a tile holds row first + R * (s % 16) + s /
-// 16: the R places tx, tx + 16, … of a thread are then R neighbouring rows, and one Philox call gives the dropout of
-// all its keys. Thread (ty, tx) owns the scores of places ty + 16 r (queries) and tx + 16 c (keys), and in outputs of
-// head size the columns tx + 16 c.
+// A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in shared
+// memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16 threads
+// that read the same column of 16 rows access 16 banks. Place s of a tile holds row first + R * (s % 16) + s / 16: the
+// R places tx, tx + 16, … of a thread are then R neighbouring rows, and one Philox call gives the dropout of all its
+// keys. Thread (ty, tx) owns the scores of places ty + 16 r (queries) and tx + 16 c (keys), and in outputs of head size
+// the columns tx + 16 c.
 #ifndef OPS_CUDA_ATTENTION_CUH
 #define OPS_CUDA_ATTENTION_CUH
 
@@ -46,7 +46,7 @@ struct attention_args {
 // On tensor cores; false if they do not take the operation and did nothing.
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// The same for heads of 64 and 128 on GPUs of compute capability 9.0, with instructions that only they have.
+// For heads of 64 and 128, with instructions of compute capability 9.0 only; false if they did nothing.
 bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 // Writes args->delta; tensors have this dtype of 16 bits.
@@ -54,12 +54,12 @@ void tensor_attention_delta(struct cuda_device *cuda, const struct attention_arg
 // In tiles of fp32; the operation has no mask but the causal one.
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// Anything: caps and sinks too, which the others do not take.
+// Any operation, including caps and sinks, which the others do not support.
 void masked_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void masked_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
-// Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in what they have:
-// 227 KiB on compute capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
+// Allows a kernel this much shared memory. More than 48 KiB must be requested; the limit is 227 KiB on compute
+// capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
 template <typename Kernel>
 static void attention_take_shared(const struct cuda_device *cuda, Kernel kernel, int bytes, int head_size) {
     int most = 0;
@@ -146,7 +146,7 @@ template <int R, int NC> struct tile {
     static const int COLUMNS = 16 * NC;
     static const int STRIDE = 16 * NC + 1;
     static const int FLOATS = ROWS * STRIDE;
-    // A (query, key) tile: rows half a bank cycle apart, so that the two rows of threads of a warp do not collide.
+    // A (query, key) tile: rows are half a bank cycle apart, so that the two rows of threads of a warp do not conflict.
     static const int PAIR_STRIDE = ROWS + 16;
     static const int PAIR_FLOATS = ROWS * PAIR_STRIDE;
 };
@@ -156,8 +156,8 @@ template <int R> static __device__ __forceinline__ int64_t place_row(int64_t fir
     return first + R * (s & 15) + (s >> 4);
 }
 
-// A head as the kernels that compute in fp32 take it. They know its dtype when they run: it matters where tiles are
-// loaded and stored, and nowhere else.
+// A head for the kernels that compute in fp32. Its dtype is a run-time value, since it matters only where tiles are
+// loaded and stored.
 struct any_head {
     char *data;
     int64_t stride;  // between rows, in elements
@@ -291,7 +291,7 @@ static __device__ __forceinline__ uint32_t head_site(const struct attention_args
 
 // Dropout factors of a thread's scores in the tile at (first_query, first_key): queries R ty + r and keys R tx + c; 1
 // if the dropout is off. Threads tx and tx ^ 1 hold parts of the same eight keys, so each draws for half of the
-// queries, and they exchange bits. All threads of a warp must come here.
+// queries, and they exchange bits. All threads of a warp must call it.
 template <int R>
 static __device__ __forceinline__ void score_factors(float factor[R][R], const struct attention_args &args,
                                                      int64_t batch, int head, int64_t first_query, int64_t first_key) {

@@ -1,6 +1,6 @@
-// Attention backward. Scores are computed again from q, k and the stored log-sum-exp. Two kernels, so that every
-// gradient is summed by one block in one order and no atomics are needed: one walks over keys for a tile of queries
-// (dq), one over queries for a tile of keys (dk, dv), at the price of computing scores twice.
+// Attention backward. Scores are recomputed from q, k and the stored log-sum-exp. Two kernels, so that every gradient
+// is summed by one block in one order and no atomics are needed: one walks over keys for a tile of queries (dq), one
+// over queries for a tile of keys (dk, dv), at the price of computing scores twice.
 //
 // With p the softmax, m the dropout factors: dv = (p m)' dout; dp = m (dout v'); ds = p (dp - delta) where
 // delta = sum of p dp along a row = sum of dout * out; dq = scale ds k; dk = scale ds' q.
@@ -26,7 +26,7 @@ template <typename T> static __global__ void delta_kernel(struct attention_args 
         args.delta[index] = sum;
 }
 
-// From the products q k' in `score` and dout v' in `dweight`: the weights after dropout in `score`, ds in `dweight`.
+// Replaces q k' in `score` by the weights after dropout, and dout v' in `dweight` by ds.
 template <int R>
 static __device__ __forceinline__ void score_gradients(float score[R][R], float dweight[R][R],
                                                        const struct attention_args &args, int head, int64_t first_query,
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kerne
     store_tile<R, NC>(any_head(args, args.dq, batch, head), first_query, args.queries, args.head_size, dq, factor);
 }
 
-// Adds what the queries of one head give to the gradients of a tile of keys, which lie in `keys` and `values`.
+// Adds the contribution of one head's queries to the gradients of a tile of keys, which lie in `keys` and `values`.
 template <int R, int NC>
 static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], float dv[R][NC], float *keys,
                                                             const struct attention_args &args, int head,

@@ -1,20 +1,20 @@
-// Attention by the fused kernels of cuDNN: which operations it gets, the plans compiled for them (cudnn_sketch.c draws
-// the graphs), and their runs.
+// Attention by the fused kernels of cuDNN: the choice of operations, the plans compiled for them (cudnn_sketch.c builds
+// the graphs), and their execution.
 //
-// A plan is compiled once per shape (some 50 ms) and kept. cuDNN does not get fp32, relative-position biases, short
+// A plan is compiled once per shape (some 50 ms) and kept. cuDNN is not used for fp32, relative-position biases, short
 // windows, lengths that are not a multiple of 128 (its kernels before 9.16 read beyond the end there), a causal mask
 // with a cache, views that are not aligned to 16 bytes, and in 9.13 and 9.14 masks other than causal over more than
-// 1024 keys. It gets padding, documents and windows only where they were verified: 9.14 on Hopper.
+// 1024 keys. It is used for padding, documents and windows only where verified: 9.14 on Hopper.
 //
-// cuDNN draws dropout only if the device was opened for it: its generator is not ours, and its masks depend on where an
-// element lies in the operation. Then both passes of an operation must be cuDNN's, or neither.
+// cuDNN draws dropout only if the device was opened for it: it has its own generator, and its masks depend on an
+// element's position in the operation. Then both passes of an operation must use cuDNN, or neither.
 //
-// Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits. The
+// Backward accumulates dq in fp32 with atomics in varying order: two runs may differ in the last bits. The
 // deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
 //
-// Large operations are done in parts, see attention_parts.h: a plan is one of a part, and tensors have the strides of
-// the whole. Both passes cut alike, because cuDNN's dropout depends on the part. What has ATTENTION_MOST_ELEMENTS in
-// one part is not for cuDNN.
+// Large operations are done in parts, see attention_parts.h: a plan is for one part, and tensors have the strides of
+// the whole. Both passes use the same parts, because cuDNN's dropout depends on the part. cuDNN is not used if a part
+// has ATTENTION_MOST_ELEMENTS.
 #include "ops/cuda/attention_cudnn.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -50,8 +50,8 @@ struct cudnn_attention {
     int plan_count;
 };
 
-// The versions and GPUs that were seen to compute masks by query, and dropout, correctly: graphs beyond the known
-// patterns may compile and still be wrong. Where tests/ops/test_cuda_cudnn.c passes with others, they can be added.
+// Versions and GPUs verified to compute masks by query, and dropout, correctly: graphs beyond the known patterns may
+// compile and still be wrong. Others can be added if tests/ops/test_cuda_cudnn.c passes with them.
 static bool has_masks(int gpu) {
     enum { FIRST_SEEN = 91400, LAST_SEEN = 91499, HOPPER = 9 };
     int generation = 0;
@@ -100,7 +100,7 @@ void cudnn_attention_describe(const struct cudnn_attention *attention, char *tex
 
 // ---- Plans ----
 
-// NULL: cuDNN does not take it. The plans of a run are few; where shapes go on changing the last ones are not cuDNN's.
+// NULL: cuDNN does not support it. A run has few plans; if shapes keep changing, the last ones do not use cuDNN.
 static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const struct plan_key *key) {
     for (int i = 0; i < attention->plan_count; i++) {
         struct attention_plan *plan = &attention->plans[i];
@@ -126,7 +126,7 @@ static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const st
     return &plan->graph;
 }
 
-// Notes a tensor in the key; false if its place in memory is not for cuDNN.
+// Enters a tensor into the key; false if cuDNN does not support its address or strides.
 static bool note_tensor(struct plan_key *key, enum tensor_place place, struct tensor t) {
     bool is_aligned = (uintptr_t)t.data % 16 == 0;
     for (int i = 0; i < 3; i++) {
@@ -136,7 +136,8 @@ static bool note_tensor(struct plan_key *key, enum tensor_place place, struct te
     return is_aligned;
 }
 
-// cuDNN 9.13 and 9.14 are known for faults of bounds in recordings of long attention whose mask is not the causal one.
+// cuDNN 9.13 and 9.14 are known to access memory out of bounds in recordings of long attention with masks other than
+// causal.
 static bool has_long_fault(const struct plan_key *key) {
     enum { FIRST_FAULTY = 91300, FIRST_MENDED = 91500, MOST_KEYS = 1024 };
     size_t version = cudnn()->cudnnGetVersion();
@@ -144,8 +145,8 @@ static bool has_long_fault(const struct plan_key *key) {
     return version >= FIRST_FAULTY && version < FIRST_MENDED && !is_plain && key->Tk > MOST_KEYS;
 }
 
-// Notes mask and dropout in the key; false if they are not for cuDNN. It computes all that a mask hides, so it leaves
-// short windows, and documents in long rows, to kernels that do not.
+// Enters mask and dropout into the key; false if they are not for cuDNN. cuDNN computes masked scores too, so short
+// windows, and documents in long rows, are left to kernels that skip them.
 static bool note_mask(const struct cudnn_attention *attention, struct plan_key *key,
                       const struct attention_inputs *in) {
     const struct attention_mask *mask = in->mask;
@@ -209,12 +210,12 @@ static void run_graph(struct cudnn_attention *attention, const struct cudnn_grap
     }
 }
 
-// Binds what begins at this sample and head of a tensor of 16-bit elements.
+// Binds a tensor of 16-bit elements from this sample and head on.
 static void bind_part(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t, const int64_t at[2]) {
     cudnn_bind(bindings, 1 + (int64_t)place, (uint16_t *)t.data + at[0] * t.stride[0] + at[1] * t.stride[2]);
 }
 
-// Where a part begins, as sample and head.
+// The start of a part, as sample and head.
 struct part_place {
     int64_t query[2], key[2];
     int64_t row;  // of the statistics, (B, H, Tq)
@@ -225,8 +226,8 @@ static struct part_place place_part(const struct plan_key *whole, int64_t sample
     return (struct part_place){{sample, head}, {sample, key_head}, (sample * whole->H + head) * whole->Tq};
 }
 
-// The memory beside the operands that the forward pass takes. With dropout it always computes statistics, so that all
-// forward passes of an operation are one plan's.
+// Memory of the forward pass besides its operands. With dropout it always computes statistics, so that all forward
+// passes of an operation use one plan.
 static int64_t stats_bytes(const struct plan_key *part) {
     return part->keep < 1 ? cudnn_align((int64_t)sizeof(float) * part->B * part->H * part->Tq) : 0;
 }
@@ -241,8 +242,8 @@ static int64_t dq_sum_bytes(const struct plan_key *part) {
     return cudnn_align((int64_t)sizeof(float) * part->B * part->H * part->Tq * part->D);
 }
 
-// Whether both passes of an operation with dropout are cuDNN's: asked with the inputs alone, so that they agree. The
-// gradients are taken to lie as what they are gradients of, and backward to have the workspace that it asks for.
+// Whether both passes of an operation with dropout use cuDNN: decided from the inputs alone, so that the passes agree.
+// Assumes that gradients have the strides of their tensors, and that backward gets the workspace that it asks for.
 static bool draws_both(struct cudnn_attention *attention, const struct attention_cut *inputs,
                        const struct attention_inputs *in) {
     static const enum tensor_place of[PLACE_COUNT] = {
@@ -312,8 +313,8 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
 
 // ---- Backward ----
 
-// What the deterministic plan keeps in memory: the gradients of all scores and, with grouped queries, dk and dv of
-// every query head.
+// Memory of the deterministic plan: the gradients of all scores and, with grouped queries, dk and dv of every query
+// head.
 static int64_t fixed_bytes(const struct plan_key *key) {
     int64_t heads = key->B * key->H, bytes = 2 * heads * key->Tq * key->Tk;
     return key->G == key->H ? bytes : bytes + 2 * heads * key->Tk * (key->D + key->V);
@@ -345,7 +346,7 @@ struct backward_run {
     const struct cudnn_graph *graph;
     const struct attention_cut *cut;
     struct side_inputs side;
-    void *dq_sum;  // of the plan that is not deterministic
+    void *dq_sum;  // of the nondeterministic plan
     void *workspace;
 };
 

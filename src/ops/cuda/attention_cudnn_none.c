@@ -1,4 +1,4 @@
-// Stands in for attention_cudnn.c in a build without cuDNN: the backend's own kernels do all attention.
+// Replaces attention_cudnn.c in a build without cuDNN: the backend's own kernels do all attention.
 #include "ops/cuda/attention_cudnn.h"
 
 int cudnn_attention_libraries(const struct library **list) {

@@ -1,6 +1,6 @@
-// Attention forward in tiles with the softmax taken as it goes (Dao et al., 2022): a block keeps a tile of queries,
-// walks over tiles of keys and values, and corrects what it has whenever a row's largest score grows. No score is
-// stored. A query that sees no key gets 0 and a log-sum-exp of -infinity.
+// Attention forward in tiles with online softmax (Dao et al., 2022): a block keeps a tile of queries, walks over tiles
+// of keys and values, and rescales its sums whenever a row's largest score grows. No score is stored. A query that sees
+// no key gets 0 and a log-sum-exp of -infinity.
 #include "ops/cuda/attention.cuh"
 
 static __device__ __forceinline__ float half_warp_max(float value) {
@@ -17,10 +17,10 @@ static __device__ __forceinline__ float half_warp_sum(float value) {
     return value;
 }
 
-// What a thread keeps of its R query rows; the 16 threads of a row hold the same largest and sum.
+// A thread's state of its R query rows; the 16 threads of a row hold the same largest and sum.
 template <int R, int NC> struct forward_state { float largest[R], sum[R], out[R][NC]; };
 
-// Turns the scores of one tile into weights (dropped ones 0), and brings the state to the new largest scores.
+// Turns the scores of one tile into weights (dropped ones 0), and rescales the state to the new largest scores.
 template <int R, int NC>
 static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state, float score[R][R],
                                                     const struct attention_args &args, int64_t first_query,
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state,
             largest = fmaxf(largest, score[r][c]);
         }
         largest = half_warp_max(largest);
-        // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
+        // If no key is visible yet, all scores are -infinity: subtract 0 instead, so that every weight is 0.
         float base = largest == -INFINITY ? 0.0f : largest;
         float correction = expf(state.largest[r] - base), sum = 0;
 #pragma unroll
@@ -81,13 +81,13 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_ke
     load_tile<R, NC>(queries, q, first_query, args.queries, args.head_size);
     for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
         float score[R][R];
-        __syncthreads();  // the values of the last tile have been used
+        __syncthreads();  // the values of the last tile have been read
         load_tile<R, NC>(others, k, first_key, args.keys, args.head_size);
         __syncthreads();
         row_products<R, NC>(score, queries, others);
         softmax_step<R, NC>(state, score, args, first_query, first_key);
         store_pair<R, NC>(weights, score);
-        __syncthreads();  // the keys have been used
+        __syncthreads();  // the keys have been read
         load_tile<R, NC>(others, v, first_key, args.keys, args.value_size);
         __syncthreads();
         accumulate<R, NC, false>(state.out, weights, others);

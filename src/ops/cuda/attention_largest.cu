@@ -1,6 +1,6 @@
 // The largest score of each head, see op_largest_scores: attention forward without its values. A block keeps 64 queries
-// and walks over the keys that they see; the next ones are on their way while these are used. On tensor cores in 16
-// bits; everything else in tiles of fp32.
+// and walks over the keys that they see; the next tile is copied while this one is used. On tensor cores in 16 bits;
+// otherwise in tiles of fp32.
 #include "ops/cuda/attention_tensor.cuh"
 #include "ops/cuda/lanes.cuh"
 
@@ -25,7 +25,7 @@ static __device__ __forceinline__ struct key_range block_keys(const struct atten
     return {shared[0], shared[1]};
 }
 
-// Floats of at least 0 are ordered as their bits are.
+// Floats of at least 0 have the same order as their bits.
 static __device__ __forceinline__ void keep_largest(float *largest, float own, float *shared) {
     own = block_max(own, shared);
     if (threadIdx.x == 0 && own > 0)
@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
     for (; first_key < all.end; first_key += TENSOR_ROWS, turn ^= 1) {
         float score[TENSOR_ROWS / 8][4];
         async_wait<0>();
-        __syncthreads();  // these keys are there, and those before have been used
+        __syncthreads();  // these keys have arrived, and the previous ones have been read
         if (first_key + TENSOR_ROWS < all.end)
             start_rows<T, TENSOR_ROWS, DP>(keys + (turn ^ 1) * TILE_ELEMENTS, k, args.k.time, first_key + TENSOR_ROWS,
                                            args.keys, args.head_size);
@@ -95,7 +95,7 @@ static __global__ void __launch_bounds__(ATTENTION_THREADS)
     load_tile<R, NC>(queries, any_head(args, args.q, batch, head), first_query, args.queries, args.head_size);
     for (int64_t first_key = all.first; first_key < all.end; first_key += shape::ROWS) {
         float score[R][R];
-        __syncthreads();  // the keys of the last tile have been used
+        __syncthreads();  // the keys of the last tile have been read
         load_tile<R, NC>(keys, k, first_key, args.keys, args.head_size);
         __syncthreads();
         row_products<R, NC>(score, queries, keys);

@@ -1,7 +1,6 @@
 // Attention with any mask: windows, padding, borders of documents, biases by distance; and with caps of scores and
-// sinks. Plain rather than fast: a warp
-// takes one query (or, for the gradients of keys and values, one key) and walks over what it sees, 32 lanes along the
-// head.
+// sinks. Simple rather than fast: a warp takes one query (or, for the gradients of keys and values, one key) and walks
+// over the keys (queries) that it sees, 32 lanes along the head.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/lanes.cuh"
 
@@ -28,7 +27,7 @@ static __device__ void keys_seen(const struct attention_args &args, int64_t batc
         *first = max(*first, (int64_t)args.first_keys[batch * args.queries + query]);
 }
 
-// A row of a head, spread over the lanes of a warp: column lane + 32 i in place i.
+// Loads a row of a head into the lanes of a warp: element i is column lane + 32 i.
 template <typename T>
 static __device__ __forceinline__ void load_row(float out[MOST_LANE_COLUMNS], const T *row, int head_size) {
 #pragma unroll
@@ -48,7 +47,7 @@ static __device__ __forceinline__ void store_row(T *row, const float x[MOST_LANE
     }
 }
 
-// The inner product with a row in memory; all lanes get it.
+// The dot product with a row in memory, on all lanes.
 template <typename T>
 static __device__ __forceinline__ float row_dot(const float x[MOST_LANE_COLUMNS], const T *row, int head_size) {
     float y[MOST_LANE_COLUMNS], sum = 0;
@@ -74,7 +73,7 @@ static __device__ __forceinline__ float bias_at(const struct attention_args &arg
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
 
-// A score from the inner product of its query and key, and the slope of its cap.
+// A score from the dot product of its query and key, and the slope of its cap.
 static __device__ __forceinline__ float score_of(const struct attention_args &args, int head, int64_t query,
                                                  int64_t key, float product, float *slope) {
     float score = product * args.scale;
@@ -95,7 +94,7 @@ struct key_draws {
     uint32_t kept;  // of keys first + 8 lane …
 };
 
-// The factor of a score, 1 if the dropout is off. The keys of a query come in order.
+// The factor of a score, 1 if the dropout is off. Call for a query's keys in order.
 static __device__ __forceinline__ float factor_along(struct key_draws *draws, const struct attention_args &args,
                                                      int64_t batch, int head, int64_t query, int64_t key) {
     if (!args.dropout.is_on)
@@ -111,8 +110,8 @@ static __device__ __forceinline__ float factor_along(struct key_draws *draws, co
     return kept >> kept_bit((int)(key & 7)) & 1 ? args.dropout.scale : 0.0f;
 }
 
-// The factor of this lane's own score, to be handed out as the walk reaches it; 1 if the dropout is off or there is no
-// such score.
+// The factor of this lane's own score, passed to the warp when the walk reaches it; 1 if the dropout is off or there is
+// no such score.
 static __device__ __forceinline__ float own_factor(const struct attention_args &args, int64_t batch, int head,
                                                    int64_t query, int64_t key) {
     if (!args.dropout.is_on || query >= args.queries || key < 0 || key >= args.keys)
@@ -122,7 +121,7 @@ static __device__ __forceinline__ float own_factor(const struct attention_args &
     return kept >> kept_bit((int)(key & 7)) & 1 ? args.dropout.scale : 0.0f;
 }
 
-// Grid (groups of queries, heads, batches), a warp per query; the softmax is taken as it goes.
+// Grid (groups of queries, heads, batches), a warp per query; online softmax.
 template <typename T> static __global__ void masked_forward_kernel(struct attention_args args) {
     int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
@@ -157,8 +156,7 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
         args.lse[(batch * args.heads + head) * args.queries + query] = largest + logf(sum);
 }
 
-// What the backward pass knows of one score, whose dropout factor is given: its gradient, and its probability after
-// dropout.
+// For one score with this dropout factor: its gradient, and its probability after dropout.
 template <typename T>
 static __device__ __forceinline__ float
 score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMNS], const float dout[MOST_LANE_COLUMNS],
@@ -246,7 +244,7 @@ template <typename T> static __global__ void masked_bias_kernel(struct attention
         args.dbias[(batch * args.heads + head) * width + column] += sum;
 }
 
-// A warp per head of a sample: a sink has no value, so that its gradient is the sum of -p delta over all queries.
+// A warp per head of a sample: a sink has no value, so its gradient is the sum of -p delta over all queries.
 template <typename T> static __global__ void sink_kernel(struct attention_args args) {
     int64_t row = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
     if (row >= args.batches * args.heads)

@@ -1,11 +1,11 @@
-// What the attention kernels on tensor cores share. They take bf16 and fp16, heads up to 128 wide in multiples of 8,
-// any lengths, all masks, biases by distance and dropout: what cuDNN does not do, or not with our masks.
+// Code common to the attention kernels on tensor cores. They support bf16 and fp16, heads up to 128 wide in multiples
+// of 8, any lengths, all masks, biases by distance and dropout, for operations that cuDNN does not support or only
+// without our masks.
 //
 // A block has four warps. A warp owns 16 rows of a (query, key) tile, or of its transpose, in the layout of
 // mma.m16n8k16: of each 8 columns a thread holds columns 2 (lane % 4) and the next, of rows lane / 4 and 8 below. The
-// same registers, rounded to 16 bits, are the first factor of the next matmul. Tiles in shared memory have rows of
-// DP + 8 elements, DP being the head size rounded up with zeros: rows are 16 bytes apart in the banks, as ldmatrix
-// wants it.
+// same registers, rounded to 16 bits, are the first operand of the next matmul. Tiles in shared memory have rows of DP
+// + 8 elements, where DP is the zero-padded head size: rows are 16 bytes apart in the banks, as ldmatrix needs.
 #ifndef OPS_CUDA_ATTENTION_TENSOR_CUH
 #define OPS_CUDA_ATTENTION_TENSOR_CUH
 
@@ -18,7 +18,7 @@ static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
 // ---- Fragments ----
 
-// Rows [row, row + 16) and columns [column, column + 16) of a tile as a first factor.
+// Rows [row, row + 16) and columns [column, column + 16) of a tile as a first operand.
 template <typename T, int DP>
 static __device__ __forceinline__ void load_first(uint32_t out[4], const T *tile, int row, int column) {
     int lane = threadIdx.x & 31;
@@ -109,15 +109,15 @@ static __device__ __forceinline__ void store_rows(T *to, int64_t stride, int64_t
 
 // ---- Weights ----
 
-// 2^x as the hardware has it. exp2f spends three more instructions on results below 2^-126, which are 0 here; weights
-// are at most 1, and next to that such a result is nothing.
+// 2^x by the hardware instruction. exp2f needs three more instructions for results below 2^-126, which are 0 here;
+// weights are at most 1, so such results are negligible.
 static __device__ __forceinline__ float power_of_two(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
     return power;
 }
 
-// Of the four threads that hold a row.
+// The maximum over the four threads that hold a row.
 static __device__ __forceinline__ float quad_max(float value) {
     value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 1));
     return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, 2));
@@ -168,8 +168,8 @@ static __device__ __forceinline__ struct key_range block_range(const struct key_
     return {shared[0], shared[1]};
 }
 
-// How many queries, none below `low`, come before the first one that sees no key before `end`: the first key that is
-// seen never falls from one query to the next. Each warp tries 32 queries at a time, and all find the same.
+// The number of queries, at least `low`, before the first one that sees no key before `end`. The first visible key
+// never decreases from one query to the next. Each warp tries 32 queries at a time; all warps find the same.
 static __device__ __forceinline__ int64_t queries_before(const struct attention_args &args, int64_t batch, int64_t low,
                                                          int end) {
     int64_t high = args.queries;
@@ -184,14 +184,14 @@ static __device__ __forceinline__ int64_t queries_before(const struct attention_
     return low;
 }
 
-// The bias of a distance, to be added to a score before it is scaled. Masked scores may be anything.
+// The bias of a distance, to be added to a score before it is scaled. Values for masked scores do not matter.
 static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
                                                 int64_t key) {
     int64_t columns = args.queries + args.keys - 1, column = key - query + args.queries - 1;
     return column >= 0 && column < columns ? args.bias[head * columns + column] / args.scale : 0.0f;
 }
 
-// Adds them to a warp's tile of 16 queries by 64 keys; `query` is that of the thread's upper row.
+// Adds biases to a warp's tile of 16 queries by 64 keys; `query` is that of the thread's upper row.
 static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4], const struct attention_args &args,
                                                 int head, int64_t query, int first_key) {
     int column = first_key + 2 * (threadIdx.x & 3);
@@ -256,7 +256,7 @@ template <int ROWS>
 static __device__ __forceinline__ void turned_kept(uint32_t kept[2][4], const int64_t *row_ids,
                                                    const struct attention_args &args, int head, int warp_key) {
     enum { DRAWS = ROWS / 16 };
-    int lane = threadIdx.x & 31, part = lane / 4;  // part: which of the eight keys, and what this lane draws
+    int lane = threadIdx.x & 31, part = lane / 4;  // part: this lane's key of the eight, and its share of the draws
     uint32_t mine = 0;
 #pragma unroll
     for (int n = 0; n < DRAWS; n++) {

@@ -1,12 +1,12 @@
 // Attention backward on tensor cores: two kernels, so that every gradient is summed by one block in one order and no
 // atomics are needed. One has 64 queries and walks over keys (dq), the other 64 keys and walks over queries (dk, dv);
-// each computes the scores again. See attention_tensor.cuh, and attention_backward.cu for the formulas.
+// each recomputes the scores. See attention_tensor.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/attention_tensor.cuh"
 
 enum {
     DELTA_LANES = TENSOR_HEAD / 8,
     DELTA_ROWS = TENSOR_THREADS / DELTA_LANES,
-    PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal meets all banks
+    PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal touches all banks
 };
 
 // delta[b][h][i] = sum of dout * out over the head; 16 lanes per row, eight columns each. Grid (rows, head, batch).
@@ -116,7 +116,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
         bool is_seen = false;
         for (int half = 0; half < 2; half++)
             is_seen = is_seen || (range[half].first < first_key + TENSOR_ROWS && range[half].end > first_key);
-        if (!__syncthreads_or(is_seen))  // and the last keys have been used
+        if (!__syncthreads_or(is_seen))  // and the last keys have been read
             continue;
         start_rows<T, TENSOR_ROWS, DP>(keys, k, args.k.time, first_key, args.keys, args.head_size);
         start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.value_size);
@@ -159,14 +159,14 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
                       args.head_size, dq, factor);
 }
 
-// What a tile of queries is known by beside its rows.
+// Per-query data of a tile besides the rows of queries.
 template <int ROWS> struct query_facts {
     float lse[ROWS], delta[ROWS];
     struct key_range range[ROWS];
     int64_t row_id[ROWS];
 };
 
-// Reads the fact of one query; says whether it sees keys [first_key, + TENSOR_ROWS).
+// Reads the data of one query; returns whether it sees keys [first_key, + TENSOR_ROWS).
 template <int ROWS>
 static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const struct attention_args &args,
                                                  int64_t batch, int head, int64_t first_query, int first_key) {
@@ -181,7 +181,7 @@ static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const
     return range.first < first_key + TENSOR_ROWS && range.end > first_key;
 }
 
-// Adds what ROWS queries of one head, in shared memory, give to the gradients of the warp's 16 keys.
+// Adds the contribution of ROWS queries of one head, in shared memory, to the gradients of the warp's 16 keys.
 template <typename T, int DP, int ROWS>
 static __device__ __forceinline__ void
 add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys, const T *values, const T *queries,
@@ -250,7 +250,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
         end = queries_before(args, batch, start, first_key + TENSOR_ROWS);
     for (int head = key_head * group; head < (key_head + 1) * group; head++)
         for (int64_t first_query = start; first_query < end; first_query += ROWS) {
-            __syncthreads();  // the queries of the last tile, and what is known of them, have been used
+            __syncthreads();  // the queries of the last tile and their data have been read
             bool is_seen = threadIdx.x < ROWS && read_fact<ROWS>(&facts, args, batch, head, first_query, first_key);
             if (!__syncthreads_or(is_seen))
                 continue;

@@ -1,15 +1,15 @@
 // Attention forward on tensor cores (Dao et al., 2022 and 2023): a block keeps 64 queries, walks over tiles of 64 keys
-// and values, and corrects what it has whenever a row's largest score grows. Keys of the next tile are on their way
-// while the values of this one are used. See attention_tensor.cuh.
+// and values, and rescales its sums whenever a row's largest score grows. Keys of the next tile are copied while the
+// values of this one are used. See attention_tensor.cuh.
 #include "ops/cuda/attention_tensor.cuh"
 
-// What a thread keeps of its two rows; `largest` is in powers of two, the four threads of a row hold parts of `sum`.
+// A thread's state of its two rows; `largest` is in powers of two, the four threads of a row hold parts of `sum`.
 struct forward_rows {
     struct key_range range[2];
     float largest[2], sum[2];
 };
 
-// Scores become weights, and the rows move on to their new largest scores; correction is for what was summed before.
+// Turns scores into weights and updates the rows' largest scores; earlier sums must be multiplied by correction.
 static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8][4], struct forward_rows &rows,
                                                     float correction[2], float scale, int first_key) {
     int column = first_key + 2 * (threadIdx.x & 3);
@@ -26,7 +26,7 @@ static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8]
                 largest = fmaxf(largest, score[j][i]);
             }
         largest = quad_max(largest);
-        // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
+        // If no key is visible yet, all scores are -infinity: subtract 0 instead, so that every weight is 0.
         float base = largest == -INFINITY ? 0.0f : largest;
         correction[half] = power_of_two(rows.largest[half] - base);
         rows.largest[half] = largest;
@@ -69,12 +69,12 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
     for (; first_key < all.end; first_key += TENSOR_ROWS) {
         float score[TENSOR_ROWS / 8][4], correction[2];
         async_wait<0>();
-        __syncthreads();  // the keys are there, and the values of the last tile have been used
+        __syncthreads();  // the keys have arrived, and the values of the last tile have been read
         start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.value_size);
         async_commit();
         clear_tiles<TENSOR_ROWS / 8>(score);
         add_row_products<T, DP, TENSOR_ROWS>(score, queries, warp_row, keys);
-        __syncthreads();  // the keys have been used
+        __syncthreads();  // the keys have been read
         if (first_key + TENSOR_ROWS < all.end)
             start_rows<T, TENSOR_ROWS, DP>(keys, k, args.k.time, first_key + TENSOR_ROWS, args.keys, args.head_size);
         async_commit();
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
                     score[j][i] *= factor[j][i];
         }
         async_wait<1>();
-        __syncthreads();  // the values are there
+        __syncthreads();  // the values have arrived
         add_weighted_rows<T, DP, TENSOR_ROWS>(out, score, values);
     }
     async_wait<0>();

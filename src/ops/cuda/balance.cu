@@ -1,4 +1,4 @@
-// What balances experts. A warp per row of logits; a block adds up the rows of one piece of a sequence, and a second
+// Balancing of experts. A warp per row of logits; a block adds up the rows of one piece of a sequence, and a second
 // kernel the pieces, in an order that follows from shapes alone.
 #include "ops/cuda/router.cuh"
 
@@ -15,7 +15,7 @@ struct balance_args {
     float z_factor;
 };
 
-// Adds up what the warps have, in order, into a row of partial sums.
+// Adds up the warps' sums, in order, into a row of partial sums.
 template <int ITEMS>
 static __device__ __forceinline__ void add_warps(float *out, const float x[ITEMS], float (*shared)[32 * ITEMS],
                                                  int experts) {

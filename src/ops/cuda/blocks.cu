@@ -1,6 +1,6 @@
 // fp8 by blocks: each block of threads stores a tile of 128 x 128 and its transpose (turned.cuh), whose blocks of
 // elements lie within the tile; without the transpose, rows. The factors are powers of two, computed as on the CPU, so
-// that codes are the same.
+// that codes are identical.
 #include "ops/cuda/blocks.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float4.cuh"
@@ -18,7 +18,7 @@ struct blocks_args {
     bool is_e5m2;
 };
 
-// The same for one of the matrices.
+// The arguments for one of the stacked matrices.
 static __device__ __forceinline__ struct blocks_args part_args(struct blocks_args args, int64_t part) {
     int64_t before = part * args.rows;
     args.y = args.y ? args.y + before * args.columns : NULL;
@@ -35,8 +35,8 @@ template <int SCALING> static __device__ __forceinline__ constexpr int blocks_ac
     return SCALING == SCALING_VECTOR32 ? QUARTERS : 1;
 }
 
-// The largest magnitudes, as bits of fp32, of the tile's rows and columns, or of 32 neighbours of each; of the whole
-// tile, the first of either. Later what elements are multiplied by.
+// The largest magnitudes, as bits of fp32, of the tile's rows and columns, or of 32 neighbours of each; for the whole
+// tile, only the first of either. Later overwritten by the scales of elements.
 template <int SCALING> struct tile_most {
     uint32_t of_row[TILE][SCALING == SCALING_VECTOR32 ? QUARTERS : 1],
         of_column[TILE][SCALING == SCALING_VECTOR32 ? QUARTERS : 1];
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void see_columns(struct tile_most<SCALING> *mo
     }
 }
 
-// Of the whole tile, for rows and for columns.
+// Largest magnitude of the whole tile, for rows and for columns.
 static __device__ __forceinline__ void see_all(struct tile_most<SCALING_BLOCK128> *most,
                                                const eight<__nv_bfloat16> in[PASSES][4]) {
     uint32_t all = 0;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void see_all(struct tile_most<SCALING_BLOCK128
     }
 }
 
-// Stores the factors of this tile's blocks, and replaces magnitudes by what elements are multiplied by.
+// Stores the factors of this tile's blocks, and replaces magnitudes by the scales of elements.
 template <int SCALING, bool HAS_VALUE, bool HAS_TURNED>
 static __device__ __forceinline__ void make_scales(struct tile_most<SCALING> *most, const struct blocks_args &args,
                                                    int64_t first, int64_t base) {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void make_scales(struct tile_most<SCALING> *mo
     }
 }
 
-// What an element of the line is multiplied by, `at` elements into the tile.
+// The scale of an element of the line, `at` elements into the tile.
 template <int SCALING, int ACROSS>
 static __device__ __forceinline__ float scale_at(const uint32_t scales[TILE][ACROSS], int line, int at) {
     return __uint_as_float(SCALING == SCALING_BLOCK128 ? scales[0][0] : scales[line][at / (TILE / ACROSS)]);
@@ -211,13 +211,14 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_blocks_kerne
         write_turned<8>(turned_matrix{args.transposed, columns, rows, rows * args.parts}, tile, first, base);
 }
 
-// Values alone, by blocks of a row: a warp has 256 columns of ROWS_AHEAD rows, whose reads are on their way at once.
+// Without a transpose, by blocks of a row: a warp has 256 columns of ROWS_AHEAD rows, whose reads are in flight at
+// once.
 template <int SCALING>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct blocks_args all) {
     constexpr int LANES = TILE / 8 / blocks_across<SCALING>();
     int lane = threadIdx.x & 31;
     int64_t first = ((int64_t)blockIdx.y * (QUANTIZE_THREADS / 32) + threadIdx.x / 32) * ROWS_AHEAD;
-    // Parts have a multiple of ROWS_AHEAD rows. Those behind the last part are not there.
+    // Parts have a multiple of ROWS_AHEAD rows. Rows after the last part do not exist.
     int64_t part = all.parts > 1 ? min(first / all.rows, all.parts - 1) : 0;
     const struct blocks_args args = part_args(all, part);
     int64_t columns = args.columns, column = 256 * (int64_t)blockIdx.x + 8 * lane;
@@ -260,7 +261,7 @@ template <int SCALING> static void launch_blocks(struct cuda_device *cuda, const
         LAUNCH(cuda, quantize_rows_kernel<SCALING>, of_rows, QUANTIZE_THREADS, 0, args);
 }
 
-// Places of factors beyond the matrix are 0.
+// Zeroes the scales; those beyond the matrix stay 0.
 static void clear_scales(struct cuda_device *cuda, struct tensor scales) {
     if (scales.data)
         CHECK_CUDA(cudaMemsetAsync(scales.data, 0, tensor_bytes(scales), cuda->streams[STREAM_COMPUTE]));

@@ -1,4 +1,4 @@
-// Factors of blocks of fp8 numbers: powers of two, computed as on the CPU, so that codes are the same.
+// Factors of blocks of fp8 numbers: powers of two, computed as on the CPU, so that codes are identical.
 #ifndef OPS_CUDA_BLOCKS_CUH
 #define OPS_CUDA_BLOCKS_CUH
 
@@ -21,7 +21,7 @@ static __device__ __forceinline__ int block_exponent(uint32_t most, float larges
     return min(max(exponent, (int)LEAST_EXPONENT), (int)MOST_EXPONENT);
 }
 
-// Where the factor of block `block` of a line of blocks lies; `width` is the columns of the scales.
+// Index of the factor of block `block` of a line; `width` is the columns of the scales.
 template <int SCALING>
 static __device__ __forceinline__ int64_t factor_place(int64_t width, int64_t line, int64_t block) {
     if (SCALING == SCALING_VECTOR128)
@@ -31,8 +31,7 @@ static __device__ __forceinline__ int64_t factor_place(int64_t width, int64_t li
     return tiled_place(width, line, block);
 }
 
-// Stores the factor of a block with this largest magnitude, if it has a place, and returns what its elements are
-// multiplied by.
+// Stores the factor of a block with this largest magnitude, if it has a place, and returns the scale of its elements.
 template <int SCALING>
 static __device__ __forceinline__ float write_factor(void *scales, int64_t place, uint32_t most, float largest) {
     int exponent = block_exponent(most, largest);

@@ -1,6 +1,6 @@
-// Times on the streams, for traces. A stamp is an event with a time of its own, from a ring that is made before the
-// first: recording one costs the host about a microsecond and the stream next to nothing. The device's time is tied to
-// the host's by an event for which the host waits at the start.
+// Times on the streams, for traces. A stamp is a timed event from a ring that is allocated at the start: recording one
+// costs the host about a microsecond and the stream next to nothing. The device's clock is aligned with the host's by
+// an event that the host waits for at the start.
 #include "ops/cuda/cuda.cuh"
 
 #include <cuda_profiler_api.h>
@@ -14,7 +14,7 @@ extern "C" {
 struct cuda_clock {
     cudaEvent_t *events;  // (capacity) stamp n is at n % capacity
     int64_t capacity, last;
-    cudaEvent_t base;  // times are counted from it
+    cudaEvent_t base;  // origin of times
     double base_seconds;
     int64_t base_stamp;  // which stamp the base was; 0 for none
 };
@@ -23,7 +23,7 @@ enum { TRIES = 8 };
 // Elapsed time is a float of milliseconds: beyond this it would be coarser than events are.
 static const float FARTHEST_MS = 4000;
 
-// The best of some tries: the event lies between two looks at the host's clock.
+// Takes the best of several tries: the event lies between two reads of the host's clock.
 static void tie_clocks(struct cuda_device *cuda, struct cuda_clock *clock) {
     double least = INFINITY;
     cudaEvent_t next;
@@ -89,7 +89,7 @@ static bool clock_read(struct device *device, int64_t stamp, double *seconds) {
         return false;
     float ms = 0;
     cudaEvent_t *event = &clock->events[stamp % clock->capacity];
-    // The last stamp of a step comes a little later than what tells the host that the step is done.
+    // The last stamp of a step completes slightly after the host learns that the step is done.
     if (stamp != clock->base_stamp && (cudaEventSynchronize(*event) != cudaSuccess ||
                                        cudaEventElapsedTime(&ms, clock->base, *event) != cudaSuccess)) {
         cudaGetLastError();

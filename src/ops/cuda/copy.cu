@@ -5,7 +5,7 @@
 
 enum { COPY_THREADS = 256 };
 
-// Both shapes brought to rank 4 by leading ones.
+// Both shapes, padded to rank 4 with leading ones.
 struct copy_args {
     int64_t shape[4], dst_stride[4], src_stride[4];
 };
@@ -31,7 +31,7 @@ static __global__ void copy_kernel(D *dst, const S *src, struct copy_args args) 
     }
 }
 
-// Of contiguous tensors.
+// For contiguous tensors.
 template <typename D, typename S> static __global__ void convert_kernel(D *dst, const S *src, int64_t count) {
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {

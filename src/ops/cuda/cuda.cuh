@@ -1,10 +1,9 @@
-// What all files of the CUDA backend share on the host's side: the device struct, checked calls and launches, and the
-// entries of the table. Kernels take what they need from elements.cuh (reading and writing any dtype), lanes.cuh (sums
-// within a block) and dropout.cuh.
+// Host code common to the CUDA backend: the device struct, checked calls and launches, and the entries of the table.
+// Kernels use elements.cuh (reading and writing any dtype), lanes.cuh (sums within a block) and dropout.cuh.
 //
 // Three rules keep the numbers reproducible: no floating-point atomics; every sum has a fixed order that depends on
-// shapes alone, never on the number of multiprocessors; and Philox words are computed from what an element is,
-// exactly as base/rng.h does on the host.
+// shapes alone, never on the number of multiprocessors; and Philox words depend on an element's identity, exactly as in
+// base/rng.h on the host.
 #ifndef OPS_CUDA_CUDA_CUH
 #define OPS_CUDA_CUDA_CUH
 
@@ -17,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The project's headers are C17: C++ spells this keyword otherwise, and their functions have C linkage.
+// The project's headers are C17: C++ spells this keyword differently, and their functions have C linkage.
 #define _Noreturn [[noreturn]]
 extern "C" {
 #include "base/error.h"
@@ -32,7 +31,7 @@ extern "C" {
 }
 #undef _Noreturn
 
-// Memory that is missing has an exit code of its own: kernels are loaded, and libraries open, when they are first used.
+// Any call may run out of memory, which has its own exit code: kernels and libraries are loaded at first use.
 static inline enum exit_code cuda_exit_code(cudaError_t status) {
     return status == cudaErrorMemoryAllocation ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_ERROR;
 }
@@ -114,17 +113,17 @@ struct cuda_device {
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
     struct cuda_clock *clock;      // NULL: it is stopped, see clock.cu
-    unsigned attention_notes;      // what was said of attention, see attention.cu
+    unsigned attention_notes;      // notes on attention already logged, see attention.cu
 };
 
 enum {
-    MOST_HEAD_SIZE = 256,             // what the kernels of attention hold of a head
+    MOST_HEAD_SIZE = 256,             // limit of the attention kernels
     BLAS_WORKSPACE_BYTES = 64 << 20,  // NVIDIA recommends 32 MiB on Hopper
     SCRATCH_BYTES = 32 << 20,
     SCRATCH_FLOATS = SCRATCH_BYTES / 4,
     CUDA_WITH_BLOCKS = 12090,  // the first CUDA whose cuBLASLt takes factors of blocks on Hopper
-    // Multiprocessors of an H100 and H200. How a sum is cut into parts follows this number, never that of the GPU at
-    // hand, so that it comes out the same on all of them.
+    // Multiprocessors of an H100 and H200. Sums are cut by this number, never by that of the current GPU, so that
+    // results are the same on all GPUs.
     SUM_PROCESSORS = 132,
     COLUMN_LANES = 32,  // blocks of (COLUMN_LANES, ROW_LANES) threads walk down COLUMN_TILE columns
     ROW_LANES = 8,
@@ -153,7 +152,7 @@ static inline unsigned grid_yz(int64_t blocks) {
     return (unsigned)blocks;
 }
 
-// How a sum down columns is cut: `splits` blocks of rows write partial sums to scratch, column_finish adds them up.
+// Cut of a sum down columns: `splits` blocks of rows write partial sums to scratch, column_finish adds them up.
 struct column_split {
     int64_t splits, rows_per_split;
 };
@@ -177,7 +176,7 @@ void cuda_recording_free(struct device *device, struct recording *recording);
 extern const struct device_clock cuda_clock_table;
 void cuda_profile_start(struct device *device);
 int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
-// Without Hopper's kernels there is no such entry.
+// Only in builds with Hopper's kernels.
 bool cuda_gains_by_many(const struct device *device);
 bool cuda_matmul_many(struct device *device, const struct op_matmul_many *op);
 #define DECLARE(name_) void cuda_##name_(struct device *device, const struct op_##name_ *op);

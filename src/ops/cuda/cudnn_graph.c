@@ -162,7 +162,7 @@ void cudnn_reshape(struct cudnn_graph *graph, descriptor x, descriptor y) {
     finalize_operation(graph, operation, "view operation");
 }
 
-// Puts the engine configurations that the heuristic offers, best first, into `found` and returns their number.
+// Writes the engine configurations that the heuristic offers, best first, to `found` and returns their number.
 static int64_t ask_heuristic(struct cudnn_graph *graph, descriptor whole, descriptor found[MOST_ENGINES]) {
     cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
     descriptor heuristic = create(graph, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "heuristic");
@@ -185,7 +185,7 @@ bool cudnn_graph_compile(struct cudnn_graph *graph) {
     descriptor whole = create(graph, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "operation graph");
     set(graph, whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, graph->operation_count,
         graph->operations);
-    // The handle's attribute is called deprecated from 9.8 on and needed before; its number stays.
+    // The handle's attribute is deprecated since 9.8 and required before; its number is unchanged.
     set(graph, whole, (cudnnBackendAttributeName_t)800, CUDNN_TYPE_HANDLE, 1, &graph->handle);
     finalize(graph, whole, "operation graph");
     descriptor engines[MOST_ENGINES];

@@ -1,9 +1,8 @@
 // Building, compiling and running an operation graph through cuDNN's C backend API. For attention_cudnn.c alone.
 //
 // A graph is made of tensors and operations, each a descriptor: created, given attributes, finalized. The first call
-// that cuDNN refuses is remembered in `problem` and makes every later one do nothing, so that a graph is written down
-// as a plain list of calls and asked once, at its end, whether cuDNN takes it. All descriptors live as long as the
-// graph: an execution plan refers to them.
+// that cuDNN refuses is recorded in `problem` and makes all later ones do nothing, so a graph is a plain list of calls
+// with one check at the end. All descriptors live as long as the graph: an execution plan refers to them.
 #ifndef OPS_CUDA_CUDNN_GRAPH_H
 #define OPS_CUDA_CUDNN_GRAPH_H
 
@@ -23,7 +22,7 @@ struct cudnn_graph {
     int64_t next_virtual;  // virtual tensors are numbered by the graph, real ones by the caller
     cudnnBackendDescriptor_t plan;
     int64_t workspace_bytes;
-    bool has_failed, is_memory_full;  // the second: it may have failed for that alone
+    bool has_failed, is_memory_full;  // is_memory_full: the failure may be due to that alone
     char problem[400];
 };
 
@@ -48,16 +47,16 @@ struct cudnn_pointwise {
 void cudnn_pointwise(struct cudnn_graph *graph, const struct cudnn_pointwise *op);
 void cudnn_matmul(struct cudnn_graph *graph, cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b,
                   cudnnBackendDescriptor_t c);
-// What is reduced follows from the dimensions of y.
+// The reduced dimensions follow from those of y.
 void cudnn_reduce(struct cudnn_graph *graph, cudnnReduceTensorOp_t how, cudnnBackendDescriptor_t x,
                   cudnnBackendDescriptor_t y);
 // y = 1 with this probability, else 0: drawn by cuDNN from its place in y and two i64 (1, 1, 1, 1) in device memory.
 void cudnn_draw(struct cudnn_graph *graph, double probability, cudnnBackendDescriptor_t seed,
                 cudnnBackendDescriptor_t offset, cudnnBackendDescriptor_t y);
-// The same memory with other dimensions and strides.
+// y is x's memory with other dimensions and strides.
 void cudnn_reshape(struct cudnn_graph *graph, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y);
 
-// Compiles the graph by the first engine of cuDNN's heuristic that takes it. false: `problem` says why not.
+// Compiles the graph with the first engine of cuDNN's heuristic that supports it. false: `problem` says why not.
 bool cudnn_graph_compile(struct cudnn_graph *graph);
 
 struct cudnn_bindings {

@@ -1,5 +1,5 @@
-// Which cuDNN fits, and where it may be. cuDNN compiles its attention kernels when it is asked for them, with an NVRTC
-// that it opens by name: one that is already loaded is found. NVRTC opens its builtins by name too.
+// Version check and folders of cuDNN. cuDNN compiles its attention kernels on demand, with an NVRTC that it opens by
+// name, so it finds one that is already loaded. NVRTC opens its builtins by name too.
 #include "ops/cuda/cudnn_library.h"
 #include "base/error.h"
 #include "ops/cuda/attention_cudnn.h"
@@ -51,7 +51,7 @@ static const char *const symbols[] = {CUDNN_SYMBOLS(LIBRARY_NAME)};
 enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
 _Static_assert(sizeof(struct cudnn_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
 
-// cuDNN 9 for CUDA 12 and for CUDA 13 are two libraries of one name.
+// cuDNN 9 for CUDA 12 and for CUDA 13 are different libraries with the same name.
 static int check_version(const void *table, char *version, size_t size) {
     const struct cudnn_symbols *candidate = table;
     size_t number = candidate->cudnnGetVersion();

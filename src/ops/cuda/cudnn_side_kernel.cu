@@ -13,8 +13,7 @@ struct side_args {
     uint32_t site;
 };
 
-// The seed of a part is drawn from what sets it apart from others: the dropout's seed and site, its first head, and its
-// first token.
+// The seed of a part is drawn from its identity: the dropout's seed and site, its first head, and its first token.
 static __device__ __forceinline__ void write_seed(const struct side_args &args, int64_t part) {
     const struct side_inputs &to = args.to;
     int64_t sample = part / to.head_parts * to.part_samples, head = part % to.head_parts * to.part_heads;

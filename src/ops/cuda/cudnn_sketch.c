@@ -1,6 +1,6 @@
 // Attention as operation graphs: matmuls, pointwise operations and reductions, down to the order of the causal
-// comparison (row >= column) and of the mask and the subtraction of the statistics in backward, because other orders
-// are not recognised. Packed q, k and v need no transposes: strides tell the layout.
+// comparison (row >= column) and of the mask and the subtraction of the statistics in backward, because cuDNN does not
+// recognise other orders. Packed q, k and v need no transposes: strides give the layout.
 #include "ops/cuda/cudnn_sketch.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@ typedef cudnnBackendDescriptor_t descriptor;  // an opaque pointer of cuDNN's
 
 // ---- Shapes ----
 
-// What a graph is written with: the key's sizes, the element type, the graph itself.
+// Context for building a graph: the key's sizes, the element type, the graph itself.
 struct sketch {
     struct cudnn_graph *graph;
     const struct plan_key *key;
@@ -38,7 +38,7 @@ static descriptor scores(const struct sketch *s, cudnnDataType_t type) {
     return cudnn_tensor(s->graph, 0, type, shape);
 }
 
-// Its transpose, as the matmul that sums over queries wants it.
+// Its transpose, for the matmul that sums over queries.
 static descriptor scores_transposed(const struct sketch *s) {
     const struct plan_key *k = s->key;
     struct cudnn_shape shape = {{k->B, k->H, k->Tk, k->Tq}, {k->H * k->Tq * k->Tk, k->Tq * k->Tk, 1, k->Tk}};
@@ -74,7 +74,7 @@ static descriptor index_of(const struct sketch *s, descriptor x, int64_t axis) {
     return y;
 }
 
-// x where a compares with b in this way, else the scalar `negative`, which is -infinity.
+// x where `mode` holds for a and b, else the scalar `negative`, which is -infinity.
 static descriptor select_where(const struct sketch *s, descriptor x, cudnnPointwiseMode_t mode, descriptor a,
                                descriptor b, int64_t negative) {
     descriptor is_seen = scores(s, CUDNN_DATA_BOOLEAN), y = scores(s, CUDNN_DATA_FLOAT);
@@ -89,15 +89,15 @@ static descriptor select_where(const struct sketch *s, descriptor x, cudnnPointw
     return y;
 }
 
-// A number for each query, the same for all heads: (B, 1, Tq, 1). One for each sample would do for padding, but cuDNN
-// 9.14 compiles (B, 1, 1, 1) and then computes something else.
+// A number for each query, the same for all heads: (B, 1, Tq, 1). One per sample would suffice for padding, but cuDNN
+// 9.14 compiles (B, 1, 1, 1) and computes wrong results.
 static descriptor bound(const struct sketch *s, int64_t uid) {
     const struct plan_key *k = s->key;
     return cudnn_tensor(s->graph, uid, CUDNN_DATA_INT32,
                         (struct cudnn_shape){{k->B, 1, k->Tq, 1}, {k->Tq, k->Tq, 1, 1}});
 }
 
-// The causal mask is row >= column: other ways to say the same are not recognised as one.
+// The causal mask is row >= column: cuDNN does not recognise other forms.
 static descriptor mask(const struct sketch *s, descriptor x) {
     if (s->key->has_first)
         x = select_where(s, x, CUDNN_POINTWISE_CMP_GE, index_of(s, x, 3), bound(s, UID_FIRST), UID_FIRST_NEGATIVE);
@@ -114,7 +114,7 @@ static bool has_dropout(const struct sketch *s) {
     return s->key->keep < 1;
 }
 
-// 1 for a weight that is kept, 0 for one that is dropped. The same in forward and backward.
+// 1 for kept weights, 0 for dropped ones. Identical in forward and backward.
 static descriptor draw(const struct sketch *s) {
     struct cudnn_shape one = {{1, 1, 1, 1}, {1, 1, 1, 1}};
     descriptor seed = cudnn_tensor(s->graph, UID_SEED, CUDNN_DATA_INT64, one);
@@ -149,7 +149,7 @@ static void draw_forward(const struct sketch *s) {
     cudnn_matmul(graph, weights, real_tensor(s, PLACE_V, false), real_tensor(s, PLACE_OUT, false));
 }
 
-// gradient (B, G, Tk, D or V) = pairs^T x rows: straight, or for grouped queries by way of a tensor of all H heads.
+// gradient (B, G, Tk, D or V) = pairs^T x rows: directly, or for grouped queries through a tensor of all H heads.
 static void sum_over_queries(const struct sketch *s, descriptor pairs, descriptor rows, enum tensor_place place) {
     const struct plan_key *k = s->key;
     descriptor transposed = scores_transposed(s), gradient = real_tensor(s, place, false);
@@ -172,13 +172,13 @@ static void draw_backward(const struct sketch *s) {
     descriptor q = real_tensor(s, PLACE_Q, false), keys = real_tensor(s, PLACE_K, true);
     descriptor dout = real_tensor(s, PLACE_DOUT, false), scale = cudnn_scalar(graph, UID_SCALE);
     descriptor stats = per_query(s, UID_STATS), row_sum = per_query(s, UID_ROW_SUM), row_dot = per_query(s, 0);
-    // The row sums of dout * out, times how likely dropout keeps a weight: what is divided by that at the end.
+    // The row sums of dout * out, times the keep probability, since the gradients are divided by it at the end.
     struct cudnn_shape by_head = {{k->B, H, T, V}, {H * T * V, T * V, H * V, 1}};
     descriptor product = cudnn_tensor(graph, 0, CUDNN_DATA_FLOAT, by_head);
     apply(s, CUDNN_POINTWISE_MUL, dout, real_tensor(s, PLACE_OUT, false), product);
     cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, product, row_dot);
     apply(s, CUDNN_POINTWISE_MUL, row_dot, cudnn_scalar(graph, UID_KEEP), row_sum);
-    // The weights again, from the statistics of forward.
+    // Recomputes the weights from the statistics of forward.
     descriptor x = scores(s, CUDNN_DATA_FLOAT);
     cudnn_matmul(graph, q, keys, x);
     x = applied(s, CUDNN_POINTWISE_MUL, x, scale);
@@ -199,8 +199,8 @@ static void draw_backward(const struct sketch *s) {
     if (kept)
         dx = applied(s, CUDNN_POINTWISE_MUL, dx, keep_scale);
     sum_over_queries(s, dx, q, PLACE_DK);
-    // dq, summed in fp32 in memory of ours and then rounded. A matmul that writes dq itself is what makes cuDNN choose
-    // its deterministic algorithm.
+    // dq, summed in fp32 in our own memory and then rounded. A matmul that writes dq itself would make cuDNN choose its
+    // deterministic algorithm.
     const int64_t *stride = k->stride[PLACE_K];
     struct cudnn_shape key_shape = {{k->B, k->G, k->Tk, D}, {stride[0], stride[2], stride[1], 1}};
     struct cudnn_shape sum_shape = {{k->B, H, T, D}, {H * T * D, T * D, D, 1}};

@@ -1,5 +1,4 @@
-// The operation graphs of attention that cuDNN's pattern matcher knows, and what sets one apart from another. For
-// attention_cudnn.c alone.
+// The operation graphs of attention that cuDNN's pattern matcher knows, and their keys. For attention_cudnn.c alone.
 #ifndef OPS_CUDA_CUDNN_SKETCH_H
 #define OPS_CUDA_CUDNN_SKETCH_H
 
@@ -14,7 +13,7 @@ enum tensor_place { PLACE_Q, PLACE_K, PLACE_V, PLACE_OUT, PLACE_DOUT, PLACE_DQ, 
 enum {
     UID_STATS = 20,
     UID_SCALE,
-    UID_NEGATIVE,  // -infinity, once for each mask: of the causal one, of first keys, of ends
+    UID_NEGATIVE,  // -infinity, one per mask: causal, first keys, ends
     UID_FIRST_NEGATIVE,
     UID_END_NEGATIVE,
     UID_FIRST,
@@ -33,7 +32,7 @@ struct plan_key {
     int64_t stride[PLACE_COUNT][3];  // batch, time, head
     int64_t kind, is_causal, dtype;
     int64_t has_first, has_end;  // (B, Tq) i32: a query sees no key before its first one, and none from its end on
-    double keep;                 // how likely dropout keeps a weight; 1: there is no dropout
+    double keep;                 // probability that dropout keeps a weight; 1: no dropout
 };
 
 // Writes the operations of this attention into an empty graph.

@@ -1,6 +1,6 @@
-// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has two streams, so
-// that inputs travel beside computation; order between them is made by events alone. All scratch memory is taken here:
-// no operation allocates.
+// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has several streams, so
+// that copies overlap computation; only events order them. All scratch memory is allocated here: no operation
+// allocates.
 #include "ops/cuda/cuda.cuh"
 
 extern "C" {
@@ -12,9 +12,9 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build compiles for
+enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // for bf16 arithmetic; the oldest target of the build
 
-// Every device is one of these: what only this file needs stands behind what all share.
+// Every device is one of these: the common struct, then members that only this file needs.
 struct cuda_machine {
     struct cuda_device cuda;  // first
     struct host_memory large;
@@ -44,8 +44,8 @@ static bool cuda_supports(const struct device *device, enum dtype dtype) {
            (dtype == DTYPE_E2M1X2 && cuda->has_float8 && CUDART_VERSION >= CUDA_WITH_BLOCKS);
 }
 
-// As cuBLASLt has them: blocks of 128 on Hopper alone, of 16 and 32 from Blackwell on. Any GPU with fp8 can quantize by
-// blocks, and multiply what it quantized slowly, which is for tests.
+// As in cuBLASLt: blocks of 128 on Hopper alone, of 16 and 32 from Blackwell on. Any GPU with fp8 can quantize by
+// blocks and multiply slowly, for tests.
 static bool cuda_supports_scaling(const struct device *device, enum scaling scaling) {
     const struct cuda_device *cuda = (const struct cuda_device *)device;
     if (scaling == SCALING_TENSOR)
@@ -79,7 +79,7 @@ static void cuda_describe(const struct device *device, char *text, size_t size) 
              cublaslt()->cublasLtGetVersion(), cudnn[0] ? ", " : "", cudnn);
 }
 
-// A failed allocation must not be found again by the next check of an unrelated launch, hence cudaGetLastError.
+// cudaGetLastError clears the error of a failed allocation, so that the check of an unrelated launch does not find it.
 static void *cuda_alloc(struct device *device, size_t bytes) {
     struct cuda_device *cuda = cuda_use(device);
     void *memory = NULL;
@@ -130,7 +130,7 @@ static void cuda_host_free(struct device *device, void *memory) {
         CHECK_CUDA(cudaFreeHost(memory));
 }
 
-// Either side of a copy may be page-locked host memory in place of the device's own: the driver knows which is which.
+// Either side of a copy may be page-locked host memory instead of device memory; the driver finds out which.
 static void cuda_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
                          enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);

@@ -1,5 +1,5 @@
 // Dropout with the additions around it, forward and backward. A row of threads per row, eight columns per thread and
-// step, each element read before the same thread writes it: outputs may be the inputs' memory.
+// step. A thread reads each element before it writes it, so outputs may alias inputs.
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/elements.cuh"
 

@@ -1,12 +1,12 @@
-// Dropout on the device: what an element is multiplied by follows from the seed, the place in the model and the number
-// of its row and column alone, as on the host (see struct dropout in ops.h), so any kernel may work it out again.
+// Dropout on the device: an element's factor depends only on the seed, the place in the model and its row and column,
+// as on the host (see struct dropout in ops.h), so any kernel can recompute it.
 #ifndef OPS_CUDA_DROPOUT_CUH
 #define OPS_CUDA_DROPOUT_CUH
 
 #include "ops/cuda/cuda.cuh"
 #include "ops/dropout_rate.h"
 
-// struct dropout as kernels take it: by value, with what the rate means worked out.
+// struct dropout for kernels: by value, with the rate converted to threshold and scale.
 struct cuda_dropout {
     bool is_on;
     uint32_t threshold;  // a half of a word below it drops its element
@@ -51,17 +51,17 @@ static __device__ __forceinline__ uint4 philox4x32_7(uint64_t key, uint32_t c0, 
     return c;
 }
 
-// The words of the eight columns that `column` is one of.
+// The words of the group of eight columns that contains `column`.
 static __device__ __forceinline__ uint4 dropout_words(const struct cuda_dropout &dropout, uint32_t site, int64_t row_id,
                                                       int64_t column) {
     return philox4x32_7(dropout.seed, (uint32_t)((uint64_t)column / 8), (uint32_t)row_id,
                         (uint32_t)((uint64_t)row_id >> 32), site);
 }
 
-// What the two columns of a word are multiplied by: 0 or the scale.
+// The factors of the two columns of a word: 0 or the scale.
 static __device__ __forceinline__ void word_factors(float factor[2], const struct cuda_dropout &dropout,
                                                     uint32_t word) {
-    uint32_t least = dropout.threshold << 16;  // a half is compared where the upper one lies; what is below it is less
+    uint32_t least = dropout.threshold << 16;  // halves are compared in the upper position
     factor[0] = word << 16 >= least ? dropout.scale : 0.0f;
     factor[1] = word >= least ? dropout.scale : 0.0f;
 }
@@ -101,8 +101,8 @@ static __device__ __forceinline__ uint32_t spread_signs(uint32_t x, uint32_t y) 
     return out;
 }
 
-// Which of the eight columns that `column` is one of are kept. A half h is at least t where the average of h and
-// 65536 - t, rounded down, has its highest bit; __vhaddu2 takes the averages of both halves at once.
+// Kept bits of the eight columns that contain `column`. A half h is at least t if the average of h and 65536 - t,
+// rounded down, has its highest bit set; __vhaddu2 averages both halves at once.
 static __device__ __forceinline__ uint32_t dropout_kept(const struct cuda_dropout &dropout, uint32_t site,
                                                         int64_t row_id, int64_t column, int place) {
     uint32_t other = (65536 - dropout.threshold) * 0x10001u;

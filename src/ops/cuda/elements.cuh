@@ -1,8 +1,8 @@
-// How kernels read and write elements: arithmetic is in fp32, memory holds fp32, bf16 or fp16.
+// Reading and writing of elements in kernels: arithmetic is in fp32, memory holds fp32, bf16 or fp16.
 //
 // A thread takes several neighbouring elements at once, so that one access moves 8 to 32 bytes: four of them (load4,
-// store4), or eight (load8, store8), which is also what one Philox call gives dropout for. fetch8 leaves them packed as
-// they lie in memory, for reads that are to be on their way before the first one is needed.
+// store4), or eight (load8, store8), which also share one Philox call for dropout. fetch8 leaves them packed as in
+// memory, so that several reads can be issued before the first one is needed.
 #ifndef OPS_CUDA_ELEMENTS_CUH
 #define OPS_CUDA_ELEMENTS_CUH
 
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void store(__nv_bfloat16 *to, float x) {
     *to = __float2bfloat16_rn(x);
 }
 
-// x as it will be read back after it was stored as a T.
+// x after a round trip through T.
 template <typename T> static __device__ __forceinline__ float rounded(float x) {
     T stored;
     store(&stored, x);
@@ -57,9 +57,9 @@ static __device__ __forceinline__ void load4_aligned(float out[4], const __half 
     out[0] = low.x, out[1] = low.y, out[2] = high.x, out[3] = high.y;
 }
 
-// Stores of 8 and 16 bytes to aligned global memory. In PTX, because the compiler often takes a vector that was packed
-// here apart again, into stores of 4 bytes with gaps between the threads: an eighth of the time of a loss or of a norm
-// of long rows (H200).
+// Stores of 8 and 16 bytes to aligned global memory. In PTX, because the compiler often splits a packed vector into
+// 4-byte stores with gaps between the threads, which costs an eighth of the time of a loss or of a norm of long rows
+// (H200).
 static __device__ __forceinline__ void store_words(void *to, uint2 x) {
     asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y) : "memory");
 }
@@ -89,8 +89,8 @@ template <typename T> static __device__ __forceinline__ void store4_aligned(T *t
     store_words(to, make_uint2(pack2(x[0], x[1], T()), pack2(x[2], x[3], T())));
 }
 
-// Columns [column, column + 4) of a row of `columns` elements; what lies beyond the row reads as 0 and is not written.
-// Rows of odd length are not aligned for the wide access, so both look at the address.
+// Columns [column, column + 4) of a row of `columns` elements; elements beyond the row read as 0 and are not written.
+// Rows of odd length are not aligned for the wide access, so both check the address.
 template <typename T>
 static __device__ __forceinline__ void load4(float out[4], const T *row, int64_t column, int64_t columns) {
     const T *from = row + column;
@@ -116,8 +116,8 @@ static __device__ __forceinline__ void store4(T *row, int64_t column, int64_t co
             store(to + i, x[i]);
 }
 
-// Eight neighbouring elements as they lie in memory: 16 bytes of bf16, 32 of fp32. Whole words, because the compiler
-// gives every 16-bit number a register of its own.
+// Eight neighbouring elements as in memory: 16 bytes of bf16, 32 of fp32. Stored as words, because the compiler would
+// use a register per 16-bit number.
 template <typename T> struct eight { uint4 word[sizeof(T) / 2]; };
 
 static __device__ __forceinline__ void unpack8(float out[8], const eight<float> &x) {
@@ -156,7 +156,7 @@ template <typename T> static __device__ __forceinline__ void pack8(eight<T> *out
         make_uint4(pack2(x[0], x[1], T()), pack2(x[2], x[3], T()), pack2(x[4], x[5], T()), pack2(x[6], x[7], T()));
 }
 
-// Columns [column, column + 8) of a row; with is_wide they are all there and aligned to 16 bytes.
+// Columns [column, column + 8) of a row; with is_wide all of them exist and are aligned to 16 bytes.
 template <typename T>
 static __device__ __forceinline__ eight<T> fetch8(const T *row, int64_t column, int64_t columns, bool is_wide) {
     eight<T> out;
@@ -204,15 +204,15 @@ static inline bool rows_are_wide(int64_t columns, const struct tensor *tensors, 
     return is_wide;
 }
 
-// ---- Copies to shared memory that go on while the thread works ----
-// A thread that reads back only what it asked for itself needs no barrier, only the wait.
+// ---- Asynchronous copies to shared memory ---- A thread that reads only its own copies needs no barrier, only the
+// wait.
 
 static __device__ __forceinline__ void async_copy16(void *shared, const void *global) {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
 }
 
-// Ends a group of copies; async_wait waits until no more than PENDING of the last groups are on their way.
+// Ends a group of copies; async_wait waits until at most PENDING of the last groups are in flight.
 static __device__ __forceinline__ void async_commit(void) {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }

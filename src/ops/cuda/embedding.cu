@@ -1,11 +1,11 @@
 // Embedding lookup and its gradient. Forward is one block per token.
 //
-// Backward adds rows of dout that meet in one row of the table, in an order that must not change from run to run, and
-// without atomics. The tokens are sorted: a key holds (table row, token number), so keys are unique and any correct
-// sort gives the same order; a bitonic sort needs no memory but the keys and O(N log^2 N) work, about 20 small
-// launches for 65536 tokens. Then the first key of each run of equal rows has warps that add up the run, each over a
-// share of the columns; a run that is longer than SHORT_RUN has blocks instead. A text with one token repeated N times
-// still works, with N / ROW_LANES steps in a row.
+// Backward adds the rows of dout that belong to one row of the table, in the same order in every run and without
+// atomics. The tokens are sorted: a key holds (table row, token number), so keys are unique and any correct sort gives
+// the same order; a bitonic sort needs no memory but the keys and O(N log^2 N) work, about 20 small launches for 65536
+// tokens. Then each run of equal rows is added up by warps, each over a share of the columns; a run longer than
+// SHORT_RUN is added up by blocks instead. A text with one token repeated N times still works, with N / ROW_LANES
+// sequential steps.
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/elements.cuh"
 
@@ -17,9 +17,9 @@ enum {
     SCATTER_PLACES = 16,  // sorted places of a block
     SHORT_RUN = 128,      // equal rows that one warp adds up
     RUN_WARPS = 8,        // of a block
-    RUN_LOADS = 4,        // rows on their way at once
+    RUN_LOADS = 4,        // rows in flight at once
 };
-static const uint64_t NO_KEY = UINT64_MAX;  // sorts behind all others
+static const uint64_t NO_KEY = UINT64_MAX;  // sorts after all others
 
 template <typename T> struct embedding_forward_args {
     T *out;                    // (N, C)
@@ -37,7 +37,7 @@ template <typename T> static __global__ void embedding_forward_kernel(embedding_
     int64_t token = args.tokens[row] - args.vocabulary_start;
     int64_t position = args.positions ? args.positions[row] : 0;
     bool is_here = token >= 0 && token < args.vocabulary;
-    // A position beyond the table is a bug above: stop here rather than read other memory.
+    // A position beyond the table is a bug of the caller: stop rather than read other memory.
     if (args.positions && (position < 0 || position >= args.position_count))
         __trap();
     for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
@@ -95,7 +95,7 @@ static __device__ __forceinline__ int64_t lower_place(int64_t pair, int64_t dist
     return ((pair - low) << 1) + low;
 }
 
-// Puts two keys into the order that a bitonic merge of runs of `run` keys wants at global place `place`.
+// Puts two keys into the order of a bitonic merge of runs of `run` keys at global place `place`.
 static __device__ __forceinline__ void order(uint64_t *lower, uint64_t *upper, int64_t place, int64_t run) {
     bool is_ascending = (place & run) == 0;
     uint64_t a = *lower, b = *upper;
@@ -151,13 +151,13 @@ template <typename T> struct scatter_args {
     struct cuda_dropout dropout;
 };
 
-// The row of the table that the key at a sorted place names; -1 if there is none.
+// The table row of the key at a sorted place; -1 if there is none.
 template <typename T> static __device__ __forceinline__ int64_t row_at(const scatter_args<T> &args, int64_t place) {
     uint64_t key = place >= 0 && place < args.count ? args.keys[place] : NO_KEY;
     return key == NO_KEY ? -1 : (int64_t)(key >> 32);
 }
 
-// Whether the run that begins here is left to scatter_kernel.
+// Whether scatter_kernel handles the run that begins here.
 template <typename T> static __device__ __forceinline__ bool is_long(const scatter_args<T> &args, int64_t begin) {
     return row_at(args, begin + SHORT_RUN) == row_at(args, begin);
 }
@@ -243,7 +243,7 @@ template <typename T> static __global__ void scatter_kernel(scatter_args<T> args
             scatter_run<T>(args, first + i, sums);
 }
 
-// dtable[ids[n] - first_row] += dout[n] through the dropout, for as many tokens at a time as have room for their keys.
+// dtable[ids[n] - first_row] += dout[n] through the dropout, at most MOST_KEYS tokens at a time.
 template <typename T>
 static void scatter(struct cuda_device *cuda, const struct op_embedding_backward *op, struct tensor dtable,
                     const int32_t *ids, int64_t first_row) {

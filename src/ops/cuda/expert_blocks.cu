@@ -1,14 +1,13 @@
-// Rows of experts in fp8 by blocks of 128 and their transpose, with blocks of its own: copied to their places, and
-// between the two matmuls, in one pass over tiles of 128 x 128 (turned.cuh), which hold whole blocks in both orders.
-// The values of a tile are computed twice, from inputs that stay in registers: for the largest of each line, and to be
-// stored.
+// Rows of experts in fp8 by blocks of 128, and their transpose with its own blocks: the copy to places, and the
+// activation between the two matmuls, in one pass over tiles of 128 x 128 (turned.cuh), which hold whole blocks in both
+// orders. The values of a tile are computed twice from inputs in registers: for the maxima of lines, and to be stored.
 //
 // The gradient of a gated unit has two halves. If they are whole blocks, a tile has the same columns of both and of the
-// activation's result. If not, blocks go through both halves as one, and tiles are those of single matrices.
+// activation's result. If not, blocks span both halves as one row, and tiles are those of single matrices.
 #include "ops/cuda/blocks.cuh"
 #include "ops/cuda/expert_float8.cuh"
 
-// A matrix that is stored: the gradient or one of its halves, or a result.
+// A matrix to store: the gradient or one of its halves, or a result.
 struct block_part {
     uint8_t *y, *transposed;                      // at the first column; NULL for none
     float *factors, *transposed_factors;          // of the first block of columns; of the first column
@@ -22,12 +21,12 @@ struct expert_blocks_args {
     struct block_part part[MOST_PARTS];
 };
 
-// The largest magnitudes of a tile's rows and columns, as bits; later what elements are multiplied by.
+// The largest magnitudes of a tile's rows and columns, as bits; later overwritten by the scales of elements.
 struct line_most {
     uint32_t of_row[TILE], of_column[TILE];
 };
 
-// Which columns a tile has. Single matrices: tiles of the gradient come before those of the result.
+// Columns of a tile. Single matrices: tiles of the gradient come before those of the result.
 struct block_tile {
     int64_t first, columns, from;  // the thread's columns are read from `from` on
     int matrix, which;             // of args.part; of a row's values
@@ -129,7 +128,7 @@ template <int KIND, bool IS_GATED, bool IS_SILU, bool IS_SINGLE>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKWARD ? 1 : 2)
     expert_blocks_kernel(struct expert_blocks_args args, int64_t tiles) {
     constexpr int PARTS = IS_SINGLE || KIND != EXPERT8_BACKWARD ? 1 : 2 + IS_GATED;
-    constexpr int UNROLLED = IS_SILU ? PASSES * 4 : 1;  // other activations are rare, and calls
+    constexpr int UNROLLED = IS_SILU ? PASSES * 4 : 1;  // other activations are rare, and not inlined
     extern __shared__ __align__(16) uint32_t memory[];
     uint32_t(*turned)[TILE * WORDS] = (uint32_t(*)[TILE * WORDS]) memory;
     struct line_most *most = (struct line_most *)(memory + PARTS * TILE * WORDS);
@@ -141,7 +140,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
             const struct block_tile tile = block_tile_at<IS_SINGLE>(args, number);
             const struct block_part *to = args.part + tile.matrix;
             int64_t column = tile.first + 8 * thread_across();
-            struct expert8_row in[PASSES][4];  // kept, but for calls, which would have to save them
+            struct expert8_row in[PASSES][4];  // kept, except around calls, which would have to save them
             uint32_t of_column[PARTS][8] = {};
             for (int i = threadIdx.x; i < PARTS * 2 * TILE; i += QUANTIZE_THREADS)
                 ((uint32_t *)most)[i] = 0;
@@ -152,7 +151,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
                 if (column < tile.columns && row < rows)
                     expert8_fetch<KIND, IS_GATED>(&in[i / 4][i % 4], args.in, row, tile.from);
             }
-            // Of a row's values, those of a single matrix come first.
+            // A single matrix takes its values from the front of a row's values.
             auto compute = [&](float value[MOST_PARTS][8], int64_t row, int pass, int r) {
                 struct expert8_row again;
                 if (!IS_SILU)

@@ -1,5 +1,5 @@
-// Rows of experts in fp8 and their transpose: copied to their places, and between the two matmuls, in one pass over
-// tiles of 128 x 128 (turned.cuh). Places without a source get 0.
+// Rows of experts in fp8 and their transpose: the copy to places, and the activation between the two matmuls, in one
+// pass over tiles of 128 x 128 (turned.cuh). Places without a source get 0.
 #include "ops/cuda/expert_float8.cuh"
 
 template <int KIND, int HALVES>
@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
                 int64_t row = base + 4 * (down + ROW_THREADS * pass);
                 if (column >= columns || row >= rows)
                     continue;
-                struct expert8_row in[4];  // read ahead, but for calls, which would have to save them
+                struct expert8_row in[4];  // read ahead, except around calls, which would have to save them
 #pragma unroll
                 for (int r = 0; r < 4 && IS_SILU; r++)
                     expert8_fetch<KIND, IS_GATED>(&in[r], args, row + r, column);
@@ -74,7 +74,7 @@ static struct operand_pointers pointers_of(const struct operand *to) {
     return pointers;
 }
 
-// What all have in common.
+// Arguments common to all three kinds.
 static struct expert8_args expert8_args_of(struct tensor x, struct tensor sources, int64_t columns) {
     struct expert8_args args = {};
     if (x.dtype != DTYPE_BF16)
@@ -128,7 +128,7 @@ extern "C" void cuda_quantize_expert_backward(struct device *device, const struc
     args.dweights = (float *)op->dweights.data;
     args.activation = op->activation;
     args.rule = op->rule;
-    // Slots without a place.
+    // For slots without a place.
     CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
     if (tensor_count(op->x) == 0)
         return;

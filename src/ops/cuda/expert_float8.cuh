@@ -1,4 +1,4 @@
-// Rows of experts before they are stored in fp8: at their places, and between the two matmuls.
+// Rows of experts before they are stored in fp8: copied to places, and between the two matmuls.
 #ifndef OPS_CUDA_EXPERT_FLOAT8_CUH
 #define OPS_CUDA_EXPERT_FLOAT8_CUH
 
@@ -20,14 +20,14 @@ struct expert8_args {
     const int32_t *sources;
     const float *weights;
     float *dweights;
-    int64_t rows, columns;  // columns: of y, or half of them where dx has two halves
+    int64_t rows, columns;  // columns: of y, or half of them if dx has two halves
     int per_row;
     enum activation activation;
     struct glu_rule rule;
     bool is_e5m2;
 };
 
-// What a thread reads of a place's row: x (its gate with a gated unit), up, and dy.
+// A thread's inputs from a place's row: x (its gate with a gated unit), up, and dy.
 struct expert8_row {
     eight<__nv_bfloat16> x, up, dy;
     int source;
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void expert8_fetch(struct expert8_row *to, con
         to->dy = fetch8(args.dy + row * columns, column, columns, true);
 }
 
-// Llama's gated unit is written out (IS_SILU). Rare ones take the way of any activation: units without a gate, and in
-// blocks those whose halves are not whole blocks. Rows that are only copied have no activation.
+// Llama's gated unit has its own code path (IS_SILU). Rare units use the path of any activation: those without a gate,
+// and in blocks those whose halves are not whole blocks. Rows that are only copied have no activation.
 static __device__ __host__ __forceinline__ bool expert8_is_silu(const struct expert8_args &args) {
     return args.activation == ACTIVATION_SILU && args.rule.limit == 0 && args.rule.offset == 0;
 }
@@ -100,7 +100,7 @@ static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8
     return dweight;
 }
 
-// Rows of a tile, whose threads have parts of their sums: eight lanes of two warps share a row.
+// Writes the weight gradients of a tile's rows from the threads' partial sums: eight lanes of two warps share a row.
 static __device__ __forceinline__ void write_dweights(const struct expert8_args &args, float *shared,
                                                       const float (&sum)[PASSES][4], int64_t base) {
 #pragma unroll
@@ -121,8 +121,8 @@ static __device__ __forceinline__ void write_dweights(const struct expert8_args 
     __syncthreads();
 }
 
-// The same, stored by blocks of 128: the rows at their places or what is between the matmuls, to `out`, and in backward
-// the activation's result to `result`.
+// Stores by blocks of 128: the rows at their places, or the activation or its gradient, to `out`, and in backward the
+// activation's result to `result`.
 void expert_blocks_run(struct cuda_device *cuda, const struct expert8_args &args, enum expert8_kind kind, bool is_gated,
                        const struct operand *out, const struct operand *result);
 

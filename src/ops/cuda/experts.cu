@@ -36,7 +36,7 @@ static __device__ __forceinline__ const T *bias_at(const struct expert_args &arg
     return args.bias ? (const T *)args.bias + expert_at(args.offsets, args.experts, blockIdx.x) * width : NULL;
 }
 
-// Values and slopes of eight gates, where they are not by SiLU or the quick GELU (IS_LOGISTIC).
+// Values and slopes of eight gates, unless by SiLU or the quick GELU (IS_LOGISTIC).
 template <bool IS_LOGISTIC>
 static __device__ __forceinline__ eight_gates other_gates(const struct expert_args &args, const float gate[8]) {
     eight_gates at = {};
@@ -52,7 +52,7 @@ static __device__ __forceinline__ float2 gate_of(const struct expert_args &args,
                        : make_float2(value, slope);
 }
 
-// Rows are read before it is known whether the place has a source: that takes two more reads, one after the other.
+// Rows are read before it is known whether the place has a source, which takes two more dependent reads.
 template <typename T, bool IS_LOGISTIC> static __global__ void expert_forward_kernel(struct expert_args args) {
     int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
     int32_t source = args.sources[place];
@@ -78,7 +78,7 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_forward_ke
     }
 }
 
-// dx may be where x is, y where dy is: a thread reads its columns before it writes them.
+// dx may alias x, and y dy: a thread reads its columns before it writes them.
 template <typename T, bool IS_LOGISTIC> static __global__ void expert_backward_kernel(struct expert_args args) {
     __shared__ float shared[32];
     int64_t place = blockIdx.x, columns = args.columns, width = args.is_gated ? 2 * columns : columns;
@@ -119,7 +119,7 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_backward_k
         args.dweights[source] = dweight;
 }
 
-// Threads of a block that walks over a row in equal steps.
+// Number of threads with which a block walks over a row in equal steps.
 static unsigned expert_threads(int64_t columns) {
     int64_t groups = divide_up(columns, 8), steps = divide_up(groups, EXPERT_THREADS);
     return (unsigned)(divide_up(divide_up(groups, steps), 32) * 32);
@@ -168,7 +168,7 @@ extern "C" void cuda_expert_activation_backward(struct device *device, const str
     args.rule = op->rule;
     const struct tensor tensors[] = {op->dx, op->y, op->dy, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
-    // Slots without a place.
+    // For slots without a place.
     CHECK_CUDA(cudaMemsetAsync(args.dweights, 0, tensor_bytes(op->dweights), cuda->streams[STREAM_COMPUTE]));
     if (tensor_count(op->dy) > 0)
         WITH_TYPE(op->dy.dtype, T, {

@@ -1,5 +1,5 @@
 // NVFP4: the largest magnitude of a tensor first, then codes and scales of tiles of 64 x 128 and of their transpose,
-// computed as on the CPU (cpu/float4.c), so that they are the same to the bit.
+// computed as on the CPU (cpu/float4.c), so that they are bitwise equal.
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/float4.cuh"
 #include "ops/cuda/float8.cuh"
@@ -12,7 +12,7 @@ enum {
     THREADS = 256,
     HEIGHT = 64,  // of a tile
     WIDTH = 128,
-    PITCH = WIDTH + 2,  // elements of a tile's row: rows begin in banks of their own
+    PITCH = WIDTH + 2,  // elements of a tile's row: neighbouring rows begin in different banks
     BANDS = HEIGHT / BLOCK,
     ACROSS = WIDTH / BLOCK,
     MOST_BANDS = 256  // blocks of rows that pass 1 starts at most
@@ -21,7 +21,7 @@ static const float LARGEST = 448.0f * 6.0f;
 
 struct float4_output {
     uint8_t *y;       // (lines, length / 2), or NULL
-    uint8_t *scales;  // (…, width), behind them the factor
+    uint8_t *scales;  // (…, width), followed by the factor
     int64_t width, factor_place;
     const uint32_t *most;  // bits of the largest magnitude
     uint32_t site;
@@ -116,7 +116,7 @@ static __device__ __forceinline__ unsigned encode_randomly(float size, unsigned 
     return code + is_up;
 }
 
-// What the numbers of a tensor are multiplied by before those of a block are.
+// The tensor's scale, applied before that of the block.
 static __device__ __forceinline__ float tensor_scale(uint32_t most) {
     return most > 0 ? fminf(__fdiv_rn(LARGEST, __uint_as_float(most)), FLT_MAX) : 1.0f;
 }
@@ -132,7 +132,7 @@ static __device__ __forceinline__ void write_tensor_factor(const struct float4_o
         is_whole(most) ? __fdiv_rn(1.0f, tensor_scale(most)) : __int_as_float(0x7FC00000);
 }
 
-// Stores the block of 16 numbers `block` of a line, with the largest magnitude that its scale follows.
+// Stores block `block` of 16 numbers of a line; its scale is derived from `largest`.
 static __device__ __forceinline__ void write_block(const struct float4_output &to, const int64_t at[2], int64_t length,
                                                    const float x[BLOCK], const uint32_t drawn[BLOCK / 2],
                                                    uint32_t largest) {

@@ -6,7 +6,7 @@
 
 #include <cuda_fp8.h>
 
-// GPUs before those of compute capability 8.9 convert in software, which is long: in one place.
+// GPUs before compute capability 8.9 convert in software, which is long code, so it is not inlined.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
 #define FLOAT8_INLINE __forceinline__
 #else
@@ -25,7 +25,7 @@ static __device__ __forceinline__ uint32_t pack_float8(const float value[4], flo
     return pack_float8(make_float4(value[0], value[1], value[2], value[3]), scale, is_e5m2);
 }
 
-// Magnitudes are compared as the integers their bits are, which puts NaN above all.
+// Magnitudes are compared by their bits as integers, which puts NaN above all.
 static __device__ __forceinline__ uint32_t magnitude_bits(float value) {
     return __float_as_uint(value) & 0x7FFFFFFFu;
 }
@@ -37,20 +37,21 @@ static __device__ __forceinline__ float larger_magnitude(float most, float value
     return larger;
 }
 
-// What a range has seen so far. A kernel reads it first, together with its inputs, so that its end does not wait.
+// The largest magnitude in a range so far. A kernel reads it at its start, with its inputs, so that it need not wait at
+// its end.
 static __device__ __forceinline__ uint32_t range_seen(const float *range) {
     return *(const volatile uint32_t *)(range + RANGE_SEEN);
 }
 
-// Raises what the range has seen to the warp's largest, infinity for a NaN; all threads of the warp call it. An integer
-// maximum is the same in any order, and most warps know that the range had seen more `before`.
+// Raises the range's largest magnitude to the warp's, infinity for NaN; all threads of the warp call it. An integer
+// maximum does not depend on order, and most warps know from `before` that they need not write.
 static __device__ __forceinline__ void range_see(float *range, uint32_t before, uint32_t bits) {
     bits = min(__reduce_max_sync(0xFFFFFFFFu, bits), 0x7F800000u);
     if ((threadIdx.x & 31) == 0 && bits > before)
         atomicMax((unsigned *)(range + RANGE_SEEN), bits);
 }
 
-// Rows of a 4 x 4 tile of bytes become its columns.
+// Transposes a 4 x 4 tile of bytes.
 static __device__ __forceinline__ void turn4x4(uint32_t out[4], uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
     uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);  // a0 b0 a1 b1, c0 d0 c1 d1
     out[0] = __byte_perm(ab, cd, 0x5410);

@@ -1,5 +1,5 @@
-// Matmuls over ragged groups of rows: in fp32, and for shapes that tensor cores do not read 16 bytes at a time, by a
-// plain tiled kernel. grouped_tensor.cu has the fast one.
+// Matmuls over ragged groups of rows by a plain tiled kernel: in fp32, and for shapes whose rows are not aligned to 16
+// bytes for tensor cores. grouped_tensor.cu has the fast one.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/grouped.cuh"
 

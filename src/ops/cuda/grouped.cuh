@@ -1,5 +1,5 @@
-// How matmuls over ragged groups find their tiles. Rows of all experts are cut into tiles of which each belongs to one
-// expert; where these begin is known on the device only, so every block counts them itself.
+// Tiles of matmuls over ragged groups. Rows of all experts are cut into tiles, each of one expert; their offsets are
+// known on the device only, so every block counts them itself.
 #ifndef OPS_CUDA_GROUPED_CUH
 #define OPS_CUDA_GROUPED_CUH
 
@@ -54,9 +54,9 @@ static __device__ __forceinline__ struct group_tile find_tile(const int *before,
 
 // The 16-bit matmuls whose rows are aligned to 16 bytes, by tensor cores.
 void grouped_run_tensor(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
-// The same on a GPU of compute capability 9.0; false: not on this GPU, or not for this shape.
+// 16-bit matmuls on compute capability 9.0; false: not on this GPU, or not for this shape.
 bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
-// Those in fp8, on a GPU of compute capability 9.0.
+// fp8 matmuls, on compute capability 9.0.
 void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args);
 
 #endif

@@ -1,8 +1,8 @@
 // Matmuls over ragged groups of rows on tensor cores, for bf16 and fp16. A block of four warps computes a tile of ROWS
-// x 128 sums, a quarter each; smaller parts would wait for their fragments from shared memory. Operands arrive there by
-// asynchronous copies, STAGES - 1 steps of the inner dimension ahead. Gradients of weights have a tile for every part
-// of every weight; otherwise blocks stay and take one tile after the other, all columns of a row tile side by side, so
-// that the second level of cache serves both operands.
+// x 128 sums, one quarter per warp; smaller parts would be bound by loading fragments from shared memory. Operands
+// arrive there by asynchronous copies, STAGES - 1 steps of the inner dimension ahead. Weight gradients have a block for
+// every tile of every weight; otherwise blocks are persistent and take one tile after the other, all columns of a row
+// tile together, so that the L2 cache serves both operands.
 //
 // An operand lies in shared memory as in global memory: "straight", lines of STEP steps, or "crossed", steps of as many
 // lines as the tile has. Padding of 16 bytes keeps ldmatrix free of bank conflicts.
@@ -30,7 +30,7 @@ static_assert(COLUMNS * FLOAT_LINE * 4 <= TENSOR_BYTES, "a result fits where the
 template <typename T> struct tensor_operand {
     const T *from;         // element (line 0, step 0) of the tile
     int64_t stride;        // between lines if straight, between steps if crossed
-    int64_t lines, inner;  // that there are; beyond them are zeros
+    int64_t lines, inner;  // existing ones; beyond them are zeros
 };
 
 // Starts the copy of steps [step, step + STEP) of LINES lines.
@@ -52,7 +52,7 @@ static __device__ __forceinline__ void start_copy(T *to, const tensor_operand<T>
     }
 }
 
-// 16 lines from `line` on, 16 steps from `step` on, as a first factor.
+// 16 lines from `line` on, 16 steps from `step` on, as a first operand.
 template <typename T, int LINES, bool IS_CROSSED>
 static __device__ __forceinline__ void load_rows(uint32_t out[4], const T *tile, int line, int step) {
     int lane = threadIdx.x & 31, matrix = lane / 8;
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void load_rows(uint32_t out[4], const T *tile,
         load_matrices(out, tile + (line + lane % 16) * STRAIGHT_LINE + step + lane / 16 * 8);
 }
 
-// The same as a second factor: two fragments of eight lines.
+// The same lines and steps as a second operand: two fragments of eight lines.
 template <typename T, bool IS_CROSSED>
 static __device__ __forceinline__ void load_columns(uint32_t out[4], const T *tile, int line, int step) {
     int lane = threadIdx.x & 31, matrix = lane / 8;
@@ -100,7 +100,7 @@ template <typename T, int ROWS, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void multiply_tile(tile_sums<ROWS> &sums, T *shared, const tensor_operand<T> &a,
                                                      const tensor_operand<T> &b) {
     int steps = (int)((a.inner + STEP - 1) / STEP);
-    // The last tile's result has been read from where the operands come.
+    // The last tile's result has been read from the memory that the operands overwrite.
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void multiply_tile(tile_sums<ROWS> &sums, T *s
     }
     for (int k = 0; k < steps; k++) {
         async_wait<STAGES - 2>();
-        __syncthreads();  // step k is there for all, and all are done with step k - 1
+        __syncthreads();  // step k has arrived, and all threads are done with step k - 1
         int next = k + STAGES - 1;
         if (next < steps) {
             T *stage = shared + next % STAGES * STAGE;
@@ -127,12 +127,12 @@ static __device__ __forceinline__ void multiply_tile(tile_sums<ROWS> &sums, T *s
     __syncthreads();
 }
 
-// Where a tile of the result goes: at most `rows` by `columns` elements of it are there.
+// Destination of a tile of the result: at most `rows` by `columns` elements exist.
 struct tile_place {
     int64_t stride, rows, columns;
 };
 
-// Through shared memory, so that whole lines are written.
+// Stores through shared memory, so that whole lines are written.
 template <typename T, int ROWS>
 static __device__ __forceinline__ void store_halves(T *to, const struct tile_place &place, T *shared,
                                                     const tile_sums<ROWS> &sums) {

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 #define LARGE_BYTES ((size_t)256 << 20)
-#define PART_BYTES ((size_t)64 << 20)  // that a thread fills at a time
+#define PART_BYTES ((size_t)64 << 20)  // filled by a thread at a time
 
 struct filling {
     unsigned char *memory;
@@ -28,7 +28,7 @@ static void fill(void *memory, size_t bytes) {
     struct filling filling = {memory, bytes};
     struct pool *pool = NULL;
     if (pool_create(&pool, pool_available_processors()) < 0)
-        error_clear();  // pages that are not there are filled when they are locked
+        error_clear();  // locking fills the pages instead
     else
         pool_run(pool, (int64_t)((bytes + PART_BYTES - 1) / PART_BYTES), fill_part, &filling);
     pool_free(pool);
@@ -48,7 +48,7 @@ void *host_memory_take(struct host_memory *memory, int gpu, size_t bytes) {
     (void)madvise(block, bytes, MADV_HUGEPAGE);
     fill(block, bytes);
     if (cudaHostRegister(block, bytes, cudaHostRegisterPortable) != cudaSuccess) {
-        (void)cudaGetLastError();  // so that no later check finds it
+        (void)cudaGetLastError();  // clears the error for later checks
         (void)munmap(block, bytes);
         return NULL;
     }

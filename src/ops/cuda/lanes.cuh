@@ -1,5 +1,5 @@
-// Sums and maxima over the lanes of a warp and over the threads of a block. Blocks are whole warps; every thread takes
-// part and gets the result. The order of a sum is fixed.
+// Sums and maxima over the lanes of a warp and over the threads of a block. Blocks consist of whole warps; every thread
+// participates and gets the result. The order of a sum is fixed.
 #ifndef OPS_CUDA_LANES_CUH
 #define OPS_CUDA_LANES_CUH
 
@@ -19,7 +19,7 @@ static __device__ __forceinline__ float warp_max(float value) {
     return value;
 }
 
-// `shared` holds 32 elements and may be used again by the next call at once: the first barrier waits for its readers.
+// `shared` holds 32 elements. The next call may reuse it at once: its first barrier waits for the readers.
 template <typename F> static __device__ __forceinline__ F block_sum(F value, F *shared) {
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
     value = warp_sum(value);

@@ -1,9 +1,9 @@
-// Keys and values of latent attention, between the order in which they are computed and that of attention.
+// Reorders keys and values of latent attention between the order in which they are computed and that of attention.
 #include "ops/cuda/elements.cuh"
 
 enum { LATENT_THREADS = 256, LATENT_WORDS = 4 };
 
-// Per head: own channels of keys, shared channels of keys, channels of values. Both directions have the same layout.
+// Per head: own channels of keys, shared channels of keys, channels of values. Both passes have the same layout.
 struct latent_args {
     void *kv, *up, *shared;
     int64_t rows, shared_stride;  // of rows of `shared`
@@ -25,7 +25,7 @@ static struct latent_args latent_args(struct tensor kv, struct tensor up, struct
     return args;
 }
 
-// Where channel c of a head's own channels, keys before values, lies in a packed row.
+// Column in a packed row of channel c of a head's own channels, keys before values.
 static __device__ __forceinline__ int packed_column(const struct latent_args &args, int head, int c) {
     int key_size = args.own + args.shared_size;
     return c < args.own ? head * key_size + c : args.heads * key_size + head * args.values + c - args.own;
@@ -44,7 +44,7 @@ template <typename T> static __global__ void latent_forward_kernel(struct latent
         kv[head * key_size + args.own + c] = shared[c];
 }
 
-// Grid (rows, heads + 1): the last block of a row sums what the heads share, head by head.
+// Grid (rows, heads + 1): the last block of a row sums the shared channels, head by head.
 template <typename T> static __global__ void latent_backward_kernel(struct latent_args args) {
     int64_t row = blockIdx.x;
     int head = blockIdx.y, up_size = args.own + args.values, key_size = args.own + args.shared_size;
@@ -63,8 +63,7 @@ template <typename T> static __global__ void latent_backward_kernel(struct laten
     }
 }
 
-// In words of 16 bytes: sizes and strides of the arguments are words, too. Only in bf16, in which models with latents
-// are trained.
+// Converts sizes and strides to words of 16 bytes, if possible. Only for bf16, the usual dtype of models with latents.
 static bool latent_in_words(struct latent_args *args, enum dtype dtype) {
     int each = (int)(sizeof(uint4) / sizeof(__nv_bfloat16));
     if (dtype != DTYPE_BF16)
@@ -99,7 +98,7 @@ static __global__ void latent_forward_words(struct latent_args args) {
     }
 }
 
-// The same for words of `up`.
+// Grid (rows, parts of a row): each thread has some words of `up`.
 static __global__ void latent_backward_words(struct latent_args args) {
     int64_t row = blockIdx.x;
     int up_size = args.own + args.values, key_size = args.own + args.shared_size, width = args.heads * up_size;
@@ -112,7 +111,7 @@ static __global__ void latent_backward_words(struct latent_args args) {
     }
 }
 
-// A thread sums a word of what the heads of a row share, head by head.
+// A thread sums a word of a row's shared channels, head by head.
 static __global__ void latent_sum_words(struct latent_args args) {
     typedef __nv_bfloat16 T;
     constexpr int EACH = sizeof(uint4) / sizeof(T);

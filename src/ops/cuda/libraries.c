@@ -1,4 +1,4 @@
-// Which cuBLASLt fits, and where it may be; and the list of the libraries that the module loads. See libraries.h.
+// Version check and folders of cuBLASLt, and the list of the libraries that the module loads. See libraries.h.
 #include "ops/cuda/libraries.h"
 #include "base/error.h"
 #include "ops/cuda/attention_cudnn.h"

@@ -8,7 +8,7 @@
 
 #include <cublasLt.h>
 
-// What the header gives short names (cublasLtMatmulDescInit) are inline functions; these are the ones they call.
+// The header's short names (cublasLtMatmulDescInit) are inline functions; these are the symbols that they call.
 #define CUBLASLT_SYMBOLS(ROW)                                                                                          \
     ROW(cublasLtGetVersion)                                                                                            \
     ROW(cublasLtCreate)                                                                                                \

@@ -1,13 +1,13 @@
-// Softmax cross entropy in its two halves, and both at once where all of the vocabulary is here: then a row of logits
-// waits in shared memory between the two, and is read once and written once.
+// Softmax cross entropy in its two halves, and both at once if this rank has the whole vocabulary: then a row of logits
+// stays in shared memory between the halves, and is read once and written once.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 
 enum {
     LOSS_THREADS = 512,  // of a block that has one row
     ROW_THREADS = 1024,  // of one that keeps rows in shared memory
-    LOADS_AHEAD = 4,     // reads of a thread, on their way at once
-    SUMS_BYTES = 256,    // at least what such a block shares besides its rows
+    LOADS_AHEAD = 4,     // reads of a thread in flight at once
+    SUMS_BYTES = 256,    // lower bound of such a block's other shared memory
 };
 
 template <typename T> struct loss_args {
@@ -24,7 +24,7 @@ template <typename T> static __device__ __forceinline__ float exponential(float 
     return expf(x);
 }
 
-// Off by some 1e-6, far below what bf16 holds.
+// The error is about 1e-6, far below bf16's precision.
 template <> __device__ __forceinline__ float exponential<__nv_bfloat16>(float x) {
     return __expf(x);
 }
@@ -38,7 +38,7 @@ struct running_sum {
     float largest, total;
 };
 
-// With nothing but -infinity so far, 0 is subtracted instead. NaN does not count as large, and makes the sum NaN.
+// If all values so far are -infinity, 0 is subtracted instead. NaN does not count as largest, but makes the sum NaN.
 static __device__ __forceinline__ float base_of(float largest) {
     return largest == -INFINITY ? 0.0f : largest;
 }
@@ -62,7 +62,7 @@ static __device__ __forceinline__ void running_add(struct running_sum *sum, cons
     sum->total = total;
 }
 
-// The running sums of all threads of a block put together; every thread gets the result.
+// Combines the running sums of all threads of a block; every thread gets the result.
 static __device__ __forceinline__ struct running_sum running_finish(struct running_sum mine, float *shared) {
     struct running_sum all;
     all.largest = block_max(mine.largest, shared);
@@ -80,7 +80,7 @@ static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T
     struct running_sum sum = {-INFINITY, 0};
     int64_t step = 8 * blockDim.x;
     for (int64_t first = 8 * threadIdx.x; first < columns; first += LOADS_AHEAD * step) {
-        eight<T> packed[LOADS_AHEAD];  // all on their way before the first is used
+        eight<T> packed[LOADS_AHEAD];  // all in flight before the first is used
 #pragma unroll
         for (int j = 0; j < LOADS_AHEAD; j++)
             if (first + j * step < columns)
@@ -111,7 +111,7 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) sof
     }
 }
 
-// The gradient in place of the logits.
+// Overwrites the logits by the gradient.
 template <typename T>
 static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, int64_t row, struct running_sum sum) {
     int64_t columns = args.columns, label = args.labels[row] - args.vocabulary_start;
@@ -132,7 +132,7 @@ static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, 
     }
 }
 
-// The second half: the loss, and where there are weights the gradient.
+// The second half: the loss and, if there are weights, the gradient.
 template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) cross_entropy_kernel(loss_args<T> args) {
     int64_t row = blockIdx.x;
     struct running_sum sum = {args.row_max[row], args.row_sum[row]};
@@ -142,7 +142,7 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) cro
         write_gradient<T>(args, row, sum);
 }
 
-// A row on its way to shared memory: every thread asks for the columns that it will read itself.
+// Starts the copy of a row to shared memory: every thread copies the columns that it will read itself.
 template <typename T>
 static __device__ __forceinline__ void fetch_logits(T *kept, const loss_args<T> &args, int64_t row) {
     const T *logits = args.logits + row * args.columns;
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void fetch_logits(T *kept, const loss_args<T> 
 
 static const float LOG2_E = 1.44269504089f;
 
-// 2^x, off by some 1e-7 of it; 0 if that is below the normal numbers.
+// 2^x with a relative error of about 1e-7; 0 instead of subnormals.
 static __device__ __forceinline__ float power_of_two(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -172,7 +172,7 @@ static __device__ __forceinline__ void gradient8(float value[8], const T *kept, 
         value[i] = sign * power_of_two(fmaf(value[i], LOG2_E, shift));
 }
 
-// The gradient of a row in shared memory, and then the label's column once more, by the thread that has it.
+// Writes the gradient of a row in shared memory, then the label's column again, by the thread that has it.
 template <typename T>
 static __device__ __forceinline__ void write_row(const loss_args<T> &args, int64_t row, struct running_sum sum,
                                                  const T *kept) {
@@ -216,7 +216,7 @@ static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b, f
     return a > b ? a : b;
 }
 
-// The largest of a thread's columns of a row in shared memory, which are compared two at a time as they lie there.
+// The largest of a thread's columns of a row in shared memory, compared two at a time without unpacking.
 template <typename T> static __device__ __forceinline__ float largest_of(const T *kept, int columns) {
     eight<T> largest;
     float value[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
@@ -234,9 +234,9 @@ template <typename T> static __device__ __forceinline__ float largest_of(const T
     return value[0];
 }
 
-// Both halves for aligned rows of 16-bit logits, that fit shared memory twice: the next row is on its way while this
-// one is worked on. A block takes every gridDim.x-th row. Only the label's logit is read by a thread that did not
-// fetch it, after a barrier.
+// Both halves for aligned rows of 16-bit logits of which two fit in shared memory: the next row is copied while this
+// one is processed. A block takes every gridDim.x-th row. Only the label's logit is read by a thread that did not copy
+// it, after a barrier.
 template <typename T> static __global__ void __launch_bounds__(ROW_THREADS, 1) whole_rows_kernel(loss_args<T> args) {
     extern __shared__ uint4 memory[];
     __shared__ float shared[32];
@@ -348,7 +348,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     if (sizeof(T) == 2 && args.is_wide && args.cap == 0 && kept_bytes + SUMS_BYTES <= (size_t)most) {
         CHECK_CUDA(
             cudaFuncSetAttribute(whole_rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
-        // Rows do not meet, so their split over blocks may follow the number of processors.
+        // Rows are independent, so their split over blocks may follow the number of processors.
         unsigned blocks = (unsigned)min(args.rows, (int64_t)processors);
         LAUNCH(cuda, whole_rows_kernel<T>, blocks, ROW_THREADS, kept_bytes, args);
     } else {

@@ -1,11 +1,10 @@
 // Matmuls by cuBLASLt, accumulated in fp32; fp32 inputs are multiplied in full fp32 unless TF32 is allowed.
 //
-// cuBLASLt thinks column-major. A row-major (M, N) matrix is the column-major N x M one, its transpose, so the
-// matmul is asked for as D' = op(b)' op(a)': b is its first operand, a its second, and a transpose flag of ours is a
-// transpose flag of theirs. What was found out about a matmul (descriptors and the chosen algorithm) is kept in a
-// table by its shape.
+// cuBLASLt is column-major. A row-major (M, N) matrix is a column-major N x M one, its transpose, so the matmul is
+// computed as D' = op(b)' op(a)': b is its first operand, a its second, and transpose flags stay the same. Plans of
+// matmuls (descriptors and the chosen algorithm) are kept in a table by shape.
 //
-// Bias and activation are part of a matmul in 16 bits where that is the faster way, else kernels of our own after it.
+// Bias and activation are fused into a 16-bit matmul if that is faster, else our own kernels run after it.
 #include "ops/cuda/float4.cuh"
 #include "ops/cuda/matmul.cuh"
 
@@ -13,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PLAN_COUNT = 1024,  // a model needs some dozens; where two collide for long the older one is made again
+    PLAN_COUNT = 1024,  // a model needs some dozens; on a collision the older one is replaced and rebuilt when needed
     PLAN_PROBES = 8,
 };
 
@@ -63,12 +62,12 @@ static uint64_t key_hash(const struct matmul_key *key) {
     return hash ^ hash >> 32;
 }
 
-// Numbers in an element.
+// Numbers per element.
 static int64_t numbers_in(struct tensor t) {
     return t.dtype == DTYPE_E2M1X2 ? 2 : 1;
 }
 
-// The distance between rows as cuBLASLt wants it: a single row may carry any stride, even one shorter than itself.
+// The distance between rows for cuBLASLt: a single row may have any stride, even one shorter than the row.
 static int64_t leading_stride(struct tensor t) {
     return (t.stride[0] > t.shape[1] ? t.stride[0] : t.shape[1]) * numbers_in(t);
 }
@@ -86,8 +85,8 @@ static enum matmul_ending ending_of(const struct op_matmul *op) {
     }
 }
 
-// Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all unless the caller says otherwise. So
-// do sums by blocks.
+// Sums of the forward pass may have reduced precision; gradients, in E5M2, have full precision unless is_fast. So do
+// sums by blocks.
 static bool has_fast_sums(const struct op_matmul *op) {
     bool is_forward = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3;
     return dtype_is_float8(op->a.dtype) && op->a_scaling == SCALING_TENSOR && (is_forward || op->is_fast);
@@ -139,7 +138,7 @@ static void set_ending(cublasLtMatmulDescOpaque_t *matmul, const struct matmul_k
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
-// The ranges of fp8 and fp4 operands belong to it too; their factors are read when the matmul runs.
+// The ranges of fp8 and fp4 operands belong to the descriptor too; their factors are read when the matmul runs.
 static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
     const void *first = op->b_range.data, *second = op->a_range.data;
     static_assert(RANGE_FACTOR == 0, "a range begins with its factor");
@@ -147,7 +146,7 @@ static void set_factors(cublasLtMatmulDescOpaque_t *matmul, const struct op_matm
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
 }
 
-// How the factors are laid out; the default is one for each operand.
+// Sets the layout of the factors; the default is one per operand.
 static void set_scaling(cublasLtMatmulDescOpaque_t *matmul, const struct op_matmul *op) {
 #if CUDART_VERSION >= 12090
     static const cublasLtMatmulMatrixScale_t modes[SCALING_COUNT] = {
@@ -178,7 +177,7 @@ static void matmul_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *ma
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_TRANSB, second);
     if (op->a.dtype == DTYPE_E2M1X2) {
-        // The factors of tensors are on the device, so alpha, which they are part of, is there too.
+        // The factors of tensors are on the device and are folded into alpha, so alpha is there too.
         int32_t place = CUBLASLT_POINTER_MODE_DEVICE;
         SET_MATMUL(matmul, CUBLASLT_MATMUL_DESC_POINTER_MODE, place);
     } else if (dtype_is_float8(op->a.dtype)) {

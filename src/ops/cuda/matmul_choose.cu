@@ -1,13 +1,13 @@
-// Which algorithm a matmul runs with. cuBLASLt lists candidates in the order of an estimate; on an H200 the
-// best of the list is 4 to 9 % faster over a whole step than its first (cuBLAS 13.1, 2026-11-15). So a large matmul
-// in 16 bits or TF32 is timed the first time its shape comes by: all candidates in turn, several rounds, with the
-// ending fused in and with a kernel of ours behind it. The answer is kept in a file, for the next start and so that it
-// repeats to the bit. Where there is such a file the fastest of very large matmuls are timed once more, for longer, at
-// the GPU's power limit: there they change places, by up to 3 %.
+// Chooses the algorithm of a matmul. cuBLASLt lists candidates in the order of an estimate; on an H200 the best of the
+// list is 4 to 9 % faster over a whole step than its first (cuBLAS 13.1, 2026-11-15). So a large matmul in 16 bits or
+// TF32 is timed at the first use of its shape: all candidates in turn, several rounds, with the ending fused and with
+// our own kernel after it. The choice is kept in a file, so that the next run need not time and computes the same bits.
+// If there is such a file, the fastest candidates of very large matmuls are timed again, for longer, at the GPU's power
+// limit, where their order changes by up to 3 %.
 //
-// Timing runs the matmul itself, which is harmless where it overwrites d; where it adds to d the first of the list is
-// used until the shape comes by without. Split sums are allowed in fp32 only: summed in the output's bf16 they would
-// lose bits.
+// Timing runs the matmul itself, which is harmless if it overwrites d. If it adds to d, the first of the list is used
+// until the shape is used without adding. Split sums are allowed in fp32 only: in the output's bf16 they would lose
+// bits.
 #include "ops/cuda/matmul.cuh"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 
 enum { MOST_CANDIDATES = 32, ROUNDS = 4 };
 enum { FINALISTS = 4, LOAD_ROUNDS = 2, PIECES = 12, SKIPPED = 4 };
-static const double LEAST_WORK = 1e9;          // multiplications that are worth a timing
-static const double LEAST_LOAD_WORK = 2.5e10;  // and those that are worth one under load
-static const double MARGIN = 1.06;             // how far behind the fastest burst a finalist may be
-// An H200 that rested runs at full clock for 70 ms, then at what its power limit leaves it (2026-11-15).
+static const double LEAST_WORK = 1e9;          // multiplications from which timing is worthwhile
+static const double LEAST_LOAD_WORK = 2.5e10;  // and from which timing under load is
+static const double MARGIN = 1.06;             // a finalist's time is at most this multiple of the fastest burst
+// An idle H200 runs at full clock for 70 ms, then at the clock that its power limit allows (2026-11-15).
 static const double WARM_MS = 100, PIECE_MS = 4;
 static const double MOST_MS = 1000;  // for all bursts of a matmul: those of half a million tokens take 80 ms each
 static const double LONG_MS = 20;    // bursts as long as this have run at the power limit
@@ -67,7 +67,7 @@ static cublasStatus_t list_algorithms(struct cuda_device *cuda, struct matmul_pl
     return status;
 }
 
-// A candidate that runs.
+// A candidate being timed.
 struct trial {
     struct cuda_device *cuda;
     struct matmul_plan *plan;
@@ -75,8 +75,8 @@ struct trial {
     const struct matmul_choice *choice;
 };
 
-// Milliseconds of a run, in `pieces` pieces of `runs` runs each, all queued before the first is waited for; INFINITY
-// where the candidate refuses when it is launched, as some that are listed do.
+// Milliseconds per run, in `pieces` pieces of `runs` runs each, all queued before the first wait; INFINITY if the
+// launch fails, as it does for some listed candidates.
 static void time_pieces(const struct trial *trial, int pieces, int runs, double *ms) {
     cudaStream_t stream = trial->cuda->streams[STREAM_COMPUTE];
     cudaEvent_t marks[PIECES + 1];
@@ -105,8 +105,8 @@ static int best_of(const struct candidates *list) {
     return best;
 }
 
-// One run of every candidate, round by round, so that a clock that falls falls for all. The first round loads kernels,
-// which counts for little in a long run: it may be the only one, and leave out the last candidates of the estimate.
+// One run of every candidate per round, so that a falling clock affects all. The first round also loads kernels, which
+// hardly matters for long runs: it may be the only round, and omit the last candidates of the estimate.
 static void time_bursts(struct trial trial, struct candidates *list) {
     double spent = 0;
     for (int round = 0; round <= ROUNDS; round++)
@@ -124,7 +124,7 @@ static void time_bursts(struct trial trial, struct candidates *list) {
         }
 }
 
-// Keeps the fastest of those that run at all and are within MARGIN of the best, in the order of the list.
+// Keeps the fastest of those that run and are within MARGIN of the best, in the order of the list.
 static void keep_fastest(struct candidates *list) {
     double best = list->ms[best_of(list)];
     int kept = 0;
@@ -148,9 +148,9 @@ static int compare_doubles(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// The finalists again, on a GPU that is busy long enough to run at its power limit: what a matmul costs in a training
-// step, where one that needs less energy keeps a higher clock. The clock falls further now and then for some
-// milliseconds, whatever runs, hence the median; it takes a while to follow a new candidate, hence the pieces left out.
+// Times the finalists on a GPU that has been busy long enough to run at its power limit, as in a training step, where a
+// matmul that needs less energy keeps a higher clock. The clock sometimes drops for some milliseconds, hence the
+// median; it adapts slowly to a new candidate, hence the skipped pieces.
 static void time_under_load(struct trial trial, struct candidates *list) {
     enum { COUNTED = PIECES - SKIPPED, SAMPLES = LOAD_ROUNDS * COUNTED };
     double samples[FINALISTS][SAMPLES], ms[PIECES];
@@ -177,14 +177,14 @@ static bool can_fuse(const struct matmul_key *key) {
            (!has_aux || (key->m % 8 == 0 && key->alignment[3] >= 16));
 }
 
-// Ranks that joined must all say the same, so a matmul whose size differs between them is worth it to none.
+// Ranks that joined must all decide the same, so a matmul whose shape differs between them is never timed.
 static bool is_worth_timing(const struct cuda_device *cuda, const struct matmul_key *key) {
     bool is_exact = key->input == DTYPE_F32 && !cuda->allows_tf32;
     return !cuda->is_deterministic && !key->is_uneven && !is_exact &&
            (double)key->m * (double)key->n * (double)key->k >= LEAST_WORK;
 }
 
-// It takes half a second, which is well spent where the next start finds the answer.
+// It takes half a second, which pays off only if the next run finds the result.
 static bool is_worth_load(const struct cuda_device *cuda, const struct matmul_key *key) {
     return cuda->memory->path && (double)key->m * (double)key->n * (double)key->k >= LEAST_LOAD_WORK;
 }
@@ -198,7 +198,7 @@ static void say_none(const struct op_matmul *op, cublasStatus_t status) {
              op->transpose_a ? "'" : "", b, op->transpose_b ? "'" : "", d, cublaslt()->cublasLtGetStatusName(status));
 }
 
-// Whether this library still takes what was chosen in an earlier run.
+// Whether this library still supports the choice of an earlier run.
 static bool is_valid(struct cuda_device *cuda, struct matmul_plan *plan, const struct matmul_choice *choice) {
     cublasLtMatmulHeuristicResult_t result;
     if (!choice->has_algorithm || (choice->is_fused && !can_fuse(&plan->key)))
@@ -209,7 +209,7 @@ static bool is_valid(struct cuda_device *cuda, struct matmul_plan *plan, const s
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= (size_t)BLAS_WORKSPACE_BYTES;
 }
 
-// Nothing can be timed while it is recorded.
+// Nothing can be timed during a recording.
 bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op) {
     return is_worth_timing(cuda, key) && op->beta == 0 && !cuda->is_recording;
 }
@@ -222,7 +222,8 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     struct matmul_choice known;
     if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
         plan->choice = known;
-        // Ranks that joined finish together, when the matmul can be timed, whatever their libraries take.
+        // Ranks that joined make the choice final together, once the matmul can be timed, even if their libraries
+        // differ.
         plan->is_final = times_now || !cuda->memory->peers.broadcast;
         return;
     }
@@ -251,7 +252,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     if (list.count > 1 && burst < LONG_MS && is_worth_load(cuda, &plan->key))
         time_under_load(trial, &list);
     phase_note(NULL);
-    if (list.count == 0)  // all refuse: running the first will say why
+    if (list.count == 0)  // all fail: running the first reports why
         return;
     int best = best_of(&list);
     log_debug("matmul: m %lld n %lld k %lld ending %d: %s, %.3f ms; the fastest burst %.3f ms, of the first %.3f ms",

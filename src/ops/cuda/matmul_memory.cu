@@ -1,11 +1,11 @@
-// The algorithms that were chosen for matmuls, in this run and in earlier ones, and by which rank. The list and
-// its file are ops/choices.c's; what it names is checked by the library before it is used.
+// The algorithms that were chosen for matmuls, in this run and in earlier ones, and by which rank. ops/choices.c keeps
+// the list and its file; the library checks an algorithm before it is used.
 //
-// Of the ranks that joined (see device_join) the first chooses for all: all ranks reach the matmuls in the same order,
-// so those behind wait for the answer when they reach a new one. They do so also where they know it from the list,
-// because the first may find that its library refuses what the list says and time it again. Matmuls whose shapes differ
-// between ranks (is_uneven) are left out: a rank may have nothing to multiply there, or a matmul that it knows already,
-// and would not wait for the answer. Each rank takes the first algorithm of the library's list for them.
+// The first of the ranks that joined (see device_join) chooses for all: ranks reach the matmuls in the same order, so
+// the others wait for its choice at each new one. They wait even if their list has it, because the first rank's library
+// may refuse that algorithm and the matmul be timed again. Matmuls whose shapes differ between ranks (is_uneven) are
+// excluded: a rank may have none, or one that it already knows, and would not wait. For these each rank takes the first
+// algorithm of the library's list.
 #include "ops/cuda/matmul.cuh"
 
 #include <stdio.h>

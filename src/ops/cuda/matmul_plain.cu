@@ -1,6 +1,6 @@
-// Matmuls that cuBLASLt has no algorithm for (odd shapes; what these are changes with its version), in a
-// plain tiled kernel; and bias and activation as kernels of their own on a matmul that is there already, which in
-// bf16 rounds once more than a fused epilogue.
+// Matmuls without an algorithm of cuBLASLt (odd shapes; which ones depends on its version), in a plain tiled kernel;
+// and bias and activation as separate kernels on a matmul's result, which in bf16 rounds once more than a fused
+// epilogue.
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/matmul.cuh"
@@ -63,7 +63,7 @@ void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, cons
 
 // ---- Epilogues ----
 
-// A is the dtype of the factors, of bias and of aux.
+// A is the dtype of the operands, of bias and of aux.
 template <typename A> struct epilogue_args {
     enum epilogue epilogue;
     int64_t rows, columns, d_stride;
@@ -71,7 +71,7 @@ template <typename A> struct epilogue_args {
     A *aux;         // (M, N) or NULL
 };
 
-// One element: value is that of the matmul, and what is returned goes to d. stored is what aux gets.
+// One element: value is the matmul's; returns the element of d and sets `stored` to that of aux.
 template <typename A>
 static __device__ __forceinline__ float epilogue_of(float value, float bias, float aux, enum epilogue epilogue,
                                                     float *stored) {
@@ -79,14 +79,14 @@ static __device__ __forceinline__ float epilogue_of(float value, float bias, flo
         return value * gelu_tanh_gradient<A>(aux);
     value += bias;
     if (epilogue == EPILOGUE_BIAS_ACTIVATION) {
-        // Backward has the stored aux, so forward activates what is stored.
+        // Backward sees the stored aux, so forward activates the stored value.
         *stored = rounded<A>(value);
         return gelu_tanh<A>(*stored);
     }
     return value;
 }
 
-// d holds the matmul's result and gets that of the epilogue. Threads walk over groups of four neighbouring columns.
+// Replaces the matmul's result in d by that of the epilogue. Threads walk over groups of four neighbouring columns.
 template <typename A, typename D> static __global__ void epilogue_kernel(D *d, epilogue_args<A> args) {
     int64_t groups = (args.columns + 3) / 4, count = args.rows * groups;
     int64_t step = (int64_t)gridDim.x * blockDim.x;

@@ -1,5 +1,5 @@
-// Matmuls in fp8 and fp4 that cuBLASLt has no algorithm for: a plain tiled kernel multiplies what codes stand for. It
-// serves odd shapes, and shows on GPUs without matmuls by blocks of 16 and 32 elements that codes and scales are right.
+// Matmuls in fp8 and fp4 without an algorithm of cuBLASLt: a plain tiled kernel multiplies decoded numbers. It serves
+// odd shapes, and tests codes and scales on GPUs without matmuls by blocks of 16 and 32 elements.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float4.cuh"
 #include "ops/cuda/matmul.cuh"
@@ -22,7 +22,7 @@ struct restored_args {
     float alpha, beta;
 };
 
-// The factor of the block that an element lies in.
+// The factor of an element's block.
 static __device__ float block_factor(const struct restored_operand &from, int64_t row, int64_t k) {
     const float *factors = (const float *)from.scales;
     switch (from.scaling) {

@@ -1,6 +1,6 @@
-// Where Adam's moments are, and how they are stored there: as they are, as one of the two neighbours in bf16, or as
-// codes of 8 bits (tensor/moment8.h). Four elements a thread; the threads of a half warp have the MOMENT8_SHARE
-// elements that share an exponent, so all of them take part up to the end of those, also beyond the last element.
+// Storage of Adam's moments: in fp32, in bf16 with stochastic rounding, or as 8-bit codes (tensor/moment8.h). Four
+// elements per thread; a half warp has the MOMENT8_SHARE elements that share an exponent, so all of its threads
+// participate, even beyond the last element.
 #ifndef OPS_CUDA_MOMENTS_CUH
 #define OPS_CUDA_MOMENTS_CUH
 
@@ -32,7 +32,7 @@ template <enum moment8_kind kind> struct coded {
     uint8_t *exponents;  // (count / MOMENT8_SHARE), rounded up
 };
 
-// Four codes are aligned for one access where the first is.
+// Four codes can be accessed at once if the first is aligned.
 static __device__ __forceinline__ bool codes_are_wide(const uint8_t *codes, int64_t i, int64_t count) {
     return i + 4 <= count && ((uintptr_t)(codes + i) & 3) == 0;
 }
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void store_moment(struct coded<kind> to, int64
             to.codes[i + n] = (uint8_t)(codes >> 8 * n);
 }
 
-// One that is stored in any of these ways.
+// A moment stored in any of these ways.
 template <enum moment8_kind kind> struct any_moment {
     struct coded<kind> at;  // fp32 and bf16 lie where codes would
     enum dtype dtype;

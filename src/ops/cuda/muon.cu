@@ -111,7 +111,7 @@ extern "C" void cuda_add_diagonal(struct device *device, const struct op_add_dia
     });
 }
 
-// A block for each row. Sums are of floats, as in other kernels of norms.
+// A block per row. Sums are in fp32, as in other kernels of norms.
 static __global__ void row_squares_kernel(float *y, const float *x, int64_t columns, int64_t length, int64_t stride) {
     __shared__ float shared[32];
     const float *row = x + (int64_t)blockIdx.x * stride;
@@ -123,7 +123,7 @@ static __global__ void row_squares_kernel(float *y, const float *x, int64_t colu
         y[(int64_t)blockIdx.x * columns + i] = mean;
 }
 
-// A thread for each column.
+// A thread per column.
 static __global__ void column_squares_kernel(float *y, const float *x, int64_t rows, int64_t columns, int64_t length,
                                              int64_t stride) {
     int64_t column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,15 +1,15 @@
-// LayerNorm and RMSNorm backward in one pass over the tensors. The sums down columns (dgain, dbias, ddelta_bias) are
-// taken on the way: a block adds up its rows in registers, and column_finish adds up the blocks, whose number depends
-// on shapes alone.
+// LayerNorm and RMSNorm backward in one pass over the tensors. The column sums (dgain, dbias, ddelta_bias) are taken in
+// the same pass: a block adds up its rows in registers, and column_finish adds up the blocks, whose number depends on
+// shapes alone.
 #include "ops/cuda/norm_backward.cuh"
 
 // ---- Aligned rows, through a queue in shared memory ----
 //
-// A round of a row of threads is ROWS rows, whose sums meet at one barrier. STAGES rounds have a place in the queue:
-// while one is worked on the others are on their way. What a thread reads twice of a row it reads from the queue, so
-// that registers hold little but the sums down the columns.
+// A round of a row of threads is ROWS rows, whose sums share one barrier. The queue holds STAGES rounds: while one is
+// processed the others are copied. Data that is read twice is read from the queue, so that registers hold little but
+// the column sums.
 
-// What is kept of the threads of a block: (STAGES, ROWS, BACKWARD_TENSORS, GROUPS, threads) times eight elements.
+// The queue of a block: (STAGES, ROWS, BACKWARD_TENSORS, GROUPS, threads) times eight elements.
 template <typename T, int GROUPS, int ROWS>
 static __device__ __forceinline__ eight<T> *queue_place(eight<T> *queue, int stage, int row, int tensor, int g) {
     int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -22,7 +22,7 @@ template <typename T> static __device__ __forceinline__ void queue_fetch(eight<T
         async_copy16(&place->word[i], (const uint4 *)from + i);
 }
 
-// Sends for the rows from `first` on.
+// Starts the copies of the rows from `first` on.
 template <typename T, int GROUPS, int ROWS>
 static __device__ __forceinline__ void queue_round(eight<T> *queue, int stage, const backward_args<T> &args,
                                                    int64_t first) {
@@ -54,7 +54,7 @@ static __device__ __forceinline__ norm_part<T> queue_part(eight<T> *queue, int s
     return part;
 }
 
-// SUMS is QUANTITIES, or 1 where only dgain is asked for. BLOCKS is how many a multiprocessor should hold.
+// SUMS is QUANTITIES, or 1 if only dgain is wanted. BLOCKS is the number of blocks per multiprocessor.
 template <typename T, int GROUPS, int THREADS, int BLOCKS, int ROWS, int STAGES, int SUMS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_kernel(backward_args<T> args) {
     extern __shared__ uint4 memory[];
@@ -113,8 +113,8 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
 
 // ---- All other rows, from global memory ----
 //
-// These are rare: rows of fp32, rows that are not aligned, and rows that are too long for the queue. One kernel takes
-// any number of groups, whose sums lie in the thread's own memory.
+// These are rare: rows of fp32, rows that are not aligned, and rows that are too long for the queue. One kernel serves
+// any number of groups, whose sums are in local memory.
 
 template <typename T>
 static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(backward_args<T> args, int groups) {
@@ -165,9 +165,9 @@ static void launch_plain(struct cuda_device *cuda, const backward_args<T> &args,
 
 // ---- Which kernel ----
 
-// fp32 has the threads, blocks and rows of a queue of rows one by one, so that its sums keep their order, but reads
-// global memory: it is not worth the time that its kernels would take to compile. For the same reason blocks of 224
-// threads have the kernel of 384: two of the latter leave a thread as many registers as three of the former need.
+// fp32 has the threads, blocks and rows of a queue with one row per round, so that its sums keep their order, but reads
+// global memory: kernels of its own are not worth their compile time. For the same reason blocks of 224 threads use the
+// kernel of 384: two of the latter leave a thread as many registers as three of the former need.
 template <typename T, int GROUPS, int THREADS, int BLOCKS, int ROWS_OF_16, int STAGES_OF_16>
 static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &args, int quantities) {
     enum { ROWS = sizeof(T) == 2 ? ROWS_OF_16 : 1, STAGES = STAGES_OF_16 + (ROWS < ROWS_OF_16) };
@@ -193,8 +193,8 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
     return blocks;
 }
 
-// Returns the number of blocks, which is that of partial sums; 0 if the row has to be read from global memory. Each
-// line is what was fastest on an H200 for such rows, of the threads, blocks, rows and stages that have room.
+// Returns the number of blocks, which is that of partial sums; 0 if the row must be read from global memory. Each line
+// has the threads, blocks, rows and stages that were fastest on an H200 for such rows, among those that fit.
 template <typename T>
 static int64_t norm_backward_queued(struct cuda_device *cuda, const backward_args<T> &args, int quantities) {
     int64_t threads = divide_up(args.columns, 8);

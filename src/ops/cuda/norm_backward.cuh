@@ -1,4 +1,4 @@
-// What norm_backward.cu does with one part of a row, and with the sums over rows and down columns.
+// Parts of norm_backward.cu: one part of a row, and the sums along rows and down columns.
 #ifndef OPS_CUDA_NORM_BACKWARD_CUH
 #define OPS_CUDA_NORM_BACKWARD_CUH
 
@@ -10,14 +10,14 @@
 enum {
     BACKWARD_TENSORS = 3,          // dy, x, dresidual
     QUANTITIES = 3,                // dgain, dbias, ddelta_bias
-    MOST_QUEUE_BYTES = 160 << 10,  // of shared memory; GPUs before and beside the data-center ones have less
-    SUMS_BYTES = 2 << 10,          // at least what a block shares besides its queue
+    MOST_QUEUE_BYTES = 160 << 10,  // of shared memory; only data-center GPUs have as much
+    SUMS_BYTES = 2 << 10,          // lower bound of a block's other shared memory
 };
 
 template <typename T> struct backward_args {
     T *dx;               // (N, C); may be dresidual
-    T *ddelta;           // (N, C) or NULL; may be dy, and dx where the dropout is off
-    T *y;                // (N, C) or NULL: the norm's output once more; may be dy
+    T *ddelta;           // (N, C) or NULL; may be dy, and dx if the dropout is off
+    T *y;                // (N, C) or NULL: the norm's output, recomputed; may be dy
     const T *dy, *x;     // (N, C)
     const T *dresidual;  // (N, C) or NULL
     const T *gain;       // (C)
@@ -33,8 +33,8 @@ template <typename T> struct backward_args {
     struct cuda_dropout dropout;
 };
 
-// The sums of V numbers (a power of two) over a warp, in few exchanges: lane l gets that of number l / (32 / V), having
-// given half of what it holds to another lane at each of the first ones.
+// The sums of V numbers (a power of two) over a warp, in few exchanges: in each of the first ones, a lane passes half
+// of its numbers to another lane. Lane l gets the sum of number l / (32 / V).
 template <int V> static __device__ __forceinline__ float warp_sums(float value[V]) {
     int lane = threadIdx.x & 31, offset = 16;
 #pragma unroll
@@ -114,9 +114,8 @@ static __device__ __forceinline__ void add_part(const backward_args<T> &args, fl
 }
 
 // dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)), without mean(g) for RMS, from the sums of g and g * n; and
-// with it y and ddelta. A thread has read its elements of dy and dresidual before it writes the same ones of ddelta, y
-// and dx, which may be the same memory. The bias of y is read for each row: it stays in the nearest cache, and
-// registers are short.
+// also y and ddelta. A thread reads its elements of dy and dresidual before it writes the same ones of ddelta, y and
+// dx, which may alias them. The bias of y is read for each row: it stays in the L1 cache, and registers are scarce.
 template <typename T, int SUMS>
 static __device__ __forceinline__ void write_part(const backward_args<T> &args, float sums[SUMS][8],
                                                   const norm_part<T> &part, const float sum[2]) {

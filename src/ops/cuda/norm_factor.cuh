@@ -1,4 +1,4 @@
-// One over the norm of a matrix, of the sum of its squares: Muon's division, by itself or at the end of a matmul.
+// The inverse norm of a matrix, from the sum of its squares: Muon's division, separate or fused into a matmul.
 #ifndef OPS_CUDA_NORM_FACTOR_CUH
 #define OPS_CUDA_NORM_FACTOR_CUH
 

@@ -1,5 +1,5 @@
-// LayerNorm and RMSNorm forward, with the residual addition and its dropout fused in: one pass over the tensors. What
-// is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
+// LayerNorm and RMSNorm forward, with the residual addition and its dropout fused in: one pass over the tensors. The
+// norm's input is the stored sum, rounded to its dtype, because backward has only that.
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/float8.cuh"
@@ -21,16 +21,16 @@ template <typename T> struct forward_args {
     int64_t rows, columns;
     bool is_rms;
     struct cuda_dropout dropout;
-    int groups;  // that a thread has
+    int groups;  // per thread
 };
 
 template <typename A, typename B> static constexpr bool is_same = false;
 template <typename A> static constexpr bool is_same<A, A> = true;
 
-// Mean and sum of squared distances from it, of a row of which the threads hold parts: each warp finds those of its
-// part and one barrier puts the parts together, which rounds as little as two passes over the row. With is_rms the
-// mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or after. With
-// IS_WIDE columns are a multiple of eight.
+// The mean of a row, whose parts the threads hold, and the sum of squared distances from it: each warp computes those
+// of its part, and the parts are combined after one barrier, which is as accurate as two passes over the row. With
+// is_rms the mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or
+// after. With IS_WIDE columns are a multiple of eight.
 template <int GROUPS, bool IS_WIDE>
 static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8], int groups, int columns, bool is_rms,
                                                      float3 *shared) {
@@ -71,7 +71,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
     return make_float2(mean, warp_sum(part.z + part.x * (part.y - mean) * (part.y - mean)));
 }
 
-// value = value + dropout(delta + delta_bias), rounded as it is stored.
+// value = value + dropout(delta + delta_bias), rounded as stored.
 template <bool IS_WIDE, typename T>
 static __device__ __forceinline__ void add_delta(float value[8], const eight<T> &packed, const forward_args<T> &args,
                                                  int64_t row, int column) {
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void add_delta(float value[8], const eight<T> 
     }
 }
 
-// Eight elements of a row, zeros where they are beyond it.
+// Eight elements of a row; those beyond it are zeros.
 template <bool IS_WIDE, typename T>
 static __device__ __forceinline__ eight<T> fetch_part(const T *row, int column, int columns, bool is_there) {
     return is_there && column < columns ? fetch8(row, column, columns, IS_WIDE) : eight<T>();
@@ -125,8 +125,8 @@ static __device__ __forceinline__ uint32_t store_float8(const forward_args<T> &a
 // columns a row belongs to one warp, which needs no barrier.
 template <typename T, int GROUPS, bool IS_WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forward_args<T> args) {
-    // What a thread holds of a row stays in registers, but for rows that are not aligned and long ones of fp32: they
-    // are rare, and their loops are not unrolled.
+    // A thread's part of a row stays in registers, except for unaligned rows and long fp32 rows: they are rare, and
+    // their loops are not unrolled.
     constexpr bool IS_RARE = GROUPS > 4 && !(IS_WIDE && sizeof(T) == 2);
     const int groups = IS_RARE ? args.groups : GROUPS;
     constexpr bool HAS_CODES = IS_WIDE && is_same<T, __nv_bfloat16>;
@@ -135,7 +135,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     int columns = (int)args.columns;
     bool is_row = row < args.rows;
     uint32_t before = HAS_CODES && args.y8 ? range_seen(args.range) : 0;
-    // All reads of a row are on their way before the first is used, and before what may be written over them.
+    // All reads of a row are issued before the first is used, and before writes that may overwrite them.
     eight<T> x[GROUPS], delta[GROUPS];
 #pragma unroll
     for (int g = 0; g < groups; g++) {
@@ -215,8 +215,8 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.dropout = cuda_dropout(&op->dropout);
     const struct tensor tensors[] = {op->y, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum};
     bool is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
-    groups_of_row(args.columns);  // says where a row is too long
-    // Four groups a thread leave room for enough threads at once.
+    groups_of_row(args.columns);  // dies if a row is too long
+    // Four groups per thread leave room for enough threads at once.
     unsigned threads = min(32 * (unsigned)divide_up(args.columns, 4 * 8 * 32), (unsigned)NORM_THREADS);
     int64_t groups = divide_up(args.columns, 8 * threads);
     args.groups = (int)groups;

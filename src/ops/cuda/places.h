@@ -1,6 +1,6 @@
-// Where NVIDIA's libraries may be besides the folders of the dynamic loader: those of Python's packages
-// (nvidia/cu13/lib, nvidia/cudnn/lib), first beside a program that pip installed, and the toolkit's. Patterns for the
-// list of folders of a struct library; also what the names of packages end in.
+// Folders of NVIDIA's libraries besides those of the dynamic loader: Python's packages (nvidia/cu13/lib,
+// nvidia/cudnn/lib), first beside a program that pip installed, and the toolkit. Patterns for the folders of a struct
+// library; also the endings of package names.
 #ifndef OPS_CUDA_PLACES_H
 #define OPS_CUDA_PLACES_H
 

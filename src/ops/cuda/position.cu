@@ -1,4 +1,4 @@
-// How positions enter attention: rotary angles on queries and keys, and T5's table of biases by distance.
+// Positions in attention: rotary angles on queries and keys, and T5's table of biases by distance.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 extern "C" {
@@ -54,7 +54,7 @@ template <typename T> struct rope_part {
     int pair;
 };
 
-// Sends for the part with this number; nothing if there is none.
+// Starts the reads of the part with this number; does nothing if there is none.
 template <typename T>
 static __device__ __forceinline__ void rope_fetch(rope_part<T> *part, const struct rope_args &args, T *x, int number) {
     int groups = args.pairs / 8, head = number / groups;
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void rope_turn(const rope_part<T> &part, int p
     store8(part.at + pairs, 0, 8, true, high);
 }
 
-// A block per row. What a thread rotates first, often all it has, is on its way while the angles are worked out.
+// A block per row. A thread's first part, often its only one, is being read while the angles are computed.
 template <typename T> static __global__ void __launch_bounds__(ROPE_THREADS) rope_wide_kernel(struct rope_args args) {
     __shared__ __align__(16) float sine[MOST_PAIRS], cosine[MOST_PAIRS];
     int64_t row = blockIdx.x;

@@ -1,5 +1,5 @@
-// Where the time of a step goes: the profile's entries record an event before and after the real operation. Events cost
-// some microseconds a step; the compute stream is not held up.
+// The profile of a step: the profile's entries record an event before and after the real operation. Events cost some
+// microseconds per step and do not stall the compute stream.
 #include "ops/cuda/cuda.cuh"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@ extern "C" {
 #include "ops/profile.h"
 }
 
-enum { MOST_MARKS = 1 << 15 };  // calls that are timed; those after them are not
+enum { MOST_MARKS = 1 << 15 };  // calls that are timed; later ones are not
 
 struct profile_mark {
     cudaEvent_t start, end;
@@ -86,7 +86,7 @@ extern "C" void cuda_profile_start(struct device *device) {
     REPLACE(zero)
     REPLACE(matmul_many)
 #undef REPLACE
-    // A replay cannot be told apart into its parts.
+    // The operations of a replay cannot be timed separately.
     profile->base.table.record_begin = NULL;
 }
 

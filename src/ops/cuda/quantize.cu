@@ -15,15 +15,16 @@ struct quantize_args {
     float *range;
     uint8_t *result, *result_transposed;  // (N, C), (C, N) or NULL: the activation's result, E4M3
     const float *result_range;
-    int64_t rows, columns;  // columns: of y, or half of them where y has two halves
+    int64_t rows, columns;  // columns: of y, or half of them if y has two halves
     enum activation activation;
 };
 
-// Activations that are written out; the others share a slower way. Plain values have none, and may be of either dtype.
+// Activations with their own code paths; the others share a slower one. Plain values have none, and may be of either
+// dtype.
 enum { FAST_GELU, FAST_SILU, ANY, AS_E4M3, AS_E5M2 };
 
-// 1 / (1 + 2^x), off by some 1e-7, in three instructions: what is stored has four bits at most, and these kernels have
-// as much to compute as to read.
+// 1 / (1 + 2^x) with an error of about 1e-7, in three instructions: stored numbers have four bits at most, and these
+// kernels are bound by computation as much as by memory.
 static __device__ __forceinline__ float fast_share(float x) {
     float power, share;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
@@ -39,7 +40,7 @@ static __device__ __forceinline__ float fast_gelu_share(float x) {
     return fast_share(x * (a + b * (x * x)));
 }
 
-// `any` is the value or slope where the activation is not written out.
+// `any` is the value or slope if the activation has no code path of its own.
 template <int FUNCTION> static __device__ __forceinline__ float value_at(float x, float any) {
     if (FUNCTION == FAST_GELU)
         return x * fast_gelu_share(x);
@@ -61,7 +62,7 @@ template <int FUNCTION> static __device__ __forceinline__ float slope_at(float x
     return any;
 }
 
-// What a thread reads of one row: x (its gate with a gated unit), up, and dy.
+// A thread's inputs from one row: x (its gate with a gated unit), up, and dy.
 struct quantize_row {
     eight<__nv_bfloat16> x, up, dy;
 };
@@ -78,7 +79,7 @@ static __device__ __forceinline__ void quantize_fetch(struct quantize_row *to, c
         to->dy = fetch8(args.dy + row * args.columns, column, args.columns, true);
 }
 
-// The eight values of a row, with GLU_GRADIENT those of its other half, and behind them the activation's result.
+// The eight values of a row, with GLU_GRADIENT those of its other half, followed by the activation's result.
 template <int KIND, int FUNCTION, bool HAS_RESULT>
 static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8], const struct quantize_row &row,
                                                        const float bias[MOST_HALVES][8], enum activation activation) {
@@ -214,8 +215,8 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == QUANTIZE_GLU_
         write_partial<HALVES>(args, (float *)tile[0], total);
 }
 
-// Rows as they are, without column sums. A warp has 256 columns of ROWS_AHEAD rows, whose reads are all on their way
-// before the first is used.
+// Without transpose and column sums. A warp has 256 columns of ROWS_AHEAD rows, whose reads are all in flight before
+// the first is used.
 template <int KIND, int FUNCTION>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct quantize_args args) {
     int64_t column = 256 * (int64_t)blockIdx.y + 8 * (threadIdx.x & 31);
@@ -296,7 +297,7 @@ static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *h
 template <int KIND, int FUNCTION>
 static void launch_quantize(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
     constexpr bool IS_GRADIENT = KIND >= QUANTIZE_ACTIVATION_GRADIENT;
-    // Plain values and gated ones gain nothing by it (H200, 2026-11-18).
+    // Plain and gated values gain nothing from it (H200, 2026-11-18).
     if constexpr (KIND == QUANTIZE_ACTIVATION)
         if (!args.transposed && !args.partial) {
             dim3 rows(grid_x(divide_up(args.rows, QUANTIZE_THREADS / 32 * ROWS_AHEAD)),
@@ -304,7 +305,7 @@ static void launch_quantize(struct cuda_device *cuda, const struct quantize_args
             LAUNCH(cuda, (quantize_rows_kernel<KIND, FUNCTION>), rows, QUANTIZE_THREADS, 0, args);
             return;
         }
-    // Rare activations have one kernel, which computes a result that may have no place.
+    // Rare activations share one kernel, which also computes a result that may not be stored.
     if (IS_GRADIENT && (FUNCTION == ANY || args.result || args.result_transposed))
         LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION, IS_GRADIENT>), grid, QUANTIZE_THREADS, 0, args);
     else

@@ -1,17 +1,17 @@
-// Recordings: work of the compute stream that is kept as a CUDA graph and launched as one. A launch costs the host some
-// microseconds however many kernels it holds, and the GPU goes from one of them to the next faster than from call to
-// call. What other streams do is part of it where events lead there and back within the recording.
+// Recordings: work of the compute stream, captured as a CUDA graph and launched as one. A launch costs the host some
+// microseconds for any number of kernels, and the GPU starts them faster one after the other than separate launches.
+// Work of other streams is included if events fork to them and join back within the recording.
 #include "ops/cuda/cuda.cuh"
 
 extern "C" void cuda_record_begin(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
     CHECK(!cuda->is_recording);
     cuda->is_recording = true;
-    // Other threads of the process may go on using the GPU.
+    // Other threads of the process may keep using the GPU.
     CHECK_CUDA(cudaStreamBeginCapture(cuda->streams[STREAM_COMPUTE], cudaStreamCaptureModeThreadLocal));
 }
 
-// A graph that cannot be made is not a failure of the work in it: that is done call by call, as before.
+// Failing to build a graph is not an error: the work is done call by call, as before.
 extern "C" struct recording *cuda_record_end(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
     cudaGraph_t graph = NULL;

@@ -1,6 +1,6 @@
-// Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to
-// scratch memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums
-// over everything are kept in double, which costs nothing: they wait for memory.
+// Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to scratch
+// memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums over
+// everything are in double, which costs nothing: they are bound by memory.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 #include "ops/digest.h"
@@ -8,11 +8,11 @@
 enum {
     COLUMN_BLOCKS = 4 * SUM_PROCESSORS,
     FEWEST_ROWS_PER_SPLIT = 64,
-    ROWS_AHEAD = 8,                   // of a thread, on their way at once
+    ROWS_AHEAD = 8,                   // of a thread, in flight at once
     SUM_BLOCKS = 8 * SUM_PROCESSORS,  // partial sums of a flat range
     SUM_THREADS = 256,
     SUM_TILE = 8 * COLUMN_LANES,  // columns of a block
-    SQUARES_AHEAD = 4,            // steps of a thread, on their way at once
+    SQUARES_AHEAD = 4,            // steps of a thread, in flight at once
     FINISH_LANES = 32,            // rows of threads that add up partial sums
 };
 
@@ -86,7 +86,7 @@ static __global__ void __launch_bounds__(256)
     x += column;
     if (column < columns) {
         for (; row + (ROWS_AHEAD - 1) * ROW_LANES < last; row += ROWS_AHEAD * ROW_LANES) {
-            eight<T> packed[ROWS_AHEAD];  // all on their way before the first is used
+            eight<T> packed[ROWS_AHEAD];  // all in flight before the first is used
 #pragma unroll
             for (int j = 0; j < ROWS_AHEAD; j++)
                 packed[j] = fetch8(x + (row + j * ROW_LANES) * columns, 0, columns - column, IS_WIDE);
@@ -130,7 +130,7 @@ extern "C" void cuda_column_sum(struct device *device, const struct op_column_su
     column_sum(cuda_use(device), (float *)op->out.data, op->x);
 }
 
-// `fours` is how many groups of four elements are read at once: all there are if both are aligned to 16 bytes, else 0.
+// `fours` is the number of groups of four elements read by one access: all if both are aligned to 16 bytes, else 0.
 static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count, int64_t fours) {
     __shared__ double shared[32];
     double sum = 0;
@@ -211,7 +211,7 @@ extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squa
     sum_finish(cuda, (float *)op->out.data, partial, SUM_BLOCKS);
 }
 
-// Of a tensor that does not begin at a multiple of eight bytes, and of its last word.
+// A word of a tensor that is not aligned to eight bytes, or its last word.
 static __device__ unsigned long long word_of_bytes(const unsigned char *bytes, int64_t count) {
     unsigned long long word = 0;
     for (int64_t i = 0; i < count && i < 8; i++)
@@ -219,8 +219,8 @@ static __device__ unsigned long long word_of_bytes(const unsigned char *bytes, i
     return word;
 }
 
-// `whole` is how many words are read at once: all that have eight bytes if the first is aligned to them, else 0. Sums
-// of integers do not depend on their order, so blocks add theirs as they come.
+// `whole` is the number of words read by one access: all with eight bytes if the first is aligned, else 0. Integer sums
+// do not depend on order, so blocks add theirs in any order.
 static __global__ void __launch_bounds__(SUM_THREADS)
     digest_kernel(unsigned long long *out, const unsigned char *bytes, int64_t count, int64_t whole, uint64_t seed) {
     __shared__ unsigned long long shared[32];
@@ -268,7 +268,7 @@ struct clip_args {
     int64_t rows, length;
 };
 
-// The row that is for as many skipped steps as there were.
+// Copies the row for the current number of skipped steps.
 static __device__ void take_rate(const struct clip_args &args) {
     int64_t row = 0;
     while (row + 1 < args.rows && args.rates[row * args.length + RATE_SKIPPED] < *args.skipped)
@@ -282,7 +282,7 @@ static __global__ void clip_scale_kernel(struct clip_args args) {
     float root = sqrtf(*args.sum_squares) / loss_scale;
     float factor = args.max_norm / (root + 1e-6f);
     if (!isfinite(root))
-        factor = NAN;  // tells Adam to leave everything as it was
+        factor = NAN;  // tells the optimizer to skip the update
     else if (args.max_norm <= 0 || factor >= 1)
         factor = 1;
     *args.norm = root;

@@ -41,7 +41,7 @@ static __device__ __forceinline__ void close_groups(uint32_t keys[ITEMS], const 
         group = __reduce_min_sync(ALL_LANES, most == top ? group : NO_EXPERT);
         __syncwarp();
         if (lane == 0)
-            sums[group] = CLOSED;  // which marks it as chosen
+            sums[group] = CLOSED;  // marks it as chosen
         __syncwarp();
     }
 #pragma unroll(ITEMS <= 8 ? ITEMS : 1)
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void close_groups(uint32_t keys[ITEMS], const 
 }
 
 // The weight of lane k's choice before the factor; 0 in the other lanes. `x` is the whole row, `logit` that of the
-// choice. *divisor is what scores were divided by.
+// choice. *divisor becomes the divisor of the scores.
 template <int ITEMS>
 static __device__ __forceinline__ float weight_of(enum router_score score, const float x[ITEMS], float logit,
                                                   bool is_chosen, int chosen, float *divisor) {

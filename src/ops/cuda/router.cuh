@@ -1,17 +1,17 @@
-// A row of logits in a warp, as routing and the balance of experts have it: lane l holds experts l, l + 32, …, ITEMS of
-// them; those beyond the last are -infinity and closed.
+// A row of logits in a warp, for routing and balancing: lane l holds experts l, l + 32, …, ITEMS of them; those beyond
+// the last are -infinity and closed.
 #ifndef OPS_CUDA_ROUTER_CUH
 #define OPS_CUDA_ROUTER_CUH
 
 #include "ops/cuda/lanes.cuh"
 
-static const float ROUTER_EPSILON = 1e-20f;  // added to sums of scores that are divided by
+static const float ROUTER_EPSILON = 1e-20f;  // added to sums of scores before dividing by them
 static const uint32_t ALL_LANES = 0xFFFFFFFFu, NO_EXPERT = 0xFFFFFFFFu;
 static const uint32_t CLOSED = 0;  // a key that is smaller than all others
 
-// Runs the statement with ITEMS standing for the number of experts that a lane holds, or one that is a bit larger:
-// experts beyond the last change nothing, and more kernels took long to compile. Up to 256 experts, loops over what a
-// lane holds are unrolled, and it stays in registers.
+// Runs the statement with ITEMS as the number of experts per lane, or slightly more: experts beyond the last change
+// nothing, and more kernels would take long to compile. Up to 256 experts, loops over a lane's experts are unrolled, so
+// that they stay in registers.
 #define WITH_ITEMS(experts_, ITEMS, ...)                                                                               \
     do {                                                                                                               \
         if ((experts_) <= 64) {                                                                                        \
@@ -36,7 +36,7 @@ static __device__ __forceinline__ void router_load(float x[ITEMS], const float *
         x[i] = lane + 32 * i < experts ? row[lane + 32 * i] : -INFINITY;
 }
 
-// Numbers in an order of integers, NaN above all. None is CLOSED.
+// Maps numbers to integers in the same order, NaN above all. None is CLOSED.
 static __device__ __forceinline__ uint32_t router_key(float x) {
     uint32_t bits = __float_as_uint(x != x ? INFINITY : x == 0 ? 0.0f : x);
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void router_keys(uint32_t keys[ITEMS], const f
         keys[i] = lane + 32 * i < experts ? router_key(x[i]) : CLOSED;
 }
 
-// The expert with the largest key, of equal ones the lowest; only those in [first, end). It is closed.
+// Returns and closes the expert with the largest key in [first, end); of equal ones the lowest.
 template <int ITEMS>
 static __device__ __forceinline__ int router_take(uint32_t keys[ITEMS], int first, int end, int lane) {
     uint32_t best = CLOSED, expert = NO_EXPERT;
@@ -68,7 +68,7 @@ static __device__ __forceinline__ int router_take(uint32_t keys[ITEMS], int firs
     return (int)expert;
 }
 
-// The number that a lane holds of an expert.
+// The value of an expert held by this lane.
 template <int ITEMS> static __device__ __forceinline__ float router_value(const float x[ITEMS], int expert, int lane) {
     float value = 0;
 #pragma unroll(ITEMS <= 8 ? ITEMS : 1)

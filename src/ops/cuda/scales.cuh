@@ -1,5 +1,5 @@
-// Where factors of blocks lie, as cuBLASLt reads them: those of 16 and 32 elements, one byte each, in tiles of 128 rows
-// x 4 blocks, of which a tile is 512 bytes in a row.
+// Layout of factors of blocks, as cuBLASLt reads them: those of 16 and 32 elements, one byte each, in tiles of 128 rows
+// x 4 blocks; a tile is 512 contiguous bytes.
 #ifndef OPS_CUDA_SCALES_CUH
 #define OPS_CUDA_SCALES_CUH
 

@@ -1,11 +1,11 @@
-// Sinkhorn's algorithm. A kernel is one pass over the rows: a warp per row adds up what each expert gets, a block the
-// rows of its warps, and the block that finishes last adds up the blocks, in order, and moves the columns. Passes
-// behind the last one that is needed return at once, so that the host waits for nothing.
+// Sinkhorn's algorithm. A kernel is one pass over the rows: a warp per row adds up the contributions to each expert, a
+// block the rows of its warps, and the block that finishes last adds up the blocks, in order, and updates d. Passes
+// after the last one needed return at once, so the host need not wait.
 #include "ops/cuda/router.cuh"
 
 enum { SINKHORN_WARPS = 4, SINKHORN_BLOCKS = 128 };
 
-// In the scratch memory of the device; `d` and `sums` lie behind it.
+// In the device's scratch memory, followed by `d` and `sums`.
 struct sinkhorn_state {
     unsigned finished;  // blocks of this pass
     unsigned is_done;

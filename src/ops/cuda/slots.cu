@@ -1,5 +1,5 @@
-// Rows to the places of their slots and back. A warp per row, eight columns a lane and step; several reads are on their
-// way at once.
+// Copies rows to the places of their slots and back. A warp per row, eight columns per lane and step; several reads are
+// in flight at once.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 #include "ops/cuda/slots.cuh"

@@ -1,11 +1,10 @@
-// What kernels over the places of experts share.
+// Code common to kernels over the places of experts.
 #ifndef OPS_CUDA_SLOTS_CUH
 #define OPS_CUDA_SLOTS_CUH
 
 #include "ops/cuda/cuda.cuh"
 
-// The expert that a place before offsets[experts] belongs to: the last whose places begin at it or before it and are
-// not empty.
+// The expert of a place before offsets[experts]: the last one that has places and whose first place is at or before it.
 static __device__ __forceinline__ int expert_at(const int32_t *offsets, int experts, int64_t place) {
     int low = 0, high = experts - 1;
     while (low < high) {

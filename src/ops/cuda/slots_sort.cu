@@ -1,6 +1,7 @@
-// Slots sorted by expert: a stable counting sort. Chunks of slots are counted; one block adds up what is before each
-// chunk; then each chunk places its slots, in which a warp ranks 32 of one expert by their votes. If an expert keeps
-// its largest weights only, a block per expert finds the least of them, eight bits at a time, and places what is left.
+// Slots sorted by expert: a stable counting sort. Chunks of slots are counted; one block sums the counts before each
+// chunk; then each chunk places its slots, where a warp ranks 32 slots of one expert by ballots. If an expert keeps
+// only its largest weights, a block per expert finds the least of them, eight bits at a time, and places the kept
+// slots.
 #include "ops/cuda/lanes.cuh"
 #include "ops/cuda/slots.cuh"
 
@@ -9,7 +10,7 @@ enum {
     CHUNK_WARPS = 8,
     CHUNK_STEPS = CHUNK_SLOTS / CHUNK_WARPS / 32,  // of a warp
     SCAN_THREADS = ROUTER_MOST_EXPERTS,
-    SCAN_AHEAD = 8,  // chunks on their way at once
+    SCAN_AHEAD = 8,  // chunks in flight at once
     SELECT_THREADS = 1024,
     DIGITS = 256,
 };
@@ -20,7 +21,7 @@ struct sort_args {
     const float *weights;  // or NULL
     const int32_t *kept;   // or NULL
     int32_t *chunks;       // (chunks, E): slots of each expert in a chunk, then those in the chunks before it
-    int32_t *starts;       // (E + 1): where the slots of each expert begin in `sorted`
+    int32_t *starts;       // (E + 1): first slot of each expert in `sorted`
     int32_t *sorted;       // all slots by expert, with or without a place; only with weights
     int64_t slots;
     int chunk_count, expert_count, capacity, aligned;
@@ -31,7 +32,7 @@ static __device__ __forceinline__ int lanes_below(uint32_t votes, int lane) {
     return __popc(votes & ((1u << lane) - 1));
 }
 
-// The expert of a slot; -1 if there is none here.
+// The expert of a slot; -1 if this rank has none.
 static __device__ __forceinline__ int expert_of(const struct sort_args &args, int64_t slot) {
     bool is_here = slot < args.slots && (!args.kept || args.kept[slot] >= 0);
     int expert = is_here ? args.experts[slot] : -1;
@@ -85,7 +86,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) scan_chunks_kernel(struct
     }
 }
 
-// A slot that is number `rank` of its expert, where the first ones have places.
+// Places slot number `rank` of its expert, of which the first ones have places.
 static __device__ __forceinline__ void place_slot(const struct sort_args &args, int64_t slot, int expert, int rank) {
     if (expert < 0) {
         args.places[slot] = -1;
@@ -99,8 +100,8 @@ static __device__ __forceinline__ void place_slot(const struct sort_args &args, 
     }
 }
 
-// Block of CHUNK_WARPS warps at a chunk, each with a part of it. Shared memory (CHUNK_WARPS, E) counts what is before
-// the next slots of a warp.
+// Block of CHUNK_WARPS warps at a chunk, each with a part of it. Shared memory (CHUNK_WARPS, E) counts the slots before
+// a warp's next ones.
 static __global__ void __launch_bounds__(32 * CHUNK_WARPS) place_chunk_kernel(struct sort_args args) {
     extern __shared__ int counts[];
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, experts = args.expert_count, *own = counts + warp * experts;
@@ -149,7 +150,7 @@ static __device__ __forceinline__ uint32_t weight_order(float weight) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// The least weight that is kept, and how many that have it.
+// The least kept weight, and how many slots with that weight are kept.
 struct kept_weights {
     uint32_t least;
     int ties;

@@ -1,4 +1,4 @@
-// The statistics of parts of the vocabulary, held by several ranks, become those of the whole. See op_softmax_merge.
+// Merges the statistics of parts of the vocabulary, held by several ranks. See op_softmax_merge.
 #include "ops/cuda/cuda.cuh"
 
 struct merge_args {

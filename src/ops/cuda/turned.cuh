@@ -1,7 +1,7 @@
 // Tiles of fp8 values and their transpose. A thread holds eight columns of four neighbouring rows: it stores the rows
-// as they are, and the columns, four bytes each, in a tile in shared memory, from which threads write 16 bytes of a
-// line of the transpose each. The word of four rows w of column c lies at w ^ turn(c), so that neither the threads that
-// store nor those that read meet in a bank.
+// directly, and the columns, four bytes each, in a tile in shared memory, from which each thread writes 16 bytes of a
+// line of the transpose. The word of four rows w of column c is at w ^ turn(c), so that neither stores nor reads have
+// bank conflicts.
 #ifndef OPS_CUDA_TURNED_CUH
 #define OPS_CUDA_TURNED_CUH
 
@@ -15,13 +15,13 @@ enum {
     PASSES = TILE / (4 * ROW_THREADS),
 };
 
-// The place of a word in the tile: neighbouring threads store columns that are COLUMNS apart, eight of a row in a warp,
-// and four neighbouring words stay together.
+// Index of a word in the tile: neighbouring threads store columns that are COLUMNS apart, eight of a row in a warp, and
+// four neighbouring words stay together.
 template <int COLUMNS> static __device__ __forceinline__ int tile_place(int column, int word) {
     return column * WORDS + (word ^ (column / COLUMNS % 8 * 4));
 }
 
-// Where a transpose goes: `columns` rows of `rows` numbers, `stride` apart.
+// Destination of a transpose: `columns` rows of `rows` numbers, `stride` apart.
 struct turned_matrix {
     uint8_t *to;
     int64_t columns, rows, stride;
@@ -48,7 +48,7 @@ static __device__ __forceinline__ void write_turned(const struct turned_matrix &
                 tile[tile_place<COLUMNS>(column, lane)];
 }
 
-// Where a thread is among those of a tile: a warp has eight columns of threads and four rows.
+// Position of a thread in a tile: a warp has eight columns of threads and four rows.
 static __device__ __forceinline__ int thread_across(void) {
     return threadIdx.x % 8 + threadIdx.x / 32 % 2 * 8;
 }
@@ -56,7 +56,7 @@ static __device__ __forceinline__ int thread_down(void) {
     return threadIdx.x / 8 % 4 + threadIdx.x / 64 * 4;
 }
 
-// Four rows of eight values as words of a column of the tile.
+// Stores four rows of eight values as words of columns of the tile.
 static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32_t packed[4][2], int column, int word) {
 #pragma unroll
     for (int quad = 0; quad < 2; quad++) {
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void store_turned(uint32_t *tile, const uint32
     }
 }
 
-// Where a part of what a kernel computes goes: a half of a gated unit's gradient, or an activation's result.
+// Destination of a part of a kernel's results: a half of a gated unit's gradient, or an activation's result.
 struct turned_part {
     uint8_t *y, *transposed;  // at the part's first column; NULL for none
     int64_t stride;           // between rows of y
@@ -78,8 +78,8 @@ struct turned_part {
 
 enum { MOST_PARTS = 3 };  // two halves and the activation's result
 
-// Stores eight values of each part of four rows from (row, column) on; `values` computes those of a row. Returns the
-// largest magnitude of the first HALVES parts and of `seen`.
+// Stores eight values of each part of four rows from (row, column) on; `values` computes a row's. Returns the largest
+// magnitude of the first HALVES parts and of `seen`.
 template <int PARTS, int HALVES, typename VALUES>
 static __device__ __forceinline__ float store_parts(uint32_t (*tile)[TILE * WORDS], const struct turned_part *to,
                                                     int64_t row, int64_t column, float seen, const VALUES &values) {
@@ -107,7 +107,7 @@ static __device__ __forceinline__ float store_parts(uint32_t (*tile)[TILE * WORD
     return seen;
 }
 
-// After all rows of a tile were stored: their transposes.
+// Writes the transposes of a tile, after all of its rows were stored.
 template <int PARTS>
 static __device__ __forceinline__ void write_parts(const struct turned_part *to, uint32_t (*tile)[TILE * WORDS],
                                                    int64_t first, int64_t base, int64_t columns, int64_t rows) {

@@ -1,6 +1,6 @@
-// The paper backend: a device that computes nothing and keeps account. The bytes of an operation are those of the
-// operands in its contract, unless it says otherwise below. Running a step on it costs no memory and tells how many
-// FLOPs and bytes the same step costs on a real device. Addresses it hands out are never read.
+// The paper backend: a device that computes nothing and counts. The bytes of an operation are those of the operands in
+// its contract, unless overridden below. Running a step on it takes no memory and counts the FLOPs and bytes of the
+// same step on a real device. Addresses from its alloc are never read.
 #include "ops/contract.h"
 #include "ops/device.h"
 #include "ops/instant.h"
@@ -15,20 +15,20 @@ struct paper_device {
     uintptr_t next_address;
     const struct device *real;  // whose own memory is counted; NULL for none
     struct device_totals totals;
-    struct own_need own;  // of the device it stands for, at most
+    struct own_need own;  // maximum over operations, of the real device
     bool has_rates;
     struct device_rates rates;
-    double now, host;  // of the compute stream; when the host has started all operations so far
-    // Copies to host memory: when the last ended, and when the last and those before them were queued.
+    double now, host;  // times: of the compute stream; when the host has started all operations so far
+    // Copies to host memory: when the last one ended; when the last batch and the one before it were queued.
     double returned, queued, queued_before;
-    double *stamps;  // the latest `most`; NULL while the clock stands
+    double *stamps;  // the latest `most`; NULL while the clock is stopped
     int64_t stamped, most;
 };
 
 static struct paper_device *paper_of(struct device *device) {
     return (struct paper_device *)device;
 }
-// Memory of the real device's own.
+// Raises the real device's own memory.
 static void note_need(struct paper_device *paper, struct own_need need) {
     own_need_raise(&paper->own, &need);
     paper->totals.own_bytes = paper->totals.wide_bytes = paper->own.wide;
@@ -36,7 +36,7 @@ static void note_need(struct paper_device *paper, struct own_need need) {
         paper->totals.own_bytes += paper->own.rooms[i];
 }
 
-// An operation takes as long as its arithmetic or as its bytes, whichever takes longer.
+// An operation takes as long as its arithmetic or its bytes, whichever is longer.
 static void spend(struct paper_device *paper, double arithmetic, double bytes) {
     const struct device_rates *rates = &paper->rates;
     if (!paper->has_rates)
@@ -65,8 +65,7 @@ static void paper_describe(const struct device *device, char *text, size_t size)
     (void)snprintf(text, size, "paper: nothing is computed");
 }
 
-// Blocks follow each other from a high address on, each aligned like real ones, so that tensors that would not share
-// memory do not seem to.
+// Addresses ascend from a high one, aligned like real ones, so that separate tensors do not appear to overlap.
 static void *paper_alloc(struct device *device, size_t bytes) {
     struct paper_device *paper = paper_of(device);
     uintptr_t address = paper->next_address;
@@ -78,7 +77,7 @@ static void paper_free(struct device *device, void *memory) {
     (void)device, (void)memory;
 }
 
-// Memory of the host's is real: steps write their inputs to it and read their results, which stay zero.
+// Host memory is real: steps write inputs to it and read results, which stay zero.
 static void *paper_host_alloc(struct device *device, size_t bytes) {
     (void)device;
     return memory_alloc(bytes);
@@ -89,7 +88,7 @@ static void paper_host_free(struct device *device, void *memory) {
     free(memory);
 }
 
-// The free memory of a device that does not exist is unknown, unless its rates tell it.
+// The free memory of an imaginary device is unknown, unless its rates say it.
 static size_t paper_room(struct device *device) {
     return (size_t)paper_of(device)->rates.memory_bytes;
 }
@@ -102,8 +101,8 @@ static void paper_copy_in(struct device *device, void *to_device, const void *fr
     paper_of(device)->totals.bytes_moved += (double)bytes;
 }
 
-// A piece of states goes to host memory beside what is computed for the next one, and as much comes from there at the
-// same time: copies that are queued together had the time since those before them, and only the rest takes time.
+// Optimizer states go to host memory piece by piece, while the next piece is computed and as much is copied in. Copies
+// queued together overlap with the time since the previous batch; only the rest takes time.
 static void spend_returning(struct paper_device *paper, double bytes) {
     const struct device_rates *rates = &paper->rates;
     if (!paper->has_rates)
@@ -121,7 +120,7 @@ static void spend_returning(struct paper_device *paper, double bytes) {
     }
 }
 
-// The host gets no numbers: what it finds in its memory is what was there. Copies on the stream for them are paid for.
+// Host memory stays unchanged. Only copies on STREAM_BACK take time.
 static void paper_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
                            enum stream stream) {
     (void)to_host;
@@ -139,20 +138,20 @@ static void paper_zero(struct device *device, void *memory, size_t bytes, enum s
         spend(paper_of(device), 0, (double)bytes);
 }
 
-// One operation, whose arithmetic takes that many seconds.
+// Counts one operation, whose arithmetic takes that many seconds.
 static void count_work(struct device *device, double arithmetic, double bytes) {
     struct device_totals *totals = &paper_of(device)->totals;
     totals->operations++;
     totals->bytes_moved += bytes;
     spend(paper_of(device), arithmetic, bytes);
 }
-// What the contract of the operation at `op` counts, and one tensor.
+// Bytes by the contract of the operation at `op`, and of one tensor.
 #define BYTES(name_) contract_bytes(contract_##name_(), op)
 static double bytes_of(struct tensor t) {
     return (double)tensor_bytes(t);
 }
 
-// Whether tensor cores read and write the rows of a matrix at once: 16 bytes at a time.
+// Whether rows are aligned for tensor cores, which access 16 bytes at a time.
 static bool is_aligned(struct tensor x) {
     enum { ALIGNMENT_BYTES = 16 };
     return (size_t)x.shape[1] * dtype_bytes(x.dtype) % ALIGNMENT_BYTES == 0;
@@ -174,20 +173,20 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
     count_work(device, matmul_seconds(paper_of(device), op, inner), BYTES(matmul));
 }
 
-// A host that starts operations one by one waits here, to learn how many rows each expert gets.
+// A host that starts operations one by one waits here for the number of rows of each expert.
 static void paper_route_forward(struct device *device, const struct op_route_forward *op) {
     struct paper_device *paper = paper_of(device);
     count_work(device, 0, BYTES(route_forward));
     paper->host = fmax(paper->host, paper->now);
 }
 
-// Separate kernels of a program that has them, beside those of the operation itself.
+// Adds the time of separate kernels that another program would run besides the operation itself.
 static void spend_apart(struct paper_device *paper, double seconds) {
     if (paper->has_rates && seconds > 0)
         spend(paper, seconds, 0);
 }
 
-// All rows have an expert, and experts have equally many: paper does not know better.
+// Assumes that all rows have an expert, and that experts have equally many rows.
 static void paper_grouped_matmul(struct device *device, const struct op_grouped_matmul *op) {
     const struct paper_device *paper = paper_of(device);
     bool is_weight = op->kind == GROUPED_WEIGHT, is_turned = is_weight && dtype_is_float8(op->a.dtype);
@@ -203,7 +202,7 @@ static void paper_grouped_matmul(struct device *device, const struct op_grouped_
     spend_apart(paper_of(device), device_rates_quantize(&paper->rates, &shape));
 }
 
-// Rows go to the order of experts, or come from it; `bytes` in all.
+// Counts a permutation of rows to or from the order of experts; `bytes` in all.
 static void count_permute(struct paper_device *paper, double bytes) {
     double part = paper->rates.permute > 0 ? paper->rates.permute : 1;
     paper->totals.operations++;
@@ -211,7 +210,7 @@ static void count_permute(struct paper_device *paper, double bytes) {
     spend(paper, 0, bytes / part);
 }
 
-// As many rows are read as are written, some of them several times.
+// As many rows are read as written, some of them several times.
 static void paper_gather_slots(struct device *device, const struct op_gather_slots *op) {
     count_permute(paper_of(device), BYTES(gather_slots) + bytes_of(op->y));
 }
@@ -230,7 +229,7 @@ static void paper_slot_bias_backward(struct device *device, const struct op_slot
     spend_apart(paper, device_rates_biases(&paper->rates, elements, (double)op->bias.shape[0]));
 }
 
-// Bounds of what a gated activation reads, `y` or its gradient being its result.
+// Adds the time of kernels that clamp the inputs of a gated activation; `y` is its result or the result's gradient.
 static void spend_limits(struct paper_device *paper, struct glu_rule rule, struct tensor y) {
     const struct device_rates *rates = &paper->rates;
     if (rule.limit > 0)
@@ -247,13 +246,13 @@ static void paper_expert_activation_backward(struct device *device, const struct
     spend_limits(paper_of(device), op->rule, op->dy);
 }
 
-// One that stands for no device and has no rates takes the memory of those that do, which is more.
+// A device without a real one and without rates assumes the batched way, which takes more memory.
 static bool paper_gains_by_many(const struct device *device) {
     const struct paper_device *paper = (const struct paper_device *)device;
     return paper->real ? device_gains_by_many(paper->real) : !paper->has_rates || paper->rates.gains_by_many;
 }
 
-// Half of a symmetric result is computed. What is added belongs to the bytes.
+// Half of a symmetric result is computed. The addend counts among the bytes.
 static bool paper_matmul_many(struct device *device, const struct op_matmul_many *op) {
     const struct paper_device *paper = paper_of(device);
     double count = (double)op->d.shape[0], share = op->is_symmetric ? 0.5 : 1;
@@ -266,7 +265,7 @@ static bool paper_matmul_many(struct device *device, const struct op_matmul_many
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
-    // Where they are one, ddelta is written as dx.
+    // If they alias, ddelta and dx are written once.
     count_work(device, 0, BYTES(norm_backward) - (op->ddelta.data == op->dx.data ? bytes_of(op->dx) : 0));
 }
 
@@ -284,7 +283,7 @@ static void paper_attention_forward(struct device *device, const struct op_atten
     count_work(device, seconds, BYTES(attention_forward));
 }
 
-// Scores that are computed once more; not the model's arithmetic.
+// Recomputed scores, which do not count as the model's arithmetic.
 static void paper_largest_scores(struct device *device, const struct op_largest_scores *op) {
     double scores = device_attention_scores(op->q, op->k, op->is_causal, op->mask.window);
     struct device_attention shape = device_attention_of(op->q, scores, (double)op->q.shape[3]);
@@ -302,7 +301,7 @@ static void paper_attention_backward(struct device *device, const struct op_atte
     struct device_attention shape = device_attention_of(op->q, scores, channels);
     shape.is_backward = true;
     double seconds = device_rates_attention(&paper->rates, &shape);
-    // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is computed again.
+    // dV reads them, dP writes them; softmax reads two and writes one; dQ and dK read them. None is recomputed.
     if (paper->has_rates && paper->rates.writes_scores)
         seconds = device_rates_written_scores(&paper->rates, op->q, op->k, op->v, op->dropout.rate > 0 ? 9.5 : 7,
                                               matmuls - 1);
@@ -310,7 +309,7 @@ static void paper_attention_backward(struct device *device, const struct op_atte
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
-    // Of each table, as many rows are read as there are tokens.
+    // Each table has as many rows read as there are tokens.
     count_work(device, 0, BYTES(embedding_forward) + (op->position_table.data ? 2 : 1) * bytes_of(op->out));
 }
 
@@ -318,7 +317,7 @@ static void paper_embedding_backward(struct device *device, const struct op_embe
     count_work(device, 0, BYTES(embedding_backward) + (op->dposition_table.data ? 4 : 2) * bytes_of(op->dout));
 }
 
-// Separate kernels of another program's loss and rotation, for each logit in both passes and each element in one.
+// The rates' separate kernels of the loss (per logit, both passes) and of rotation (per element, one pass).
 static void paper_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
     const struct device_rates *rates = &paper_of(device)->rates;
     count_work(device, 0, BYTES(softmax_stats));
@@ -331,14 +330,14 @@ static void paper_rope(struct device *device, const struct op_rope *op) {
 }
 
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
-    // What is dropped nowhere and stays in its place is not touched, only summed if there is a bias.
+    // Without dropout and in place, elements are not touched, only summed if there is a bias.
     bool is_scaled = op->factor != 0 && op->factor != 1;
     bool is_moved = op->dropout.rate > 0 || is_scaled || op->dx.data != op->dy.data;
     double spared = is_moved ? 0 : bytes_of(op->dx) + (op->dbias.data ? 0 : bytes_of(op->dy));
     count_work(device, 0, BYTES(dropout_backward) - spared);
 }
 
-// Other programs update many tensors with one kernel: their host has no more to do.
+// Other programs update many tensors with one kernel: no additional host time.
 static void start_with_last(struct device *device) {
     paper_of(device)->host -= paper_of(device)->rates.host_seconds;
 }
@@ -358,7 +357,7 @@ static void paper_sgd(struct device *device, const struct op_sgd *op) {
     count_work(device, 0, BYTES(sgd));
 }
 
-// Each element is a piece of memory of its own.
+// Each element on the diagonal counts as a separate piece of memory.
 static void paper_add_diagonal(struct device *device, const struct op_add_diagonal *op) {
     enum { PIECE = 16 };
     struct tensor pieces = tensor_slice(op->x, 2, 0, op->x.shape[2] < PIECE ? op->x.shape[2] : PIECE);
@@ -369,7 +368,7 @@ static void paper_quantize_blocks(struct device *device, const struct op_quantiz
     count_work(device, 0, BYTES(quantize_blocks) + bytes_of(op->y.range) + bytes_of(op->y.transposed_range));
 }
 
-// The two orders together have as many bytes as the rows of 16 bits that are read.
+// Both fp8 orders together have as many bytes as the 16-bit rows that are read.
 static void paper_quantize_slots(struct device *device, const struct op_quantize_slots *op) {
     count_work(device, 0, BYTES(quantize_slots) + bytes_of(op->y.value) + bytes_of(op->y.transposed));
 }
@@ -440,7 +439,7 @@ BYTES_ONLY(lion) BYTES_ONLY(momentum) BYTES_ONLY(normalize) BYTES_ONLY(mean_squa
 BYTES_ONLY(follow) BYTES_ONLY(clip_rows) BYTES_ONLY(average)
 // clang-format on
 
-// Entries of the table that also ask the device this one stands for how much memory of its own it would take.
+// Entries of the table that also ask the real device how much of its own memory it would take.
 #define ASKING(name_)                                                                                                  \
     static void asking_##name_(struct device *device, const struct op_##name_ *op) {                                   \
         struct paper_device *paper = paper_of(device);                                                                 \

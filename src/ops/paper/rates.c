@@ -1,4 +1,4 @@
-// How long arithmetic takes on a device of which a few numbers are known. See struct device_rates.
+// Times of arithmetic on a device given by a few rates. See struct device_rates.
 #include "ops/device.h"
 
 #include <math.h>
@@ -12,14 +12,14 @@ double device_rates_matmul(const struct device_rates *rates, enum dtype dtype, d
                            double inner) {
     double tiles = ceil(rows / rates->tile) * ceil(columns / rates->tile);
     double area = tiles * rates->tile * rates->tile, rounds = ceil(tiles / rates->processors);
-    // Several rounds overlap: of the last one, half of what is idle is lost.
+    // Rounds overlap, so half of the last one's idle time is lost.
     double filled = (tiles / rates->processors + rounds) / 2;
     double whole = 2 * area * (inner + rates->half_inner) / device_rates_of(rates, dtype);
     return whole * filled / (tiles / rates->processors);
 }
 
-// As one matmul over all rows, or over the weights of all experts side by side, and slower the fewer rows an expert
-// has: its last tile is not full, or its sums are short.
+// As one matmul over all rows, or over the weights of all experts side by side, but slower the fewer rows an expert
+// has: its last tile is partial, or its sums are short.
 double device_rates_grouped(const struct device_rates *rates, const struct device_grouped *shape) {
     double each = shape->rows / shape->experts, seconds;
     enum dtype dtype = rates->expert_quantize_bytes > 0 ? DTYPE_E4M3 : shape->dtype;
@@ -33,7 +33,7 @@ double device_rates_grouped(const struct device_rates *rates, const struct devic
     return fmax(seconds, shape->experts * rates->expert_seconds);
 }
 
-// Every row of tiles starts and ends: that takes as long as some more keys for each query.
+// Every row of tiles has a start and an end, which cost as much as some more keys per query.
 double device_rates_attention(const struct device_rates *rates, const struct device_attention *shape) {
     enum { NARROW = 64 };
     double rate = rates->attention[shape->is_backward] * (shape->head <= NARROW ? rates->narrow : 1);
@@ -52,7 +52,7 @@ double device_rates_biases(const struct device_rates *rates, double elements, do
                 KERNELS * experts * rates->expert_seconds);
 }
 
-// Gradients of weights read what was quantized for the other two matmuls.
+// Weight gradients reuse the operands quantized for the other two matmuls.
 double device_rates_quantize(const struct device_rates *rates, const struct device_grouped *shape) {
     if (rates->expert_quantize_bytes <= 0 || shape->is_weight)
         return 0;
@@ -63,8 +63,8 @@ double device_rates_quantize(const struct device_rates *rates, const struct devi
 double device_attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window) {
     double queries = (double)q.shape[1], keys = (double)k.shape[1];
     double seen = is_causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
-    double hidden = window > 0 && keys > (double)window ? keys - (double)window : 0;  // of the last query
-    double first = hidden > queries ? hidden - queries : 0;                           // of the one before the first
+    double hidden = window > 0 && keys > (double)window ? keys - (double)window : 0;  // keys hidden from the last query
+    double first = hidden > queries ? hidden - queries : 0;                           // from the one before the first
     if (is_causal && hidden > 0)
         seen -= (hidden * (hidden + 1) - first * (first + 1)) / 2;
     return (double)q.shape[0] * (double)q.shape[2] * seen;

@@ -1,8 +1,8 @@
-// Attention forward on GPUs of compute capability 9.0, for heads of 64 and 128: all masks, and dropout with masks of
-// ours. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
+// Attention forward on GPUs of compute capability 9.0, for heads of 64 and 128: all masks, and dropout with our own
+// masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
 //
-// A block has 128 queries and walks over tiles of keys. Warps that copy keys draw dropout too, ahead of those that
-// compute. See attention_walk.cuh.
+// A block has 128 queries and walks over tiles of keys. The warps that copy keys also draw dropout, ahead of the warps
+// that compute. See attention_walk.cuh.
 #include "ops/cuda/hopper/attention_walk.cuh"
 
 enum { KEYS = 128 };  // of a tile
@@ -15,13 +15,13 @@ template <int D_> struct forward_shape {
 
 // ---- Softmax ----
 
-// What a thread keeps of its two rows; `largest` is of scores that are not scaled.
+// A thread's state of its two rows; `largest` is of unscaled scores.
 struct hopper_rows {
     struct key_range range[2];
     float largest[2], sum[2];
 };
 
-// Scores become weights, and the rows move on to their new largest scores; correction is for what was summed before.
+// Turns scores into weights and updates the rows' largest scores; earlier sums must be multiplied by correction.
 static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], struct hopper_rows &rows,
                                                     float correction[2], float scale) {
 #pragma unroll
@@ -31,7 +31,7 @@ static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], st
         for (int n = 2 * half; n < KEYS / 2; n += 4)
             largest = fmaxf(largest, fmaxf(score[n], score[n + 1]));
         largest = quad_max(largest);
-        // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
+        // If no key is visible yet, all scores are -infinity: subtract 0 instead, so that every weight is 0.
         float base = largest == -INFINITY ? 0.0f : largest * scale;
         correction[half] = power_of_two(rows.largest[half] * scale - base);
         rows.largest[half] = largest;
@@ -45,7 +45,8 @@ static __device__ __forceinline__ void weigh_scores(float (&score)[KEYS / 2], st
     }
 }
 
-// The weights in 16 bits as first factors, those that dropout drops being 0. It scales the result, not the weights.
+// Packs the weights in 16 bits as first operands; dropped ones are 0. Dropout's scale is applied to the result, not
+// here.
 template <typename T, bool HAS_DROPOUT>
 static __device__ __forceinline__ void pack_weights(uint32_t (&weight)[KEYS / 4], const float (&score)[KEYS / 2],
                                                     const uint32_t (&kept)[KEYS / WORD_KEYS][2]) {
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void pack_weights(uint32_t (&weight)[KEYS / 4]
 
 // ---- A group of four warps ----
 
-// What a group works on.
+// Input of a group.
 template <int D> struct forward_part {
     const uint8_t *queries;
     const drawn_words<forward_shape<D>> *drawn;

@@ -1,9 +1,10 @@
-// What the attention kernels for GPUs of compute capability 9.0 share. They take heads of 64 and 128, all masks, and
-// dropout with masks of ours. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
+// Code common to the attention kernels for GPUs of compute capability 9.0. They support heads of 64 and 128, all masks,
+// and dropout with our own masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the
+// instructions.
 //
 // A block has 128 rows of one side (queries or keys): two groups of four warps have 64 each, and a third group copies
 // tiles of the other side and draws dropout, stages ahead of them. Scores stay in registers: rounded, they are the
-// first factor of the next matmul.
+// first operand of the next matmul.
 #ifndef OPS_CUDA_HOPPER_ATTENTION_HOPPER_CUH
 #define OPS_CUDA_HOPPER_ATTENTION_HOPPER_CUH
 
@@ -102,7 +103,7 @@ static __device__ __forceinline__ void start_values(float (&sum)[D / 2], const u
 
 // ---- Memory ----
 
-// The box at a column and row, of a place (head, sample); what lies beyond the tensor is 0.
+// Copies the box at a column and row of a place (head, sample); elements beyond the tensor are 0.
 static __device__ __forceinline__ void copy_head_box(void *shared, const CUtensorMap *map, uint64_t *barrier,
                                                      int column, int row, const int place[2]) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
@@ -128,7 +129,7 @@ static CUtensorMap map_heads(struct tensor t, int lines) {
 
 // ---- Scores of queries by keys ----
 
-// Scores of keys that a thread's two rows do not see become -infinity.
+// Sets the scores of keys that a thread's two rows do not see to -infinity.
 template <int KEYS>
 static __device__ __forceinline__ void hide_scores(float (&score)[KEYS / 2], const struct key_range rows[2],
                                                    int first_key) {

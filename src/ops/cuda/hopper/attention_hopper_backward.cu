@@ -1,7 +1,7 @@
 // Attention backward on GPUs of compute capability 9.0: two kernels, so that every gradient is summed by one group of
-// warps in one order and no atomics are needed. The one here has 128 queries in a block and walks over keys (dq); the
-// other has 128 keys and walks over queries (dk, dv). Each computes the scores. Warps of this one that copy keys draw
-// the dropout, ahead of those that compute, and keep it as bits for the other kernel if there is memory. See
+// warps in one order and no atomics are needed. This one has 128 queries in a block and walks over keys (dq); the other
+// has 128 keys and walks over queries (dk, dv). Each recomputes the scores. The warps of this one that copy keys draw
+// dropout, ahead of the warps that compute, and store it as bits for the other kernel if there is memory. See
 // attention_walk.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/hopper/attention_walk.cuh"
 
@@ -11,7 +11,7 @@ template <int D_> struct query_shape {
     static const int BYTES = FIXED * FIXED_BYTES + STAGES * PASSING_BYTES + ALIGNMENT;
 };
 
-// What a thread keeps of its two rows, and of the tile that they are of.
+// A thread's state of its two rows and of their tile.
 struct gradient_rows {
     struct key_range range[2], all;  // `all`: of the tile
     float lse[2], delta[2];
@@ -35,7 +35,7 @@ static __device__ __forceinline__ struct gradient_rows read_rows(const struct at
     return rows;
 }
 
-// Scores and the gradients of weights become gradients of scores, in 16 bits.
+// Computes gradients of scores, in 16 bits, from scores and gradients of weights.
 template <typename T, int KEYS, bool HAS_DROPOUT>
 static __device__ __forceinline__ void
 score_gradients(uint32_t (&gradient)[KEYS / 4], const float (&score)[KEYS / 2], const float (&dweight)[KEYS / 2],
@@ -162,7 +162,7 @@ static void launch_either(struct cuda_device *cuda, const struct op_attention_ba
         launch_queries<T, D, false>(cuda, op, args, words);
 }
 
-// Bits of dropout lie in the workspace if they fit.
+// Bits of dropout are stored in the workspace if they fit.
 static struct kept_words place_words(const struct op_attention_backward *op, const struct attention_args *args) {
     struct kept_words words = {};
     words.words = (int)divide_up(args->keys, (int64_t)BLOCK_ROWS) * (BLOCK_ROWS / WORD_KEYS);

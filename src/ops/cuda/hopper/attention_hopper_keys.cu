@@ -1,6 +1,6 @@
 // Attention backward on GPUs of compute capability 9.0: the gradients of keys and values. A block has 128 keys and
-// walks over the queries that may see them, whose scores lie transposed in registers: keys are rows. Beside the tiles
-// of queries a warp copies what is known of each query. See attention_walk.cuh and attention_hopper_backward.cu.
+// walks over the queries that may see them. Scores are transposed in registers: keys are rows. With the tiles of
+// queries, a warp copies per-query data. See attention_walk.cuh and attention_hopper_backward.cu.
 #include "ops/cuda/hopper/attention_walk.cuh"
 
 // The sums of wide heads leave registers for fewer scores.
@@ -10,10 +10,10 @@ template <int D_> struct key_shape {
     static const int BYTES = FIXED * FIXED_BYTES + STAGES * PASSING_BYTES + ALIGNMENT;
 };
 
-// Where the kernel of keys has dropout from.
+// Source of the dropout of the kernel of keys.
 enum kept_source { KEPT_ALL, KEPT_DRAWN, KEPT_READ };
 
-// What is known of the queries of a stage.
+// Per-query data of a stage.
 template <int QUERIES> struct passing_facts {
     float lse[QUERIES], delta[QUERIES];  // lse: in powers of two
     struct key_range range[QUERIES];
@@ -39,7 +39,7 @@ static __device__ __forceinline__ struct key_range queries_of_tile(const struct 
     return {(int)first, (int)max(first, end)};
 }
 
-// *from, or 0 without a read. No branch: what follows need not wait for the value.
+// *from, or 0 without a read. Branch-free, so that the code after it need not wait for the value.
 static __device__ __forceinline__ uint32_t read_if(bool is_there, const void *from) {
     uint32_t value;
     asm volatile("{\n.reg .pred there;\nsetp.ne.b32 there, %2, 0;\nmov.b32 %0, 0;\n@there ld.global.b32 %0, [%1];\n}"
@@ -49,7 +49,7 @@ static __device__ __forceinline__ uint32_t read_if(bool is_there, const void *fr
     return value;
 }
 
-// What a lane of the copying warp reads of queries that are 32 apart.
+// Data that a lane of the copying warp reads of queries 32 apart.
 template <int QUERIES, int KEPT> struct read_facts {
     enum { COUNT = QUERIES / 32, WORDS = BLOCK_ROWS / WORD_KEYS };
     float lse[COUNT], delta[COUNT];
@@ -98,7 +98,7 @@ template <int QUERIES, int KEPT> struct read_facts {
     }
 };
 
-// A warp copies the keys of the block's tiles, the queries that may see them, and what is known of those.
+// A warp copies the keys of the block's tiles, the queries that may see them, and the data of these queries.
 template <int D, int KEPT>
 static __device__ __forceinline__ void
 copy_queries(walk_memory<key_shape<D>> &memory, passing_facts<key_shape<D>::QUERIES> *facts,
@@ -135,7 +135,7 @@ copy_queries(walk_memory<key_shape<D>> &memory, passing_facts<key_shape<D>::QUER
     }
 }
 
-// Scores of queries that do not see the thread's keys, `key` and that 8 after it, become -infinity.
+// Sets the scores of queries that do not see the thread's keys, `key` and `key` + 8, to -infinity.
 template <int QUERIES>
 static __device__ __forceinline__ void hide_turned(float (&score)[QUERIES / 2], const passing_facts<QUERIES> &facts,
                                                    int key) {
@@ -171,13 +171,13 @@ template <typename T_, int D, int KEPT> struct key_group {
             turned_kept<QUERIES>(kept, facts[turn.stage].row_ids, args, head, warp_key);
     }
 
-    // Of register i of columns 8 j …; `words` are those of the two queries there.
+    // Whether the score in register i of columns 8 j … is kept; `words` are those of its two queries.
     __device__ __forceinline__ bool keeps(const uint32_t words[2], int j, int i) const {
         return KEPT == KEPT_READ ? words[i & 1] >> 2 * (i / 2) & 1 : is_kept_turned<QUERIES>(kept, j, i);
     }
 
-    // Scores and the gradients of weights become weights and gradients of scores, in 16 bits. Weights are not scaled
-    // by the dropout.
+    // Computes weights and gradients of scores, in 16 bits, from scores and gradients of weights. Weights are not
+    // scaled by the dropout.
     __device__ __forceinline__ void weigh(const passing_facts<QUERIES> &now) {
         float scale = args.scale * LOG2_E;
         int warp = threadIdx.x / 32, part = threadIdx.x % 32 / 4;
@@ -244,7 +244,7 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                       const __grid_constant__ CUtensorMap v_map, const __grid_constant__ CUtensorMap q_map,
                       const __grid_constant__ CUtensorMap dout_map) {
     using shape = key_shape<D>;
-    // As many as both sides need.
+    // Tuned to the needs of both sides.
     enum { COPY_REGISTERS = KEPT == KEPT_DRAWN ? (D == 64 ? 72 : 40) : (D == 64 ? 88 : 72) };
     extern __shared__ uint8_t unaligned[];
     __shared__ walk_memory<shape> memory;

@@ -1,16 +1,16 @@
-// What the attention kernels for GPUs of compute capability 9.0 have in common about blocks and shared memory.
+// Blocks and shared memory of the attention kernels for GPUs of compute capability 9.0.
 //
-// Blocks stay on their multiprocessors. They take tiles of 128 rows in pairs, one from each end, which are the same
-// work under a causal mask. The rows of a tile are "fixed" while those of the other side pass; copies of the next
-// tile begin while the last one is in work.
+// Blocks are persistent. They take tiles of 128 rows in pairs, one from each end, so that all pairs are equal work
+// under a causal mask. The rows of a tile are "fixed" while those of the other side pass; copies of the next tile begin
+// while the last one is being computed.
 #ifndef OPS_CUDA_HOPPER_ATTENTION_WALK_CUH
 #define OPS_CUDA_HOPPER_ATTENTION_WALK_CUH
 
 #include "ops/cuda/hopper/attention_hopper.cuh"
 
-enum { WORD_KEYS = 32 };  // whose dropout is a word
+enum { WORD_KEYS = 32 };  // keys whose dropout bits form a word
 
-// Where bits of dropout are kept: a word of 32 keys of a query as draw_word draws it, (B, H, words, queries).
+// Stored bits of dropout: a word of 32 keys of a query as draw_word draws it, (B, H, words, queries).
 struct kept_words {
     uint32_t *data;  // NULL if the workspace is too small for them
     int words, queries;
@@ -55,13 +55,13 @@ struct tile_walk {
 };
 
 // Shared memory of a kernel: FIXED times FIXED_BYTES for the block's rows and STAGES times PASSING_BYTES for those that
-// it walks over, with barriers: copies have come; all warps are done with them.
+// it walks over, with barriers: full (copies have arrived) and empty (all warps are done with them).
 template <typename SHAPE> struct walk_memory {
     uint8_t *fixed, *passing;
     uint64_t fixed_full[SHAPE::FIXED], fixed_empty[SHAPE::FIXED], full[SHAPE::STAGES], empty[SHAPE::STAGES];
 };
 
-// All threads of a block. `arrivals` complete a stage.
+// All threads of a block call it. `arrivals` complete a stage.
 template <typename SHAPE>
 static __device__ __forceinline__ void open_memory(walk_memory<SHAPE> &memory, uint8_t *unaligned, int arrivals) {
     if (threadIdx.x == 0) {
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void open_memory(walk_memory<SHAPE> &memory, u
     __syncthreads();
 }
 
-// One thread copies LINES rows of COUNT tensors, one behind the other, from `row` of a place (head, sample) on.
+// One thread copies LINES rows of COUNT tensors, one after the other, from `row` of a place (head, sample) on.
 template <int D, int LINES, int COUNT>
 static __device__ __forceinline__ void copy_rows(uint8_t *to, const CUtensorMap *const maps[COUNT], uint64_t *barrier,
                                                  int row, const int place[2]) {
@@ -93,13 +93,13 @@ static __device__ __forceinline__ void copy_rows(uint8_t *to, const CUtensorMap 
                           row, place);
 }
 
-// A warp has done what a barrier waits for.
+// Signals that a warp is done with a stage.
 static __device__ __forceinline__ void release(uint64_t *empty) {
     if (threadIdx.x % 32 == 0)
         barrier_arrive(empty);
 }
 
-// Sums are not read before this.
+// Keeps the compiler from reading sums before this point.
 template <int N> static __device__ __forceinline__ void settle(float (&sums)[N]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -139,7 +139,7 @@ static __device__ __forceinline__ struct key_range keys_of_tile(const struct att
 
 // ---- Dropout ----
 
-// The dropout of the keys of each stage, words of the block's queries.
+// Dropout bits of the keys of each stage: words for the block's queries.
 template <typename SHAPE> struct drawn_words { uint32_t word[SHAPE::STAGES][SHAPE::KEYS / WORD_KEYS][BLOCK_ROWS]; };
 
 // The query whose dropout a thread of the third group draws.
@@ -160,16 +160,16 @@ static __device__ __forceinline__ struct drawn_query drawn_query_of(const struct
     return mine;
 }
 
-// The signs of both halves of a word say which of its two elements are kept. Up to a threshold t of 2^15 the smaller of
-// a half h and t, plus 2^15 - t, has its highest bit where h is at least t; it takes an instruction less than
-// dropout_kept's way.
+// The signs of both halves of a word say which of its two elements are kept. For a threshold t up to 2^15, min(h, t) +
+// 2^15 - t has its highest bit set if the half h is at least t; this takes one instruction less than the method of
+// dropout_kept.
 template <bool IS_LOW> static __device__ __forceinline__ uint32_t kept_signs(uint32_t word, uint32_t threshold) {
     uint32_t t = threshold * 0x10001u;
     return IS_LOW ? __vminu2(word, t) + (0x80008000u - t) : __vhaddu2(word, (65536 - threshold) * 0x10001u);
 }
 
-// draw_word of 64 keys, as two words. The calls advance side by side: one alone is a chain of instructions that wait
-// for each other, and few warps draw.
+// draw_word of 64 keys, as two words. The calls are interleaved: a single one is a chain of dependent instructions, and
+// few warps draw.
 enum { DRAWN_KEYS = 64, DRAWN_CALLS = DRAWN_KEYS / 8 };
 
 template <bool IS_LOW>
@@ -217,7 +217,8 @@ static __device__ __forceinline__ void draw_words(uint32_t (&word)[2], const str
         pack_kept<false>(word, c, args.dropout.threshold);
 }
 
-// Draws the keys of a stage, 64 at a time where its query may see one, and keeps them in `kept` if there is memory.
+// Draws the keys of a stage, 64 at a time if the query may see one of them, and stores the bits in `kept` if there is
+// memory.
 template <int WORDS>
 static __device__ __forceinline__ void draw_keys(uint32_t (&drawn)[WORDS][BLOCK_ROWS],
                                                  const struct attention_args &args, const struct kept_words &kept,
@@ -258,7 +259,7 @@ template <int WORDS> static __device__ __forceinline__ bool is_drawn(const uint3
     return kept[n / 16][n / 2 & 1] >> (n % 16 / 4 * 2 + (n & 1) * 8 + 1) & 1;
 }
 
-// All bits of the scores in registers n and n + 1 that are kept, as 16 bits each.
+// A mask for the scores in registers n and n + 1: 16 ones for each that is kept.
 template <int WORDS> static __device__ __forceinline__ uint32_t drawn_pair(const uint32_t (&kept)[WORDS][2], int n) {
     uint32_t mask, signs = kept[n / 16][n / 2 & 1] << (6 - n % 16 / 4 * 2);
     asm("prmt.b32 %0, %1, 0, 0x9988;" : "=r"(mask) : "r"(signs));
@@ -268,7 +269,7 @@ template <int WORDS> static __device__ __forceinline__ uint32_t drawn_pair(const
 // ---- The third group ----
 
 // A warp copies the queries of the block's tiles, of FIXED_COUNT tensors, and the keys and values that they see. With
-// dropout all four warps come here, and each thread draws for a query.
+// dropout all four warps call it, and each thread draws for a query.
 template <bool DRAWS, typename SHAPE>
 static __device__ __forceinline__ void copy_keys(walk_memory<SHAPE> &memory, const struct attention_args &args,
                                                  const CUtensorMap *const *maps, drawn_words<SHAPE> *drawn,

@@ -1,14 +1,14 @@
 // Matmuls over ragged groups of operands in fp8 by blocks of 128, on GPUs of compute capability 9.0 (DeepSeek-V3's
-// recipe). A stage is as long as a block: its sums are multiplied by the factors of both operands and added to others
-// in fp32, half of a tile's columns at a time, while the other group of warps has the tensor cores.
+// recipe). A stage is as long as a block: its sums are multiplied by the factors of both operands and added to fp32
+// sums, half of a tile's columns at a time, while the other group of warps uses the tensor cores.
 //
 // A thread has two rows of a tile, eight apart. Rows of places have a factor for each block of the inner dimension;
 // weights have one for 128 x 128, so half of a tile's columns share it. With gradients of weights both operands have a
-// factor for each line. Offsets are multiples of 128, so that no tile and no block belongs to two experts.
+// factor for each line. Offsets are multiples of 128, so that no tile and no block spans two experts.
 //
-// Factors are read beside the matmuls: those of the next stage's rows while this one's sums are computed, those of
-// columns while the sums are computed that they belong to. Lines and columns beyond the matrix read the factors of
-// others; their sums are not stored.
+// Factors are read during the matmuls: those of the next stage's rows during this one's matmuls, those of columns
+// during the matmuls that they scale. Lines and columns beyond the matrix read unrelated factors; their sums are not
+// stored.
 #ifndef OPS_CUDA_HOPPER_GROUPED_BLOCKS_CUH
 #define OPS_CUDA_HOPPER_GROUPED_BLOCKS_CUH
 
@@ -16,21 +16,21 @@
 
 enum {
     ROW_STEP = 8,                               // between the two rows of a thread
-    COLUMN_GROUP = 8,                           // columns of which a thread has two
+    COLUMN_GROUP = 8,                           // columns, two of them per thread
     HALF_GROUPS = HALF_COLUMNS / COLUMN_GROUP,  // in half a tile
-    COLUMN_TURNS = 4,                           // in which their factors are read
+    COLUMN_TURNS = 4,                           // steps in which their factors are read
     TURN_GROUPS = HALF_GROUPS / COLUMN_TURNS,
-    FACTOR_LINE = LINE_BYTES / (int)sizeof(float),  // factors in a line of cache
-    FACTORS_AHEAD = 2,                              // stages by which factors of columns come to the second level
+    FACTOR_LINE = LINE_BYTES / (int)sizeof(float),  // factors in a cache line
+    FACTORS_AHEAD = 2,  // stages by which factors of columns are prefetched into the L2 cache
 };
 
-// A thread's first row in its tile, whose row is that of its group of warps.
+// A thread's first row; `tile` begins at the row of its group of warps.
 static __device__ __forceinline__ int64_t thread_row(const struct hopper_tile &tile) {
     return tile.row + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
 }
 
-// Half of a tile's columns of a stage; `beside` is called while their sums are computed. The last half gives the stage
-// back.
+// Half of a tile's columns of a stage; `beside` is called while their sums are computed. The last half releases the
+// stage.
 template <bool A_IS_E5M2, typename BESIDE>
 static __device__ __forceinline__ void multiply_half(float (&part)[64], stages<GROUPED_STAGES> &stages,
                                                      const stage_turn<GROUPED_STAGES> &turn, int group, int half,
@@ -87,8 +87,8 @@ static __device__ __forceinline__ void multiply_places(float (&sums)[128], stage
     }
 }
 
-// The factors of every fourth group of columns of half a tile, from group `first` of the tile on. A tile that is not
-// whole ends with group `last`.
+// The factors of every fourth group of columns of half a tile, from group `first` of the tile on. A partial tile ends
+// with group `last`.
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void read_columns(float2 (&of_column)[TURN_GROUPS], const float *b, int first,
                                                     int last) {
@@ -112,16 +112,16 @@ static __device__ __forceinline__ void add_columns(float *sums, const float (&pa
     }
 }
 
-// The sums of gradients of weights, over the rows of an expert. A thread has two columns of each group of eight; a
-// quarter of half a tile's groups is read while the tensor cores work, every fourth one, which brings all lines of
-// cache. The registers have no room for more.
+// The sums of gradients of weights, over the rows of an expert. A thread has two columns of each group of eight. While
+// the tensor cores work, it reads every fourth group of half a tile, which touches all cache lines. There are no
+// registers for more.
 template <bool A_IS_E5M2, bool IS_WHOLE>
 static __device__ __forceinline__ void
 multiply_gradient_tile(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage_turn<GROUPED_STAGES> &turn,
                        const struct hopper_tile &tile, const struct float8_args &args, int group) {
     int64_t row = thread_row(tile), block = tile.first / STEP8;
     int left = (int)(tile.inner / STEP8), last = (int)(min((int64_t)COLUMNS, args.grouped.inputs - tile.column) - 1);
-    // The outputs are a multiple of 16: both rows of a thread are there, or none.
+    // The number of outputs is a multiple of 16: either both rows of a thread exist, or none.
     const float *a = args.a_range + block * args.a_width + (row < tile.rows_end ? row : 0);
     const float *b = args.b_range + block * args.b_width + tile.column + threadIdx.x % 4 * 2;
     int aside = (threadIdx.x - (HOPPER_THREADS - COMPUTE_THREADS)) * FACTOR_LINE;
@@ -129,7 +129,7 @@ multiply_gradient_tile(float (&sums)[128], stages<GROUPED_STAGES> &stages, stage
     last /= COLUMN_GROUP;
     clear_sums(sums);
     for (; left > 0; left--, turn.next(), a += args.a_width, b += args.b_width) {
-        asm volatile("" : "+r"(last));  // or the places of all groups would be kept in registers
+        asm volatile("" : "+r"(last));  // otherwise the addresses of all groups would be kept in registers
         float of_row[2];
         barrier_wait(&stages.full[turn.stage], turn.parity);
 #pragma unroll

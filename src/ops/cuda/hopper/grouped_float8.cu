@@ -1,13 +1,13 @@
 // Matmuls over ragged groups of rows in fp8 on GPUs of compute capability 9.0, see grouped_tiles.cuh. A stage has 128
-// steps of the inner dimension, which lies along the lines of both operands.
+// steps of the inner dimension, which is contiguous in both operands.
 //
-// Tensor cores add fp8 products to sums of some 14 bits. Those of the forward pass are left so. For gradients the sums
-// of a stage are added to others in fp32, as cuBLASLt does it without CUBLASLT_MATMUL_DESC_FAST_ACCUM; the registers
-// hold those of half a tile's columns at a time.
+// Tensor cores accumulate fp8 products with some 14 bits. The forward pass uses these sums directly. For gradients the
+// sums of each stage are added to fp32 sums, as cuBLASLt does without CUBLASLT_MATMUL_DESC_FAST_ACCUM; registers hold
+// those of half a tile's columns at a time.
 //
-// The inner dimension of gradients of weights are an expert's rows. Copies begin at multiples of 128 bytes: others read
-// two lines of memory for each of theirs and are slower by a fifth (H200, 2026-11-18). What a line of the first operand
-// has before and behind the expert's rows belongs to others, and is set to 0.
+// The inner dimension of weight gradients is an expert's rows. Copies begin at multiples of 128 bytes: unaligned ones
+// read two lines of memory for each of theirs and are slower by a fifth (H200, 2026-11-18). Elements of the first
+// operand before and after the expert's rows belong to other experts, and are set to 0.
 //
 // By blocks, see grouped_blocks.cuh.
 #include "ops/cuda/hopper/grouped_blocks.cuh"
@@ -15,8 +15,8 @@
 enum { CHUNK = 16 };
 enum scaled8 { BY_RANGE, BY_BLOCKS_E4M3, BY_BLOCKS_E5M2 };  // the dtype is that of the first operand
 
-// Where copies of a tile begin along the inner dimension, how many steps there are, and how many of the first ones are
-// others' rows.
+// The copies of a tile along the inner dimension: first step, number of steps, and how many of the first ones are rows
+// of another expert.
 struct inner_range {
     int64_t first, count;
     int before;
@@ -57,7 +57,7 @@ static __device__ __forceinline__ void copy_float8(stages<GROUPED_STAGES> &stage
     }
 }
 
-// Of a chunk of 16 bytes those before `first` and from `end` on become 0.
+// Zeroes the bytes of a 16-byte chunk before `first` and from `end` on.
 static __device__ __forceinline__ void clear_bytes(uint4 *chunk, int first, int end) {
     uint32_t word[4] = {chunk->x, chunk->y, chunk->z, chunk->w};
 #pragma unroll
@@ -70,7 +70,7 @@ static __device__ __forceinline__ void clear_bytes(uint4 *chunk, int first, int 
     *chunk = make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-// Sets the steps of the first operand before `first` and from `end` on to 0; both groups together, two threads a line.
+// Zeroes the steps of the first operand before `first` and from `end` on; both groups together, two threads per line.
 static __device__ __forceinline__ void clear_steps(uint8_t *stage, int first, int end) {
     int thread = threadIdx.x - (HOPPER_THREADS - COMPUTE_THREADS), line = thread % ROWS;
     for (int chunk = thread / ROWS; chunk < LINE_BYTES / CHUNK; chunk += COMPUTE_THREADS / ROWS) {
@@ -100,7 +100,7 @@ static __device__ __forceinline__ void multiply_short(float (&sums)[128], stages
         release_stage(&stages.empty[last]);
 }
 
-// Half of a tile's columns at a time: the registers have room for their sums and those of a stage.
+// Half of a tile's columns at a time: registers hold their sums and those of a stage.
 template <bool HAS_OTHERS>
 static __device__ __forceinline__ void multiply_exactly(float (&sums)[128], stages<GROUPED_STAGES> &stages,
                                                         stage_turn<GROUPED_STAGES> &turn, struct inner_range inner,
@@ -137,8 +137,8 @@ enum {
     WEIGHT_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * WARP_BYTES,
 };
 
-// The 16 rows of a tile that a warp has leave through memory of its own, 32 columns at a time, while the next BOXES are
-// prepared and the sums of the next tile computed. What is added to never comes to the multiprocessor.
+// A warp stores its 16 rows of a tile through its own shared memory, 32 columns at a time, while the next BOXES are
+// prepared and the sums of the next tile are computed. Additions to the result happen in memory.
 static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const float (&sums)[128], uint8_t *memory,
                                                    const struct hopper_tile &tile, const struct grouped_args &args) {
     int lane = threadIdx.x % 32, row = lane / 4;
@@ -282,7 +282,7 @@ void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul
         die("the CUDA backend multiplies experts' fp8 with one range or by blocks of 128");
     if (rows == 0 && !is_weight)
         return;
-    if (rows == 0) {  // a map cannot be of nothing
+    if (rows == 0) {  // a tensor map cannot be empty
         if (!grouped.adds)
             CHECK_CUDA(cudaMemsetAsync(grouped.d, 0, tensor_bytes(op->d), cuda->streams[STREAM_COMPUTE]));
         return;

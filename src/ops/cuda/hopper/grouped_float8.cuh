@@ -1,4 +1,4 @@
-// What matmuls over ragged groups in fp8 share, whether their operands have one range or factors of blocks.
+// Code common to fp8 matmuls over ragged groups, with ranges or with factors of blocks.
 #ifndef OPS_CUDA_HOPPER_GROUPED_FLOAT8_CUH
 #define OPS_CUDA_HOPPER_GROUPED_FLOAT8_CUH
 
@@ -12,7 +12,7 @@ struct float8_args {
     int64_t a_width, b_width;        // columns of the factors
 };
 
-// A stage times half of its columns, or all.
+// Multiplies a stage: all of its columns, or half of them.
 template <bool A_IS_E5M2, int COUNT>
 static __device__ __forceinline__ void multiply_stage(float (&sums)[COUNT], uint64_t a, uint64_t b, bool keeps) {
     matmul_fence();

@@ -1,8 +1,8 @@
 // Matmuls over ragged groups of rows on GPUs of compute capability 9.0, see tiles.cuh.
 //
 // A tile begins at a row of its expert. Its last box may reach into the next expert's rows: rows of the result beyond
-// the expert's end are not stored. In gradients of weights the rows are the inner dimension: there the lines that
-// belong to the next expert are set to 0 in shared memory.
+// the expert's end are not stored. In weight gradients the rows are the inner dimension: lines of the next expert are
+// set to 0 in shared memory.
 #include "ops/cuda/hopper/grouped_tiles.cuh"
 
 // One thread: copies the operands of all tiles of this block.
@@ -98,7 +98,7 @@ template <typename T> static hopper_kernel kernel_of(enum grouped_kind kind) {
 
 bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul *op, struct grouped_args args) {
     int64_t columns = op->d.shape[op->d.rank - 1], across = divide_up(columns, COLUMNS);
-    // Tiles that are mostly empty cost more than the faster instructions save. A map cannot be of nothing.
+    // Mostly empty tiles cost more than the faster instructions save. A tensor map cannot be empty.
     if (!is_hopper(cuda->index) || op->a.shape[0] == 0 || across * COLUMNS > columns + columns / 2 || !map_encoder())
         return false;
     bool is_weight = op->kind == GROUPED_WEIGHT;

@@ -1,7 +1,7 @@
-// Tiles of matmuls over ragged groups on GPUs of compute capability 9.0: where they lie, and how their sums are stored.
+// Tiles of matmuls over ragged groups on GPUs of compute capability 9.0: their positions, and the stores of their sums.
 //
-// Tiles of an expert are taken in bands of BAND tiles of rows, column by column, so that those under way at the same
-// time share operands in the second level of cache.
+// Tiles of an expert are taken in bands of BAND tiles of rows, column by column, so that concurrent tiles share
+// operands in the L2 cache.
 #ifndef OPS_CUDA_HOPPER_GROUPED_TILES_CUH
 #define OPS_CUDA_HOPPER_GROUPED_TILES_CUH
 
@@ -12,7 +12,7 @@
 enum {
     GROUPED_STAGES = 4,
     PART_FLOATS = 32,
-    LINE = PART + 8,  // without conflicts of banks
+    LINE = PART + 8,  // avoids bank conflicts
     FLOAT_LINE = PART_FLOATS + 8,
     PART_BYTES = 16 * FLOAT_LINE * 4,
     HOPPER_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * PART_BYTES,
@@ -21,9 +21,9 @@ enum {
 // One tile of the result, and the inner dimension it sums over.
 struct hopper_tile {
     int expert;
-    int64_t row, rows_end;  // of the result; rows from rows_end on are not this tile's
+    int64_t row, rows_end;  // of the result; rows from rows_end on do not belong to this tile
     int64_t column;
-    int64_t first, inner;  // where the inner dimension begins, and its length
+    int64_t first, inner;  // first step and length of the inner dimension
 };
 
 template <enum grouped_kind KIND> struct hopper_tiles {
@@ -63,7 +63,7 @@ template <enum grouped_kind KIND> struct hopper_tiles {
     }
 };
 
-// Through shared memory, so that whole lines are written. `part` is the warp's own.
+// Stores through shared memory, so that whole lines are written. `part` is the warp's own.
 template <typename T>
 static __device__ __forceinline__ void store_halves(T *d, const float (&sums)[128], T *part,
                                                     const struct hopper_tile &tile, int64_t columns) {
@@ -90,12 +90,12 @@ static __device__ __forceinline__ void store_halves(T *d, const float (&sums)[12
     }
 }
 
-// Where a lane reads and writes rows of an fp32 result, PART_FLOATS columns at a time.
+// The rows of an fp32 result that a lane reads and writes, PART_FLOATS columns at a time.
 struct float_place {
     float *to;        // of this lane's first row
     int64_t inputs;   // between rows
-    int64_t rows;     // of the four, how many are there: those at 0, 4, 8 and 12 below
-    int64_t columns;  // that are there from `to` on
+    int64_t rows;     // how many of the four (0, 4, 8 and 12 below) exist
+    int64_t columns;  // existing columns from `to` on
 };
 
 static __device__ __forceinline__ struct float_place place_floats(float *d, const struct hopper_tile &tile,
@@ -110,7 +110,7 @@ static __device__ __forceinline__ struct float_place place_floats(float *d, cons
     return place;
 }
 
-// What is added to later comes to the second level of cache while the sums are computed.
+// Prefetches the old result, which is added to later, into the L2 cache while the sums are computed.
 static __device__ __forceinline__ void prefetch_floats(const struct float_place &place) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {

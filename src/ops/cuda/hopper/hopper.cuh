@@ -1,7 +1,7 @@
-// Instructions that only GPUs of compute capability 9.0 have: barriers in shared memory that copies complete, copies of
-// boxes of tensors, and matmuls of four warps whose operands lie in shared memory.
+// Instructions of compute capability 9.0 only: barriers in shared memory that copies complete, copies of boxes of
+// tensors, and matmuls of four warps with operands in shared memory.
 //
-// An operand is a row of boxes of 64 columns of 16 bits, or 128 of fp8, as the copies leave them: lines of 128 bytes
+// An operand is a row of boxes of 64 columns of 16 bits, or 128 of fp8, as the copies write them: lines of 128 bytes
 // whose 16-byte chunks are permuted (the "128-byte swizzle"), eight lines a pattern. "Straight" ones have the inner
 // dimension of the matmul along the line, "crossed" ones across lines.
 #ifndef OPS_CUDA_HOPPER_HOPPER_CUH
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arriv
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
 
-// After all of them were initialised: copies see it, too.
+// Call after all barriers were initialised, so that copies see them.
 static __device__ __forceinline__ void barriers_ready(void) {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives, and lets the phase end only after so many bytes were copied.
+// Arrives, and lets the phase end only after this many bytes were copied.
 static __device__ __forceinline__ void barrier_expect(uint64_t *barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                  : "memory");
@@ -50,12 +50,12 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t 
                  : "memory");
 }
 
-// Threads of some warps meet at one of the block's 16 hardware barriers; number 0 is that of __syncthreads.
+// Synchronizes THREADS threads at one of the block's 16 hardware barriers; number 0 is that of __syncthreads.
 template <int NUMBER, int THREADS> static __device__ __forceinline__ void meet(void) {
     asm volatile("bar.sync %0, %1;" ::"n"(NUMBER), "n"(THREADS) : "memory");
 }
 
-// What this thread wrote to shared memory is there for copies and matmuls; a barrier must follow.
+// Makes this thread's writes to shared memory visible to copies and matmuls; a barrier must follow.
 static __device__ __forceinline__ void fence_async(void) {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void prefetch_map(const CUtensorMap *map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// The box at (column, row, matrix); what lies beyond the tensor is 0.
+// Copies the box at (column, row, matrix); elements beyond the tensor are 0.
 static __device__ __forceinline__ void copy_box(void *shared, const CUtensorMap *map, uint64_t *barrier, int64_t column,
                                                 int64_t row, int64_t matrix) {
     asm volatile(
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void copy_box(void *shared, const CUtensorMap 
         : "memory");
 }
 
-// Stores a box; what lies beyond the tensor is not stored. A fence_async of the writers must come before.
+// Stores a box; elements beyond the tensor are not stored. The writers must call fence_async first.
 static __device__ __forceinline__ void store_box(const CUtensorMap *map, const void *shared, int column, int row,
                                                  int matrix) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
@@ -84,7 +84,7 @@ static __device__ __forceinline__ void store_box(const CUtensorMap *map, const v
                  : "memory");
 }
 
-// The same, but adds to what is there.
+// Adds a box to the elements in memory.
 static __device__ __forceinline__ void add_box(const CUtensorMap *map, const void *shared, int column, int row,
                                                int matrix) {
     asm volatile(
@@ -97,14 +97,14 @@ static __device__ __forceinline__ void stores_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Waits until what this thread stores was read, so that the memory may be written again; but for the last so many
-// committed groups.
+// Waits until all but the last UNDER_WAY committed store groups of this thread have been read, so that their shared
+// memory may be overwritten.
 template <int UNDER_WAY = 0> static __device__ __forceinline__ void stores_wait(void) {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(UNDER_WAY) : "memory");
 }
 
-// Stores four matrices of 8 x 8, each of a register of all lanes as a matmul leaves it, transposed: lane 8 m + c tells
-// where column c of matrix m goes, 16 bytes.
+// Stores four 8 x 8 matrices transposed, each in one register of all lanes as matmuls produce it: lane 8 m + c gives
+// the address of column c of matrix m, 16 bytes.
 static __device__ __forceinline__ void store_transposed(void *shared, const uint32_t matrices[4]) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(shared)),
                  "r"(matrices[0]), "r"(matrices[1]), "r"(matrices[2]), "r"(matrices[3])
@@ -115,18 +115,18 @@ static __device__ __forceinline__ void store_transposed(void *shared, const uint
 
 enum { BOX_COLUMNS = 64, LINE_BYTES = 128, PATTERN_BYTES = 8 * LINE_BYTES };
 
-// Where an operand begins. `box_bytes` is the distance between neighbouring boxes of 64 columns of a crossed one.
+// The descriptor of an operand. `box_bytes` is the distance between neighbouring boxes of 64 columns of a crossed one.
 static __device__ __forceinline__ uint64_t describe_operand(const void *shared, int box_bytes) {
     uint64_t address = shared_address(shared) & 0x3FFFF;
     return address >> 4 | (uint64_t)(box_bytes >> 4) << 16 | (uint64_t)(PATTERN_BYTES >> 4) << 32 | 1ULL << 62;
 }
 
-// From one 16 steps of the inner dimension to the next: 32 bytes along a line, or 16 lines.
+// Advances by 16 steps of the inner dimension: 32 bytes along a line, or 16 lines.
 template <bool IS_CROSSED> static __device__ __forceinline__ uint64_t next_steps(uint64_t operand) {
     return operand + (IS_CROSSED ? 16 * LINE_BYTES >> 4 : 32 >> 4);
 }
 
-// Before the first matmul, and whenever registers of sums were touched.
+// Call before the first matmul, and whenever registers of sums were accessed.
 static __device__ __forceinline__ void matmul_fence(void) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void matmul_commit(void) {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Waits until at most so many committed groups are under way.
+// Waits until at most UNDER_WAY committed groups are in flight.
 template <int UNDER_WAY> static __device__ __forceinline__ void matmul_wait(void) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(UNDER_WAY) : "memory");
 }
@@ -160,7 +160,7 @@ template <int UNDER_WAY> static __device__ __forceinline__ void matmul_wait(void
 #define PLACES_256                                                                                                     \
     PLACES_192 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "        \
                "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-// `keeps` and so on are the places of the operands behind the sums.
+// `keeps_` etc. are the numbers of the asm operands after the sums.
 #define WIDE_MATMUL(width, type, a_, b_, keeps_, a_crossed, b_crossed)                                                 \
     asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keeps_ ", 0;\n"                                             \
                  "wgmma.mma_async.sync.aligned.m64n" #width "k16.f32." type "." type " {" PLACES_##width               \
@@ -177,9 +177,9 @@ template <int UNDER_WAY> static __device__ __forceinline__ void matmul_wait(void
     else                                                                                                               \
         WIDE_MATMUL(64, type, "%32", "%33", "%34", "%35", "%36")
 
-// d = (keeps ? d : 0) + a times b, 64 rows by WIDTH columns of sums over 16 steps. Of thread t of the four warps,
-// d[4 j] and the next are at row t / 32 * 16 + t % 32 / 4 and columns 8 j + t % 4 * 2 and the next, the two after them
-// eight rows below.
+// d = (keeps ? d : 0) + a times b, 64 rows by WIDTH columns of sums over 16 steps. In thread t of the four warps, d[4
+// j] and d[4 j + 1] are at row t / 32 * 16 + t % 32 / 4 and columns 8 j + t % 4 * 2 and the next; d[4 j + 2] and d[4 j
+// + 3] are eight rows below.
 template <int WIDTH, bool A_CROSSED, bool B_CROSSED>
 static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, uint64_t b, bool keeps, __nv_bfloat16) {
     WIDE_MATMULS("bf16");
@@ -190,7 +190,7 @@ static __device__ __forceinline__ void matmul_wide(float (&d)[128], uint64_t a, 
     WIDE_MATMULS("f16");
 }
 
-// The same of fp8 operands, both straight: over 32 steps, which are 32 bytes of a line too. a is E4M3 or E5M2, b E4M3.
+// fp8 operands, both straight: 32 steps, which are 32 bytes of a line too. a is E4M3 or E5M2, b E4M3.
 #define FLOAT8_MATMUL(width, type, a_, b_, keeps_)                                                                     \
     asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " keeps_ ", 0;\n"                                             \
                  "wgmma.mma_async.sync.aligned.m64n" #width "k32.f32." type ".e4m3 {" PLACES_##width                   \
@@ -228,7 +228,7 @@ static __device__ __forceinline__ void matmul_float8(float (&d)[64], uint64_t a,
 
 // ---- Registers ----
 
-// Warps that only copy give registers to those that compute. All four of a group call one of these.
+// Warps that only copy give registers to those that compute. All four warps of a group call one of these.
 template <int COUNT> static __device__ __forceinline__ void give_registers(void) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }

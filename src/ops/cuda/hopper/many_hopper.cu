@@ -1,12 +1,11 @@
 // Several matmuls of the same shape at once on GPUs of compute capability 9.0, see tiles.cuh: matrices that are too
-// small to keep all multiprocessors busy follow each other without a pause.
+// small to keep all multiprocessors busy run back to back.
 //
 // A tile is 128 rows by up to four columns of blocks, squares of 64; the blocks of a row of tiles are dealt evenly to
-// its tiles. Each group of warps has a row of blocks, and computes those that the result needs: of a symmetric one
-// those on the diagonal and below it, of which the latter are stored twice, as they are and mirrored. So every element
-// is written once.
+// its tiles. Each group of warps has a row of blocks and computes those that are needed: for a symmetric result, those
+// on the diagonal and below it; the latter are also stored mirrored. So every element is written once.
 //
-// What is added to a tile comes while its sums are computed, to the memory through which the result leaves.
+// The addend of a tile is copied while its sums are computed, to the shared memory through which the result is stored.
 #include "ops/cuda/hopper/tiles.cuh"
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/norm_factor.cuh"
@@ -28,7 +27,7 @@ struct many_args {
     struct norm_factor by;
 };
 
-// Of one matrix: its sums times alpha, and beta times what is added.
+// Scaling of one matrix: its sums times alpha, plus beta times the addend.
 struct many_share {
     float alpha, beta;
     bool has_c;
@@ -79,7 +78,7 @@ template <bool IS_SYMMETRIC> struct many_tiles {
         return tile;
     }
 
-    // How many of them a group of warps computes.
+    // How many of the tile's blocks a group of warps computes.
     __device__ __forceinline__ int of_group(const struct many_tile &tile, int group) const {
         int row = tile.row + group * PART;
         if (row >= rows)
@@ -88,7 +87,7 @@ template <bool IS_SYMMETRIC> struct many_tiles {
     }
 };
 
-// One thread: copies the operands of all tiles of this block. What lies beyond a matrix is 0.
+// One thread: copies the operands of all tiles of this block. Elements beyond a matrix are 0.
 template <bool A_CROSSED, bool B_CROSSED, bool IS_SYMMETRIC>
 static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, const many_tiles<IS_SYMMETRIC> &tiles,
                                                  int inner, const CUtensorMap *a_map, const CUtensorMap *b_map) {
@@ -116,20 +115,20 @@ static __device__ __forceinline__ void copy_many(stages<MANY_STAGES> &stages, co
     }
 }
 
-// The 16 rows of a tile that a warp has: their results leave through memory of its own, a block a box.
+// A warp's 16 rows of a tile: results are stored through its own shared memory, one box per block.
 struct many_warp {
     uint8_t *memory;  // MANY_WARP_BYTES
-    uint64_t *full;   // barrier: what is added has come
+    uint64_t *full;   // barrier: the addend has arrived
     uint32_t parity;
     int row, blocks;  // of this tile
 };
 
-// Where 16 bytes of a box lie, see hopper.cuh.
+// Offset of a 16-byte chunk in a box, see hopper.cuh.
 static __device__ __forceinline__ int chunk_place(int row, int chunk) {
     return row * LINE_BYTES + (chunk ^ row % 8) * 16;
 }
 
-// Waits until the warp's memory is free of the result before, and lets the copies of what is added begin.
+// Waits until the previous result has left the warp's memory, and starts the copies of the addend.
 static __device__ __forceinline__ void begin_adding(const struct many_args &args, const struct many_warp &warp,
                                                     const struct many_tile &tile, const CUtensorMap *c_map) {
     fence_async();
@@ -147,7 +146,7 @@ static __device__ __forceinline__ void begin_adding(const struct many_args &args
     __syncwarp();
 }
 
-// Keeps the compiler from loading ahead what there is no register for beside the sums.
+// Keeps the compiler from early loads: the sums leave no registers for them.
 #define REGISTERS_ARE_FEW asm volatile("" ::: "memory")
 
 static __device__ __forceinline__ uint32_t combine_pair(uint32_t old, const float *sums, struct many_share share) {
@@ -159,7 +158,7 @@ static __device__ __forceinline__ uint32_t combine_pair(uint32_t old, const floa
     return pack2(x, y, __nv_bfloat16());
 }
 
-// A block's sums become a box, where what is added lies.
+// Combines a block's sums with the addend, in the addend's box.
 static __device__ __forceinline__ void combine_box(uint8_t *box, const float *sums, struct many_share share) {
     int lane = threadIdx.x % 32;
     uint32_t old[16];
@@ -180,7 +179,7 @@ static __device__ __forceinline__ void combine_box(uint8_t *box, const float *su
     REGISTERS_ARE_FEW;
 }
 
-// The warps of a group.
+// Synchronizes the warps of a group.
 static __device__ __forceinline__ void meet_group(int group) {
     if (group == 0)
         meet<1, 128>();
@@ -188,7 +187,7 @@ static __device__ __forceinline__ void meet_group(int group) {
         meet<2, 128>();
 }
 
-// A warp's box as matrices of 8 x 8: of each eight columns, rows 0 to 7 and those below.
+// Loads a warp's box as 8 x 8 matrices: for each eight columns, rows 0 to 7 and rows 8 to 15.
 static __device__ __forceinline__ void load_box(uint32_t packed[16], const uint8_t *box) {
     int lane = threadIdx.x % 32, matrix = lane / 8;
 #pragma unroll
@@ -205,8 +204,8 @@ static __device__ __forceinline__ void mirror_box(uint8_t *block, const uint32_t
                          packed + 2 * j);
 }
 
-// The group's blocks below the diagonal once more, mirrored: each block through the memory of one warp, when all warps'
-// results have left it.
+// Stores the group's blocks below the diagonal again, mirrored: each block through the memory of one warp, after all
+// warps' results have left it.
 static __device__ __forceinline__ void store_mirrored(const struct many_warp &warp, const struct many_tile &tile,
                                                       const CUtensorMap *block_map) {
     int quarter = warp.row / MANY_BOX_ROWS % 4, group = warp.row / PART % 2, row = warp.row / PART * PART;
@@ -235,10 +234,10 @@ static __device__ __forceinline__ void store_mirrored(const struct many_warp &wa
 }
 
 struct many_maps {
-    const CUtensorMap *c, *d, *block;  // what is added and the result, in boxes of a warp; the result in blocks
+    const CUtensorMap *c, *d, *block;  // the addend and the result, in boxes of a warp; the result in blocks
 };
 
-// Through the warp's memory. Once the results are there, the sums' registers are free.
+// Stores through the warp's memory. Once the results are there, the registers of sums are free.
 template <bool IS_SYMMETRIC>
 static __device__ __forceinline__ void store_many(const struct many_args &args, const float (&sums)[128],
                                                   const struct many_warp &warp, const struct many_tile &tile,
@@ -264,8 +263,8 @@ static __device__ __forceinline__ void store_many(const struct many_args &args, 
         store_mirrored(warp, tile, maps.block);
 }
 
-// A group without blocks of a tile only says that it is done with the copies. A warp that came late must not miss two
-// turns of a barrier, so that all wait for it; matmuls would have done that.
+// A group without blocks of a tile only releases the copies. All warps wait for each other, as matmuls would make them:
+// a late warp must not miss two phases of a barrier.
 static __device__ __forceinline__ void pass_tile(stages<MANY_STAGES> &stages, stage_turn<MANY_STAGES> &turn, int inner,
                                                  int group) {
     for (int step = 0; step < inner; step += STEP, turn.next()) {
@@ -286,7 +285,7 @@ static __device__ __forceinline__ void compute_many(const struct many_args &args
     for (int number = (int)blockIdx.x; number < tiles.count; number += (int)gridDim.x) {
         struct many_tile tile = tiles.at(number);
         float sums[128];
-        // Else the compiler keeps the registers of a tile's sums until the next one.
+        // Otherwise the compiler keeps the registers of a tile's sums until the next one.
 #pragma unroll
         for (int i = 0; i < 128; i++)
             sums[i] = 0;
@@ -357,7 +356,7 @@ static void launch_many(struct cuda_device *cuda, const struct op_matmul_many *o
            d_map, block_map);
 }
 
-// Copies take rows of multiples of 16 bytes.
+// Copies need rows of multiples of 16 bytes.
 static bool is_copied(struct tensor t) {
     return t.shape[2] % 8 == 0 && (uintptr_t)t.data % 16 == 0;
 }

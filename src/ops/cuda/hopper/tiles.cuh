@@ -1,6 +1,6 @@
-// What matmuls on GPUs of compute capability 9.0 have in common. A block stays on its multiprocessor and takes one tile
-// of 128 x 256 sums after the other. One warp copies boxes of the operands to shared memory, STAGES ahead of two groups
-// of four warps that have 64 rows of sums each.
+// Code common to matmuls on GPUs of compute capability 9.0. Blocks are persistent: each takes one tile of 128 x 256
+// sums after the other. One warp copies boxes of the operands to shared memory, STAGES ahead of two groups of four
+// warps that have 64 rows of sums each.
 #ifndef OPS_CUDA_HOPPER_TILES_CUH
 #define OPS_CUDA_HOPPER_TILES_CUH
 
@@ -18,16 +18,16 @@ enum {
     A_BYTES = ROWS * STEP * 2,
     STAGE_BYTES = A_BYTES + COLUMNS * STEP * 2,
     STAGE_BOXES = STAGE_BYTES / BOX_BYTES,
-    PART = 64,         // columns of a result that a warp brings into order at once
+    PART = 64,         // columns of a result that a warp rearranges at once
     ALIGNMENT = 1024,  // of patterns in shared memory
 };
 
 template <int STAGES> struct stages {
-    uint8_t *memory;                       // STAGES * STAGE_BYTES, and what the kernel wants behind them
-    uint64_t full[STAGES], empty[STAGES];  // barriers: a copy has come; both groups are done with it
+    uint8_t *memory;                       // STAGES * STAGE_BYTES, followed by the kernel's own memory
+    uint64_t full[STAGES], empty[STAGES];  // barriers: a copy has arrived; both groups are done with it
 };
 
-// The first thread of a block; the others must wait for it.
+// Run by the first thread of a block; the others must wait for it.
 template <int STAGES> static __device__ __forceinline__ void stages_open(stages<STAGES> &stages, uint8_t *memory) {
     if (threadIdx.x > 0)
         return;
@@ -39,7 +39,7 @@ template <int STAGES> static __device__ __forceinline__ void stages_open(stages<
     barriers_ready();
 }
 
-// Which tile of a matrix of `down` x `across` tiles comes at place `at`.
+// The tile at place `at` in the order of a matrix of `down` x `across` tiles.
 template <typename N> static __device__ __forceinline__ void band_place(N at, N down, N across, N *row, N *column) {
     N band = at / (BAND * across), within = at - band * BAND * across;
     N rows = min((N)BAND, down - band * BAND);
@@ -47,7 +47,7 @@ template <typename N> static __device__ __forceinline__ void band_place(N at, N 
     *row = band * BAND + within - *column * rows;
 }
 
-// Which stage comes next, and the parity of its barriers' phase.
+// The next stage, and the parity of its barriers' phase.
 template <int STAGES> struct stage_turn {
     int stage;
     uint32_t parity;
@@ -58,13 +58,13 @@ template <int STAGES> struct stage_turn {
     }
 };
 
-// A group of warps is done with a stage.
+// Signals that a group of warps is done with a stage.
 static __device__ __forceinline__ void release_stage(uint64_t *empty) {
     if (threadIdx.x % 128 == 0)
         barrier_arrive(empty);
 }
 
-// Sets lines from `line` on of all boxes of a stage to 0; both groups together.
+// Zeroes lines from `line` on of all boxes of a stage; both groups together.
 static __device__ __forceinline__ void clear_lines(uint8_t *stage, int line) {
     int chunks = (BOX_COLUMNS - line) * (LINE_BYTES / 16);
     for (int i = threadIdx.x - (HOPPER_THREADS - COMPUTE_THREADS); i < chunks * STAGE_BOXES; i += COMPUTE_THREADS)
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void clear_lines(uint8_t *stage, int line) {
     meet<1, COMPUTE_THREADS>();
 }
 
-// How the sums of a tile are computed. With HAS_TAIL, lines beyond the end of the inner dimension are another matrix's.
+// Variants of a tile's sums. With HAS_TAIL, lines beyond the end of the inner dimension belong to another matrix.
 template <typename T_, bool A_CROSSED_, bool B_CROSSED_, bool HAS_TAIL_, int WIDTH_ = COLUMNS> struct tile_kind {
     typedef T_ T;
     static const bool A_CROSSED = A_CROSSED_, B_CROSSED = B_CROSSED_, HAS_TAIL = HAS_TAIL_;
