@@ -87,7 +87,7 @@ void attention_take_cache(const struct sublayer *sublayer, void *saved, const st
                           attention_key_columns((const struct attention *)sublayer));
 }
 
-// The queries of a strip, and keys and values, in the form that attention takes.
+// Queries of a strip, keys and values, shaped for the attention operations.
 struct views {
     struct tensor q, k, v;  // (B, T, H, D), (B, Tk, G, D), (B, Tk, G, V)
 };
@@ -115,8 +115,8 @@ static struct attention_mask mask_of(const struct attention *attention, const st
                                    .relative_bias = pass->relative_bias[which]};
 }
 
-// The mask with ALiBi's biases for the heads that this rank has here, in scratch memory. They cost less to compute
-// again than to keep, and have no gradient.
+// The mask, in scratch memory, with ALiBi's biases for this rank's heads. Recomputing the biases is cheaper than
+// keeping them; they have no gradient.
 static struct attention_mask biased_mask(const struct attention *attention, const struct pass *pass, int which,
                                          int64_t keys) {
     struct attention_mask mask = mask_of(attention, pass, which);
@@ -137,7 +137,7 @@ static struct attention_scores scores_of(const struct attention *attention) {
                                      .sinks = attention->sinks ? attention->sinks->value : (struct tensor){0}};
 }
 
-// Masks are drawn by the number of the head in the whole layer.
+// Masks are keyed by the head's number in the whole layer.
 static struct dropout dropout_of(const struct attention *attention, const struct pass *pass, int which) {
     struct dropout dropout =
         pass_dropout(pass, attention->dropout, attention->sublayer.dropout_layer, DROPOUT_ATTENTION);
@@ -147,7 +147,7 @@ static struct dropout dropout_of(const struct attention *attention, const struct
     return dropout;
 }
 
-// What attention computes for one strip of queries.
+// Attention's outputs for one strip of queries.
 struct result {
     struct tensor out;  // (B, T, H, V)
     struct tensor lse;  // (B, H, T), or none
@@ -163,7 +163,7 @@ static struct tensor take_lse(const struct attention *attention, const struct pa
     return arena_3d(arena, DTYPE_F32, strips * pass->B, attention->H, pass->T / strips);
 }
 
-// For --qk-clip; a relative bias does not count.
+// Records the largest scores for --qk-clip, without relative biases.
 static void note_scores(const struct attention *attention, const struct pass *pass, const struct views *views,
                         int which) {
     struct attention_mask mask = mask_of(attention, pass, which);
@@ -209,7 +209,7 @@ struct arena *attention_input_arena(const struct attention *attention, const str
     return is_read && !attention->recomputes_input ? pass->activations : pass->scratch;
 }
 
-// The result of this attention is that of an earlier forward pass.
+// Whether attention's result was kept from an earlier forward pass.
 static bool is_held(const struct pass *pass) {
     return pass->holds_attention && pass->is_again;
 }
@@ -228,8 +228,8 @@ void attention_hold(const struct sublayer *sublayer, const struct pass *pass, vo
     saved->held_lse = take_lse(attention, all, pass->activations);
 }
 
-// As attend, with heads in exchange for tokens: `saved` gets what the backward pass needs, from the arena. Returns the
-// keys and values that it gathered, in scratch.
+// Like attend, but exchanges heads for tokens. Stores in `saved`, in memory from the arena, what the backward pass
+// needs. Returns the gathered keys and values, in scratch.
 static struct gathered attend_heads(const struct attention *attention, const struct pass *pass,
                                     struct attention_saved *saved, struct arena *arena,
                                     const struct attention_input *input) {
@@ -291,7 +291,7 @@ struct attention_gradient {
     struct tensor dq, dkv;   // packed, out: for this rank's tokens
 };
 
-// For one strip; returns what its queries contribute to the gradients of keys and values.
+// Backward of one strip; returns its queries' contribution to the gradients of keys and values.
 static struct tensor backward_strip(const struct attention *attention, const struct pass *pass,
                                     const struct attention_gradient *g, int which) {
     struct strip strip = pass_strip(pass, which);
@@ -335,7 +335,7 @@ static struct tensor backward_strip(const struct attention *attention, const str
     return dkv;
 }
 
-// dout (N, H V): the gradient of the attention's result `out`, through the last matmul.
+// Backward of the last matmul: returns dout (N, H V), the gradient of attention's result `out`.
 static struct tensor backward_proj(const struct attention *attention, const struct pass *pass, struct tensor out,
                                    struct tensor ddelta) {
     struct operand dy = linear_output_gradient(&attention->proj, pass, ddelta);
@@ -345,7 +345,7 @@ static struct tensor backward_proj(const struct attention *attention, const stru
     return dout;
 }
 
-// The gradients of all strips, those of keys and values summed over the ranks that gathered them.
+// Backward of all strips. Gradients of keys and values are summed over the ranks that gathered them.
 static void backward_strips(const struct attention *attention, const struct pass *pass,
                             const struct attention_gradient *g) {
     struct tensor parts[CONTEXT_MOST_STRIPS] = {0};
@@ -354,7 +354,7 @@ static void backward_strips(const struct attention *attention, const struct pass
     context_scatter(pass, g->dkv, attention_key_columns(attention), parts);
 }
 
-// The gradient of the result goes the way of heads, those of queries, keys and values come back.
+// Backward with exchanged heads: dout is exchanged for heads, gradients of queries, keys and values are returned.
 static void backward_heads(const struct attention *attention, const struct pass *pass,
                            const struct attention_saved *kept, const struct attention_input *input,
                            const struct attention_input *gradient, struct tensor ddelta) {

@@ -1,8 +1,8 @@
-// What the kinds of attention share: the attention itself, from packed projections of queries, keys and values, and the
-// matmul that follows it. Queries are processed strip by strip, see context.h; or ranks exchange heads, see heads.h.
+// Code shared by all kinds of attention: attention over packed projections of queries, keys and values, and the matmul
+// after it. Queries are processed strip by strip (context.h), or ranks exchange heads (heads.h).
 //
-// A packed tensor has a row for each token. Queries are the first columns of theirs; keys, then values, are the last
-// columns of theirs. So each of them is a view with regular strides, and both may be the same tensor.
+// A packed tensor has one row per token. Queries are the first columns of their tensor; keys, then values, are the last
+// columns of theirs. Each is therefore a view with regular strides, and both tensors may be the same.
 #ifndef MODEL_ATTENTION_H
 #define MODEL_ATTENTION_H
 
@@ -11,32 +11,32 @@
 struct attention {
     struct sublayer sublayer;
     struct linear proj;   // (C, H V)
-    int64_t H, G, D, V;   // heads of this rank, and the size of a head: of queries and keys, of values
+    int64_t H, G, D, V;   // heads of this rank; head sizes: of queries and keys, of values
     int first_head;       // the first head of this rank, among those of the whole layer
-    int kv_ranks;         // how many ranks share its only head of keys and values, see key_slices.h; else 1
+    int kv_ranks;         // ranks that share its only head of keys and values, see key_slices.h; else 1
     float scale, cap;     // of scores; cap: 0 for none
     int64_t alibi_heads;  // with ALiBi: the heads of the whole layer; else 0
     float alibi_scale;    // of its slopes
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
-    bool recomputes_input;  // the projections are not kept: the caller of the backward pass has computed them again
-    int head_ranks;         // so many neighbours that share sequences exchange heads, see heads.h; 1 or 0: none do
+    bool recomputes_input;  // projections are not kept: the caller of the backward pass recomputes them
+    int head_ranks;         // neighbouring ranks that exchange heads, see heads.h; 1 or 0: no exchange
     int64_t window;
     double dropout;
     struct qk_clip *clip;  // NULL: scores are not clipped
     int64_t clip_layer;    // its number there
 };
-// What a kind saves begins with this.
+// First member of the struct that each kind saves.
 struct attention_saved {
     struct tensor out;  // (N, H V); none if it is recomputed
     struct tensor lse;  // (B, H, T) fp32; none if it is recomputed
-    // Taken before a group of blocks that is recomputed, whose other memory is released: (N, H V), (B, H, T); with
-    // exchanged heads (B near T, H' V), (B, H', near T).
+    // Results held while the group of blocks is recomputed, taken before its other memory, which is released: (N, H V),
+    // (B, H, T); with exchanged heads (B near T, H' V), (B, H', near T).
     struct tensor held_out, held_lse;
-    // With exchanged heads, which are H', G' on each rank, and the tokens of all ranks that exchange them, near T of a
-    // sequence: what they were given, and the result; none if recomputed, the former also none if the projections are.
+    // Input and result of attention with exchanged heads: H', G' per rank, over the near T tokens per sequence of all
+    // exchanging ranks. Both none if recomputed; the input also none if the projections are.
     struct tensor heads, heads_out;  // (B near T, H' D + G' D + G' V), (B near T, H' V)
-    struct tensor cache;  // (capacity, …): keys and values, or what they are computed from, while text is generated
+    struct tensor cache;             // (capacity, …): for generation: keys and values, or what they are computed from
 };
 // Packed projections of a pass.
 struct attention_input {
@@ -47,10 +47,10 @@ struct attention_input {
 // Declares the last matmul and sets all but the sublayer's first and dropout_layer, which belong to the kind.
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct sublayer_options *options);
-// What the projections of a kind are built with, but for their shard.
+// Options for the projections of any kind, except the shard.
 struct linear_options attention_projection(const struct sublayer_options *options);
-// With --qk-clip: notes the largest scores of this layer from now on, and adds rows of a projection that they scale;
-// layer and heads are set here. The heads are all that share this rank's keys.
+// With --qk-clip: attention_clip makes this layer record its largest scores. attention_clip_rows adds rows of a
+// projection to be scaled by them, and sets layer and heads: all heads that share this rank's keys.
 void attention_clip(struct attention *attention, const struct choices *choices);
 void attention_clip_rows(const struct attention *attention, struct param *weight, const struct param_clip *rows);
 // Columns [first, first + count size) of a packed (B * T, …) tensor as (B, T, count, size).
@@ -58,17 +58,17 @@ struct tensor attention_columns(struct tensor packed, int64_t B, int64_t first, 
 // Heads [first, first + count) of a packed (B * T, heads D) tensor as (B, T, count, D).
 struct tensor attention_heads(const struct attention *attention, struct tensor packed, int64_t B, int64_t first,
                               int64_t count);
-// The columns of this rank's keys and values.
+// Number of columns of this rank's keys and values.
 int64_t attention_key_columns(const struct attention *attention);
-// Where a kind takes memory for the packed projections: the backward pass does not read them if it has exchanged heads,
-// or if it computes them again.
+// Arena for a kind's packed projections: scratch if the backward pass does not read them, because heads are exchanged
+// or the projections are recomputed.
 struct arena *attention_input_arena(const struct attention *attention, const struct pass *pass);
-// Takes memory for the result of attention, which then stays between a forward pass and its recompute: the recompute
-// does all but the attention itself. Small beside what a block keeps, and attention is most of a long sequence's work.
+// Takes memory that keeps the result of attention until the recompute, which recomputes all but attention itself. It is
+// small beside a block's activations, and attention is most of a long sequence's work.
 void attention_hold(const struct sublayer *sublayer, const struct pass *pass, void *saved);
 void attention_take_cache(const struct sublayer *sublayer, void *saved, const struct cache_options *options);
 
-// delta (N, C) = the attention of these projections, through the last matmul. What masks it is in the pass.
+// delta (N, C) = attention over these projections, through the last matmul. The mask is in the pass.
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
                        struct tensor delta, const struct attention_input *input);
 // The gradients of the projections go to `gradient`, whose tensors have the shapes of the input's.

@@ -22,7 +22,7 @@ void away_close(struct away *away) {
     away->device = NULL;
 }
 
-// The stream continues when the compute stream has done what it was given so far.
+// Makes `stream` wait for all work enqueued on the compute stream so far.
 static void follow_compute(const struct away *away, enum stream stream) {
     away->device->ops->event_record(away->device, away->queued, STREAM_COMPUTE);
     away->device->ops->stream_wait(away->device, stream, away->queued);

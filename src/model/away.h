@@ -1,9 +1,9 @@
-// Inputs of recomputed blocks in host memory (--cpu-offloading). Nobody reads them between the forward pass and the
-// recompute, and with long sequences they are most of what a device holds.
+// Keeps inputs of recomputed blocks in host memory (--cpu-offloading). They are not read between the forward pass and
+// the recompute, and with long sequences they take most of a device's memory.
 //
-// Two tensors of device memory take turns. While a block computes, the input that it reads is copied to the host on a
-// stream of its own; the block after it writes to the other tensor. In the backward pass the input of the block before
-// is copied back while a block computes. The bits stay the same. One micro-batch is in flight at a time.
+// Two device tensors (slots) alternate. While a block computes, its input is copied to the host on a separate stream;
+// the next block writes to the other slot. In the backward pass, the previous block's input is copied back while a
+// block computes. Results do not change by a bit. One micro-batch is in flight at a time.
 #ifndef MODEL_AWAY_H
 #define MODEL_AWAY_H
 
@@ -15,7 +15,7 @@ enum { AWAY_SLOTS = 2 };
 struct away {
     struct arena arena;  // page-locked host memory, the owner's; empty between micro-batches
     struct device *device;
-    struct event *queued;               // what the compute stream was given before a copy
+    struct event *queued;               // work on the compute stream that a copy must follow
     struct event *left[AWAY_SLOTS];     // a tensor is in host memory
     struct event *arrived[AWAY_SLOTS];  // a tensor is on the device
     bool is_leaving[AWAY_SLOTS];
@@ -25,11 +25,11 @@ void away_open(struct away *away, struct device *device);
 void away_close(struct away *away);  // a zeroed one is fine
 // Queues a copy of x, in this slot, to host memory; returns it there.
 struct tensor away_send(struct away *away, struct tensor x, int slot);
-// What the compute stream is given from now on finds the slot's tensor in host memory, and may write over it.
+// Later work on the compute stream waits until the slot's tensor is in host memory, and may overwrite the slot.
 void away_await_left(struct away *away, int slot);
-// Queues a copy of `home` from host memory, behind what the compute stream was given so far.
+// Queues a copy of `home` from host memory, after all work enqueued on the compute stream so far.
 void away_bring(struct away *away, struct tensor to, struct tensor home, int slot);
-// What the compute stream is given from now on finds it there.
+// Later work on the compute stream waits until the slot's tensor is back on the device.
 void away_await_arrived(struct away *away, int slot);
 
 #endif

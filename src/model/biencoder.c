@@ -106,7 +106,7 @@ static void embed(const struct biencoder *biencoder, const struct pass *pass, st
     op_copy(pass->device, &(struct op_copy){.dst = embedded, .src = out});
 }
 
-// This rank's rows of what is gathered from all data-parallel ranks.
+// This rank's rows of a tensor gathered from all data-parallel ranks.
 static struct tensor own_rows(const struct pass *pass, struct tensor all) {
     return tensor_rows(all, pass->B * pass->mesh->place[AXIS_DATA], pass->B);
 }
@@ -119,7 +119,7 @@ static void gather_contexts(const struct pass *pass, struct tensor all) {
     comm_wait(&request);
 }
 
-// Each rank's queries have given every context a gradient; the sum of a rank's own contexts comes to it.
+// Sums the gradients of contexts, which each rank has from its own queries, and gives each rank those of its contexts.
 static void scatter_gradients(const struct pass *pass, struct tensor all) {
     if (pass->mesh->length[AXIS_DATA] == 1)
         return;

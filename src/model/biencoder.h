@@ -4,10 +4,10 @@
 // a query is the cross entropy of its scores with the contexts of the micro-batch, those of all data-parallel ranks,
 // against its own. docs/ict.md has the definition.
 //
-// Each rank computes the rows of its own queries. So the contexts are gathered before the loss, and their gradients,
-// to which every rank has contributed, are summed and scattered after it.
+// Each rank computes the rows of its own queries. The contexts are therefore gathered before the loss, and their
+// gradients, which every rank contributes to, are summed and scattered after it.
 //
-// The parameters of a tower are those of BERT, behind "query_model.", "context_model." or "shared_model.".
+// A tower's parameters are named as BERT's, prefixed with "query_model.", "context_model." or "shared_model.".
 #ifndef MODEL_BIENCODER_H
 #define MODEL_BIENCODER_H
 
@@ -23,7 +23,7 @@ struct tower {
 };
 
 struct biencoder {
-    struct tower towers[TEXT_COUNT];  // of which a shared one has only the first
+    struct tower towers[TEXT_COUNT];  // if shared, only the first is used
     bool is_shared;
     int64_t C, E;  // width of the residual stream, and of the embeddings
     float scale;   // of the scores
@@ -31,7 +31,7 @@ struct biencoder {
     int top_count;
 };
 
-// What backward needs of a text.
+// Saved activations of one text, for backward.
 struct tower_flight {
     struct embedding_flight embedding;
     struct stack_flight stack;
@@ -41,7 +41,7 @@ struct tower_flight {
 struct biencoder_flight {
     struct tower_flight towers[TEXT_COUNT];
     struct tensor queries;   // (B, E) fp32
-    struct tensor contexts;  // (B * dp, E) fp32: of all data-parallel ranks, one after the other
+    struct tensor contexts;  // (B * dp, E) fp32: of all data-parallel ranks, in rank order
     struct tensor scores;    // (B, B * dp) fp32: after the loss they hold their gradient
 };
 

@@ -93,7 +93,7 @@ static struct dropout dropout_after(const struct block *block, const struct pass
     return pass_dropout(pass, block->dropout, sublayer->dropout_layer, sublayer->kind->dropout_place);
 }
 
-// What this sublayer's result adds to the residual stream; `sum` (N, C) is where the addition goes.
+// The residual addition of this sublayer's result; the sum goes to `sum` (N, C).
 static struct residual residual_of(const struct block *block, const struct pass *pass, const struct sublayer *sublayer,
                                    struct tensor delta, struct tensor sum) {
     return (struct residual){.delta = delta,
@@ -109,8 +109,8 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The input of a sublayer: norm(stream), after the addition that the stream leaves open. A norm of several sublayers is
-// kept, since each of them needs its result in the backward pass.
+// The input of a sublayer: norm(stream), after the addition that the stream leaves open. The result of a norm shared by
+// several sublayers is kept, since each needs it in the backward pass.
 static struct operand normalize(const struct block *block, const struct pass *pass, struct block_saved *saved,
                                 struct residual_stream *stream, int i) {
     const struct sublayer *sublayer = block->sublayers[i];
@@ -194,7 +194,7 @@ static void forward_post_norm(const struct block *block, const struct pass *pass
     }
 }
 
-// s->result is the result of the sublayer with its bias: what the output norm is given.
+// s->result, the input of the output norm, is the sublayer's result with its bias.
 static void forward_output_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                                 struct residual_stream *stream, struct tensor out) {
     int64_t N = pass_stream_rows(pass);
@@ -251,7 +251,7 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
         arena_release(pass->activations, kept);
 }
 
-// The gradient of what sublayer i added, in g->ddelta.
+// Computes in g->ddelta the gradient of sublayer i's contribution to the residual stream.
 static void backward_addition(const struct block *block, const struct pass *pass, const struct stream_gradient *g,
                               int i) {
     const struct sublayer *sublayer = block->sublayers[i];
@@ -276,8 +276,8 @@ static void backward_first(const struct sublayer *sublayer, const struct pass *p
 }
 
 // dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
-// sublayer, unless that was kept. The norm of one sublayer also computes the gradient of what the sublayer before it
-// added.
+// sublayer, unless that was kept. The norm of one sublayer also computes the gradient of the previous sublayer's
+// contribution.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct stream_gradient *g, const struct block *before) {
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
@@ -371,13 +371,13 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
     }
 }
 
-// What the backward of a sublayer gives: the gradients of its input (N, C) and of its first matmuls' results.
+// Results of a sublayer's backward: the gradients of its input (N, C) and of its first matmuls' results.
 struct input_gradient {
     struct tensor dinput;
     struct first_gradients dfirst;
 };
 
-// Adds the gradient of sublayer i's input to g->dx, which has that of the stream around the sublayer.
+// Adds the gradient of sublayer i's input to g->dx, which holds the gradient of the stream that bypasses the sublayer.
 static void backward_input(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                            const struct stream_gradient *g, int i, struct input_gradient own) {
     const struct sublayer *sublayer = block->sublayers[i];
@@ -397,7 +397,7 @@ static void backward_input(const struct block *block, const struct pass *pass, c
     backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dinput));
 }
 
-// dresult (N, C) is the gradient of a sublayer's result, dinput that of what it read.
+// dresult (N, C) is the gradient of a sublayer's result, dinput the gradient of its input.
 static void backward_output_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                                  const struct stream_gradient *g) {
     int64_t N = pass_stream_rows(pass);

@@ -26,7 +26,7 @@ const char *census_name(const char *name) {
     return name;
 }
 
-// The share of a parameter that a token meets: a token goes to some of the experts.
+// Fraction of a parameter's elements that one token uses: it is routed to only some of the experts.
 static double active_share(const struct config *config, const char *name) {
     bool is_of_experts = strstr(name, ".mlp.experts.");
     return is_of_experts ? (double)config->moe_router_topk / (double)config->num_experts : 1;
@@ -46,7 +46,7 @@ int64_t census_active_parameters(const struct config *config) {
 static void count_matrix(struct census *census, const struct config *config, const struct param *param) {
     const char *name = census_name(param->name);
     double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
-    // Attention itself: the means of what a head's queries and values have.
+    // Attention itself: the mean of the channels of queries and of values.
     double columns = (double)param->shard.global[1];
     if (config->multi_latent_attention && strstr(name, ".linear_proj."))
         columns = (columns + (double)(config->num_attention_heads * config->kv_channels)) / 2;

@@ -26,8 +26,8 @@ enum activation choices_activation(const char *name) {
     die("there is no activation \"%s\"", name);
 }
 
-// Llama 3.1 stretches low frequencies for longer contexts: wavelengths above the original length / low factor by the
-// full factor, those below the original length / high factor not at all, and those in between by a blend.
+// Llama 3.1 stretches low frequencies for longer contexts: wavelengths above (original length / low factor) by the full
+// factor, those below (original length / high factor) not at all, those in between by an interpolation.
 static double scaled_frequency(const struct config *config, double frequency) {
     double length = (double)config->rope_original_length, wavelength = TWO_PI / frequency;
     double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
@@ -58,14 +58,14 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
     return frequency / yarn.factor * ramp + frequency * (1 - ramp);
 }
 
-// Whether what rotary scaling multiplies queries and keys by is for rotated channels alone, because there are others or
-// a norm follows.
+// Whether the rotary scaling factor multiplies only the rotated channels of queries and keys: there are other channels,
+// or a norm follows the rotation.
 static bool scales_channels(const struct config *config) {
     return config->multi_latent_attention || config->qk_layernorm_after_rope ||
            config_rotary_channels(config) < config->kv_channels;
 }
 
-// LongRoPE: a divisor for each pair, one for sequences up to the original length and one for longer ones.
+// LongRoPE: two divisors for each pair, one for sequences up to the original length, one for longer ones.
 static void set_longrope(struct rope *rope, const struct config *config) {
     double shorter[ROPE_MOST_PAIRS], longer[ROPE_MOST_PAIRS];
     for (int64_t j = 0; j < rope->pairs; j++)
@@ -161,7 +161,7 @@ void choices_add_experts(struct layer_choices *layer, int64_t before) {
     layer->expert_layer = before;
 }
 
-// The weights of experts have the factor of what is added to the residual stream.
+// The experts' weights include the factor of the residual addition.
 static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh,
                         float residual_scale) {
     struct config_balance balance = config_balance(config);
@@ -202,7 +202,7 @@ bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
 }
 
 // The residual stream is kept divided by the factor of the embeddings, so that no operation has to multiply them: norms
-// give the same results with an epsilon divided by its square, and sublayers add that much less. Behind a norm of a
+// give the same results with an epsilon divided by its square, and sublayers add that much less. If a norm follows the
 // sublayer's result, the addition has the factor.
 static void set_multipliers(struct choices *choices, const struct config *config) {
     double factor = config->embedding_multiplier;

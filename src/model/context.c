@@ -21,7 +21,7 @@ int64_t pass_whole_length(const struct pass *pass, int64_t T) {
     return T * pass->mesh->length[AXIS_CONTEXT];
 }
 
-// Strips of several ranks are ordered by these, (ranks, strips, B, T, W): one of them.
+// One strip of a tensor in rank order, (ranks, strips, B, T, W).
 static struct tensor strip_of_rank(const struct pass *pass, int ranks, struct tensor parts, int rank, int which) {
     int64_t rows = parts.shape[0] / (ranks * pass_strips(pass));
     return tensor_rows(parts, (rank * pass_strips(pass) + which) * rows, rows);
@@ -33,8 +33,8 @@ static struct tensor tokens_of(const struct pass *pass, struct tensor sequences,
     return tensor_slice(tensor_reshape_4d(sequences, B, sequences.shape[0] / B, 1, W), 1, first, T);
 }
 
-// The place of a strip of one of some neighbouring ranks in their rows, as (B, T, 1, W). Of all ranks, rows are in the
-// order of sequences. Of fewer, they are ordered as those of one rank: first the strips from the front.
+// Place of a strip of one of several neighbouring ranks in their combined rows, as (B, T, 1, W). Rows of all ranks are
+// in sequence order. Rows of fewer ranks are ordered like those of one rank: first the strips from the front.
 static struct tensor strip_in_order(const struct pass *pass, int ranks, struct tensor rows, int rank, int which) {
     bool are_all = ranks == pass->mesh->length[AXIS_CONTEXT];
     int64_t N = rows.shape[0] / pass_strips(pass), T = N / ranks / pass->B;
@@ -116,8 +116,8 @@ struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, i
     return pass_strips(pass) == 1 ? dpacked : arena_2d(pass->scratch, dpacked.dtype, pass->B * keys, W);
 }
 
-// Sets to (B T, W) to the sum of the parts' gradients for tokens [first, first + T), as far as each part reaches. `one`
-// has the shape of `to`.
+// Sets `to` (B T, W) to the sum of the parts' gradients for tokens [first, first + T); a part may end earlier. `one` is
+// scratch of the shape of `to`.
 static void sum_parts(const struct pass *pass, struct tensor to, struct tensor one, int64_t first,
                       const struct tensor parts[CONTEXT_MOST_STRIPS]) {
     int64_t T = to.shape[0] / pass->B, W = to.shape[1];

@@ -3,7 +3,7 @@
 // of queries attends to those it may see. The gradients of keys and values are summed and returned to their owners.
 // Gathered keys are not kept: the backward pass gathers them again, so a rank only keeps its own share.
 //
-// If a rank holds its sequences alone, there is one strip and nothing is gathered. heads.h has the other way to share
+// If a rank holds its sequences alone, there is one strip and nothing is gathered. heads.h is the other way to share
 // sequences.
 #ifndef MODEL_CONTEXT_H
 #define MODEL_CONTEXT_H
@@ -17,7 +17,7 @@ struct strip {
 };
 struct strip pass_strip(const struct pass *pass, int which);
 int pass_strips(const struct pass *pass);
-// The strip's rows of a tensor that has one row for each of the pass's.
+// The strip's rows of a tensor with one row per row of the pass.
 struct tensor strip_rows(const struct strip *strip, struct tensor x);
 // The length of a whole sequence of which each rank has T tokens.
 int64_t pass_whole_length(const struct pass *pass, int64_t T);
@@ -35,21 +35,21 @@ struct gathered context_gather_start(const struct pass *pass, struct tensor pack
 // The gathered keys and values; the first call waits for them. Returns `packed` itself if nothing is shared.
 struct tensor context_gathered(const struct pass *pass, struct gathered *gathered);
 
-// The rows (B whole T, W) of all ranks that share the sequences, in the order of the sequences, from this rank's (B T,
-// W); and the other way, this rank's of all. In scratch; x itself if nothing is shared.
+// context_gather_rows returns the rows (B whole T, W) of all ranks that share the sequences, in sequence order, from
+// this rank's (B T, W); the other function is its inverse. Results are in scratch, or x itself if nothing is shared.
 struct tensor context_gather_rows(const struct pass *pass, struct tensor x, const char *name);
 struct tensor context_own_rows(const struct pass *pass, struct tensor x);
 
-// Rows of some neighbouring ranks, all or fewer: between the order of these ranks, (ranks, strips, B, T / strips, W),
-// and the order that the rows have on a rank that holds them all. That is the order of sequences, (B, whole T, W), for
-// all ranks, and for fewer (strips, B, ranks T / strips, W).
+// Reorder the rows of neighbouring ranks, all or some, between rank order, (ranks, strips, B, T / strips, W), and the
+// order on a rank that holds them all: sequence order, (B, whole T, W), for all ranks; (strips, B, ranks T / strips, W)
+// for fewer.
 void context_put_in_order(const struct pass *pass, int ranks, struct tensor ordered, struct tensor parts);
 void context_put_by_rank(const struct pass *pass, int ranks, struct tensor parts, struct tensor ordered);
 
-// Where the queries of a strip write the gradients of the keys and values of the first `keys` tokens: scratch memory (B
-// keys, W), or dpacked (B T, …) itself if nothing is shared.
+// Tensor for a strip's gradients of the keys and values of the first `keys` tokens: scratch memory (B keys, W), or
+// dpacked (B T, …) itself if nothing is shared.
 struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, int64_t keys, int64_t W);
-// Sets the last W columns of dpacked to the sums of what all strips of all ranks wrote for this rank's tokens.
+// Sets the last W columns of dpacked to the gradients for this rank's tokens, summed over all strips of all ranks.
 void context_scatter(const struct pass *pass, struct tensor dpacked, int64_t W,
                      const struct tensor parts[CONTEXT_MOST_STRIPS]);
 

@@ -37,7 +37,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     sublayer->dropout_layer = options->cross_dropout_layer;
 }
 
-// The same pass, with the mask of the memory.
+// A copy of the pass with the mask of the memory.
 static struct pass over_memory(const struct pass *pass) {
     struct pass over = *pass;
     over.attends_memory = true;

@@ -22,7 +22,7 @@ static bool is_in(const struct arena *arena, struct tensor x) {
     return data >= arena->base && data < arena->base + arena->capacity;
 }
 
-// Memory is taken for at least `room` rows.
+// Copies x, with memory for at least `room` rows.
 static struct tensor copy(struct deferred *deferred, const struct pass *pass, struct tensor x, int64_t room) {
     struct arena *arena = &deferred->arena;
     int64_t rows = x.shape[0] > room ? x.shape[0] : room;
@@ -32,7 +32,7 @@ static struct tensor copy(struct deferred *deferred, const struct pass *pass, st
     return kept;
 }
 
-// The transpose (columns, N), with memory for at least `room` columns of it.
+// Copies the transpose (columns, N), with memory for at least `room` columns.
 static struct tensor copy_turned(struct deferred *deferred, const struct pass *pass, struct tensor x, int64_t room) {
     int64_t columns = x.shape[1] > room ? x.shape[1] : room;
     struct tensor kept = arena_2d(&deferred->arena, x.dtype, x.shape[0], columns);
@@ -41,7 +41,7 @@ static struct tensor copy_turned(struct deferred *deferred, const struct pass *p
     return kept;
 }
 
-// Factors of the blocks of a transpose, with memory for those of at least `room` columns.
+// Copies the factors of a transpose's blocks, with memory for at least `room` columns' factors.
 static struct tensor copy_factors(struct deferred *deferred, const struct pass *pass, struct operand x, int64_t room) {
     struct tensor turned = x.transposed, factors = x.transposed_range;
     int64_t each = turned.dtype == DTYPE_E2M1X2 ? 2 : 1, columns = each * turned.shape[1];
@@ -52,7 +52,7 @@ static struct tensor copy_factors(struct deferred *deferred, const struct pass *
     return kept;
 }
 
-// Ranges are always copied: other micro-batches may change those of the layer before the matmul is computed.
+// Ranges are always copied: other micro-batches may change the layer's range before the matmul is computed.
 static struct operand keep(struct deferred *deferred, const struct pass *pass, struct operand x, bool is_lost,
                            int64_t room) {
     if (is_lost && x.value.data)

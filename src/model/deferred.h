@@ -1,7 +1,6 @@
 // Weight gradients that are computed later. The stage before waits only for the gradient of a backward pass's input;
-// the weight gradients can be computed whenever there is time (zero-bubble schedules). Until then, what their matmuls
-// need is kept: the gradient of the output and the input, copied if they would otherwise disappear with the scratch
-// memory.
+// the weight gradients can be computed whenever there is time (zero-bubble schedules). Until then, the operands of
+// their matmuls are kept: the input and the gradient of the output, copied if they are in memory that is reused before.
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 
@@ -13,18 +12,18 @@ struct deferred_matmul {
     struct operand dy, x;           // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
     const struct grouped *experts;  // with the next; see grouped.h
     struct tensor offsets;          // (E + 1) i32
-    int64_t room;                   // rows that memory is taken for, if other passes may have more; else 0
+    int64_t room;                   // rows to take memory for, if other passes may have more; else 0
 };
 
 struct deferred {
     struct arena arena;  // memory for what is kept
-    bool copies_inputs;  // inputs lie in memory that is reused earlier: activations that are recomputed
+    bool copies_inputs;  // inputs are recomputed activations, whose memory is reused earlier
     struct deferred_matmul *items;
     int count, capacity;
     bool is_used;  // a micro-batch is between the two halves of its backward
 };
 
-// Makes room for this many matmuls.
+// Allocates room for this many matmuls.
 void deferred_reserve(struct deferred *deferred, int count);
 void deferred_free(struct deferred *deferred);
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_matmul *matmul);

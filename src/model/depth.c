@@ -59,7 +59,7 @@ void depth_flight_close(struct depth_flight *flight) {
     stack_flight_close(&flight->stack);
 }
 
-// This depth's part of a field that has one for each of them.
+// This depth's part of a field with one part per depth.
 static struct tensor own_part(const struct depth *depth, const struct device_batch *batch, struct tensor all) {
     int64_t rows = batch->form.B * batch->form.T;
     return all.data ? tensor_rows(all, depth->number * rows, rows) : all;
@@ -126,7 +126,7 @@ static void backward_join(const struct norm *norm, const struct pass *pass, cons
     norm_backward(norm, pass, saved, gradient);
 }
 
-// From dx (N, C), the gradient of the block's input, to the embedding and to dh.
+// Backward of the inputs: from dx (N, C), the gradient of the block's input, to the embedding and to dh.
 static void backward_inputs(const struct depth *depth, const struct pass *pass, struct depth_flight *flight,
                             struct tensor dx, struct tensor dh) {
     int64_t N = dh.shape[0], C = dh.shape[1];
@@ -136,7 +136,7 @@ static void backward_inputs(const struct depth *depth, const struct pass *pass, 
     struct operand dy = linear_gradient(&depth->eh_proj, pass, dx);
     linear_backward_input(&depth->eh_proj, pass, djoined, dy, (struct tensor){0});
     linear_backward_weight(&depth->eh_proj, pass, dy, operand_of(flight->joined));
-    // dx has been used up, and lends its room.
+    // dx is no longer needed; its memory is reused.
     backward_join(&depth->enorm, pass, &flight->enorm,
                   &(struct norm_gradient){.dx = dwords, .dy = dx, .x = flight->words}, djoined, 0);
     backward_join(&depth->hnorm, pass, &flight->hnorm, &(struct norm_gradient){.dx = dh, .dy = dx, .x = flight->before},

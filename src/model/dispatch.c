@@ -15,8 +15,8 @@ static int64_t round_up(int64_t count, int64_t step) {
     return (count + step - 1) / step * step;
 }
 
-// How many rows each of all ranks sends to each expert: (P, E). On paper the host gets no numbers, and those that it
-// has stay: experts get equally many.
+// Number of rows that each rank sends to each expert: (P, E). On paper the host gets no numbers and keeps the initial
+// ones: equal counts for all experts.
 static int64_t *exchange_counts(const struct pass *pass, const struct expert_choices *choices,
                                 const struct dispatch_slots *slots) {
     int64_t E = choices->E;
@@ -47,7 +47,7 @@ static void list_experts(struct dispatch *dispatch, const struct pass *pass, con
     free(experts);
 }
 
-// Sets the numbers of rows, and the experts of those that arrive: not on paper, where they cost most of a plan's time.
+// Sets the numbers of rows and, except on paper, where it would be most of a plan's time, the experts of arriving rows.
 static void count_rows(struct dispatch *dispatch, const struct pass *pass, const struct expert_choices *choices,
                        const int64_t *table, int64_t step) {
     int64_t E = choices->E, own = E / choices->ranks, arrived = 0;
@@ -65,7 +65,7 @@ static void count_rows(struct dispatch *dispatch, const struct pass *pass, const
         list_experts(dispatch, pass, choices, table);
 }
 
-// Rows of this rank's places on their way to those who hold the experts.
+// Starts to send the rows at this rank's places to the ranks that hold the experts.
 static struct comm_request send_start(const struct dispatch *dispatch, const struct pass *pass, struct tensor arrived,
                                       struct tensor places, const char *name) {
     const struct comm_exchange exchange = {
@@ -73,7 +73,7 @@ static struct comm_request send_start(const struct dispatch *dispatch, const str
     return comm_all_to_all_start(peers_of(pass), &exchange, name);
 }
 
-// The weights of this rank's slots go the way of their rows.
+// Sends the weights of this rank's slots to the same ranks as their rows.
 static struct comm_request send_weights(const struct dispatch *dispatch, const struct pass *pass,
                                         const struct dispatch_slots *slots) {
     int64_t R = slots->sources.shape[0], count = tensor_count(slots->weights);
@@ -117,7 +117,7 @@ void dispatch_await(const struct pass *pass, struct comm_request *requests, int 
     if (pass->turns) {
         const char *phase = whereabouts_phase();
         turns_hand_over(pass->turns);
-        whereabouts_set_phase(phase);  // not that of the other pass
+        whereabouts_set_phase(phase);  // the other pass has set its own
     }
     for (int i = 0; i < count; i++)
         comm_wait(&requests[i]);

@@ -49,14 +49,13 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
         norm_build(&embedding->norm, params, "embedding.layernorm", &choices->norm);
 }
 
-// The rows of the position table, from that of position 0 on.
+// The rows of the position table from position 0 on.
 static struct tensor position_rows(const struct embedding *embedding, struct tensor table) {
     int64_t offset = embedding->position_offset;
     return tensor_rows(table, offset, table.shape[0] - offset);
 }
 
-// Whether the sum of tokens and positions is followed by nothing but dropout, as in a GPT: then it is a single
-// operation.
+// Whether the sum of tokens and positions is followed only by dropout, as in a GPT: then a single operation does all.
 static bool is_plain(const struct embedding *embedding) {
     return !embedding->types && !embedding->has_norm && !embedding->projection.weight;
 }
@@ -94,7 +93,7 @@ static void add_positions(const struct embedding *embedding, const struct pass *
              out);
 }
 
-// One after the other: the words, the matmul that widens them, positions and dropout.
+// In separate operations: words, the matmul that widens them, positions and dropout.
 static void look_up_in_steps(const struct embedding *embedding, const struct pass *pass,
                              struct embedding_flight *flight, struct tensor out) {
     if (embedding->projection.weight) {
@@ -157,7 +156,7 @@ static void backward_dropout(const struct embedding *embedding, const struct pas
         op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
 }
 
-// The gradient of what the norm normalised, from that of its result; dx itself if there is no norm.
+// The gradient of the norm's input, from dx, the gradient of its result; dx itself if there is no norm.
 static struct tensor backward_norm(const struct embedding *embedding, const struct pass *pass,
                                    const struct embedding_flight *flight, struct tensor dx) {
     if (!embedding->has_norm)
@@ -168,7 +167,7 @@ static struct tensor backward_norm(const struct embedding *embedding, const stru
     return dsum;
 }
 
-// For a table whose rows were added to the residual stream; if that is split, for this rank's part.
+// Gradient of a table whose rows were added to the residual stream; of this rank's rows if the stream is split.
 static void backward_rows(const struct pass *pass, struct tensor which, struct tensor dtable, struct tensor dout) {
     op_embedding_backward(pass->device, &(struct op_embedding_backward){
                                             .dtable = dtable, .dout = dout, .tokens = pass_own_rows(pass, which)});
@@ -193,7 +192,7 @@ void embedding_backward(const struct embedding *embedding, const struct pass *pa
                                        .tokens = pass_input(pass, BATCH_TOKENS),
                                        .vocabulary_start = embedding->vocabulary_start};
     bool is_one = is_plain(embedding) && !pass->splits_rows;
-    struct tensor dpositions = dx;  // a norm of words leaves it as it is
+    struct tensor dpositions = dx;  // not changed by a norm of words
     if (is_one) {
         op.dropout = dropout_of(embedding, pass);
     } else {

@@ -16,18 +16,18 @@ struct embedding {
     bool has_norm, norms_words;  // the second: of the words alone
     struct norm norm;
     double dropout;
-    // Numbers that key the dropout masks, see struct sublayer_options; the second: of a decoder over an encoder.
+    // Keys of the dropout masks, see struct sublayer_options; the second is for a decoder over an encoder.
     int64_t dropout_layer, decoder_dropout_layer;
 };
 
-// What backward needs of a micro-batch if the model has a projection or a norm here.
+// Saved activations of one micro-batch, if there is a projection or a norm here.
 struct embedding_flight {
     struct tensor words;  // (N, E)
-    struct tensor sum;    // (N, C): what the norm normalises
+    struct tensor sum;    // (N, C): input of the norm
     struct norm_saved norm;
 };
 
-// The table of token embeddings, which a tied output layer shares.
+// The table of token embeddings, shared by a tied output layer.
 struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices);
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices);

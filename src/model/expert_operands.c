@@ -39,7 +39,7 @@ static struct tensor take_factors(const struct experts_work *work, struct arena 
     return tensor_2d(memory.data, here.dtype, here.rows, here.columns);
 }
 
-// Adds an order to an operand of rows, with the factors of its blocks if it has any.
+// Adds one order of the values to an operand of rows, with the factors of its blocks if it has any.
 static void add_value(struct operand *to, const struct experts_work *work, struct arena *arena, enum dtype dtype,
                       int64_t columns) {
     to->value = work_take(work, arena, dtype, columns);
@@ -57,7 +57,7 @@ static struct tensor range_of(const struct grouped *grouped, enum fp8_role role)
     return fp8_range(grouped->fp8, grouped->fp8_layer, role);
 }
 
-// An operand without values, scaled as the layer's.
+// An operand without values, with the layer's scaling.
 static struct operand open_operand(const struct grouped *grouped, enum fp8_role role) {
     struct operand open = {.scaling = grouped->fp8->inputs};
     if (!has_blocks(grouped))
@@ -65,12 +65,12 @@ static struct operand open_operand(const struct grouped *grouped, enum fp8_role 
     return open;
 }
 
-// Whether an operation may store in fp8 what it computes: not before the range is known.
+// Whether an operation may store its result in fp8 directly: only if the range is known before.
 static bool is_direct(const struct grouped *grouped) {
     return has_blocks(grouped) || grouped->fp8->is_known;
 }
 
-// Stores x in an operand. One with a range of its own gets a copy of the range it is stored with.
+// Stores x in an operand. If the operand has its own range, that receives a copy of the range used.
 static void quantize(const struct grouped *grouped, const struct pass *pass, enum fp8_role role, struct operand to,
                      struct tensor x) {
     struct op_quantize op = {.y = to, .x = x};
@@ -180,7 +180,7 @@ struct operand expert_activate(const struct expert_stage *unit, const struct pas
     return after;
 }
 
-// In place: the gradient where `before` is, the result where its gradient was.
+// In place: the gradient replaces `before`, the activation's result replaces its gradient.
 static void activate_plain_backward(const struct expert_stage *unit, const struct pass *pass,
                                     const struct experts_work *work, struct tensor before, struct tensor dafter,
                                     struct tensor dweights) {

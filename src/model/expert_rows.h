@@ -9,11 +9,11 @@
 
 #include "model/choices.h"
 
-// N.
+// The number N of rows.
 int64_t expert_rows_count(const struct pass *pass);
-// Whether the rows are all that the tensor-parallel ranks have.
+// Whether these are the rows of all tensor-parallel ranks.
 bool expert_rows_are_whole(const struct pass *pass);
-// Whether the first of the ranks that split the same experts; it adds what is not split.
+// Whether this is the first of the ranks that split the same experts; it adds terms that are not split.
 bool expert_rows_is_first(const struct pass *pass);
 // (N, …) from this rank's (n, …), in memory from the arena; x itself if nothing is gathered.
 struct tensor expert_rows_gather(const struct pass *pass, struct arena *arena, struct tensor x, const char *name);
@@ -24,13 +24,13 @@ struct tensor expert_rows_gather_all(const struct pass *pass, struct tensor x, c
 // nothing was gathered.
 void expert_rows_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);
 
-// How many slots an expert takes of a micro-batch at most, as Megatron counts; 0: all. Evaluation and generation drop
-// nothing: results would depend on padding and on which sequences share a batch.
+// Most slots of a micro-batch that an expert takes, counted as in Megatron; 0: all. Evaluation and generation drop
+// nothing, or results would depend on padding and on which sequences share a batch.
 int64_t expert_rows_capacity(const struct pass *pass, const struct expert_choices *choices);
 // Whether other ranks have other rows of the micro-batch, so that an expert's capacity is shared by them.
 bool expert_rows_share_capacity(const struct pass *pass);
-// Of this rank's slots, experts (n, K) i32 with weights (n, K) fp32, those that have a place within the capacity of all
-// ranks' slots, in the order of one rank that has them all: (n, K) i32, negative for those that have none. In scratch.
+// Drops slots beyond the capacity, which counts all ranks' slots in the order of one rank that has them all: from
+// experts (n, K) i32 with weights (n, K) fp32, returns experts, negative for dropped slots, in scratch.
 struct tensor expert_rows_keep(const struct pass *pass, const struct expert_choices *choices, struct tensor experts,
                                struct tensor weights);
 

@@ -1,13 +1,13 @@
-// A mixture of experts in the place of an MLP. A router sends each row to K of E experts, and the weight it gives each
-// of them multiplies the expert's result:
+// A mixture of experts in place of an MLP. A router sends each row to K of E experts, and the weight it gives each of
+// them multiplies the expert's result:
 //   delta = sum over the K chosen e of weight_e * (fc2_e(activation(fc1_e(x))) + bias_e)
-// The weight multiplies the activation instead, which is the same but needs no pass of its own over wider rows.
-// Shared experts are an MLP beside them, which every row goes through.
+// The weight multiplies the activation instead, which is equivalent but needs no separate pass over wider rows. Shared
+// experts are an additional MLP that every row goes through.
 //
-// Rows are copied to R places, sorted by expert; how many each expert has, only the device knows. If ranks split the
+// Rows are copied to R places, sorted by expert; only the device knows how many each expert has. If ranks split the
 // experts, each has a part of every expert's inner width, sends the same rows to the same places, and the results are
 // summed (expert_rows.h). If ranks share out the experts, rows go to the ranks that hold theirs and come back
-// (dispatch.h); they multiply what has arrived, and add the biases of their experts.
+// (dispatch.h); a rank multiplies the rows that arrived and adds its experts' biases.
 #include "base/memory.h"
 #include "model/context.h"
 #include "model/dispatch.h"
@@ -31,11 +31,10 @@ struct experts {
     int64_t F;  // of each expert, as held by this rank
 };
 
-// E and R are those of this rank's rows but, where ranks share out the experts, in the last two R is that of what has
-// arrived.
+// E and R refer to this rank's own rows, except that with expert parallelism R of the last two refers to arrived rows.
 struct experts_saved {
     struct router_saved router;
-    struct tensor experts, weights;          // (N, K): the router's, of all rows that this rank brings to experts
+    struct tensor experts, weights;          // (N, K): from the router, for all rows that this rank brings to experts
     struct tensor offsets, sources, places;  // (E + 1), (R), (N, K) i32: see op_sort_slots
     struct dispatch dispatch;                // if ranks share out the experts
     struct operand x;                        // (R, C)
@@ -43,8 +42,8 @@ struct experts_saved {
     struct shared_experts_saved shared;      // if there are any
 };
 
-// Gradients of experts that are held apart are summed over the ranks that hold the same ones. Ranks that split experts
-// do not split their last biases: the first of them has the gradient of those, and the sum is it.
+// Gradients of experts held apart are summed over the ranks that hold the same experts. Last biases are not split:
+// among ranks that split experts only the first has their gradient, so the sum is complete.
 enum own_group { OWN_WEIGHTS, OWN_BIASES, OWN_GROUPS };
 static const struct param_group own_groups[OWN_GROUPS] = {[OWN_WEIGHTS] = {.name = "experts",
                                                                            .replicas = MESH_SAME_EXPERTS,
@@ -65,7 +64,7 @@ void experts_declare_groups(struct param_list *params, const struct choices *cho
     }
 }
 
-// A tensor with a part for each expert. One that begins with zeros has biases, a row for each.
+// Adds a tensor with a part for each expert. Biases, one row per expert, are initialised to zero.
 static struct param *add_param(struct param_list *params, const char *name, const char *part,
                                const struct choices *choices, struct shard shard, double standard_deviation) {
     const struct expert_choices *experts = &choices->experts;
@@ -105,7 +104,7 @@ static void add_last_biases(struct experts *experts, struct param_list *params, 
         experts->fc2_bias->sums_gradient = choices->parts > 1;
 }
 
-// What the block waits for, and tells: see struct sublayer.
+// Fills in the members that the block reads, see struct sublayer.
 static void set_sublayer(struct experts *experts, const struct sublayer_options *options) {
     const struct linear *router = &experts->router.linear, *shared = &experts->shared.fc2;
     struct sublayer *sublayer = &experts->sublayer;
@@ -156,14 +155,13 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     set_sublayer(experts, options);
 }
 
-// How many rows the experts of one rank get from one rank at most: a row goes to an expert once.
+// Most rows that one rank's experts get from one rank: a row goes to an expert once.
 static int64_t most_sent(const struct expert_choices *choices, int64_t N, int64_t capacity) {
     int64_t own = choices->E / choices->ranks, each = own < choices->K ? own : choices->K;
     return capacity > 0 && own * capacity < N * each ? own * capacity : N * each;
 }
 
-// How many of `room` places have a row of this rank if all experts get as many as they may. Of a capacity that ranks
-// share, each has a part.
+// Places, of `room`, filled by this rank's rows when all experts are full. Ranks share a capacity in equal parts.
 static int64_t usual_places(const struct expert_choices *choices, const struct pass *pass, int64_t room,
                             int64_t capacity) {
     int64_t sharers = pass_whole_length(pass, pass_rows(pass)) / expert_rows_count(pass);
@@ -219,9 +217,8 @@ static struct experts_work work_of(const struct experts *experts, const struct e
     return (struct experts_work){saved->offsets, saved->sources, saved->weights, R, R};
 }
 
-// Copies rows (N, C) to the places of the experts that work on them: inputs of the first matmul, or gradients of what
-// the second gave. Returns the rows that the slots of the work belong to: those that have arrived, in scratch, or the
-// rows themselves.
+// Copies rows (N, C) to the places of their experts: inputs of the first matmul, or gradients of the second's output.
+// Returns the rows that the work's slots refer to: the arrived ones, in scratch, or the rows themselves.
 static struct tensor bring_rows(const struct experts *experts, const struct pass *pass,
                                 const struct experts_saved *saved, enum fp8_role role, struct operand to,
                                 struct tensor rows) {
@@ -262,7 +259,7 @@ static void forward_before(const struct experts *experts, const struct pass *pas
     arena_release(pass->scratch, mark);
 }
 
-// What experts give, y (R, C), as rows of the slots of the work, with the biases of the experts.
+// The operation that sums the experts' output y (R, C) into the rows of the work's slots, with the experts' biases.
 static struct op_sum_slots sum_of(const struct experts *experts, const struct pass *pass,
                                   const struct experts_saved *saved, struct tensor y) {
     bool is_apart = is_shared_out(experts);
@@ -279,9 +276,9 @@ static bool has_shared(const struct experts *experts) {
     return experts->choices->experts.shared > 0;
 }
 
-// Rows of the layer's input, or of the gradient of its output, and the sums that they lead to.
+// Rows of the layer's input, or of the gradient of its output, and the resulting sums.
 struct expert_flow {
-    struct tensor own, rows;  // (n, C), (N, C): this rank's, and those that it brings to experts
+    struct tensor own, rows;  // (n, C), (N, C): this rank's rows, and the rows that it brings to experts
     struct tensor sum;        // (N, C)
     // (n, C): the output of shared experts, summed over all tensor-parallel ranks. None if these have the same rows:
     // then it is a part of `sum`.
@@ -304,7 +301,7 @@ static void close_flow(const struct pass *pass, const struct expert_flow *flow, 
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = flow->part, .residual = out});
 }
 
-// What shared experts read: all rows of the tensor-parallel ranks.
+// Input of the shared experts: all rows of the tensor-parallel ranks.
 static struct tensor shared_input(const struct pass *pass, const struct expert_flow *flow) {
     return flow->part.data ? pass_gather(pass, pass->scratch, flow->own, "input of shared experts") : flow->rows;
 }
@@ -344,7 +341,7 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
     op_sum_slots(pass->device, &op);
 }
 
-// delta (n, C) from x (n, C). What backward needs beside x is kept where the pass keeps its activations.
+// delta (n, C) from x (n, C). Activations for backward, except x, are kept in the pass's arena of activations.
 static void forward_all(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
                         struct tensor delta, struct tensor x) {
     router_forward(&experts->router, pass, &saved->router, x);
@@ -361,7 +358,7 @@ static void forward_all(const struct experts *experts, const struct pass *pass, 
     close_flow(pass, &flow, delta, "layer output");
 }
 
-// Computes again what backward needs: all but the second matmuls, the way back from experts, and sums.
+// Recomputes the activations for backward: omits the second matmuls, the return of rows from experts, and sums.
 static void forward_again(const struct experts *experts, const struct pass *pass, struct experts_saved *saved,
                           struct tensor x) {
     router_forward(&experts->router, pass, &saved->router, x);
@@ -390,8 +387,8 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     arena_release(pass->scratch, mark);
 }
 
-// From dy (N, C) to dplaces (R, C), the gradient of what the rows were at their places, and dweights, that of the
-// weights of the work; with the gradients of all experts.
+// Computes from dy (N, C) the gradients of the rows at their places, dplaces (R, C), of the work's weights, dweights,
+// and of all experts.
 static void backward_inner(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
                            struct tensor dy, struct tensor dplaces, struct tensor dweights) {
     struct experts_work work = work_of(experts, saved);
@@ -414,8 +411,8 @@ static void backward_inner(const struct experts *experts, const struct pass *pas
     grouped_backward_input(&experts->fc1, pass, dplaces, dbefore, work.offsets);
 }
 
-// The gradients of rows that have arrived go back to where they came from: those of the rows (R, C) and of their
-// weights. Returns the former, at the places of this rank's slots; sets `dweights` (N, K).
+// Sends the gradients of arrived rows (R, C) and of their weights back to the ranks they came from. Returns the
+// gradients of this rank's rows, at the places of its slots; sets `dweights` (N, K).
 static struct tensor return_gradients(const struct pass *pass, const struct experts_saved *saved, struct tensor dplaces,
                                       struct tensor darrived, struct tensor dweights) {
     int64_t R = saved->sources.shape[0], C = dplaces.shape[1], slots = tensor_count(dweights);
@@ -434,7 +431,7 @@ static struct tensor return_gradients(const struct pass *pass, const struct expe
     return rows;
 }
 
-// From dy (N, C) to sum (N, C), the gradient of the rows that were brought to experts, and dweights (N, K).
+// Computes from dy (N, C) the gradients of the rows brought to experts, sum (N, C), and of weights, dweights (N, K).
 static void backward_experts(const struct experts *experts, const struct pass *pass, const struct experts_saved *saved,
                              struct tensor dy, struct tensor sum, struct tensor dweights) {
     struct experts_work work = work_of(experts, saved);
@@ -462,8 +459,8 @@ static void backward_shared(const struct experts *experts, const struct pass *pa
     pass_sum(pass, flow->part, dx, "input gradient of shared experts");
 }
 
-// If the stream is split, the router has the gradient of its rows' weights once it is summed over the ranks that split
-// experts. If not, what it adds is summed with the rest.
+// If the stream is split, the gradient of the rows' weights is first summed over the ranks that split experts; if not,
+// the router's contribution to dx is summed with the rest.
 static struct first_gradients backward_all(const struct experts *experts, const struct pass *pass,
                                            const struct experts_saved *saved, struct tensor dx, struct tensor ddelta) {
     int64_t N = expert_rows_count(pass), n = dx.shape[0], K = experts->choices->experts.K;

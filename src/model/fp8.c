@@ -48,13 +48,13 @@ void fp8_free(struct fp8 *fp8) {
     *fp8 = (struct fp8){0};
 }
 
-// The weight of a layer; those of experts are one matrix, one below the other.
+// The weight of a layer as one matrix; those of experts are stacked.
 static struct tensor weight_matrix(const struct fp8_layer *layer) {
     struct tensor value = layer->weight->value;
     return value.rank == 3 ? tensor_reshape_2d(value, value.shape[0] * value.shape[1], value.shape[2]) : value;
 }
 
-// By blocks, those of each expert are quantized on their own.
+// With scaling by blocks, each expert's matrix is quantized separately.
 static int64_t weight_parts(const struct fp8_layer *layer) {
     struct tensor value = layer->weight->value;
     return value.rank == 3 ? value.shape[0] : 1;
@@ -72,7 +72,7 @@ static struct tensor take_scales(struct scales_shape shape, int64_t parts, struc
     return arena_2d(arena, shape.dtype, parts * shape.rows, shape.columns);
 }
 
-// x is `parts` matrices of equal size on top of each other, see op_quantize_blocks.
+// x is `parts` stacked matrices of equal size, see op_quantize_blocks.
 static struct operand take_parts(enum scaling scaling, enum dtype dtype, struct tensor x, int64_t parts, int orders,
                                  struct arena *arena) {
     struct operand taken = {.scaling = scaling};
@@ -192,9 +192,9 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     }
 }
 
-// All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is split among
-// them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing
-// finite was seen, all ranks keep the largest of theirs, and moving computes its factor again.
+// All ranks agree on the largest magnitude of each tensor, so results do not depend on how it is split among them.
+// Measured scales differ among ranks until op_move_ranges here; if a range saw nothing finite, all ranks keep the
+// largest of their scales and its factor is computed again.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
     bool has_ranges = fp8->count > 0 && fp8->inputs == SCALING_TENSOR;
     if (has_ranges)

@@ -1,11 +1,11 @@
 // Ranges and weights of fp8 matmuls: inputs and weights are E4M3, gradients E5M2, each tensor with one range. The range
 // follows the largest magnitude in the tensor. It is either delayed, taken from earlier steps, or measured each time
-// just before it is used (always so in the first step of a run, when nothing is known yet), of that tensor alone: what
-// earlier micro-batches had does not count, so a layer that is computed again has the range it had. Matmuls sum in
-// fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
+// just before it is used (always in the first step of a run, when nothing is known yet). A measured range is of that
+// tensor alone, not of earlier micro-batches, so a recomputed layer gets its range again. Matmuls sum in fp32.
+// Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// With blocks (enum scaling) no ranges are kept: factors are computed together with their values. That is also how
-// matmuls in NVFP4 are quantized, with stochastic rounding of gradients, and operands of weight gradients mixed.
+// With blocks (enum scaling) no ranges are kept: factors are computed together with their values. So are NVFP4's, with
+// stochastic rounding of gradients and a Hadamard transform of weight gradients' operands.
 //
 // fp8 matmuls read both operands along the dimension that is summed over, so a backward pass needs weights transposed.
 // If a step has several micro-batches, it stores all weights in both orders when it starts. Otherwise a pass stores
@@ -31,12 +31,12 @@ struct fp8 {
     int count, capacity;
     struct tensor ranges;    // (count * FP8_ROLES, RANGE_LENGTH) fp32
     struct tensor history;   // (count * FP8_ROLES, length) fp32
-    struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
+    struct tensor measured;  // (1, RANGE_LENGTH) fp32: the range of the tensor being measured
     int64_t length;
-    enum scaling inputs, weights;  // gradients are scaled as inputs are
+    enum scaling inputs, weights;  // gradients have the inputs' scaling
     enum dtype values, gradients;  // by blocks; values: inputs and weights
     bool is_delayed, takes_largest;
-    bool has_fast_gradients;  // sums of input gradients of blocks are short of bits, as those of the forward pass are
+    bool has_fast_gradients;  // input gradients by blocks are summed with fewer bits, as in the forward pass
     bool keeps_ranges;        // several micro-batches are in flight at once: inputs have ranges of their own
     bool keeps_weights;       // a step has several micro-batches
     int margin;
@@ -52,10 +52,10 @@ void fp8_free(struct fp8 *fp8);
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena);
 // Forgets all ranges. Call before the first step.
 void fp8_reset(struct fp8 *fp8, struct device *device);
-// To be called when a run is resumed after this many steps; has_ranges: `ranges` and `history` were loaded.
+// Call when a run is resumed after this many steps; has_ranges: `ranges` and `history` were loaded.
 void fp8_resume(struct fp8 *fp8, int64_t steps, bool has_ranges);
-// fp8_begin_step prepares the weights for the micro-batches of a step; fp8_end_step moves the ranges by what those have
-// seen, after which all ranks that hold a layer have the same. All ranks call both.
+// fp8_begin_step prepares the weights for a step's micro-batches. fp8_end_step updates the ranges with the magnitudes
+// seen; afterwards all ranks that hold a layer have the same ranges. All ranks call both.
 void fp8_begin_step(struct fp8 *fp8, struct device *device);
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
 
@@ -64,11 +64,11 @@ enum { FP8_VALUE = 1, FP8_TRANSPOSED = 2 };
 struct operand fp8_take(enum scaling scaling, enum dtype dtype, struct tensor x, int orders, struct arena *arena);
 
 struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);  // (RANGE_LENGTH)
-// The weight of a layer as it is, or transposed; in the arena if it is not kept.
+// The weight of a layer, as it is or transposed; in the arena if it is not kept.
 struct operand fp8_weight(const struct fp8 *fp8, int layer, bool is_transposed, struct device *device,
                           struct arena *arena);
-// Measures the range of what op_quantize would store, if it is not known. If a mesh is given, the ranks that split the
-// residual stream agree on it.
+// Measures the range of the values that op_quantize will store, if it is not known. If a mesh is given, the ranks that
+// split the residual stream agree on it.
 void fp8_measure(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
 // op_quantize, after fp8_measure.
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);

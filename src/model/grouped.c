@@ -6,7 +6,7 @@ bool grouped_is_fp8(const struct grouped *grouped, const struct pass *pass) {
     return grouped->fp8 && pass->is_training;
 }
 
-// The weight as it is, or transposed if it is in fp8 and a backward pass reads it; what is new is in scratch.
+// The weight as it is, or transposed if it is in fp8 and read by a backward pass; new tensors are in scratch.
 static struct operand weight_of(const struct grouped *grouped, const struct pass *pass, bool is_backward) {
     struct tensor w = grouped->weight->value;
     if (!grouped_is_fp8(grouped, pass))
@@ -66,7 +66,7 @@ void grouped_weight_matmul(const struct grouped *grouped, const struct pass *pas
 
 void grouped_backward_weight(const struct grouped *grouped, const struct pass *pass, struct operand dy,
                              struct operand x, struct tensor offsets, int64_t room) {
-    if (dy.transposed.data)  // all that the matmul reads
+    if (dy.transposed.data)  // the matmul reads nothing else
         dy.value = x.value = (struct tensor){0};
     if (dy.transposed_range.data)
         dy.range = x.range = (struct tensor){0};

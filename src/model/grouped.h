@@ -1,7 +1,7 @@
-// Matmuls of experts: rows are sorted by expert, and those of each expert go through a matrix of its own. Which rows an
-// expert has is known on the device only, where `offsets` (E + 1) i32 tells where they begin; see ops/ops_experts.h.
-// They are in the pass's dtype or, while training, in fp8 (expert_operands.h makes the operands): with one range for
-// the matrices of all experts, or by blocks, none of which belongs to two experts.
+// Matmuls of experts: rows are sorted by expert, and each expert multiplies its rows by its own matrix. Only the device
+// knows an expert's rows; `offsets` (E + 1) i32 tells where they begin (ops/ops_experts.h). Matmuls are in the pass's
+// dtype or, while training, in fp8 (expert_operands.h makes the operands): with one range for all experts' matrices, or
+// by blocks, none of which spans two experts.
 #ifndef MODEL_GROUPED_H
 #define MODEL_GROUPED_H
 
@@ -21,8 +21,8 @@ void grouped_forward(const struct grouped *grouped, const struct pass *pass, str
 // dx (R, in) = dy W.
 void grouped_backward_input(const struct grouped *grouped, const struct pass *pass, struct tensor dx, struct operand dy,
                             struct tensor offsets);
-// dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so; then memory is taken for the
-// `room` rows that there may be in other passes.
+// dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so; then memory is taken for
+// `room` rows, the most of any pass.
 void grouped_backward_weight(const struct grouped *grouped, const struct pass *pass, struct operand dy,
                              struct operand x, struct tensor offsets, int64_t room);
 // The matmul itself, never deferred.

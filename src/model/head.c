@@ -62,7 +62,7 @@ static struct tensor transform(const struct head *head, const struct pass *pass,
     return flight->norm.y.value;
 }
 
-// What is multiplied with the vocabulary's rows, (rows, E).
+// The features (rows, E): operand of the matmul with the vocabulary's matrix.
 static struct tensor features_of(const struct head *head, const struct pass *pass, struct head_flight *flight,
                                  struct tensor x) {
     if (head->has_transform)
@@ -112,8 +112,8 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
         op_softcap(pass->device, &(struct op_softcap){.x = flight->logits, .cap = head->cap});
 }
 
-// The statistics of a softmax whose classes several ranks share: each rank computes those of its own classes, all are
-// gathered, and every rank merges them.
+// Statistics of a softmax whose classes are split among ranks: each rank computes those of its own classes, gathers
+// all, and merges them.
 static void share_stats(const struct pass *pass, const struct op_cross_entropy *op) {
     int64_t rows = op->logits.shape[0], parts = pass_parts(pass);
     size_t mark = arena_mark(pass->scratch);
@@ -274,7 +274,7 @@ void pair_head_backward(const struct pair_head *head, const struct pass *pass, c
                                .dx = dbefore, .dy = dbefore, .x = flight->before, .activation = ACTIVATION_TANH});
     struct operand dy = linear_gradient(&head->dense, pass, dbefore);
     if (pass->splits_rows) {
-        // Every rank has the whole gradient; this rank's rows of it go to the residual stream.
+        // Every rank has the whole gradient; the residual stream gets this rank's rows.
         struct tensor whole = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), dx.shape[1]);
         device_zero(pass->device, whole);
         linear_backward_input_add(&head->dense, pass, first_tokens(pass, whole), dy);

@@ -3,7 +3,7 @@
 // narrower than the residual stream, a matmul narrows it. The pair head is BERT's second head: the first token of a
 // sample goes through a dense layer and tanh, then to two classes.
 //
-// Logits are the largest tensor of many models. Where they would take more than LOGITS_AT_ONCE_BYTES, or with
+// Logits are the largest tensor of many models. If they would take more than LOGITS_AT_ONCE_BYTES, or with
 // --logits-at-once, they are computed for some rows at a time and never kept (head_rows.c). Their losses and gradients
 // are then computed when the backward pass begins, or if none follows, in the forward pass.
 #ifndef MODEL_HEAD_H
@@ -11,8 +11,8 @@
 
 #include "model/choices.h"
 
-// What the rows of a head are compared with, and where their losses are summed. `mask` says which rows' losses count;
-// `weights` scales their gradients and is none when nothing is learnt.
+// Labels of a head's rows, and the sum of their losses. `mask` says which rows' losses count; `weights` scales their
+// gradients, none without a backward pass.
 struct targets {
     struct tensor labels;    // (rows) i32
     struct tensor mask;      // (rows) fp32
@@ -24,10 +24,10 @@ struct head {
     struct param *weight;  // (V, E), split along V; the embedding's if tied
     struct param *bias;    // (V), or NULL
     float scale, cap;      // of the logits; cap: 0 for none
-    int64_t V, C, E;       // V: the part of the vocabulary that this rank holds
+    int64_t V, C, E;       // V: size of this rank's part of the vocabulary
     int64_t vocabulary_start;
     bool is_uneven;        // the last rank holds less of the vocabulary than the others
-    int64_t rows_at_once;  // of logits; 0: as many as there is room for
+    int64_t rows_at_once;  // of logits; 0: as many as fit
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;
@@ -37,11 +37,11 @@ struct head {
     int fp8_layer;
 };
 
-// What backward needs of a micro-batch.
+// Saved activations of one micro-batch, for backward.
 struct head_flight {
     struct tensor x, before, after;  // (N, C): the residual stream; before and after the activation of the transform
     struct norm_saved norm;
-    struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix; in fp8 this rank's rows of it
+    struct tensor features;  // (N, E): operand of the vocabulary's matmul; in fp8 only this rank's rows
     struct tensor logits;    // (N, V): after the loss it holds their gradient; none if they are not kept
     struct targets targets;  // if they are not kept
 };
@@ -54,8 +54,8 @@ void head_add_loss(const struct pass *pass, struct tensor logits, const struct t
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);
-// Computes the logits of x (rows, C), into `logits` (rows, V), fp32 or the pass's dtype, if that is given, else into
-// flight->logits, unless they are not kept.
+// Computes the logits of x (rows, C) into `logits` (rows, V), fp32 or the pass's dtype, if given; else into
+// flight->logits, if they are kept.
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
                   struct tensor logits);
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
@@ -70,19 +70,19 @@ void head_forward_fp8(const struct head *head, const struct pass *pass, struct t
 void head_backward_fp8(const struct head *head, const struct pass *pass, const struct head_flight *flight,
                        struct tensor dfeatures);
 
-// How many rows of logits are computed at a time, of this many: all if they are kept.
+// Rows of logits, of `rows`, to compute at a time: all if they are kept.
 int64_t head_rows_at_once(const struct head *head, const struct pass *pass, int64_t rows);
 // logits (rows, V) of features (rows, E), capped.
 void head_multiply(const struct head *head, const struct pass *pass, struct tensor features, struct tensor logits);
-// losses (rows) fp32 of logits, which become their gradients, see head_add_loss.
+// losses (rows) fp32 of logits; replaces the logits by their gradients, see head_add_loss.
 void head_losses(const struct pass *pass, struct tensor logits, const struct targets *targets, int64_t first_class,
                  float cap, struct tensor losses);
-// From the gradient of logits (rows, V) to dfeatures (rows, E), before the sum over ranks, and to the gradients of
+// Computes from the gradient of logits (rows, V) dfeatures (rows, E), before the sum over ranks, and the gradients of
 // weight and bias, which are added to unless the pass is the first.
 void head_multiply_backward(const struct head *head, const struct pass *pass, struct tensor dlogits,
                             struct tensor features, struct tensor dfeatures);
-// Adds the losses of logits that are not kept; if there is room for dfeatures (N, E), computes those and the gradients
-// of weight and bias.
+// Adds the losses of logits that are not kept; if dfeatures (N, E) is given, computes it and the gradients of weight
+// and bias.
 void head_by_rows(const struct head *head, const struct pass *pass, const struct head_flight *flight,
                   struct tensor dfeatures);
 

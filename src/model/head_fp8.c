@@ -30,7 +30,7 @@ void head_forward_fp8(const struct head *head, const struct pass *pass, struct t
     arena_release(pass->scratch, mark);
 }
 
-// What the backward pass multiplies the gradient of the logits with.
+// The operands that the backward pass multiplies with the gradient of the logits.
 struct head_operands {
     struct operand weight;  // transposed (E, V)
     struct operand x;       // transposed (E, N)

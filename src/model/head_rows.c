@@ -1,6 +1,6 @@
-// The head some rows at a time: logits, losses, and if something is learnt all gradients, before the next rows. Logits
-// and losses are those of all rows at once, but for the rounding of a matmul kernel that serves fewer rows; the
-// gradients of weight and bias are added up part by part.
+// The head some rows at a time: logits, losses and, in training, all gradients before the next rows. Logits and losses
+// equal those of all rows at once, except for the rounding of matmul kernels chosen for fewer rows; the gradients of
+// weight and bias are added up part by part.
 #include "model/head.h"
 #include "ops/device.h"
 

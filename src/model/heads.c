@@ -46,7 +46,7 @@ struct head_columns heads_columns(const struct attention *attention, const struc
                                   tensor_slice(input->kv, 1, first + keys, values)}};
 }
 
-// Rows in the order of the ranks, (ranks, N, W / ranks), all of them to or from every rank.
+// All-to-all of rows in rank order, (ranks, N, W / ranks).
 static void exchange(const struct heads *heads, struct tensor to, struct tensor from, const char *name) {
     int64_t *counts = memory_alloc(sizeof *counts * (size_t)heads->ranks);
     for (int rank = 0; rank < heads->ranks; rank++)
@@ -57,7 +57,7 @@ static void exchange(const struct heads *heads, struct tensor to, struct tensor 
     comm_wait(&request);
 }
 
-// Copies every rank's part of each segment to or from `parts` (ranks, N, W / ranks).
+// Copies all ranks' parts of each segment to or from `parts` (ranks, N, W / ranks).
 static void copy_parts(const struct heads *heads, const struct head_columns *columns, struct tensor parts,
                        bool is_packed) {
     int64_t N = parts.shape[0] / heads->ranks;

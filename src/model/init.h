@@ -1,5 +1,5 @@
-// Initial values. They are a function of what an element is: the seed, the parameter's name and the index in the whole
-// tensor. A rank that holds a slice draws exactly the numbers that a single rank would have there.
+// Initial values. An element's value depends only on the seed, the parameter's name and the index in the whole tensor,
+// so a rank that holds a slice draws exactly the numbers that a single rank would have there.
 #ifndef MODEL_INIT_H
 #define MODEL_INIT_H
 

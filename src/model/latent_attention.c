@@ -1,9 +1,9 @@
-// Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are computed from one narrow latent of
-// a token, queries from another one or straight from the token. Rotary positions have channels of their own, which the
-// keys of all heads share. While text is generated, only the latent and the shared channels of a token are kept.
+// Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are computed from one narrow latent per
+// token, queries from another latent or directly from the token. Rotary positions use separate channels, which the keys
+// of all heads share. While text is generated, only the latent and the shared channels of a token are kept.
 //
-// Ranks that share the layer split the heads. Each holds the matrices of the latents whole and computes them for its
-// rows of the residual stream; the matmuls behind the latents gather rows and sum gradients like any first matmul.
+// Ranks that share the layer split the heads. Each holds the latents' matrices whole and computes the latents of its
+// rows of the residual stream; the matmuls after the latents gather rows and sum gradients like any first matmul.
 //
 // In fp8 all five matmuls are quantized; the two that read the sublayer's input share its range and its codes.
 #include "base/error.h"
@@ -17,8 +17,8 @@ struct latent_attention {
     struct attention attention;
     struct linear q_down;          // (Rq, C), if queries have a latent
     struct linear q;               // (H D, Rq), or (H D, C) without a latent
-    struct linear kv_down;         // (Rkv + R, C): the latent, then what heads share
-    struct linear kv_up;           // (H (P + V), Rkv): keys of a head without what is shared, then its values
+    struct linear kv_down;         // (Rkv + R, C): the latent, then the channels that heads share
+    struct linear kv_up;           // (H (P + V), Rkv): a head's keys without shared channels, then its values
     struct norm q_norm, kv_norm;   // of the latents; without gains: none
     struct latent_choices widths;  // Rq, Rkv, P, R
     struct rope rope;
@@ -27,10 +27,10 @@ struct latent_attention {
 struct latent_saved {
     struct attention_saved attention;
     struct tensor q;                    // (N, H D)
-    struct tensor kv;                   // (N, H (D + V)): keys, then values; both gone if heads were exchanged
+    struct tensor kv;                   // (N, H (D + V)): keys, then values; neither is kept if heads were exchanged
     struct tensor q_latent, kv_latent;  // (n, Rq) or none, (n, Rkv): before their norms
-    struct tensor shared;               // (n, R): what keys of heads share, not rotated; only to compute kv again
-    struct operand q_input, kv_input;   // of the matmuls behind the latents; kept as linear_keeps_norm says
+    struct tensor shared;               // (n, R): shared channels of keys, not rotated; only to recompute kv
+    struct operand q_input, kv_input;   // of the matmuls after the latents; kept if linear_keeps_norm
     struct norm_saved q_norm, kv_norm;
 };
 
@@ -51,8 +51,8 @@ static void build_latent_norm(struct norm *norm, struct param_list *params, cons
     free(whole);
 }
 
-// A head's own channels of queries and keys share the factor; keys' other channels belong to all heads, so that the
-// queries' ones have all of it.
+// A head's own channels of queries and keys share the factor. The other channels of keys belong to all heads, so the
+// queries take the whole factor there.
 static void clip_projections(struct latent_attention *self, const struct choices *choices) {
     struct attention *attention = &self->attention;
     int64_t H = attention->H, D = attention->D, own = choices->latent.own;
@@ -106,7 +106,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     sublayer->dropout_layer = options->dropout_layer;
 }
 
-// Rotates heads (B, T, heads, R); back if is_inverse.
+// Rotates heads (B, T, heads, R), or undoes the rotation if is_inverse.
 static void turn(const struct latent_attention *self, const struct pass *pass, struct tensor heads, bool is_inverse) {
     op_rope(pass->device, &(struct op_rope){.x = heads,
                                             .positions = pass_input(pass, BATCH_POSITIONS),
@@ -127,7 +127,7 @@ static struct tensor turned_keys(const struct latent_attention *self, const stru
     return attention_columns(shared, pass->B, 0, 1, self->widths.shared);
 }
 
-// The latent through its norm, as the input of the matmul behind it.
+// The normalised latent, as input of the matmul after it.
 static struct operand normalized(const struct linear *up, const struct pass *pass, const struct norm *norm,
                                  struct norm_saved *saved, struct tensor latent) {
     return norm->gain ? linear_normalize(up, pass, norm, saved, latent, &(struct residual){0}) : operand_of(latent);
@@ -140,7 +140,7 @@ static void expand_queries(const struct latent_attention *self, const struct pas
     turn(self, pass, turned_queries(self, pass, q), false);
 }
 
-// Queries without a latent are kept even if keys and values are computed again: their input is not kept.
+// Queries without a latent are kept even if keys and values are recomputed: their input is not kept.
 static void compute_queries(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved,
                             struct operand x) {
     bool is_first = !self->q_down.weight && self->attention.recomputes_input;
@@ -156,7 +156,7 @@ static void compute_queries(const struct latent_attention *self, const struct pa
     arena_release(pass->scratch, mark);
 }
 
-// What the heads share of all rows (N, R), rotated, in scratch, from this rank's rows (n, R).
+// The shared channels of all rows (N, R), rotated, in scratch, from this rank's rows (n, R).
 static struct tensor share_keys(const struct latent_attention *self, const struct pass *pass, struct tensor rows) {
     struct tensor own = arena_2d(pass->scratch, pass->dtype, rows.shape[0], rows.shape[1]);
     op_copy(pass->device, &(struct op_copy){.dst = own, .src = rows});
@@ -165,7 +165,7 @@ static struct tensor share_keys(const struct latent_attention *self, const struc
     return shared;
 }
 
-// Sets the latent (n, Rkv); returns what the heads share.
+// Sets the latent (n, Rkv); returns the channels that heads share.
 static struct tensor compute_latent(const struct latent_attention *self, const struct pass *pass,
                                     struct latent_saved *saved, struct operand x) {
     int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;
@@ -185,7 +185,7 @@ static int64_t key_columns(const struct latent_attention *self) {
     return attention_key_columns(&self->attention);
 }
 
-// kv (M, H (D + V)) from latents and what heads share of the same M rows.
+// Computes kv (M, H (D + V)) from the latents and shared channels of the same M rows.
 static void expand(const struct latent_attention *self, const struct pass *pass, struct tensor kv,
                    struct operand latents, struct tensor shared) {
     size_t mark = arena_mark(pass->scratch);
@@ -237,14 +237,14 @@ static void forward(const struct sublayer *sublayer, const struct pass *pass, vo
     arena_release(pass->scratch, mark);
 }
 
-// The input of the matmul behind a latent again: what was kept, or the norm computed again.
+// The input of the matmul after a latent, for backward: kept, or recomputed by the norm.
 static struct operand input_again(const struct linear *up, const struct pass *pass, const struct norm *norm,
                                   struct tensor latent, struct operand kept) {
     struct norm_saved own;
     return norm->gain && linear_keeps_norm(up, pass) ? kept : normalized(up, pass, norm, &own, latent);
 }
 
-// Queries, keys and values again from what was kept, in scratch.
+// Recomputes queries, keys and values, in scratch.
 static void compute_again(const struct latent_attention *self, const struct pass *pass, struct latent_saved *saved) {
     const struct pass again = pass_in_scratch(pass, true);
     if (self->q_down.weight)
@@ -260,8 +260,8 @@ static void compute_again(const struct latent_attention *self, const struct pass
     arena_release(pass->scratch, mark);
 }
 
-// Through the matmul behind a latent and the norm before it: the weight gradient, and that of the latent (n, rank) from
-// dy (N, out).
+// Backward of the matmul after a latent and of the norm before it: the weight gradient, and that of the latent (n,
+// rank) from dy (N, out).
 struct latent_gradient {
     const struct linear *up;
     const struct norm *norm;
@@ -288,7 +288,7 @@ static struct tensor backward_latent(const struct pass *pass, const struct laten
     return dx;
 }
 
-// The gradient of what kv_down gave (n, Rkv + R), from that of keys and values.
+// The gradient of kv_down's output (n, Rkv + R), from that of keys and values.
 static struct tensor backward_keys(const struct latent_attention *self, const struct pass *pass,
                                    const struct latent_saved *saved, struct tensor dkv) {
     int64_t n = pass_stream_rows(pass), rank = self->widths.kv_rank, R = self->widths.shared;

@@ -1,4 +1,4 @@
-// Norms, and what a pass provides to layers. See layer.h.
+// Norms, and services of a pass for layers. See layer.h.
 #include "model/layer.h"
 #include "base/memory.h"
 

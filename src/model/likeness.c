@@ -1,4 +1,4 @@
-// What flags of a model mean, and whether two models mean the same. See likeness.h.
+// The meanings of a model's flags, and whether those of two models are equal. See likeness.h.
 #include "model/likeness.h"
 
 #include "base/error.h"
@@ -77,20 +77,20 @@ static bool has_router_groups(const struct config *config) {
     return config->moe_router_num_groups > 0;
 }
 
-// 0: words have the width of the model.
+// 0: word embeddings have the width of the model.
 static int64_t projected_width(const struct config *config) {
     int64_t width = config_word_embedding_size(config);
     return width != config->hidden_size ? width : 0;
 }
 
-// Without a flag the scale follows from the channels, which are compared themselves; rotary scaling may have a part.
+// Without a flag the scale follows from the channels, which are compared separately, and possibly from rotary scaling.
 static bool has_same_scale(const struct config *there, const struct config *here) {
     return there->kv_channels != here->kv_channels || choices_scale(there) == choices_scale(here) ||
            config_softmax_scale(there) == config_softmax_scale(here);
 }
 
-// The frequencies, in the precision that layers have them. Dynamic scaling changes none that a run can reach, but is
-// another model to other programs. A scale of scores that comes from the scaling is said to be the scaling's.
+// Compares the frequencies in the precision of layers. Dynamic scaling changes none that a run can reach, but is
+// another model to other programs. A differing scale of scores due to scaling is reported as such.
 static bool has_same_rope(const struct config *there, const struct config *here) {
     struct rope a, b;
     bool scales = config_scales_rope(here);
@@ -107,8 +107,8 @@ static bool has_same_rope(const struct config *there, const struct config *here)
            memcmp(a.long_frequencies, b.long_frequencies, (size_t)a.pairs * sizeof a.frequencies[0]) == 0;
 }
 
-// The value that a flag has in effect; without a function, the one that it was given. Where several flags say one thing
-// that is no value, is_same compares it, and the flags are named only if it differs.
+// The effective value of a flag; without a function, its given value. If several flags together mean something that is
+// not one value, is_same compares that, and the flags are compared only if it differs.
 static const struct meaning {
     bool (*is_said)(const struct config *config);  // NULL: in every model
     bool (*is_same)(const struct config *there, const struct config *here);

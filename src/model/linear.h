@@ -1,7 +1,7 @@
-// Linear layers, and how they multiply. A strategy says in which form inputs, weights and gradients are stored and what
-// is fused with storing them; nothing above this file asks which strategy a linear has. There are three: plain, in the
-// pass's dtype; fp8 with a range for each tensor (linear_fp8.c); and fp8 by blocks (linear_blocks.c). The latter two
-// apply while training. Evaluation is always plain.
+// Linear layers and their strategies. A strategy determines the form in which inputs, weights and gradients are stored
+// and what is fused with storing them; code above this file does not know a linear's strategy. There are three: plain,
+// in the pass's dtype; fp8 with a range for each tensor (linear_fp8.c); and fp8 by blocks (linear_blocks.c). The latter
+// two apply while training. Evaluation is always plain.
 #ifndef MODEL_LINEAR_H
 #define MODEL_LINEAR_H
 
@@ -13,19 +13,19 @@
 // the ranks). With W split along its rows, the gradient of x is summed. With W split along its columns, the bias is
 // whole and is added once, after the sum.
 //
-// If the residual stream is split (see pass_stream_rows), x and dx of a layer split along its rows, and y of one
-// split along its columns, are this rank's rows; the gradient of the latter's y must have been gathered, see
+// If the residual stream is split (see pass_stream_rows), x and dx of a layer split along its rows, and y of one split
+// along its columns, are this rank's rows; the gradient of the latter's y must be gathered before, see
 // linear_output_gradient.
 struct linear {
     struct param *weight;  // (out, in)
     struct param *bias;    // (out) or NULL
     int64_t in, out;       // as held by this rank
     bool sums_output, sums_input;
-    float scale;                             // y = scale x W^T; a layer with another scale than 1 has no bias
+    float scale;                             // y = scale x W^T; a layer whose scale is not 1 has no bias
     const struct linear_strategy *strategy;  // while training
-    struct fp8 *fp8;                         // of the fp8 strategy, like the next
+    struct fp8 *fp8;                         // for the fp8 strategy, like the next
     int fp8_layer;
-    int fp8_input;  // the layer whose range its input has: its own, or that of another linear with the same input
+    int fp8_input;  // the fp8 layer of its input's range: its own, or another linear's with the same input
 };
 // `name` is a prefix: "…mlp.linear_fc1" declares "….weight" and, with a bias, "….bias".
 struct linear_options {
@@ -35,18 +35,18 @@ struct linear_options {
     bool sums_gradient;                 // if the weight is not split: see struct param
     float scale;                        // see struct linear; 0 for 1
     struct fp8 *fp8;                    // not NULL: matmuls are in fp8 while training
-    const struct linear *shares_input;  // a linear with the same input, whose range this one takes; or NULL
+    const struct linear *shares_input;  // a linear with the same input, whose range this one uses; or NULL
 };
 void linear_build(struct linear *linear, struct param_list *params, const char *name,
                   const struct linear_options *options);
 // The shard of a whole (rows, columns) matrix whose rows are made of segments of the given lengths, ended by a 0.
 struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]);
 
-// y (N, out) = x (N, in) W^T, plus the bias if the epilogue asks for one and the layer has one. Takes x as it is, or in
-// the form that linear_normalize or linear_activate gave it.
+// y (N, out) = x (N, in) W^T, plus the bias if the epilogue asks for one and the layer has one. Takes x as it is, or as
+// returned by linear_normalize or linear_activate.
 void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct operand x,
                     enum epilogue epilogue, struct tensor aux);
-// Both turn dy (N, out) into the form that the backward functions take; what is new is in scratch. linear_gradient
+// Both convert dy (N, out) to the form that the backward functions take; new tensors are in scratch. linear_gradient
 // takes all rows of dy and adds to the gradient of the bias. linear_output_gradient takes this rank's rows of the
 // stream and leaves the bias to the code that added it.
 struct operand linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
@@ -59,57 +59,57 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
                                struct operand dy);
 // dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
-// The matmul itself, of operands that were prepared for it, never deferred.
+// The matmul itself, of prepared operands, never deferred.
 void linear_weight_matmul(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x);
-// x of two linears with the same input in the form that both take, so that it is quantized once; in scratch if it is
-// new. linear_shared_input is for linear_forward, linear_shared_rows for linear_backward_weight. If one linear gathers
-// rows and the other does not, x stays as it is.
+// Converts x, the input of two linears, to the form that both take, so that it is quantized once; new tensors are in
+// scratch. linear_shared_input is for linear_forward, linear_shared_rows for linear_backward_weight. If only one of the
+// linears gathers rows, x is returned unchanged.
 struct operand linear_shared_input(const struct linear *linear, const struct linear *other, const struct pass *pass,
                                    struct operand x);
 struct operand linear_shared_rows(const struct linear *linear, const struct linear *other, const struct pass *pass,
                                   struct operand x);
-// The value and the gradient of the bias for a caller that adds it later; no tensor if there is no bias.
+// The value and the gradient of the bias, for a caller that adds it later; none without a bias.
 struct tensor linear_bias(const struct linear *linear);
 struct tensor linear_bias_gradient(const struct linear *linear);
 
-// A norm whose result is the input of a linear. Returns that input, in memory that is kept for the backward pass if
-// linear_keeps_norm, else in scratch: then the backward pass of the norm stores it again.
+// Applies a norm whose result is the input of a linear. Returns that input, kept for the backward pass if
+// linear_keeps_norm, else in scratch: then the norm's backward pass stores it again.
 struct operand linear_normalize(const struct linear *linear, const struct pass *pass, const struct norm *norm,
                                 struct norm_saved *saved, struct tensor x, const struct residual *residual);
 bool linear_keeps_norm(const struct linear *linear, const struct pass *pass);
 
-// An activation between two linears. Gated, the activation of one half of what `from` gives is multiplied with the
-// other half.
+// An activation between two linears. If gated, the activation of one half of `from`'s output is multiplied by the other
+// half.
 struct activation_step {
     const struct linear *from, *to;
     enum activation activation;
     struct glu_rule rule;          // if gated
-    bool is_gated, is_recomputed;  // is_recomputed: not even a result that is expensive to recompute is kept
+    bool is_gated, is_recomputed;  // is_recomputed: keeps no results, not even expensive ones
 };
 struct activation_saved {
     struct tensor before;  // (N, F) or (N, 2F): input of the activation; backward overwrites it
-    struct operand after;  // (N, F): its result; if it was not kept, backward computes it again
+    struct operand after;  // (N, F): its result; if not kept, backward recomputes it
 };
 // Takes x through `from` and the activation. The result may lie in scratch.
 void linear_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
                      struct operand x);
-// From the gradient of what `to` gave to that of what `from` gave, with the gradient of that bias. Also sets `after` to
-// the input of `to`.
+// Computes from the gradient of `to`'s output the gradients of `from`'s output and bias. Also sets `after` to the input
+// of `to`.
 struct operand linear_activate_backward(const struct activation_step *between, const struct pass *pass,
                                         const struct activation_saved *saved, struct operand dy, struct operand *after);
 
 struct linear_strategy {
-    // Results of norms are kept where there is room: in fp8 they are small, and rounding them again would cost a pass
-    // over them. In 16 bits storing them again costs one write beside what the norm's backward pass moves anyway.
+    // Whether results of norms are kept if memory allows. In fp8 they are small, and quantizing them again would cost a
+    // separate pass. In 16 bits, storing them again adds one write to the norm's backward pass.
     bool keeps_norms;
-    // The weight for y = x W^T, or for dx = dy W; what is new is in scratch.
+    // The weight for y = x W^T, or for dx = dy W; new tensors are in scratch.
     struct operand (*weight)(const struct linear *linear, const struct pass *pass, bool is_backward);
-    // x in the form that the forward matmul takes, and dy in that of the backward matmuls, adding to dbias if it is
-    // there. In scratch, unless they are in that form.
+    // Convert x to the form of the forward matmul, and dy to that of the backward matmuls, adding to dbias if given.
+    // Results are in scratch unless unchanged.
     struct operand (*input)(const struct linear *linear, const struct pass *pass, struct operand x);
     struct operand (*gradient)(const struct linear *linear, const struct pass *pass, struct tensor dy,
                                struct tensor dbias);
-    // Both in the form that linear_weight_matmul takes.
+    // Converts both to the form that linear_weight_matmul takes.
     void (*prepare)(const struct linear *linear, const struct pass *pass, struct operand *dy, struct operand *x);
     // See the functions of the same names.
     struct operand (*normalize)(const struct linear *linear, const struct pass *pass, const struct norm *norm,

@@ -1,7 +1,7 @@
 // Linears that multiply in fp8 by blocks (--fp8-recipe blockwise, mxfp8), or in NVFP4. Every matmul quantizes its
-// operands itself, so what is kept, and everything between the matmuls, is as in the plain strategy. Blocks lie along
-// the dimension that is summed over: those of x^T and dy^T go down the rows of a whole micro-batch, so rows are
-// gathered first.
+// operands itself, so saved activations and everything between matmuls are as in the plain strategy. Blocks lie along
+// the dimension that is summed over: those of x^T and dy^T span rows of the whole micro-batch, so rows are gathered
+// first.
 #include "model/linear.h"
 #include "ops/device.h"
 
@@ -22,7 +22,7 @@ static struct operand blocks_input(const struct linear *linear, const struct pas
     return stored;
 }
 
-// How gradients are rounded in NVFP4: by chance, drawn from what an element is.
+// Stochastic rounding of NVFP4 gradients, keyed by layer and element.
 static struct stochastic rounding_of(const struct linear *linear, const struct pass *pass) {
     if (linear->fp8->values != DTYPE_E2M1X2)
         return (struct stochastic){0};

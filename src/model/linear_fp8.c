@@ -1,6 +1,6 @@
 // Linears that multiply in fp8: inputs and weights as E4M3, gradients as E5M2. Storing an operand is fused with the
 // step before it where the device can: the norm, or the bias and activation. Results of norms are kept if the pass says
-// so, those of activations never.
+// so, results of activations never.
 #include "model/linear.h"
 #include "ops/device.h"
 
@@ -8,7 +8,7 @@ static struct tensor range_of(const struct linear *linear, enum fp8_role role) {
     return fp8_range(linear->fp8, role == FP8_INPUT ? linear->fp8_input : linear->fp8_layer, role);
 }
 
-// op_quantize to an operand of this linear. One with a range of its own gets a copy of the range it is stored with.
+// op_quantize to an operand of this linear. If the operand has its own range, that receives a copy of the range used.
 static void quantize(const struct linear *linear, const struct pass *pass, enum fp8_role role, struct op_quantize op) {
     struct tensor own = op.y.range;
     op.y.range = range_of(linear, role);
@@ -51,7 +51,7 @@ static struct operand fp8_gradient(const struct linear *linear, const struct pas
     return stored;
 }
 
-// Gathers x and transposes it, unless it is.
+// Gathers x and transposes it, unless that is done.
 static void fp8_prepare(const struct linear *linear, const struct pass *pass, struct operand *dy, struct operand *x) {
     dy->value = (struct tensor){0};
     if (x->transposed.data)
@@ -86,8 +86,8 @@ static struct operand fp8_normalize(const struct linear *linear, const struct pa
     return input;
 }
 
-// Only what is before the activation is kept, in the pass's dtype. The backward pass, which reads it anyway, computes
-// the input of `to` again and stores it in the order that it needs.
+// Only the activation's input is kept, in the pass's dtype. The backward pass, which reads it anyway, recomputes the
+// input of `to` and stores it in the order that it needs.
 static void fp8_activate(const struct activation_step *between, const struct pass *pass, struct activation_saved *saved,
                          struct operand x) {
     saved->after = (struct operand){.value = arena_2d(pass->scratch, DTYPE_E4M3, pass_rows(pass), between->to->in),

@@ -1,5 +1,5 @@
 // Linears that multiply in the dtype of the pass. The tanh GELU after a linear with a bias is fused into the matmuls
-// around it. Other activations are separate steps, whose backward can recompute their result, so that it is not kept.
+// around it. Other activations are separate operations, whose backward can recompute their result, so it is not kept.
 #include "model/linear.h"
 
 static struct operand plain_weight(const struct linear *linear, const struct pass *pass, bool is_backward) {
@@ -32,21 +32,21 @@ static struct operand plain_normalize(const struct linear *linear, const struct 
     return saved->y;
 }
 
-// Not with matmuls by blocks, which have no such endings.
+// Matmuls by blocks have no such epilogues.
 static bool is_fused(const struct activation_step *between, const struct pass *pass) {
     bool is_plain = between->from->strategy == &linear_plain || !pass->is_training;
     return is_plain && between->activation == ACTIVATION_GELU_TANH && !between->is_gated && between->from->bias;
 }
 
-// The input of the activation is kept for the backward pass. Without one it may be overwritten, and a fused matmul
-// never stores it.
+// Keeps the activation's input for the backward pass. Without one it may be overwritten, and a fused matmul never
+// stores it.
 static struct tensor take_before(const struct activation_step *between, const struct pass *pass, struct tensor after) {
     if (pass->is_training || between->is_gated)
         return arena_2d(pass->activations, pass->dtype, pass_rows(pass), between->from->out);
     return is_fused(between, pass) ? (struct tensor){0} : after;
 }
 
-// Whether the activation's result is kept: beside a fused matmul, recomputing it would cost a separate step.
+// Whether the activation's result is kept: with fused matmuls, recomputing it would be a separate operation.
 static bool keeps_after(const struct activation_step *between, const struct pass *pass) {
     return (is_fused(between, pass) || pass_keeps_results(pass)) && !between->is_recomputed;
 }

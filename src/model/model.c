@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-// `has_experts` tells it of every layer, see config_list_expert_layers.
+// `has_experts` has one entry per layer, see config_list_expert_layers.
 static struct layer_choices decoder_layer(const struct model *model, const struct config *config, int64_t layer,
                                           const bool *has_experts) {
     struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(config) > 0);
@@ -68,8 +68,8 @@ static void build_stacks(struct model *model, struct param_list *params, const s
         build_stack(model, params, options, true);
 }
 
-// Each is like the last layer of the decoder, but in fp8 even if that stays in bf16, as Megatron-LM's are; those with
-// experts are counted behind it.
+// Each is like the last layer of the decoder, but in fp8 even if that stays in bf16, as in Megatron-LM; layers with
+// experts are numbered after the decoder's.
 static void build_depths(struct model *model, struct param_list *params, const struct model_options *options) {
     const struct config *config = options->config;
     model->depth_count = options->chunk.depths;
@@ -167,7 +167,7 @@ void model_take_cache(const struct model *model, struct model_flight *flight, co
     stack_take_cache(&model->decoder, &flight->decoder, options);
 }
 
-// A stack with the embeddings before it, and what they keep of one micro-batch.
+// A stack with the embeddings before it, and their saved activations of one micro-batch.
 struct section {
     const struct stack *stack;
     struct stack_flight *stack_flight;
@@ -175,7 +175,7 @@ struct section {
     struct pass pass;
 };
 
-// The only stack, or the encoder under a decoder: the one that `tokens` goes through.
+// The stack that `tokens` goes through: the only one, or the encoder under a decoder.
 static struct section first_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                     const struct device_batch *batch) {
     bool is_encoder = model->form != CONFIG_GPT;
@@ -207,7 +207,7 @@ static struct section last_section(const struct model *model, const struct pass 
     return has_both(model) ? second_section(model, pass, flight, batch) : first_section(model, pass, flight, batch);
 }
 
-// From tokens, or from x if an earlier chunk has the embeddings, to the input of the final norm.
+// Runs a section from tokens, or from x if an earlier chunk has the embeddings, to the input of the final norm.
 static struct tensor run_section(const struct model *model, const struct section *section, struct tensor x) {
     if (section->stack->begins) {
         // The tables are declared before the blocks.
@@ -282,8 +282,8 @@ static struct tensor take_gradient(const struct model *model, const struct pass 
     return arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
 }
 
-// From dy (N, C), the gradient of a section's output, to that of its input: to din if an earlier chunk waits for it,
-// otherwise to the tables.
+// Backward of a section from dy (N, C), the gradient of its output, to din if an earlier chunk waits for it, otherwise
+// to the tables.
 static void backward_section(const struct model *model, const struct section *section, struct tensor din,
                              struct tensor dy) {
     const struct pass *pass = &section->pass;
@@ -301,7 +301,7 @@ static void backward_section(const struct model *model, const struct section *se
     }
 }
 
-// Adds the gradient that all depths have for the input of the head to dy (N, C).
+// Adds to dy (N, C) the gradient that all depths contribute to the head's input.
 static void backward_depths(const struct model *model, const struct pass *pass, struct model_flight *flight,
                             struct tensor dy) {
     if (model->depth_count == 0)
@@ -335,8 +335,7 @@ static void backward_last(const struct model *model, const struct section *secti
     arena_release(pass->scratch, mark);
 }
 
-// Decoders add to the gradient of the memory: all decoder chunks do, from the last to the first; then the encoder uses
-// it.
+// All decoder chunks, from the last to the first, add to the gradient of the memory; then the encoder uses it.
 static void backward_both(const struct model *model, const struct pass *pass, struct model_flight *flight,
                           const struct device_batch *batch, const struct model_gradients *gradients) {
     struct section first = first_section(model, pass, flight, batch);
@@ -382,8 +381,8 @@ void model_encode(const struct model *model, const struct pass *pass, struct mod
     flight->memory = (struct memory){.x = memory, .T = pass->T};
 }
 
-// Logits (1, V) of one row. Ranks that share the vocabulary each compute those of their own tokens, and then gather all
-// of them. Every part but the last ones is full, so the parts one after the other are the whole, without gaps.
+// Logits (1, V) of one row. Ranks that share the vocabulary each compute those of their own tokens and gather all. All
+// parts but the last ones are full, so the concatenated parts have no gaps.
 static void share_logits(const struct model *model, const struct pass *pass, struct head_flight *flight,
                          struct tensor x, struct tensor logits) {
     int64_t parts = pass_parts(pass), part = (model->V + parts - 1) / parts;
@@ -393,7 +392,7 @@ static void share_logits(const struct model *model, const struct pass *pass, str
     }
     size_t mark = arena_mark(pass->scratch);
     struct tensor all = arena_1d(pass->scratch, DTYPE_F32, parts * part);
-    // Separate memory, because a part of the whole need not be aligned as matmuls on a GPU want it.
+    // Separate memory, since a part of the whole may lack the alignment that matmuls on a GPU need.
     struct tensor own = arena_1d(pass->scratch, DTYPE_F32, part);
     head_forward(&model->head, pass, flight, x,
                  tensor_reshape_2d(tensor_rows(own, 0, model->head.V), 1, model->head.V));

@@ -8,9 +8,9 @@
 #include "model/depth.h"
 #include "model/qk_clip.h"
 
-// A model, or the chunk of one that a pipeline stage holds: some layers of its stacks (none at an end that counts as a
-// layer), the embeddings if it begins a stack, and the final norm and heads if it ends one. Depths of multi-token
-// prediction follow the head, and bring the embeddings along.
+// A model, or a pipeline stage's chunk of one: some layers of its stacks (none at an end that counts as a layer), the
+// embeddings if it begins a stack, and the final norm and heads if it ends one. Depths of multi-token prediction follow
+// the head and have the embeddings too.
 struct model {
     enum config_form form;
     struct choices choices;
@@ -22,15 +22,15 @@ struct model {
     bool has_head, has_pair_head;
     struct depth *depths;  // of multi-token prediction
     int64_t depth_count;
-    struct biencoder biencoder;  // ICT's, which has nothing else of the above
+    struct biencoder biencoder;  // for ICT, which uses none of the above
     struct fp8 fp8;              // has no layers if no matmuls are in fp8
     struct qk_clip qk_clip;      // has no layers without --qk-clip
 };
 
-// What backward needs of a micro-batch that is in flight. Several may be in flight through a model, each with its own
+// Saved activations of one micro-batch, for backward. Several may be in flight through a model, each with its own
 // model_flight and its own pass->activations.
 struct model_flight {
-    struct embedding_flight embeddings[2];  // of the first stack, and of a decoder over an encoder
+    struct embedding_flight embeddings[2];  // for the first stack, and for a decoder over an encoder
     struct stack_flight encoder, decoder;
     struct head_flight head;
     struct pair_head_flight pair_head;
@@ -40,7 +40,7 @@ struct model_flight {
     struct memory memory;
 };
 
-// What one chunk passes to the next, or its gradient on the way back.
+// Output of one chunk and input of the next, or its gradient on the way back.
 struct handover {
     struct tensor x;       // (N, C); none between the encoder's last chunk and the decoder's first
     struct tensor memory;  // (B * T, C): the encoder's output, on its way through the decoder's chunks; else none
@@ -48,44 +48,44 @@ struct handover {
 
 struct model_options {
     const struct config *config;  // validated, with padded_vocab_size set
-    const struct mesh *mesh;      // says which part of each layer this rank holds; NULL for all of it
+    const struct mesh *mesh;      // which part of each layer this rank holds; NULL for all of it
     struct config_chunk chunk;    // which layers
 };
-// The same for a chunk of a pipeline; see config_pipeline.c for its number.
+// The options for chunk `number` of a pipeline, see config_pipeline.c.
 struct model_options model_chunk(const struct model_options *options, int64_t number);
 // Declares the parameters; those that another chunk has already added to the list are shared. The model must not be
 // moved in memory afterwards.
 void model_build(struct model *model, struct param_list *params, const struct model_options *options);
 void model_free(struct model *model);
-// The embedding of the model's first text; it has no tables if another chunk has it.
+// The embedding of the model's first text; without tables if another chunk has them.
 const struct embedding *model_embedding(const struct model *model);
 void model_flight_open(struct model_flight *flight, const struct model *model);
 void model_flight_close(struct model_flight *flight);
-// For generation: takes memory for what the decoder's attention keeps of earlier tokens.
+// For generation: takes memory for the caches of the decoder's attention.
 void model_take_cache(const struct model *model, struct model_flight *flight, const struct cache_options *options);
 
-// Takes what the previous chunk returned, which must stay until the backward, and returns what the next one takes. The
-// last chunk adds the micro-batch's losses to the targets' sums; if the targets have weights, it also leaves everything
-// ready for the backward.
+// `in` is the previous chunk's result, which must stay until the backward; the result is the next chunk's `in`. The
+// last chunk adds the micro-batch's losses to the targets' sums and, if the targets have weights, prepares for the
+// backward.
 struct handover model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
                               const struct device_batch *batch, struct handover in);
-// Before the first pass of a step: clears those gradients that no matmul overwrites and that have weight decay, which
-// are those of lookup tables. This saves a pass over all gradients per step.
+// Before the first pass of a step: clears the gradients of lookup tables, which no matmul overwrites and which have
+// weight decay. This saves a pass over all gradients per step.
 void model_clear_tables(const struct model *model, struct device *device);
 // Adds to the gradients of all parameters; in the first pass of a step, matmuls overwrite theirs. dout is the gradient
-// of what model_forward returned; din receives that of what it was given, and is none if that was none.
+// of model_forward's result; din receives the gradient of its `in`, and is none if that was none.
 struct model_gradients {
     struct handover dout, din;
 };
 void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
                     const struct device_batch *batch, const struct model_gradients *gradients);
 
-// For generation: writes the encoder's output for the batch's tokens to `memory` (B * T, C), where decoding finds it.
+// For generation: writes the encoder's output for the batch's tokens to `memory` (B * T, C), which decoding reads.
 void model_encode(const struct model *model, const struct pass *pass, struct model_flight *flight,
                   const struct device_batch *batch, struct tensor memory);
 // Logits (B, V) fp32 of the last token of each sequence. Uses and extends the flight's caches if the pass says so. A
-// decoder over an encoder takes its tokens from decoder_tokens, and pass->T is their number. Of a model in chunks, each
-// takes what the previous one returned (x, B * T rows; none for the first) and the last one has the logits.
+// decoder over an encoder takes its tokens from decoder_tokens, and pass->T is their number. If the model is in chunks,
+// each takes the previous one's result (x, B * T rows; none for the first), and the last one has the logits.
 struct tensor model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                 const struct device_batch *batch, struct tensor x, struct tensor logits);
 

@@ -25,7 +25,7 @@ void qk_clip_begin_step(const struct qk_clip *clip, struct device *device) {
         device_zero(device, clip->largest);
 }
 
-// Ranks have the scores of their own heads and tokens, and 0 for all others.
+// Each rank has the scores of its own heads and tokens, and 0 for all others.
 void qk_clip_end_step(const struct qk_clip *clip, const struct mesh *mesh) {
     if (clip->layers > 0)
         comm_all_reduce(mesh->stage, clip->largest, REDUCE_MAX, "largest scores");

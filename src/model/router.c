@@ -24,7 +24,7 @@ void router_build(struct router *router, struct param_list *params, const char *
     free(router_name);
 }
 
-// Sites of dropout are below this.
+// Sites of dropout are smaller.
 enum { JITTER_SITES = 1 << 15 };
 
 static struct dropout jitter_of(const struct router *router, const struct pass *pass) {
@@ -56,9 +56,9 @@ static bool has_loss(const struct router *router, enum balance_kind kind) {
     return router->choices->coefficients[kind] > 0;
 }
 
-// A run of rows of whole sequences, or of a part of one, as the operations of balance take them: rows [first, first +
-// count) of this rank's, which belong to `sequences` sequences from number `sequence` on. Sequences lie in strips if
-// ranks share them. If the stream is split, a rank may have any part of a sequence, and takes them one by one.
+// Input of the balance operations: a run of rows of whole sequences, or of part of one: this rank's rows [first, first
+// + count), of `sequences` sequences from number `sequence` on. Sequences lie in strips if ranks share them. If the
+// stream is split, a rank may have any part of a sequence; sequences are then processed one by one.
 struct sequence_rows {
     int64_t first, count, sequence, sequences;
 };
@@ -96,7 +96,7 @@ static void sum_shares(const struct router *router, const struct pass *pass, con
     }
 }
 
-// Over the ranks that have other rows of the micro-batch.
+// Sums x over the ranks that have other rows of the micro-batch.
 static void sum_over_rows(const struct pass *pass, struct tensor x, const char *name) {
     if (pass->splits_rows)
         comm_all_reduce(pass->mesh->group[AXIS_TENSOR], x, REDUCE_SUM, name);
@@ -122,19 +122,19 @@ static void begin_balance(const struct router *router, const struct pass *pass, 
     op_scale(pass->device, &(struct op_scale){.x = tensor_flat(saved->slopes[kind]), .factor = (float)factor});
 }
 
-// What a tensor of all routers has for this one; none if it is none.
+// This router's part of a tensor of all routers; none if that is none.
 static struct tensor own_part(const struct router *router, struct tensor all) {
     int64_t E = router->choices->E;
     return all.data ? tensor_rows(all, router->number * E, E) : (struct tensor){0};
 }
 
-// Where the rows of each expert are counted, once for each row that is trained on.
+// Where the pass counts each expert's rows: once for each row, in training only; else none.
 static struct tensor counts_of(const struct router *router, const struct pass *pass) {
     bool counts = pass->is_training && !pass->is_again;
     return counts ? own_part(router, pass->batch->expert_counts) : (struct tensor){0};
 }
 
-// Adds up what the loss over the global batch is made of, once for each row.
+// Adds up the shares and counts for the loss over the global batch, once for each row.
 static void add_global(const struct router *router, const struct pass *pass, const struct router_saved *saved) {
     int64_t E = router->choices->E;
     struct tensor sums = own_part(router, pass->batch->global_sums);

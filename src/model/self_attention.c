@@ -12,22 +12,22 @@ struct self_attention {
     struct attention attention;
     struct linear qkv;  // ((H + 2G) D, C), all queries, then all keys, then all values
     // Normalize queries and keys before or after their rotation: each head over its D channels, or all heads together,
-    // which is always before. A norm without a gain is left out. Every rank that shares the layer holds the gains whole
-    // and has the gradient of its own heads; for a norm of all heads, these ranks gather the heads. Gains that differ
-    // by head, (H, D) and (G, D), are split like the heads; of keys whose heads are shared, every rank holds all gains.
+    // which is always before. A norm without a gain is left out. Every rank that shares the layer holds all gains and
+    // has its own heads' gradient; for a norm of all heads, these ranks gather the heads. Gains that differ by head,
+    // (H, D) and (G, D), are split like the heads; if ranks share heads of keys, every rank holds all their gains.
     struct norm q_norm, k_norm;
     bool norms_all_heads, norms_each_head, norms_rotated;
     struct rope rope;
 };
-// A norm of heads: what it was given, one row for each token and head or for each token, and what it keeps. With gains
-// that differ by head, the rows of a head lie together.
+// A norm of heads: its input, one row per token and head or per token, and its saved activations. With gains that
+// differ by head, the rows of a head are contiguous.
 struct head_norm_saved {
     struct tensor x;  // (N heads, D), (heads N, D), or (N, D times all heads)
     struct norm_saved norm;
 };
 struct self_saved {
     struct attention_saved attention;
-    struct tensor qkv;  // (N, (H + 2G) D); gone after the forward pass if heads were exchanged
+    struct tensor qkv;  // (N, (H + 2G) D); not kept if heads were exchanged
     struct head_norm_saved q_norm, k_norm;
 };
 
@@ -67,7 +67,7 @@ static void build_sinks(struct self_attention *self, struct param_list *params, 
     free(sinks_name);
 }
 
-// Queries and keys of a group of heads are scaled alike.
+// Queries and keys of a group of heads are scaled by the same factor.
 static void clip_projection(struct self_attention *self, const struct choices *choices) {
     struct attention *attention = &self->attention;
     int64_t G = attention->G, D = attention->D, queries = attention->H / G * D;
@@ -111,13 +111,13 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
     sublayer->dropout_layer = options->dropout_layer;
 }
 
-// LongRoPE: all tokens of a sequence have the frequencies that its length calls for, on every rank that has some.
+// LongRoPE: the length of a whole sequence chooses the frequencies of all its tokens, on every rank that has some.
 static const double *frequencies_of(const struct rope *rope, const struct pass *pass) {
     int64_t length = pass->cached + pass->T * pass->mesh->length[AXIS_CONTEXT];
     return rope->short_length > 0 && length > rope->short_length ? rope->long_frequencies : rope->frequencies;
 }
 
-// Rotates the queries and keys of a packed tensor, which lie side by side; back if is_inverse.
+// Rotates the queries and keys of a packed tensor, which are adjacent, or undoes the rotation if is_inverse.
 static void turn(const struct self_attention *self, const struct pass *pass, struct tensor qkv, bool is_inverse) {
     const struct rope *rope = &self->rope;
     const struct attention *attention = &self->attention;
@@ -132,14 +132,14 @@ static void turn(const struct self_attention *self, const struct pass *pass, str
                                   .is_inverse = is_inverse});
 }
 
-// Heads of a packed tensor that have a norm, and the shape of what the norm is given: of this rank's heads, which are
-// one of `parts` parts of it.
+// Heads of a packed tensor that have a norm, and the shape of its input, of which this rank's heads are one of `parts`
+// parts.
 struct normed_heads {
     const struct norm *norm;
     struct tensor packed;  // (B, T, heads, D), a view
     int64_t rows, columns;
     int parts;
-    int64_t norms;  // how many norms follow one another in the rows: one, or one for each head
+    int64_t norms;  // norms that follow one another in the rows: one, or one for each head
     int64_t first;  // with gains that differ by head: the row of this rank's first head
 };
 
@@ -165,7 +165,7 @@ static struct normed_heads normed_keys(const struct self_attention *self, const 
     return normed_of(self, pass, &self->k_norm, attention_columns(qkv, pass->B, queries, attention->G, size));
 }
 
-// The rows as (B, T, heads, D).
+// Views the rows as (B, T, heads, D).
 static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) {
     int64_t B = h->packed.shape[0], T = h->packed.shape[1], heads = h->packed.shape[2], D = h->packed.shape[3];
     struct tensor view = tensor_reshape_4d(rows, B, T, heads, D);
@@ -177,7 +177,7 @@ static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) 
     return view;
 }
 
-// One of the norms: its row of the gains, and its part of what is kept.
+// One of the norms: its row of the gains, and its part of the saved activations.
 struct one_norm {
     struct norm norm;
     struct param gain;
@@ -211,7 +211,7 @@ static struct tensor take_rows(const struct normed_heads *h, const struct pass *
     return arena_2d(arena, pass->dtype, h->rows, h->columns * h->parts);
 }
 
-// Copies the heads to the rows of their norm, with those of the other ranks.
+// Copies the heads to the rows of their norm, and gathers those of the other ranks.
 static void collect_heads(const struct normed_heads *h, const struct pass *pass, struct tensor rows) {
     if (h->parts == 1) {
         op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, rows), .src = h->packed});
@@ -302,7 +302,7 @@ static void project(const struct self_attention *self, const struct pass *pass, 
     arena_release(pass->scratch, mark);
 }
 
-// The columns of a packed tensor.
+// Number of columns of a packed tensor.
 static int64_t packed_columns(const struct attention *attention) {
     return attention->H * attention->D + attention_key_columns(attention);
 }

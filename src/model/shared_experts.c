@@ -7,7 +7,7 @@
 
 static const struct router_rule gate_rule = {.score = ROUTER_SIGMOID, .factor = 1};
 
-// Each rank that shares the layer has a part of the gradient of the gate's weight, as with a router.
+// Each rank that shares the layer has a partial gradient of the gate's weight, as with a router.
 static void build_gate(struct shared_experts *shared, struct param_list *params, const char *name) {
     const struct choices *choices = shared->choices;
     char *full = memory_printf("%s.shared_experts.gate_weight", name);
@@ -65,7 +65,7 @@ static void multiply_back(const struct linear *linear, const struct pass *pass, 
               &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = linear->scale, .beta = beta});
 }
 
-// The weights of all rows, and where they lie: each in its own place.
+// Computes the weights of all rows, and places, sources and offsets that map each row to itself.
 static void open_gate(const struct shared_experts *shared, const struct pass *pass, struct shared_experts_saved *saved,
                       struct tensor x) {
     int64_t N = x.shape[0];
@@ -86,7 +86,7 @@ static void open_gate(const struct shared_experts *shared, const struct pass *pa
                                                         .experts = saved->experts});
 }
 
-// The input of fc2, with what backward needs.
+// Returns the input of fc2, and saves activations for backward.
 static struct tensor activate_gated(const struct shared_experts *shared, const struct pass *pass,
                                     struct shared_experts_saved *saved, struct tensor x) {
     int64_t N = x.shape[0];
@@ -128,7 +128,7 @@ void shared_experts_forward(const struct shared_experts *shared, const struct pa
     multiply(&shared->fc2, pass, out, activate(shared, &inner, saved, x));
 }
 
-// Returns the gradient of what fc1 gave, and sets `after` to the input of fc2.
+// Returns the gradient of fc1's output, and sets `after` to the input of fc2.
 static struct operand backward_gated(const struct shared_experts *shared, const struct pass *pass,
                                      const struct shared_experts_saved *saved, struct tensor dx, struct tensor dy,
                                      struct operand *after) {

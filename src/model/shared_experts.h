@@ -27,7 +27,7 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
 // out (N, C) = this rank's part of the result. x has all rows.
 void shared_experts_forward(const struct shared_experts *shared, const struct pass *pass,
                             struct shared_experts_saved *saved, struct tensor out, struct tensor x);
-// Computes again what backward needs of a forward pass, but not its result.
+// Recomputes a forward pass's saved activations, but not its result.
 void shared_experts_again(const struct shared_experts *shared, const struct pass *pass,
                           struct shared_experts_saved *saved, struct tensor x);
 // Adds to dx (N, C) this rank's part of the gradient; dy has all rows.

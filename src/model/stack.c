@@ -32,7 +32,7 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
         add_table(stack, params, memory_printf("%s.relative_attention_bias.weight", options->name));
     for (int64_t i = 0; i < stack->L; i++) {
         int64_t layer = stack->first + i;
-        // Before its block, so that it is awaited with the block's matrices.
+        // Declared before its block, so that it is awaited with the block's matrices.
         if (choices->has_layer_tables)
             add_table(stack, params,
                       memory_printf("%s.layers.%lld.self_attention.relative_attention_bias.weight", options->name,
@@ -106,20 +106,20 @@ static struct block_group group_at(const struct stack *stack, const struct pass 
 }
 
 // Whether ranks that share layers each keep only some rows of a recomputed group's input, and gather it for the
-// recomputation. The first group's input is kept whole anyway, and if the residual stream is split, a rank has only
-// its rows.
+// recompute. Not the first group's input, which is kept whole anyway, nor a split residual stream, whose rows each rank
+// keeps.
 static bool divides_input(const struct stack *stack, const struct pass *pass, int64_t first) {
     return stack->choices->divides_inputs && first > 0 && first < stack->L && !pass->splits_rows &&
            pass_rows(pass) % pass_parts(pass) == 0 && group_at(stack, pass, first).is_recomputed;
 }
 
-// Whether a recomputed group's input goes to host memory. The first group's stays, as it belongs to the embedding.
+// Whether a recomputed group's input goes to host memory. The first group's does not: it belongs to the embedding.
 static bool sends_input(const struct stack *stack, const struct pass *pass, int64_t first) {
     return pass->away && first > 0 && first < stack->L && first <= stack->choices->offloaded_layers &&
            group_at(stack, pass, first).is_recomputed;
 }
 
-// This rank's rows of x (N, C), to be kept.
+// Keeps this rank's rows of x (N, C).
 static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
     int64_t rows = x.shape[0] / pass_parts(pass);
     struct tensor own = arena_2d(pass->activations, x.dtype, rows, x.shape[1]);
@@ -139,8 +139,8 @@ static struct tensor take_stream(const struct stack *stack, const struct pass *p
     return arena_2d(arena, pass->dtype, pass_stream_rows(pass), stack->choices->C);
 }
 
-// Whether a block's result is left for the next block's norm to add. Without a backward pass nothing of a block is
-// kept, not even the residual stream.
+// Whether a block leaves its residual addition to the next block's norm. Not without a backward pass: then nothing of a
+// block is kept, not even the residual stream.
 static bool leaves_open(const struct stack *stack, const struct pass *pass) {
     return pass->is_training && !stack->choices->is_post_norm && !stack->choices->is_output_norm;
 }
@@ -158,7 +158,7 @@ static int64_t distances(const struct stack *stack, const struct pass *pass, con
     return strip->T + (stack->is_causal ? strip->end : pass_whole_length(pass, pass->T)) - 1;
 }
 
-// The biases of one table, for the pass and for its backward.
+// Computes the biases of one table, for the pass and for its backward.
 static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight,
                               int64_t table) {
     struct tensor *biases = flight->relative_bias[table].strips;
@@ -184,7 +184,7 @@ static void take_bias_gradients(const struct stack *stack, struct pass *pass) {
     }
 }
 
-// Provides the pass with the biases of a table; their gradients begin with zero.
+// Gives the pass the biases of a table; their gradients start at zero.
 static void begin_bias_gradients(const struct stack_flight *flight, struct pass *pass, int64_t table) {
     for (int which = 0; which < pass_strips(pass); which++) {
         pass->relative_bias[which] = flight->relative_bias[table].strips[which];
@@ -202,7 +202,7 @@ static void backward_relative_bias(const struct stack *stack, const struct pass 
     }
 }
 
-// One table for all layers, not one for each.
+// Whether all layers share one table, rather than having one each.
 static bool shares_table(const struct stack *stack) {
     return stack->tables > 0 && !stack->choices->has_layer_tables;
 }
@@ -224,8 +224,8 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
     }
 }
 
-// The input x (N, C) of a group, as it is kept. The group number `turn` reads it from one of two tensors in turn, and
-// writes to the other, from which the last input must have left.
+// Keeps the input x (N, C) of a group; returns what is kept. Groups alternate between two tensors: group number `turn`
+// reads its input from one and writes to the other, whose earlier input must have been sent.
 static struct tensor keep_input(const struct stack *stack, const struct pass *pass, int64_t first, struct tensor x,
                                 int64_t turn) {
     if (divides_input(stack, pass, first))
@@ -251,7 +251,7 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
     for (int64_t layer = 0, turn = 0, next; layer < stack->L; turn++, layer = next) {
         struct block_group group = group_at(stack, &inner, layer);
         next = group.end;
-        // What is recomputed begins and ends with a complete stream.
+        // Recomputed groups begin and end with a complete stream.
         struct tensor out = {0};
         bool is_passed_on = pass->away && !pass->is_training && next < stack->L;  // not read again
         if (is_passed_on || divides_input(stack, &inner, next) || sends_input(stack, &inner, next))
@@ -297,13 +297,13 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
                            struct stream_gradient *gradient, struct block_group group) {
     int64_t first = group.first;
     if (group.is_recomputed) {
-        // What was kept after this group belongs to layers whose backward is done, including the heads.
+        // Memory taken after this group belongs to layers whose backward is done, including the heads.
         arena_release(pass->activations, flight->marks[first]);
         if (divides_input(stack, pass, first))
             flight->inputs[first] = gather_rows(pass, flight->inputs[first]);
         size_t mark = arena_mark(pass->scratch);
         struct residual_stream stream = {.x = flight->inputs[first], .room = take_stream(stack, pass, pass->scratch)};
-        // Nobody reads the group's result a second time.
+        // The recompute's result is not read.
         struct tensor out = {0};
         if (!leaves_open(stack, pass))
             out = take_stream(stack, pass, pass->activations);
@@ -327,10 +327,10 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
 // Inputs that come back from host memory.
 struct return_home {
     struct tensor rooms[AWAY_SLOTS];  // (N, C) on the device
-    int slot;                         // of the one that is on its way
+    int slot;                         // slot of the input being copied
 };
 
-// Lets the last input that was sent of a group before `end` come.
+// Starts to bring back the last sent input of a group before `end`.
 static void bring_before(const struct stack *stack, const struct pass *pass, const struct stack_flight *flight,
                          const struct return_home *home, int64_t end) {
     while (end > 0) {
@@ -343,7 +343,7 @@ static void bring_before(const struct stack *stack, const struct pass *pass, con
     }
 }
 
-// The input of a group is there, and the one before it comes while the group computes.
+// Waits for the input of a group, and starts to bring the previous one, which arrives while the group computes.
 static void receive_input(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                           struct return_home *home, int64_t first) {
     if (!sends_input(stack, pass, first))
@@ -365,7 +365,7 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     take_bias_gradients(stack, &inner);
     if (shares_table(stack))
         begin_bias_gradients(flight, &inner, 0);
-    // Without dropout, the gradient of what a sublayer added is that of the residual stream itself.
+    // Without dropout, the gradient of a sublayer's contribution is that of the residual stream itself.
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
     if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);

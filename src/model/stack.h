@@ -1,7 +1,6 @@
 // A stack of blocks, an encoder or a decoder, with its final norm, its relative positions and its recompute. Under
-// recompute, what a group of blocks keeps for the backward pass is dropped after the forward and computed again from
-// the group's input when it is needed. Dropout masks depend only on what an element is, so the result is the same bit
-// for bit.
+// recompute, a group's saved activations are dropped after the forward and recomputed from the group's input when
+// backward needs them. A dropout mask depends only on layer, place and element, so the results are bit-identical.
 #ifndef MODEL_STACK_H
 #define MODEL_STACK_H
 
@@ -10,12 +9,12 @@
 
 struct stack {
     int64_t first, L, layers;  // layers [first, first + L) of the `layers` in the whole stack
-    bool begins, ends;         // the embeddings stand before it, the final norm and heads behind it
+    bool begins, ends;         // the embeddings precede it, the final norm and heads follow it
     struct block *blocks;      // L of them
     const struct choices *choices;
     bool is_causal, has_final_norm;
     struct norm final_norm;
-    struct param **relative;  // (buckets, H): one for all layers or one for each; none without relative positions
+    struct param **relative;  // (buckets, H): for all layers or for each; none without relative positions
     int64_t tables;           // how many of them there are
 };
 
@@ -24,12 +23,12 @@ struct relative_bias {
     struct tensor strips[CONTEXT_MOST_STRIPS];
 };
 
-// What backward needs of a micro-batch.
+// Saved activations of one micro-batch, for backward.
 struct stack_flight {
     int64_t L;
     struct block_saved *saved;  // L of them
     struct tensor *inputs;      // (N, C), L of them: the input of each group of blocks
-    size_t *marks;  // L + 1 marks of pass->activations: where the memory of each group begins, and where all of it ends
+    size_t *marks;  // L + 1 marks of pass->activations: the beginning of each group's memory, and the end of all
     struct relative_bias *relative_bias;  // of each table
     struct tensor x;                      // (N, C): input of the final norm
     struct norm_saved final_saved;
@@ -50,7 +49,7 @@ void stack_free(struct stack *stack);
 // Memory for one micro-batch; several may be in flight through a stack, each with its own.
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
 void stack_flight_close(struct stack_flight *flight);
-// Takes memory for what attention keeps of earlier tokens, see struct pass.
+// Takes memory for the caches of attention, see struct pass.
 void stack_take_cache(const struct stack *stack, struct stack_flight *flight, const struct cache_options *options);
 
 // Takes x (N, C) through all blocks; x must stay until the backward. Returns the input of the final norm.
@@ -59,8 +58,8 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
 // Applies the final norm to any rows of that result; returns the same rows if the stack has none.
 struct tensor stack_normalize(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                               struct tensor x);
-// dy (N, C) is the gradient of what stack_normalize returned; dx (N, C) receives that of stack_forward's x. They must
-// be the same tensor if there is no final norm, and must not be if there is one.
+// dy (N, C) is the gradient of stack_normalize's result; dx (N, C) receives that of stack_forward's x. They must be the
+// same tensor if there is no final norm, and different tensors if there is one.
 void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,
                     struct tensor dy);
 

@@ -11,7 +11,7 @@ enum {
     SCALAR_PARAM_SQUARES,
     SCALAR_SKIPPED,
     SCALAR_GROUP,   // squares of one group
-    SCALAR_TOKENS,  // squared, then as they are
+    SCALAR_TOKENS,  // first their square, then themselves
     SCALAR_SHARE,   // 1 / tokens
     SCALAR_COUNT
 };
@@ -28,14 +28,14 @@ void clip_reset(struct clip *clip, struct device *device) {
     device_zero(device, clip->scalars);
 }
 
-// A buffer whose squares are summed: flat, or the masters of this rank's pieces.
+// A buffer whose squares are summed: a flat buffer, or the masters of this rank's pieces.
 struct squared {
     struct tensor flat;
     const struct optimizer *optimizer;
     bool is_of_masters;
 };
 
-// squares += the sum of squares of what this rank holds of [first, end).
+// squares += the sum of squares of this rank's elements in [first, end).
 static void add_squares(const struct update *update, struct tensor squares, const struct squared *x, int64_t first,
                         int64_t end) {
     struct piece run;
@@ -47,8 +47,8 @@ static void add_squares(const struct update *update, struct tensor squares, cons
                 .x = tensor_rows(x->flat, x->is_of_masters ? run.local_offset : run.flat_offset, run.count)});
 }
 
-// squares = the sum of squares of a group over the whole model. What ranks share is split among them and summed; what
-// every rank holds whole counts once; what several stages of a pipeline hold counts on the first of them.
+// squares = the sum of squares of a group over the whole model. Split tensors are summed over the ranks that share
+// them; tensors that every rank holds whole count once; those of several pipeline stages count on the first of them.
 static void sum_group(const struct update *update, struct tensor squares, const struct squared *x) {
     const struct mesh *mesh = update->mesh;
     const struct param_group *group = &update->params->groups[x->optimizer->group];
@@ -85,7 +85,7 @@ static void sum_squares(const struct clip *clip, const struct update *update, st
     }
 }
 
-// The share of a token is what scales a vector as long as there are tokens to 1; 1 if there are none.
+// Sets the share of a token: 1 / tokens, or 1 if there are none.
 static void find_share(const struct clip *clip, const struct update *update) {
     struct tensor tokens = scalar(clip, SCALAR_TOKENS);
     device_zero(update->device, tokens);
@@ -95,7 +95,7 @@ static void find_share(const struct clip *clip, const struct update *update) {
                       .scale = scalar(clip, SCALAR_SHARE), .norm = tokens, .sum_squares = tokens, .max_norm = 1});
 }
 
-// x *= positions / tokens, if gradients are not means over the tokens yet.
+// x *= positions / tokens, unless gradients are already means over the tokens.
 static void correct(const struct clip *clip, const struct update *update, struct tensor x) {
     if (update->tokens.data)
         op_scale(update->device,

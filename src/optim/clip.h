@@ -24,7 +24,7 @@ struct clip_options {
 };
 void clip_begin(const struct clip *clip, const struct update *update, const struct clip_options *options);
 
-// (1) fp32 on the device: the norm before clipping, and what gradients are to be multiplied by.
+// (1) fp32 on the device: the norm before clipping, and the factor of the gradients.
 struct tensor clip_norm(const struct clip *clip);
 struct tensor clip_scale(const struct clip *clip);
 

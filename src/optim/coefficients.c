@@ -11,8 +11,8 @@ static const struct polynomial quintic[] = {{4.0848f, -6.8946f, 2.9270f},
                                             {2.8769f, -3.1427f, 1.2046f},
                                             {2.8366f, -3.0525f, 1.2012f}};
 static const struct polynomial simple[] = {{3.4445f, -4.7750f, 2.0315f}};
-// Of the paper of that name (arXiv 2505.16932), for singular values from 1e-3 to 1; all but the last allow for values
-// of 1.01.
+// From "The Polar Express" (arXiv 2505.16932), for singular values from 1e-3 to 1; all but the last step allow for
+// values of 1.01.
 static const struct polynomial polar_express[] = {{8.2051f, -22.9019f, 16.4607f}, {4.0664f, -2.8612f, 0.5184f},
                                                   {3.9096f, -2.8234f, 0.5250f},   {3.2856f, -2.4153f, 0.4853f},
                                                   {2.2779f, -1.6198f, 0.3985f},   {1.8726f, -1.2307f, 0.3585f},
@@ -23,8 +23,8 @@ static const struct polynomial cans[] = {{8.4703f, -25.1081f, 18.6293f},
                                          {3.9619f, -2.9541f, 0.5630f},
                                          {3.2866f, -2.4647f, 0.5074f},
                                          {2.2737f, -1.6447f, 0.4162f}};
-// Those of Turbo-Muon's steps. Its own first division, by sums of rows of the Gram matrix, is not part of the set: as
-// in all others, matrices are divided by their norms.
+// The steps of Turbo-Muon, without its first division by sums of rows of the Gram matrix: as in all other sets,
+// matrices are divided by their norms.
 static const struct polynomial aol[] = {{4.0098f, -7.0585f, 2.4635f},
                                         {3.4585f, -5.5479f, 2.5959f},
                                         {2.7573f, -3.2939f, 1.4254f},
@@ -43,7 +43,7 @@ static const struct polynomial cubic5[] = {{3.3656576f, -3.3420992f, 0},
 
 #define ROW(name_, repeats_last_, has_pairs_)                                                                          \
     { #name_, name_, sizeof name_ / sizeof name_[0], repeats_last_, has_pairs_ }
-// A steep first step enlarges the rounding of the Gram matrix, on which pairs rely; cubic ones save little by pairs.
+// No pairs with a steep first step, which amplifies the rounding of the Gram matrix; cubic steps gain little from them.
 static const struct coefficients table[] = {
     ROW(quintic, false, true), ROW(simple, false, true),    ROW(polar_express, true, false), ROW(cans, true, false),
     ROW(aol, false, true),     ROW(deepseekv4, true, true), ROW(cubic5, false, false)};

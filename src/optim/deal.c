@@ -7,7 +7,7 @@
 
 struct hand {
     double load;
-    int bin;  // a rank's number before they are sorted
+    int bin;  // a rank's number before sorting
 };
 
 static int by_cost(const void *left, const void *right) {

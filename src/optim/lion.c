@@ -1,4 +1,4 @@
-// Lion: the sign of a blend of momentum and gradient, with decoupled weight decay.
+// Lion: the sign of an interpolation between momentum and gradient, with decoupled weight decay.
 #include "optim/optimizer.h"
 
 static void lion_begin(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]) {

@@ -1,11 +1,11 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
-// iteration sees the whole matrix on every layout: ranks that hold slices of matrices share out the matrices, see
+// iteration works on whole matrices on every layout: ranks that hold slices of matrices share out the matrices, see
 // muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.h.
-// Each expert is a matrix of its own, which the ranks that hold it update, and so are the queries', keys' and values'
-// rows of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second
-// moment: of every element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, which leaves
-// its norm as it was. The state has a number for every element in both. Everything that is not a matrix between
-// activations has another optimizer, --muon-scalar-optimizer.
+// Each expert is a separate matrix, updated by the ranks that hold it, and so are the queries', keys' and values' rows
+// of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second
+// moment: of every element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, and restore its
+// norm. The state has a number for every element in both. Everything but matrices between activations uses
+// --muon-scalar-optimizer.
 #include "optim/muon.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -24,7 +24,7 @@ static void muon_begin(const struct config *config, double lr, double weight_dec
     rate[FOLLOW_DECAY] = (float)(lr * weight_decay);
 }
 
-// How far an orthogonal update of a whole matrix goes.
+// Scale of an orthogonal update of a whole matrix.
 static double scale_of(const struct config *config, int64_t rows, int64_t columns) {
     double out = (double)rows, in = (double)columns;
     if (strcmp(config->muon_scale_mode, "shape_scaling") == 0)
@@ -88,7 +88,7 @@ static struct tensor zeroed_scalar(const struct optimizer_run *run) {
     return scalar;
 }
 
-// The same matrix in fp32.
+// Returns the matrix in fp32.
 static struct tensor widen(const struct optimizer_run *run, struct tensor x) {
     if (x.dtype == DTYPE_F32)
         return x;
@@ -127,7 +127,7 @@ void muon_adapt(const struct config *config, const struct muon_matrix *matrix, s
     arena_release(run->scratch, mark);
 }
 
-// To the norm that it had: over its own, times that.
+// Rescales the piece to its norm before the division.
 static void restore_norm(const struct config *config, const struct optimizer_run *run, const struct muon_piece *piece) {
     struct tensor x = tensor_flat(piece->own), norm = zeroed_scalar(run);
     op_clip_scale(run->device,
@@ -140,7 +140,7 @@ static void restore_norm(const struct config *config, const struct optimizer_run
 
 // ---- an update ----
 
-// The part of a parameter's run.
+// The run of one part of a parameter.
 static struct optimizer_run part_of(const struct optimizer_run *run, struct matrix_part part) {
     struct optimizer_run own = *run;
     struct tensor *flat[] = {&own.master, &own.copy, &own.grad, &own.states[0], &own.states[1], &own.states[2]};
@@ -259,8 +259,8 @@ static struct tensor matrix_of(struct tensor x, int64_t i) {
     return tensor_reshape_2d(tensor_rows(x, i, 1), x.shape[1], x.shape[2]);
 }
 
-// Moves the momentum on, and sets x (M, N) to its direction and squares (1), which are 0, to the sum of its squares: of
-// length 1, unless it is divided late.
+// Updates the momentum. Sets x (M, N) to its direction, of norm 1 unless it is divided late, and squares (1), zero
+// before, to the sum of its squares.
 static void direct_alone(const struct config *config, const struct muon_matrix *matrix, struct tensor x,
                          struct tensor squares) {
     const struct optimizer_run *run = &matrix->run;
@@ -287,7 +287,7 @@ static void deliver_alone(const struct config *config, const struct muon_matrix 
     arena_release(run->scratch, mark);
 }
 
-// Updates matrices of one shape, which are made orthogonal together.
+// Updates matrices of one shape, orthogonalized together.
 static void update_alike(const struct config *config, struct muon_matrix *const *alike, int64_t n) {
     const struct optimizer_run *run = &alike[0]->run;
     struct optimizer_run *visitors[OPTIMIZER_MOST_TOGETHER];
@@ -352,7 +352,7 @@ static struct muon_matrix *list_matrices(const struct config *config, const stru
     return list;
 }
 
-// Puts matrices with the same sharers as the first behind it, and returns where they end.
+// Moves the matrices that have the same sharers as the first next to it, and returns their end.
 static int64_t gather_sharers(struct muon_matrix *list, int64_t first, int64_t total) {
     int64_t end = first + 1;
     for (int64_t i = end; i < total; i++)

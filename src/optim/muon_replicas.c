@@ -18,7 +18,7 @@ static int64_t slice_of(const struct muon_matrix *matrix) {
 
 // ---- bundles ----
 
-// Whether a matrix lies behind another of the same parameter and shape.
+// Whether a matrix directly follows another of the same parameter and shape.
 static bool follows(const struct muon_matrix *matrix, const struct muon_matrix *before) {
     return matrix->run.matrix == before->run.matrix && matrix->M == before->M && matrix->N == before->N &&
            matrix->part.rows == before->part.rows &&
@@ -49,7 +49,7 @@ static struct deal_item *make_bundles(struct muon_replicas *replicas, const stru
     return deal;
 }
 
-// Copies the matrices of this rank's bundles, or of the others', behind those that are in replicas->list.
+// Appends the matrices of this rank's bundles, or of the others', to replicas->list.
 static void list_bundles(struct muon_replicas *replicas, const struct muon_matrix *list, const struct deal_item *deal,
                          bool are_own) {
     for (int64_t i = 0; i < replicas->count; i++) {
@@ -70,7 +70,7 @@ static void list_bundles(struct muon_replicas *replicas, const struct muon_matri
     }
 }
 
-// The results of a bundle.
+// The tensor for a bundle's results.
 static struct tensor place_of(const struct muon_replicas *replicas, const struct muon_bundle *bundle) {
     const struct optimizer_run *run = &bundle->first->run;
     enum dtype dtype = muon_result_dtype(replicas->config);
@@ -115,7 +115,7 @@ static struct comm_request start_broadcast(const struct muon_bundle *bundle, str
     return request;
 }
 
-// Starts the broadcasts up to the first bundle whose results are missing here.
+// Starts broadcasts up to the first bundle with missing results of this rank.
 static void send_complete(struct muon_replicas *replicas) {
     for (; replicas->started < replicas->count; replicas->started++) {
         struct muon_bundle *bundle = &replicas->bundles[replicas->started];
@@ -129,8 +129,8 @@ static void send_complete(struct muon_replicas *replicas) {
     }
 }
 
-// Results of 16 bits take half of the gradients' room. So that of number i of a bundle lies where gradients up to
-// number i were, and momenta of a bundle are moved on in its order: before the results of later ones come.
+// Results in 16 bits take half the memory of gradients, so result number i of a bundle overwrites gradients up to
+// number i at most. A bundle's momenta are updated in order, i.e. before its later results arrive.
 void replicas_keep(const struct muon_matrix *matrix, struct tensor x) {
     struct muon_bundle *bundle = matrix->bundle;
     int64_t count = slice_of(matrix), i = matrix - bundle->first;

@@ -1,16 +1,16 @@
 // Muon's updates of matrices whose slices several ranks hold. The ranks share out the matrices by cost (deal.h), so
-// that each is made orthogonal once: every rank moves its slice of the momentum on and sends it to the owner. The owner
-// puts the whole matrix together, makes it orthogonal, and sends every rank its slice of the result. A matrix that all
-// ranks hold whole (e.g. a router's) needs no gathering; its owner broadcasts the result.
+// that each is orthogonalized once: every rank updates its slice of the momentum and sends it to the owner. The owner
+// assembles the whole matrix, orthogonalizes it, and sends every rank its slice of the result. A matrix that all ranks
+// hold whole (e.g. a router's) needs no gathering; its owner broadcasts the result.
 //
-// This is done in rounds, and exchanges overlap with the iterations: the slices of round k + 1 travel while round k is
-// made orthogonal, and the results of round k while round k + 1 is. Buffers are those of one round: what came is used
-// up before the next is sent, and results have arrived before the next are put in their place. States that visit the
-// device (--optimizer-cpu-offload) come for a single round, whose exchanges are then waited for.
+// This is done in rounds, and exchanges overlap with the iterations: the slices of round k + 1 are sent while round k
+// is orthogonalized, and the results of round k during round k + 1. There are buffers for one round: received slices
+// are used before the next are sent, and results have arrived before the next replace them. States that visit the
+// device (--optimizer-cpu-offload) stay for a single round, which waits for its own exchanges.
 //
-// The momentum travels in fp32 and the result in the dtype of the iteration. NorMuon's is in fp32: behind each slice
-// come the sum of squares of the whole matrix and, if its rows or columns go through several slices, their mean squares
-// at every element of the slice.
+// The momentum is sent in fp32, the result in the dtype of the iteration, or for NorMuon in fp32. NorMuon's slices are
+// followed by the sum of squares of the whole matrix and, if its rows or columns span several slices, their mean
+// squares at every element of the slice.
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
@@ -19,7 +19,7 @@
 
 #include <stdlib.h>
 
-// What a rank sends another begins behind what it sends those before it.
+// Data for a rank begins after the data for the ranks before it.
 static struct tensor part_at(struct tensor buffer, const int64_t *counts, int rank, int64_t first, int64_t count) {
     return tensor_rows(buffer, sharing_sum(counts, rank) + first, count);
 }
@@ -31,7 +31,7 @@ static struct comm_request start_exchange(const struct sharing *sharing, const s
     return request;
 }
 
-// Counts that are the same for all ranks.
+// An array of the same count for all ranks.
 static int64_t *repeat(int64_t count, int size) {
     int64_t *counts = memory_alloc(sizeof *counts * (size_t)size);
     for (int i = 0; i < size; i++)
@@ -39,7 +39,7 @@ static int64_t *repeat(int64_t count, int size) {
     return counts;
 }
 
-// States in host memory visit the device, for all of a round at once.
+// Lists the runs of a round whose states in host memory visit the device together.
 static int64_t list_runs(const struct shared_round *round, struct optimizer_run **runs, int64_t first) {
     int64_t count = 0;
     for (; first + count < round->count && count < OPTIMIZER_MOST_TOGETHER; count++)
@@ -61,7 +61,7 @@ static void return_states(const struct shared_round *round) {
     }
 }
 
-// The momentum of a matrix that all ranks hold is only followed by its owner.
+// All ranks update the momentum of a matrix that they hold whole; only its owner uses the direction.
 static void move_whole(const struct sharing *sharing, const struct shared_round *round,
                        const struct shared_item *item) {
     const struct optimizer_run *run = sharing->run;
@@ -75,7 +75,7 @@ static void move_whole(const struct sharing *sharing, const struct shared_round 
     arena_release(run->scratch, mark);
 }
 
-// Moves all momenta of a round on, and sends them to the owners.
+// Updates all momenta of a round, and sends them to the owners.
 static void start_round(struct sharing *sharing, const struct shared_round *round) {
     bring_states(sharing, round);
     device_zero(sharing->run->device, sharing->squares);
@@ -99,7 +99,7 @@ static void start_round(struct sharing *sharing, const struct shared_round *roun
     free(received);
 }
 
-// The momentum (M, N) of an own matrix, whole, in fp32. Sets squares (1), which are 0, to the sum of its squares.
+// The whole momentum (M, N) of an own matrix, in fp32. Sets squares (1), zero before, to the sum of its squares.
 static struct tensor assemble(const struct sharing *sharing, const struct shared_round *round,
                               const struct shared_item *item, struct tensor squares) {
     const struct muon_matrix *matrix = item->matrix;
@@ -126,13 +126,13 @@ static struct tensor assemble(const struct sharing *sharing, const struct shared
     return whole;
 }
 
-// The slice of a split matrix among what one rank sends another, as (rows, columns).
+// View of a split matrix's slice, (rows, columns), in the data that one rank sends another.
 static struct tensor slice_in(struct tensor buffer, int64_t first, const struct muon_matrix *matrix) {
     return tensor_reshape_2d(tensor_rows(buffer, first, sharing_slice(matrix)), matrix->part.rows,
                              muon_columns(matrix));
 }
 
-// What NorMuon knows of the whole matrix x (M, N), behind the slices of it.
+// Writes NorMuon's sums over the whole matrix x (M, N) after its slices.
 static void pack_norms(const struct sharing *sharing, const struct shared_item *item, int64_t step, struct tensor x) {
     const struct muon_matrix *matrix = item->matrix;
     const struct optimizer_run *run = sharing->run;
@@ -156,7 +156,7 @@ static void pack_norms(const struct sharing *sharing, const struct shared_item *
     }
 }
 
-// Puts the result x (M, N) where it is sent from.
+// Copies the result x (M, N) to the send buffer.
 static void pack_result(const struct sharing *sharing, const struct shared_round *round, const struct shared_item *item,
                         struct tensor x) {
     const struct muon_matrix *matrix = item->matrix;
@@ -183,7 +183,7 @@ static bool is_waiting(const struct sharing *sharing, const struct shared_item *
     return item->owner == sharing->rank && !item->matrix->is_done;
 }
 
-// Puts this rank's matrices of a round together that have the shape of its item number k and may go with it.
+// Batches this rank's matrices of a round that have the shape of its item number k and may be computed with it.
 static void fill_batch(const struct sharing *sharing, const struct shared_round *round, int64_t k,
                        struct shared_batch *batch) {
     const struct muon_matrix *first = round->items[k].matrix;
@@ -209,7 +209,7 @@ static void fill_batch(const struct sharing *sharing, const struct shared_round 
     }
 }
 
-// Waits for the momenta of a round, and takes them into batches, in scratch memory.
+// Waits for the momenta of a round, and copies them to batches in scratch memory.
 static void receive_round(struct sharing *sharing, const struct shared_round *round) {
     if (round->split > 0)
         comm_wait(&sharing->in_way);
@@ -257,8 +257,7 @@ static struct muon_piece unpack(const struct sharing *sharing, const struct shar
     return piece;
 }
 
-// NorMuon's division, for all of a round, so that the norms of all matrices are summed at once: those of split ones
-// come first.
+// NorMuon's division for a whole round, so that one call sums the norms of all matrices; split ones come first.
 static void adapt_round(const struct sharing *sharing, const struct shared_round *round, struct muon_piece *pieces) {
     const struct optimizer_run *run = sharing->run;
     struct tensor after = arena_1d(run->scratch, DTYPE_F32, round->count);
@@ -272,7 +271,7 @@ static void adapt_round(const struct sharing *sharing, const struct shared_round
         comm_all_reduce(sharing->group, tensor_rows(after, 0, split), REDUCE_SUM, "norms of updates");
 }
 
-// Waits for the results of a round, and moves this rank's slices of the weights along them.
+// Waits for the results of a round, and updates this rank's slices of the weights by them.
 static void finish_round(struct sharing *sharing, const struct shared_round *round) {
     struct arena *scratch = sharing->run->scratch;
     size_t mark = arena_mark(scratch);
@@ -293,8 +292,7 @@ static void finish_round(struct sharing *sharing, const struct shared_round *rou
     arena_release(scratch, mark);
 }
 
-// Makes this rank's matrices of round k orthogonal, and sends the results once those of the round before have been
-// used.
+// Orthogonalizes this rank's matrices of round k, and sends the results once the previous round's have been used.
 static void work_on_round(struct sharing *sharing, int64_t k, bool is_before_used) {
     const struct optimizer_run *run = sharing->run;
     const struct shared_round *round = &sharing->rounds[k];

@@ -7,8 +7,8 @@
 
 #include <stdlib.h>
 
-// A round has up to MOST_ELEMENTS elements of each rank's matrices on a device that gains by many: eight of 2048 x 2048
-// keep it busy.
+// Most elements of each rank's matrices in a round, on a device that gains from batches: eight of 2048 x 2048 keep it
+// busy.
 enum { PIECE_ALIGNMENT = 64, MOST_ELEMENTS = 32 << 20 };
 
 int64_t sharing_align(int64_t count) {
@@ -19,7 +19,7 @@ int64_t sharing_slice(const struct muon_matrix *matrix) {
     return matrix->part.rows * muon_columns(matrix);
 }
 
-// Elements that the owner of a split matrix sends every rank.
+// Elements that the owner of a split matrix sends to each rank.
 static int64_t out_count(const struct config *config, const struct muon_matrix *matrix) {
     int64_t slice = sharing_align(sharing_slice(matrix));
     if (!muon_keeps_norm(config))

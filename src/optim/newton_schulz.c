@@ -13,9 +13,9 @@ static int64_t short_side(int64_t M, int64_t N) {
     return M < N ? M : N;
 }
 
-// Whether two steps are made at once: if the matrix is so much longer than wide that matmuls of its Gram matrix cost
-// less than its own. Only with the rounding of bf16, which bounds how exact either way is, and with steps of moderate
-// slope: a steep first one enlarges the rounding of the Gram matrix.
+// Whether to combine two steps: if the matrix is so much longer than wide that matmuls of its Gram matrix are cheaper
+// than its own. Only in bf16, whose rounding limits the precision anyway, and with steps of moderate slope: a steep
+// first one amplifies the rounding of the Gram matrix.
 static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {
     int64_t side = short_side(M, N), length = M + N - side;
     return length >= 2 * side && newton_schulz_dtype(config) == DTYPE_BF16 &&
@@ -26,12 +26,12 @@ static int64_t pair_count(const struct config *config, int64_t M, int64_t N) {
     return takes_pairs(config, M, N) ? config->muon_num_ns_steps / 2 : 0;
 }
 
-// Matrices on the way to orthogonal ones.
+// Matrices being orthogonalized.
 struct iteration {
     struct device *device;
     struct tensor x, next;  // (n, M, N)
     struct tensor gram, p;  // (n, side, side), symmetric
-    struct tensor squares;  // (n): sums of squares of x, by whose roots it is still to be divided; none if it was
+    struct tensor squares;  // (n): sums of squares of x, which is not yet divided by their roots; none if it is
     bool is_wide;
 };
 
@@ -64,7 +64,7 @@ static void make_polynomial(const struct iteration *it, struct polynomial step, 
                                                         .is_symmetric = true});
 }
 
-// x = a x + b p x, with p from the side of the Gram matrix. Then x has been divided by its norm.
+// x = a x + b p x, with p multiplied from the side of the Gram matrix. Also divides x by its norm, if that is due.
 static void apply_polynomial(struct iteration *it, struct tensor p, float a, float b) {
     op_matmul_many(it->device, &(struct op_matmul_many){.a = it->is_wide ? p : it->x,
                                                         .b = it->is_wide ? it->x : p,
@@ -90,12 +90,12 @@ static void take_step(struct iteration *it, struct polynomial step) {
     apply_polynomial(it, it->p, step.a, 1);
 }
 
-// Two steps, with five products of small matrices. The first would make P X of X, with P = a + b G + c G^2, and so
-// P G P of the Gram matrix G; the second, by its polynomial P' of that, P' P X. Polynomials of one matrix commute, so
+// Two steps combined, with five matmuls of small matrices. The first step gives P X, with P = a + b G + c G^2, and the
+// Gram matrix P G P; the second, with its polynomial P' of that, gives P' P X. Polynomials of one matrix commute, so
 // all of these are symmetric.
 enum { PRODUCTS_OF_PAIR = 5 };
 static void take_pair(struct iteration *it, struct polynomial first, struct polynomial second) {
-    // Where the next x will be there is room for one more of them: x is long.
+    // The memory of the next x has room for one more: x is long.
     struct tensor h = it->gram;
     h.data = it->next.data;
     make_gram(it);

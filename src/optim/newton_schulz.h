@@ -1,5 +1,5 @@
 // Newton-Schulz steps: a few of them make a matrix of norm 1 nearly orthogonal. A step is a polynomial of the matrix,
-// which --muon-coefficient-type names. In bf16 two steps of a long matrix are made at once.
+// which --muon-coefficient-type names. In bf16 two steps of a long matrix are combined.
 #ifndef OPTIM_NEWTON_SCHULZ_H
 #define OPTIM_NEWTON_SCHULZ_H
 
@@ -7,27 +7,27 @@
 #include "ops/ops.h"
 #include "tensor/arena.h"
 
-// What a matrix is divided by if its norm is less.
+// Least divisor, for matrices of smaller norm.
 #define NEWTON_SCHULZ_LEAST 1e-15f
 
 struct newton_schulz {
     struct device *device;
     struct arena *scratch;
     struct tensor x;        // (n, M, N), in newton_schulz_dtype; overwritten
-    struct tensor squares;  // (n) fp32: sums of squares of x, by whose roots it is still to be divided; none if it was
+    struct tensor squares;  // (n) fp32: sums of squares of x, which is not yet divided by their roots; none if it is
 };
-// Makes every matrix of x nearly orthogonal, with memory of the arena. Returns where the result is, there or in x.
+// Makes every matrix of x nearly orthogonal. Returns the result, in memory from the arena or in x.
 struct tensor newton_schulz(const struct config *config, const struct newton_schulz *work);
 
 // bf16, or fp32 with --muon-fp32-matmul-prec high.
 enum dtype newton_schulz_dtype(const struct config *config);
-// What the steps of an M x N matrix take, symmetric products by half.
+// FLOPs of the steps of an M x N matrix; symmetric products count half.
 double newton_schulz_flops(const struct config *config, int64_t M, int64_t N);
-// Whether matrices are divided by their norms in the first matmuls, which a device that multiplies many at once does
-// without another pass over memory. Rounded to 16 bits before or after that, they are as exact.
+// Whether matrices are divided by their norms in the first matmuls, which saves a pass over memory on devices that
+// multiply many at once. Rounding to 16 bits before or after the division is equally precise.
 bool newton_schulz_divides(const struct config *config, struct device *device);
-// How many matrices of this shape are made orthogonal together: one, or on a device that gains by more as many as fit
-// into a gigabyte beside their powers. The bits of a matrix do not depend on it.
+// Number of matrices of this shape to orthogonalize together: one, or on a device that gains from more, as many as fit
+// into a gigabyte with their powers. The bits of a matrix do not depend on it.
 int64_t newton_schulz_together(const struct config *config, struct device *device, int64_t M, int64_t N);
 
 #endif

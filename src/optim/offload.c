@@ -12,7 +12,7 @@ struct offload_visitor {
 
 struct offload_slot {
     unsigned char *memory;  // (slot bytes) on the device
-    // The tensors have arrived in the slot, are updated there, and are back.
+    // The tensors have arrived in the slot, are updated, and are back in host memory.
     struct event *arrived, *updated, *left;
     bool is_used;
 };
@@ -20,7 +20,7 @@ struct offload_slot {
 struct offload {
     struct offload_slot slots[OFFLOAD_SLOTS];
     size_t slot_bytes;
-    int current;  // the slot of the visitors
+    int current;  // slot that is in use
     struct offload_visitor visitors[OFFLOAD_MOST_TENSORS];
     int visitor_count;
     struct event *begun;

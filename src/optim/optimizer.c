@@ -70,8 +70,8 @@ static enum dtype master_dtype(const struct optimizer_options *options) {
     return options->dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32;
 }
 
-// The states that lie in host memory, as bits, the master's behind those of states: whole states from the last on, then
-// the master, until they are at least the fraction of all bytes that was asked for.
+// Bit mask of the states in host memory; the master's bit follows those of states. Whole states, the last first, then
+// the master, until they are at least the requested fraction of all bytes.
 static unsigned choose_hosted(const struct optimizer_options *options, int states) {
     const struct config *config = options->config;
     if (!options->host)
@@ -105,8 +105,8 @@ static int64_t largest_matrix(const struct optimizer_options *options) {
     return largest;
 }
 
-// With Adam's states in fp32 4 Mi elements are 32 MiB, which take more than half a millisecond on the fastest bus: the
-// launches of copies do not show. Eight matrices of 2048 x 2048 are enough to keep a GPU busy.
+// With Adam's states in fp32, 4 Mi elements are 32 MiB, which take more than half a millisecond on the fastest bus, so
+// the cost of launching copies is negligible. Eight matrices of 2048 x 2048 keep a GPU busy.
 static int64_t hosted_piece(const struct optimizer_options *options, int64_t count) {
     bool takes_matrices = options->rule->takes_matrices;
     int64_t usual = (int64_t)(takes_matrices ? 32 : 4) << 20, whole = shared_exponents(count) * MOMENT8_SHARE;
@@ -120,7 +120,7 @@ static int64_t hosted_piece(const struct optimizer_options *options, int64_t cou
 size_t optimizer_hosted_bytes(const struct optimizer *optimizer) {
     size_t bytes = 0;
     int64_t piece = optimizer->hosted_piece;
-    // Each begins at a multiple of ARENA_ALIGNMENT, which no element is larger than.
+    // Each begins at a multiple of ARENA_ALIGNMENT, which is at least the size of an element.
     if (piece > 0 && optimizer->rule->takes_matrices)
         piece += OPTIMIZER_MOST_TOGETHER * ARENA_ALIGNMENT;
     for (int i = 0; i < optimizer->state_count; i++) {
@@ -186,7 +186,7 @@ static struct tensor range_of(const struct optimizer *optimizer, struct tensor f
     return tensor_rows(flat, optimizer->pieces.first, optimizer->pieces.total);
 }
 
-// This rank's runs in all of the group.
+// Iterates over this rank's runs in the whole group.
 static bool next_run(const struct optimizer *optimizer, int64_t *at, struct piece *run) {
     return pieces_next(&optimizer->pieces, at, optimizer->pieces.first + optimizer->pieces.total, run);
 }
@@ -274,7 +274,7 @@ void optimizer_exchange_average(const struct optimizer *optimizer, const struct 
 
 // ---- updates ----
 
-// A stretch of the flat buffers whose parameters are all updated alike.
+// A range of the flat buffers whose parameters are all updated in the same way.
 struct stretch {
     int64_t end;
     const struct param *matrix;
@@ -282,7 +282,7 @@ struct stretch {
     int factors;  // see struct param
 };
 
-// Appends those in host memory.
+// Appends the tensors in host memory.
 static int list_hosted(struct optimizer_run *run, struct tensor **visitors) {
     const struct optimizer *optimizer = run->optimizer;
     int count = 0;
@@ -309,7 +309,7 @@ void optimizer_bring(struct optimizer_run *const *runs, int64_t count) {
     offload_bring(runs[0]->offload, runs[0]->device, visitors, visiting);
 }
 
-// Ranks that share out experts hold slices of the same tensor, but not of the same matrices.
+// Ranks with the other slices of a matrix. Ranks that share out experts have other matrices of the same tensor.
 static struct group *slices_of(const struct optimizer *optimizer, const struct update *update,
                                const struct param *matrix) {
     bool is_apart = matrix && matrix->shard.rank == 3 && mesh_deals_experts(update->mesh);
@@ -321,7 +321,7 @@ static struct group *replicas_of(const struct optimizer *optimizer, const struct
                                        : mesh_group(update->mesh, update->params->groups[optimizer->group].replicas);
 }
 
-// A mesh that is not connected has no groups.
+// The group is NULL if the mesh is not connected.
 static bool has_several(const struct group *group) {
     return group && group_size(group) > 1;
 }
@@ -390,7 +390,7 @@ static void apply_run(const struct optimizer *optimizer, const struct update *up
     optimizer_return(&only, 1);
 }
 
-// The same, in pieces that visit the device if states are in host memory.
+// Applies the update; in pieces that visit the device, if states are in host memory.
 static void apply_pieces(const struct optimizer *optimizer, const struct update *update, struct piece piece,
                          const struct stretch *stretch) {
     int64_t most = optimizer->hosted_piece > 0 ? optimizer->hosted_piece : piece.count;
@@ -415,7 +415,7 @@ static bool are_alike(const struct stretch *a, const struct stretch *b) {
     return a->is_decayed == b->is_decayed && a->is_decoupled == b->is_decoupled && a->factors == b->factors;
 }
 
-// The longest stretch of [first, end) that begins at first. Gaps behind parameters belong to them.
+// The longest stretch in [first, end) that begins at first. The gap after a parameter belongs to it.
 static struct stretch find_stretch(const struct optimizer *optimizer, const struct param_list *params, int64_t first,
                                    int64_t end) {
     int64_t decayed = params->groups[optimizer->group].decayed;
@@ -437,7 +437,7 @@ static struct stretch find_stretch(const struct optimizer *optimizer, const stru
     return stretch;
 }
 
-// The parameters that begin in [first, end), each a run.
+// Updates the parameters that begin in [first, end), each a run.
 static void apply_matrices(const struct optimizer *optimizer, const struct update *update, int64_t first, int64_t end) {
     struct optimizer_run *runs = memory_alloc(sizeof *runs * (size_t)(update->params->count + 1));
     int64_t count = 0;

@@ -1,6 +1,6 @@
-// The loss scale of fp16 training, as in Megatron. Gradients that would vanish in 16 bits are preserved by multiplying
-// the loss by a large number, which is found by trying. The scale lives on the device: the loss is scaled, an overflow
-// noticed, the step skipped and the scale adjusted without asking the host. The rule is that of op_clip_scale.
+// The loss scale of fp16 training, as in Megatron. Gradients that would underflow in 16 bits are preserved by
+// multiplying the loss by a large number, found by trial. The scale is on the device: the loss is scaled, an overflow
+// detected, the step skipped and the scale adjusted without the host. op_clip_scale has the rule.
 #ifndef OPTIM_SCALER_H
 #define OPTIM_SCALER_H
 
@@ -14,7 +14,7 @@ struct scaler {
     double initial;
 };
 
-// What a checkpoint keeps.
+// State saved in a checkpoint.
 struct scaler_state {
     double scale;
     int64_t steps, overflows_left;
@@ -24,14 +24,14 @@ struct scaler_state {
 void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config);
 void scaler_reset(struct scaler *scaler, struct device *device);
 
-// weights *= scale: what the gradient of the loss is multiplied by.
+// weights *= scale, where `weights` multiply the gradient of the loss.
 void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights);
 
-// The scale, (1) fp32 on the device; no tensor if there is no scaler.
+// The scale, (1) fp32 on the device; none without a scaler.
 struct tensor scaler_scale(const struct scaler *scaler);
 // The scale is 1 if there is no scaler. Waits for the device.
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
-// A constant --loss-scale stays what the flag says, and the state of a run without a scaler (1, 0, 0) changes nothing.
+// A constant --loss-scale keeps the flag's value, and the state of a run without a scaler (1, 0, 0) changes nothing.
 void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state);
 
 #endif

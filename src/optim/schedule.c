@@ -8,7 +8,7 @@
 
 static const double PI = 3.14159265358979323846;
 
-// How much of (M - m) is left at q in [0, 1] of the tail of warmup-stable-decay.
+// Remaining fraction of (M - m) at q in [0, 1] of the tail of warmup-stable-decay.
 static double wsd_coefficient(const char *style, double q) {
     if (strcmp(style, "linear") == 0)
         return 1 - q;
@@ -39,7 +39,7 @@ static double lr_between(const struct config *config, double M, double m, int64_
         return config->lr_warmup_init + (M - config->lr_warmup_init) * n / W;
     if (strcmp(config->lr_decay_style, "constant") == 0)
         return M;
-    // As Megatron-LM v1.1 has it: half of the rate after D, but the rate is constant over the last W.
+    // As in Megatron-LM v1.1: half of the rate after D, but the rate is constant over the last W.
     if (strcmp(config->lr_decay_style, "exponential") == 0)
         return fmax(m, M * exp(-0.693 * (fmin(n, D - W) - W) / D));
     if (n > D)

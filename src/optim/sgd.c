@@ -1,4 +1,4 @@
-// Stochastic gradient descent with momentum, as PyTorch's SGD: weight decay is added to the gradient.
+// Stochastic gradient descent with momentum, like PyTorch's SGD: weight decay is added to the gradient.
 #include "optim/optimizer.h"
 
 static void sgd_begin(const struct config *config, double lr, double weight_decay, int64_t t, float rate[RATE_GROUP]) {

@@ -55,7 +55,7 @@ void updates_reset(struct updates *updates, struct device *device) {
 void updates_make_rates(const struct updates *updates, const struct pace *paces, int count, float *rates) {
     CHECK(count >= 1 && count <= UPDATES_MOST_RATES);
     int kinds = 1 + factors_count(updates->params);
-    // Rows beyond those are never chosen; they repeat the last.
+    // Further rows are never chosen; they repeat the last.
     for (int i = 0; i < UPDATES_MOST_RATES; i++) {
         int k = i < count ? i : count - 1;
         int64_t t = updates->made + 1 - k > 1 ? updates->made + 1 - k : 1;

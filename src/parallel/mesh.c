@@ -10,7 +10,7 @@
 #include <string.h>
 
 // A new axis is an entry of enum axis, a row here and, unless it is in MESH_SAMPLES, a factor of config_model_ranks.
-// Its ranks read the same samples and their gradients are summed, so something must be split along it: see
+// Its ranks read the same samples and sum their gradients, so something must be split along it: see
 // docs/internals/parallel.md.
 static const struct {
     const char *name;
@@ -18,7 +18,7 @@ static const struct {
 } axes[AXIS_COUNT] = {
     [AXIS_TENSOR] = {"tensor", offsetof(struct config, tensor_model_parallel_size)},
     [AXIS_CONTEXT] = {"context", offsetof(struct config, context_parallel_size)},
-    [AXIS_DATA] = {"data", 0},  // what the others leave
+    [AXIS_DATA] = {"data", 0},  // what the other axes leave
     [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, pipeline_model_parallel_size)},
 };
 
@@ -94,7 +94,7 @@ int mesh_place_config(struct mesh *mesh, int rank, int size, const struct config
     TRY(deal_experts(mesh, config));
     mesh->kv_ranks = (int)config_kv_ranks(config);
     mesh->near_ranks = (int)config_near_ranks(config);
-    CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batches are counted by the latter
+    CHECK(mesh_count(mesh, MESH_SAMPLES) * config_model_ranks(config) == size);  // batch sizes use the latter
     return 0;
 }
 
@@ -124,7 +124,7 @@ void mesh_move(const struct mesh *mesh, int place[AXIS_COUNT], unsigned along, i
         int moved = 0, stride = 1;
         for (int part = 0; part < AXIS_PARTS; part++) {
             int length = mesh->parts[axis][part];
-            // A place that is moved along all of its parts may be undefined.
+            // Moving along all parts of an axis does not need its place, which may be undefined.
             int digit = (along & AXES(axis)) == AXES(axis) ? 0 : place[axis] / stride % length;
             if (along & AXIS_PART(axis, part)) {
                 digit = index % length;
@@ -157,7 +157,7 @@ struct group *mesh_group(const struct mesh *mesh, unsigned along) {
     die("no group of ranks was declared along the axes %#x", along);
 }
 
-// The ranks that differ from this one only along the given axes.
+// Creates the group of ranks that differ from this one only along the given axes.
 static int connect(struct mesh *mesh, struct world *world, struct group **group, unsigned along, const char *name) {
     int count = mesh_count(mesh, along), place[AXIS_COUNT];
     int *ranks = memory_alloc(sizeof(int) * (size_t)count);
@@ -191,7 +191,7 @@ static int connect_line(const struct mesh *mesh, struct world *world, struct gro
     return status;
 }
 
-// The tensor-parallel ranks that share this one's heads of keys and values.
+// Creates the group of tensor-parallel ranks that share this one's heads of keys and values.
 static int connect_kv(struct mesh *mesh, struct world *world) {
     int count = mesh->kv_ranks;
     if (count == 1)
@@ -202,7 +202,7 @@ static int connect_kv(struct mesh *mesh, struct world *world) {
     return connect_line(mesh, world, &mesh->kv_group, &line);
 }
 
-// The context-parallel ranks that exchange heads with this one, and those that gather the keys of the same heads.
+// Creates the groups of context-parallel ranks that exchange heads with this one, or gather keys of the same heads.
 static int connect_near(struct mesh *mesh, struct world *world) {
     int count = mesh->near_ranks, place = mesh->place[AXIS_CONTEXT], all = mesh->length[AXIS_CONTEXT];
     if (count == 1)
@@ -254,7 +254,7 @@ static int connect_links(struct mesh *mesh, struct world *world) {
     return 0;
 }
 
-// Names must differ: they tell hanging ranks, in each other's records, how far a group has come.
+// Names must differ: in hang reports, ranks look up each other's progress in a group by its name.
 int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->all = world_group_all(world);
     for (int axis = 0; axis < AXIS_COUNT; axis++)

@@ -78,8 +78,8 @@ int64_t param_end(const struct param *param) {
     return param->offset + (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
 }
 
-// Places the parameters of one kind in a group from `next` on, beginning with those that other stages hold too; returns
-// where they end.
+// Places the parameters of one kind in a group from `next` on, first those that other stages also hold; returns their
+// end.
 static int64_t place(struct param_list *list, int group, bool has_decay, enum kind kind, int64_t next) {
     int64_t first = list->groups[group].first, unit = list->groups[group].unit;
     for (int i = 0; i < 2 * list->count; i++) {

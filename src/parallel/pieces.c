@@ -13,7 +13,7 @@ struct pieces pieces_make(int64_t total, int64_t bucket, int parts, int part) {
         .total = total, .bucket = (bucket + multiple - 1) / multiple * multiple, .parts = parts, .part = part};
 }
 
-// The least piece that holds any one parameter of a group.
+// The smallest piece that can hold any one parameter of a group.
 static int64_t longest(const struct param_list *list, int group) {
     int64_t most = PARAM_ALIGNMENT;
     for (int i = 0; i < list->count; i++) {
@@ -23,7 +23,7 @@ static int64_t longest(const struct param_list *list, int group) {
     return most;
 }
 
-// How long a group is if no parameter lies on both sides of a multiple of the unit.
+// Length of a group if no parameter crosses a multiple of the unit.
 static int64_t length_with(struct param_list *list, int i, int parts, int64_t unit) {
     struct param_group *group = &list->groups[i];
     group->unit = unit;
@@ -32,8 +32,8 @@ static int64_t length_with(struct param_list *list, int i, int parts, int64_t un
     return group->end - group->first;
 }
 
-// A unit of at least `least` elements that leaves the fewest gaps: as long as the first parameters together, e.g. as
-// those of a layer. There are at least three buckets, so that their reduction can be hidden.
+// A unit of at least `least` elements that leaves the fewest gaps: the combined length of the first parameters, e.g. of
+// a layer. There are at least three buckets, so that their reduction can be hidden.
 static int64_t tight_unit(struct param_list *list, int i, int parts, int64_t least) {
     enum { MOST_TRIED = 64, LEAST_BUCKETS = 3, PERCENT = 99 };  // longer units must save a percent
     int64_t elements = 0, sum = 0, best = least, length = length_with(list, i, parts, least);

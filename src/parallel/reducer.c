@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-// Norms, replica checks and checkpoints rely on it: all ranks along the group's slices hold a tensor whole, or each of
-// them another part.
+// Checks what norms, replica checks and checkpoints rely on: ranks along the group's slices all hold a tensor whole, or
+// each holds another part.
 static void check_slices(const struct param_list *params, const struct mesh *mesh) {
     for (int i = 0; i < params->count; i++) {
         const struct shard *shard = &params->items[i]->shard;
@@ -16,7 +16,7 @@ static void check_slices(const struct param_list *params, const struct mesh *mes
     }
 }
 
-// Whether a group has none of the matrices of blocks, whose values reducer_await waits for one by one.
+// Whether a group has no matrices of blocks; reducer_await waits for those one by one.
 static bool has_no_matrix(const struct param_list *params, int group) {
     for (int i = 0; i < params->count; i++) {
         const struct param *param = params->items[i];
@@ -98,12 +98,12 @@ static struct tensor rows_of(struct tensor flat, struct piece piece) {
     return tensor_rows(flat, piece.flat_offset, piece.count);
 }
 
-// The bucket that is summed as number n of a step: those that become final early in descending order, then the others.
+// The bucket of sum number n of a step: first those that become final early, in descending order, then the others.
 static int64_t summed(const struct reducer_group *group, int64_t n) {
     return n < group->falling ? group->falling - 1 - n : n;
 }
 
-// A piece of the bucket that is summed as number n, where its sum is made.
+// A piece of the bucket of sum number n, in the buffer that is summed.
 static struct tensor summed_rows(const struct reducer *reducer, const struct reducer_group *group, int64_t n,
                                  struct piece piece) {
     if (!group->is_rounded)
@@ -175,8 +175,8 @@ void reducer_wait(struct reducer *reducer) {
     }
 }
 
-// The buckets of a group in the order in which a forward pass needs them: the first block already needs norms and
-// biases.
+// The bucket number i of a group in the order in which a forward pass needs them: the first block already needs norms
+// and biases.
 static int64_t needed(const struct reducer_group *group, int64_t i) {
     int64_t last = pieces_bucket_count(&group->pieces) - group->falling;
     return i < last ? group->falling + i : i - last;
@@ -189,7 +189,7 @@ int64_t reducer_bucket_count(const struct reducer *reducer) {
     return count;
 }
 
-// The group of bucket number *n of all, which becomes its number in the group.
+// The group of bucket number *n of all groups; sets *n to its number in the group.
 static int find_group(const struct reducer *reducer, int64_t *n) {
     int i = 0;
     for (; i < reducer->count && *n >= pieces_bucket_count(&reducer->groups[i].pieces); i++)
@@ -209,7 +209,7 @@ int reducer_group_of(const struct reducer *reducer, int64_t n, bool *is_first) {
     return group;
 }
 
-// Waits until at most `left` buckets of a group are on their way.
+// Waits until at most `left` buckets of a group are being gathered.
 static void await_buckets(struct reducer_group *group, int64_t left) {
     for (; group->ungathered > left; group->ungathered--)
         comm_wait(&group->parts[needed(group, pieces_bucket_count(&group->pieces) - group->ungathered)]);
@@ -221,7 +221,7 @@ void reducer_gather(struct reducer *reducer, int64_t n) {
         return;
     int64_t i = needed(group, n);
     if (n == 0)
-        await_buckets(group, 0);  // of the last step, what no block of this rank needed
+        await_buckets(group, 0);  // buckets of the last step that no block of this rank needed
     group->parts[i] = comm_all_gather_start(group->replicas, rows_of(reducer->values, pieces_bucket(&group->pieces, i)),
                                             rows_of(reducer->values, pieces_own(&group->pieces, i)), "parameters");
     if (reducer->overlaps_gather)

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// Which parameters are compared: those of a group that are split, or those that are not.
+// Selects the compared parameters of a group: those that are split, or those that are not.
 struct compared {
     int group;
     bool is_whole;
@@ -42,7 +42,7 @@ static bool range_differs(const struct replicas_lab *lab, struct group *ranks, s
     return ends[0] != ~ends[1];
 }
 
-// The first element that is not the same on all of these ranks, by halves; -1 if there is none.
+// The first element that is not the same on all of these ranks, found by bisection; -1 if there is none.
 static int64_t find_element(const struct replicas_lab *lab, struct group *ranks, struct tensor value) {
     struct tensor flat = tensor_flat(value);
     int64_t first = 0, end = tensor_count(flat);
@@ -58,7 +58,7 @@ static int64_t find_element(const struct replicas_lab *lab, struct group *ranks,
     return first;
 }
 
-// How many ranks hold what rank i holds.
+// Number of ranks that have the same value as rank i.
 static int count_votes(const int64_t *table, int size, int i) {
     int votes = 0;
     for (int k = 0; k < size; k++)
@@ -121,7 +121,7 @@ int replicas_count(const struct mesh *mesh, const struct param_list *params) {
 struct replicas_fault replicas_compare(const struct replicas_lab *lab, const struct mesh *mesh,
                                        const struct param_list *params, const int64_t *digests) {
     struct replicas_fault fault = {.element = -1};
-    // Every rank goes through all groups, also after a difference: the others wait for it.
+    // Every rank continues through all groups after a difference: other ranks wait for it.
     for (int group = 0; group < params->group_count; group++) {
         const struct param_group *own = &params->groups[group];
         bool has_slices = mesh_count(mesh, own->slices) > 1;

@@ -1,16 +1,16 @@
-// What all schedules share: shapes, memory, dependencies, and running the lists on paper. See schedule.h.
+// Code shared by all schedules: shapes, memory, dependencies, and simulation of the lists. See schedule.h.
 #include "parallel/schedule.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
 
-// Flags that make another shape are refused by the configuration, with a remedy.
+// The configuration refuses flags that lead to an unsound shape, with a remedy.
 static int check_shape(const struct schedule_shape *shape) {
     int P = shape->stages, V = shape->chunks, M = shape->micro_batches, group = shape->group ? shape->group : P;
     bool is_interleaved = shape->kind == SCHEDULE_INTERLEAVED, is_sound = P >= 1 && V >= 1 && M >= 1;
     is_sound = is_sound && is_interleaved == (V > 1);
-    if (is_sound && is_interleaved)  // groups fill all stages; a single micro-batch, as in rehearsals, is alone
+    if (is_sound && is_interleaved)  // groups fill all stages; rehearsals have a single micro-batch
         is_sound = P >= 2 && group >= P && (M == 1 || M % group == 0 || M % group >= P);
     is_sound = is_sound && (!shape->has_pairs || is_interleaved || (shape->kind == SCHEDULE_1F1B && P == 1));
     if (is_sound)
@@ -32,7 +32,7 @@ static void append(struct schedule_list *list, enum work work) {
     list->items[list->count++] = (struct schedule_item){.work = work};
 }
 
-// After the passes. Sums of gradients travel while the totals are summed.
+// Appends the items after the passes. Gradients are reduced while the totals are summed.
 static void append_end(struct schedule_list *list, const struct schedule_shape *shape) {
     if (!shape->is_evaluation)
         append(list, WORK_REDUCE);
@@ -49,7 +49,7 @@ static void append_end(struct schedule_list *list, const struct schedule_shape *
     append(list, WORK_REPORT);
 }
 
-// The whole step around its passes.
+// The list of the whole step around its passes.
 static struct schedule_list complete(const struct schedule_list *passes, const struct schedule_shape *shape) {
     enum { ONCE = 7 };
     int room = passes->count + shape->micro_batches + 2 * (shape->buckets > 0 ? shape->buckets : 1) + ONCE, loaded = 0;
@@ -112,7 +112,7 @@ void schedule_free(struct schedule *schedule) {
 
 static const struct schedule_message no_message = {.stage = -1};
 
-// The same kind of work on the next chunk (`step` +1) or the previous one (-1).
+// The same kind of work on the next chunk (`step` is 1) or the previous one (-1).
 static struct schedule_message neighbour(const struct schedule_shape *shape, int stage, struct schedule_item item,
                                          int step) {
     int number = item.chunk * shape->stages + stage + step;
@@ -134,14 +134,14 @@ struct schedule_message schedule_destination(const struct schedule_shape *shape,
     return neighbour(shape, stage, item, item.work == WORK_FORWARD ? 1 : -1);
 }
 
-// How far a stage is in a run on paper.
+// A stage's progress in a simulation.
 struct stage_clock {
     int next;             // position in the list
     int held, most_held;  // activations of chunks
     double free_at, busy;
 };
 
-// The state of a run on paper.
+// The state of a simulation.
 struct timed_run {
     const struct schedule *schedule;
     const struct schedule_cost *cost;
@@ -167,7 +167,7 @@ static double message_seconds(const struct schedule_cost *cost, int from, int to
     return cost->of_message ? cost->of_message(cost->context, from, to) : cost->message_seconds;
 }
 
-// When everything that the item waits for has arrived; negative if it has not.
+// The time when all inputs of the item have arrived; negative if they have not.
 static double ready_at(const struct timed_run *run, int stage, struct schedule_item item) {
     const struct schedule_shape *shape = &run->schedule->shape;
     double ready = 0;
@@ -188,7 +188,7 @@ static double ready_at(const struct timed_run *run, int stage, struct schedule_i
     return ready;
 }
 
-// Notes that the stage is busy with an item.
+// Records that the stage is busy with an item.
 static void note_item(struct timed_run *run, int stage, struct schedule_item item, double start, double end) {
     struct stage_clock *clock = &run->clocks[stage];
     *end_of(run, item.work, stage, item) = end;
@@ -199,7 +199,7 @@ static void note_item(struct timed_run *run, int stage, struct schedule_item ite
     clock->held -= item.work == WORK_BACKWARD || item.work == WORK_BACKWARD_WEIGHT;
 }
 
-// Runs what the stage can run now; returns whether it made progress.
+// Runs the items that the stage can run now; returns whether it made progress.
 static bool advance(struct timed_run *run, int stage) {
     const struct schedule_list *list = &run->schedule->stages[stage];
     struct stage_clock *clock = &run->clocks[stage];

@@ -1,18 +1,17 @@
-// Schedules as data. Every stage holds `chunks` chunks of the model; its i-th one has number i * stages + stage. So
-// with several chunks a micro-batch goes around the ring of stages once per chunk. A schedule is a list for every stage
-// of all that it does in a step, in order. The lists are made by pure functions of the shape: every rank can work out
-// what its neighbours do, and tests and pictures read the same lists that training runs.
+// Schedules as data. Every stage holds `chunks` chunks of the model; its i-th one has number i * stages + stage. With
+// several chunks, a micro-batch goes around the ring of stages once per chunk. A schedule has for every stage a list of
+// its work in a step, in order. The lists are pure functions of the shape: every rank can compute its neighbours' work,
+// and tests and pictures read the same lists that training runs.
 //
 // A list has the passes of the pipeline, the inputs of each micro-batch just before its first pass, and before and
-// after all passes what the step does once. What ranks do together after the passes comes in the same order on all
-// stages.
+// after all passes the work that a step does once. Collective work after the passes is in the same order on all stages.
 //
-// Dependencies: forward (m, number) comes after forward (m, number - 1); backward (m, number) after backward (m,
-// number + 1) and after its own forward; a weight half after its input half. Messages between two stages travel in the
-// order in which the sender's list produces them, and the receiver takes them in that order.
+// Dependencies: forward (m, number) comes after forward (m, number - 1); backward (m, number) after backward (m, number
+// + 1) and after its own forward; a weight half after its input half. Messages between two stages are sent in the order
+// of the sender's list, and the receiver takes them in that order.
 //
-// A list may have pairs: a forward and the backward that follows it in the list, of another micro-batch. They begin and
-// end together, and each computes while the other one waits for ranks of its own stage.
+// A list may have pairs: a forward and the backward after it in the list, of another micro-batch. They begin and end
+// together, and each computes while the other waits for ranks of its own stage.
 #ifndef PARALLEL_SCHEDULE_H
 #define PARALLEL_SCHEDULE_H
 
@@ -25,14 +24,14 @@ enum work {
     WORK_BEGIN,    // clears sums and gradients; after the first inputs, so that it can be one launch with the passes
     WORK_FORWARD,
     WORK_BACKWARD,         // gradients of the input and of the weights
-    WORK_BACKWARD_INPUT,   // only of the input, which the previous stage waits for
-    WORK_BACKWARD_WEIGHT,  // only of the weights, whenever there is time
-    WORK_REDUCE,           // starts the sums of gradients that no backward pass has started
+    WORK_BACKWARD_INPUT,   // gradient of the input only, for which the previous stage waits
+    WORK_BACKWARD_WEIGHT,  // gradients of the weights only, whenever there is time
+    WORK_REDUCE,           // starts the reductions that no backward pass has started
     WORK_TOTALS,           // losses and counts of all ranks
-    WORK_CLIP,             // waits for the sums; the norm of the gradients, and by how much they are scaled
-    WORK_UPDATE,           // the parameters of a bucket, or all of them
+    WORK_CLIP,             // waits for the reductions; norm and scale of the gradients
+    WORK_UPDATE,           // updates the parameters of a bucket, or all of them
     WORK_GATHER,           // starts to send the parameters of a bucket to the ranks that do not update them
-    WORK_RANGES,           // moves the ranges of fp8 tensors by what the passes have seen
+    WORK_RANGES,           // updates the ranges of fp8 tensors with the magnitudes seen
     WORK_REPORT,           // sends the results to the host
     WORK_COUNT
 };
@@ -41,7 +40,7 @@ struct schedule_item {
     enum work work;
     int micro_batch, chunk;
     int bucket;      // of an update or gathering
-    bool is_paired;  // a forward with the item behind it, a backward with the one before it
+    bool is_paired;  // a forward with the next item, a backward with the previous one
 };
 
 enum schedule_kind {
@@ -53,11 +52,11 @@ enum schedule_kind {
 struct schedule_shape {
     enum schedule_kind kind;
     int stages, chunks, micro_batches;
-    int group;           // interleaved: how many micro-batches go through a chunk together; 0 for `stages`
-    int buckets;         // in which ranks gather the parameters that each has updated; 0 if each updates all
+    int group;           // interleaved: micro-batches that go through a chunk together; 0 for `stages`
+    int buckets;         // buckets in which ranks gather updated parameters; 0 if each rank updates all
     bool has_ranges;     // fp8 tensors
-    bool is_evaluation;  // nothing is learnt: no backward passes and no update
-    bool has_pairs;      // of one stage or interleaved
+    bool is_evaluation;  // no backward passes and no update
+    bool has_pairs;      // only with one stage or interleaved
 };
 
 struct schedule_list {
@@ -90,19 +89,19 @@ struct schedule_message {
     int stage;                  // -1 if there is no such message
     struct schedule_item item;  // the work there that produces or awaits it
 };
-// What this item waits for from another chunk: the activation before it or the gradient after it. The stage is -1 if it
-// waits for none.
+// The item of another chunk that this item waits for: it produces the input activation or the output gradient. The
+// stage is -1 if there is none.
 struct schedule_message schedule_origin(const struct schedule_shape *shape, int stage, struct schedule_item item);
-// Which item waits for this item's result; the stage is -1 if none does.
+// The item that waits for this item's result; the stage is -1 if none does.
 struct schedule_message schedule_destination(const struct schedule_shape *shape, int stage, struct schedule_item item);
 
-// Runs the lists on paper. Every stage works through its list in order; an item starts when its stage is free and what
-// it waits for has arrived.
+// Simulation of the lists. Every stage works through its list in order; an item starts when its stage is free and its
+// inputs have arrived.
 struct schedule_cost {
     double seconds[WORK_COUNT];  // per chunk
     double message_seconds;      // between two stages
-    // Where items of a kind take different times: those of one item, and of a message to it. NULL: as above. A pair
-    // takes the sum of its two.
+    // For items of a kind with different times: seconds of one item, and of a message to it. NULL: as above. A pair
+    // takes the sum of its two items' times.
     double (*of_item)(const void *context, int stage, struct schedule_item item);
     double (*of_message)(const void *context, int from, int to);
     const void *context;
@@ -113,14 +112,14 @@ struct schedule_run {
     double idle;        // the shortest
     int max_in_flight;  // the most forwards of one chunk that a stage holds before their backward is complete
 };
-// Is told when every item begins and ends: for pictures and planners.
+// Called with the begin and end of every item, for pictures and planners.
 struct schedule_span {
     int stage;
     struct schedule_item item;
     double start, end;
-    int in_flight;  // forwards that the stage holds meanwhile
+    int in_flight;  // forwards that the stage holds during it
 };
-// The part of it that counts as this item's: of a pair, each has half.
+// The part of the span that counts as this item's: half for each of a pair.
 double schedule_span_seconds(const struct schedule_span *span);
 struct schedule_watcher {
     void (*see)(void *context, const struct schedule_span *span);

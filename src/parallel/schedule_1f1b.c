@@ -1,21 +1,20 @@
-// One forward, one backward. A stage first does as many forwards as there are stages after it, so that the first
-// gradient finds it waiting. From then on forwards and backwards alternate, and the stage never holds more than stages
+// One forward, one backward. A stage first does as many forwards as there are stages after it, so that it is free when
+// the first gradient arrives. From then on forwards and backwards alternate, and the stage never holds more than stages
 // - stage micro-batches. Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training".
 //
 // The interleaved form (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM") goes through chunks in groups of micro-batches: a group through chunk 0, then through chunk 1, …;
 // backwards take the chunks in reverse. It is the same alternation over a longer list.
 //
-// With pairs there is one more forward before the first backward, so that a forward and the backward behind it are of
-// different micro-batches, and none of them waits for the other: as in Megatron-LM's
-// overlap_moe_expert_parallel_comm.
+// With pairs there is one more forward before the first backward, so that a forward and the next backward are of
+// different micro-batches and do not wait for each other, as in Megatron-LM's overlap_moe_expert_parallel_comm.
 #include "base/error.h"
 #include "parallel/schedule.h"
 
-// Virtual micro-batch k of a direction: which micro-batch of which chunk.
+// The micro-batch and chunk of virtual micro-batch k of a direction.
 static struct schedule_item virtual_item(const struct schedule_shape *shape, int k, enum work work) {
     int V = shape->chunks, G = shape->group;
-    int first = k / (G * V) * G;  // of the group
+    int first = k / (G * V) * G;  // first micro-batch of the group
     int members = shape->micro_batches - first < G ? shape->micro_batches - first : G;
     int within = k - first * V;
     int chunk = within / members;

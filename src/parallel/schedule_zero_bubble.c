@@ -1,6 +1,6 @@
 // Zero bubble, in the form with the memory of 1F1B (ZB-H1; Qi et al., "Zero Bubble Pipeline Parallelism"). The backward
-// is split into the gradient of the input, which the previous stage waits for, and the gradient of the weights, which
-// nothing waits for and which fills time that would otherwise be idle.
+// is split into the gradient of the input, for which the previous stage waits, and the gradient of the weights, for
+// which nothing waits and which fills otherwise idle time.
 //
 // The lists come from simulating the pipeline with all three kinds of work equally long. A free stage takes, in this
 // order: a forward that has arrived, while fewer than 1F1B's stages - stage micro-batches wait for their gradient and
@@ -12,12 +12,12 @@
 
 #include <stdlib.h>
 
-// A stage in the simulation: how many items of each kind it has done (in the order of micro-batches).
+// A stage in the simulation: its number of finished items of each kind (in the order of micro-batches).
 struct player {
     int done[WORK_COUNT];
 };
 
-// What a free stage does next, given what all stages had done when the tick began.
+// The next work of a free stage, given the items that all stages had finished when the tick began.
 static enum work choose(const struct schedule_shape *shape, const struct player *players, int stage, bool *is_idle) {
     const struct player *me = &players[stage];
     int M = shape->micro_batches, last = shape->stages - 1;

@@ -36,7 +36,7 @@ struct shard shard_split_outer(struct shard shard, int parts, int part) {
     return shard;
 }
 
-// How many slices each outer part is split into, and which of them this is.
+// Slices per outer part, and the number of this one.
 int shard_inner_parts(const struct shard *shard) {
     return shard->outer > 1 ? shard->parts / shard->outer : shard->parts;
 }
@@ -45,7 +45,7 @@ int shard_inner_part(const struct shard *shard) {
     return shard->part % shard_inner_parts(shard);
 }
 
-// The indices of the first dimension that the outer part has, and where they begin.
+// Length and start of the outer part along the first dimension.
 static int64_t outer_length(const struct shard *shard) {
     return shard->outer > 1 ? shard->global[0] / shard->outer : shard->global[0];
 }
@@ -58,7 +58,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// Slice `part` of a range of `length`: where it begins and how long it is.
+// Start and length of slice `part` of a range of `length`.
 static int64_t slice_start(const struct shard *shard, int64_t length) {
     int64_t most = (length + shard_inner_parts(shard) - 1) / shard_inner_parts(shard);
     return least(most * shard_inner_part(shard), length);
@@ -101,7 +101,7 @@ int64_t shard_global_count(const struct shard *shard) {
     return count;
 }
 
-// The elements between two indices of a dimension, of the whole tensor.
+// Elements of the whole tensor between two consecutive indices of a dimension.
 static int64_t width_behind(const struct shard *shard, int dimension) {
     int64_t width = 1;
     for (int i = dimension + 1; i < shard->rank; i++)
@@ -109,7 +109,7 @@ static int64_t width_behind(const struct shard *shard, int dimension) {
     return width;
 }
 
-// How many times the dimension that is split occurs in the outer part.
+// Number of times that the split dimension occurs in the outer part.
 static int64_t split_repeats(const struct shard *shard) {
     int64_t count = 1;
     for (int i = 0; i < shard->dimension; i++)

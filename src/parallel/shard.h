@@ -1,15 +1,15 @@
-// Who holds which slice of a tensor. This is the only place that answers the question: initial values, tensor
-// parallelism, the distributed optimizer, checkpoints and their resharding all ask here.
+// The distribution of a tensor's slices over ranks. Initial values, tensor parallelism, the distributed optimizer,
+// checkpoints and their resharding all use this file.
 //
 // A tensor is split along one dimension into `parts` slices. They are equal, except that the last ones are shorter, or
 // empty, if the length cannot be divided evenly (a vocabulary). If the dimension consists of segments (q, k and v rows
-// of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank holds
-// the q, k and v of its heads. Then the local tensor keeps the order of the segments, and every segment must divide
+// of a packed projection, gate and up rows of a gated MLP), every segment is split separately, so that each rank holds
+// the q, k and v of its heads. The local tensor then keeps the order of the segments, and every segment must divide
 // evenly. A slice is described by runs: ranges of elements that are contiguous both in the whole tensor and in the
 // slice.
 //
-// The tensors of experts are split twice: their first dimension into `outer` parts, experts after experts, and what
-// each of those holds along another dimension as above. Slices are numbered with the outer part slowest.
+// The tensors of experts are split twice: the first dimension into `outer` parts of whole experts, and each part along
+// another dimension as above. Slices are numbered with the outer part slowest.
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
 
@@ -19,12 +19,12 @@ enum { SHARD_MAX_SEGMENTS = 3, SHARD_MAX_RANK = 3 };
 
 struct shard {
     int rank;                              // 1 to 3 dimensions
-    int64_t global[SHARD_MAX_RANK];        // shape of the whole tensor; 1 behind the last dimension
-    int dimension;                         // which one is split
+    int64_t global[SHARD_MAX_RANK];        // shape of the whole tensor; 1 after the last dimension
+    int dimension;                         // the dimension that is split
     int segment_count;                     // 1 if the dimension is in one piece
     int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, which add up to global[dimension]
-    int outer;                             // into how many parts the first dimension is split besides; 1 or 0: none
-    int parts, part;                       // this is slice `part` of `parts`, all of both splits
+    int outer;                             // parts of a second split, of the first dimension; 1 or 0: none
+    int parts, part;                       // this is slice `part` of `parts`, which counts both splits
 };
 
 struct shard_run {
@@ -35,7 +35,7 @@ struct shard_run {
 
 // A tensor that every rank holds whole.
 struct shard shard_whole(int rank, int64_t rows, int64_t columns);
-// The same for `count` matrices one after the other, e.g. those of experts: (count, rows, columns).
+// `count` matrices, e.g. of experts, held whole: (count, rows, columns).
 struct shard shard_matrices(int64_t count, int64_t rows, int64_t columns);
 // Slice `part` of `parts` along a dimension. If there are several segments, one that does not divide evenly is a broken
 // invariant.
@@ -44,12 +44,12 @@ struct shard shard_split(struct shard whole, int dimension, int parts, int part)
 // that does not divide that dimension is a broken invariant.
 struct shard shard_split_outer(struct shard shard, int parts, int part);
 
-// Into how many parts the other dimension is split, and which of them this slice has.
+// Number of parts of the other dimension, and the number of this slice's part.
 int shard_inner_parts(const struct shard *shard);
 int shard_inner_part(const struct shard *shard);
 int64_t shard_local_size(const struct shard *shard, int dimension);
-// Where the slice begins along the dimension that is split; 0 for a whole tensor. Only for a single segment, and for
-// tensors that are not split twice.
+// Start of the slice along the split dimension; 0 for a whole tensor. Only for a single segment, and for tensors that
+// are not split twice.
 int64_t shard_local_start(const struct shard *shard);
 int64_t shard_local_count(const struct shard *shard);
 int64_t shard_global_count(const struct shard *shard);

@@ -64,7 +64,7 @@ static struct budget_shape shape_of(int64_t layers, int64_t hidden) {
     return shape;
 }
 
-// With a gated MLP and an output layer of its own.
+// For a model with a gated MLP and an untied output layer.
 static double parameters_of(const struct budget_shape *shape, double vocabulary) {
     double hidden = (double)shape->hidden, keys = (double)shape->groups / (double)shape->heads;
     double layer = hidden * hidden * (2 + 2 * keys) + 3 * hidden * (double)shape->ffn + 2 * hidden;

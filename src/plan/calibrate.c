@@ -1,4 +1,4 @@
-// Fits the constants of a machine to samples, each kind in its turn: matmuls, then collectives, then what is left of
+// Fits the constants of a machine to samples, one kind after another: matmuls, then collectives, then the rest of
 // steps. See calibrate.h.
 #include "plan/calibrate.h"
 #include "base/memory.h"
@@ -38,8 +38,8 @@ static int kind_of(enum dtype dtype) {
     return dtype_is_float8(dtype) ? 2 : dtype == DTYPE_F32 ? 0 : 1;
 }
 
-// Sets the rates of the dtypes that were measured so that all matmuls of a step together take as long as they did.
-// Returns the sum of squared deviations in the logarithm, weighted by time.
+// Sets the rates of the measured dtypes so that all matmuls of a step together take the measured time. Returns the sum
+// of squared deviations of logarithms, weighted by time.
 static double fit_rates(const struct calibration *calibration, struct device_rates *rates) {
     double planned[3] = {0}, measured[3] = {0}, sum = 0;
     for (int i = 0; i < calibration->matmul_count; i++) {
@@ -73,7 +73,7 @@ static void fit_matmuls(const struct calibration *calibration, struct device_rat
     }
     for (int i = 0; i < calibration->matmul_count; i++)
         all += calibration->matmuls[i].times * calibration->matmuls[i].seconds;
-    // What was not measured changes as what was: attention as the matmuls in 16 bits, or else as those in fp32.
+    // Rates that were not measured change in proportion: attention like matmuls in 16 bits, or else like those in fp32.
     for (int kind = 0; kind < 2; kind++)
         if (best.matmul[kind] != rates->matmul[kind])
             change = best.matmul[kind] / rates->matmul[kind];
@@ -85,7 +85,7 @@ static void fit_matmuls(const struct calibration *calibration, struct device_rat
                   100 * sqrt(least / all));
 }
 
-// Seconds are a + b × bytes for each pass; relative errors are what is made small.
+// Fits seconds = a + b × bytes for each pass, minimizing relative errors.
 struct message_line {
     double weight, x, y, xx, xy;
     double smallest, first;  // bytes, and their seconds
@@ -123,7 +123,7 @@ static bool fit_path(const struct message_line *line, double share, struct comm_
     return true;
 }
 
-// Ranks of one host say nothing about the network, however many they are.
+// Whether the sample crosses hosts; ranks of one host say nothing about the network.
 static bool is_across(const struct message_sample *sample, const struct machine *machine) {
     return sample->hosts != 1 && sample->ranks > machine->joined;
 }
@@ -144,7 +144,7 @@ static void fit_messages(const struct calibration *calibration, struct hardware_
         buffer_append_string(out, "the network between machines was not measured; run bench collectives on several\n");
 }
 
-// The mean deviation of planned steps, in the logarithm.
+// The mean deviation of logarithms of planned steps.
 static int steps_off(const struct calibration *calibration, const struct hardware_file *file, double *off) {
     *off = 0;
     for (int i = 0; i < calibration->step_count; i++) {
@@ -172,8 +172,8 @@ static void scale_all(struct hardware_file *file, double factor) {
     rates->seconds_per_operation /= factor;
 }
 
-// What matmuls do not explain is memory that is moved. If no bandwidth explains it, everything is faster or slower, as
-// on a machine that does other work.
+// Time that matmuls do not explain is attributed to memory bandwidth. If no bandwidth explains it, all rates are
+// scaled, as on a machine that also does other work.
 static int fit_steps(const struct calibration *calibration, struct hardware_file *file, struct buffer *out) {
     enum { HALVINGS = 24 };
     double low = 1.0 / 1024, high = 64, off = 0;

@@ -1,12 +1,12 @@
-// Speeds of a machine from measurements on it: times of matmuls, collectives and whole steps set the constants of the
-// paper device and links, so that a plan says what was measured.
+// Calibrates the constants of the paper device and links to times of matmuls, collectives and whole steps measured on a
+// machine, so that plans match the measurements.
 #ifndef PLAN_CALIBRATE_H
 #define PLAN_CALIBRATE_H
 
 #include "config/config.h"
 #include "plan/hardware_file.h"
 
-// A matmul (m, n) summed over k, `times` of which a step has.
+// A matmul (m, n) summed over k, which a step does `times` times.
 struct matmul_sample {
     enum dtype dtype;
     double m, n, k, times, seconds;
@@ -14,7 +14,7 @@ struct matmul_sample {
 // A collective of `bytes`, which an algorithm moves `passes` times: 2 for an all-reduce, 1 for others.
 struct message_sample {
     int ranks;
-    int hosts;  // that they ran on; 0 if it is not known
+    int hosts;  // hosts that they ran on; 0 if not known
     double passes, bytes, seconds;
 };
 // A step of one rank and one micro-batch.
@@ -35,7 +35,7 @@ void calibration_add_message(struct calibration *calibration, const struct messa
 void calibration_add_step(struct calibration *calibration, const struct step_sample *sample);
 void calibration_free(struct calibration *calibration);
 
-// Sets the speeds of the machine, and appends a line about each kind of sample for people.
+// Sets the speeds of the machine, and appends a readable line about each kind of sample.
 int calibration_apply(const struct calibration *calibration, struct hardware_file *file, struct buffer *out);
 
 #endif

@@ -1,5 +1,5 @@
-// Counts of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, checkpoint/save.c and load.c, times what
-// rank 0 and the file system pay. See control.h; docs/plan.md compares them with real ranks.
+// Counts operations of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, checkpoint/save.c and load.c,
+// times their cost to rank 0 and the file system. See control.h; docs/plan.md compares them with real ranks.
 #include "plan/control.h"
 #include "plan/rank_queue.h"
 
@@ -17,18 +17,17 @@ const char *const control_names[CONTROL_PHASES] = {"join",      "addresses",  "h
 // joins, 4 to 10 us for a rank's row and its answer, 3 to 6 GB/s of answers.
 static const double JOIN_SECONDS = 18e-6, MESSAGE_SECONDS = 8e-6, BYTES_PER_SECOND = 5e9;
 
-// Metadata of a shared file system: FSx for Lustre is sold with 1,500 to 192,000 operations a second. An answer that
-// does not queue takes about half a millisecond over a network.
+// Metadata of a shared file system: FSx for Lustre is sold with 1,500 to 192,000 operations a second. Without a queue,
+// an answer over a network takes about half a millisecond.
 static const double USUAL_OPERATIONS_PER_SECOND = 12000, ANSWER_SECONDS = 0.5e-3;
 
 // Numbers of 8 bytes in the row of a rank.
 enum { ADDRESS_WORDS = 4, HOST_WORDS = 12, PORT_WORDS = 1, LOG_WORDS = 8, SIZE_WORDS = 4, DIGEST_WORDS = 16 };
 // Exchanges of a word or a name in a save: five agreements and the name of the folder.
 enum { SAVE_EXCHANGES = 7 };
-// Of a file that is written: two looks for its name, create, sync, rename, open and sync its folder.
+// Operations per written file: two lookups of its name, create, sync, rename, open and sync its folder.
 enum { OPERATIONS_A_FILE = 7, FILES_OF_FIRST = 4 };
-// A rank that resumes looks at some files that have no tensors; before, every file is verified by one rank, which opens
-// it twice.
+// A resuming rank reads some files without tensors; before, one rank verifies each file, opening it twice.
 enum { VERIFYING_OPENS = 2, OTHER_LOOKS = 100 };
 enum { OPERATIONS_A_RECORD = 3 };
 static const double BYTES_A_WRITER = 0x1p26;
@@ -49,7 +48,7 @@ static bool sends_all(void *context, int rank, double *time, double *requests) {
     return sends;
 }
 
-// So many ranks ask at the same time, each one request after another.
+// Seconds until `ranks` ranks, which start together and each have one request in flight, have sent `requests` each.
 static double ask_all(struct rank_queue *place, int ranks, double requests) {
     struct same_work work = {requests, memory_alloc(sizeof(bool) * (size_t)ranks)};
     double seconds = rank_queue_run(place, ranks, sends_all, &work, false);
@@ -57,7 +56,7 @@ static double ask_all(struct rank_queue *place, int ranks, double requests) {
     return seconds;
 }
 
-// Each rank sends its words, and gets an answer of `answer_bytes` when all have come.
+// Each rank sends its words, and gets an answer of `answer_bytes` after all have been received.
 static struct control_cost exchange_cost(int ranks, double answer_bytes) {
     struct rank_queue arrivals = {.service = MESSAGE_SECONDS / 2, .burst = 1};
     struct rank_queue answers = {.service = MESSAGE_SECONDS / 2 + answer_bytes / BYTES_PER_SECOND, .burst = 1};
@@ -98,7 +97,7 @@ double control_files(const struct control_shape *shape) {
     return (files.model + files.optimizer) * shape->stages;
 }
 
-// Ranks that write, one file or two.
+// Number of ranks that write one or two files.
 static double all_writers(const struct control_shape *shape) {
     struct stage_files files = files_of(shape);
     return fmax(files.model, files.optimizer) * shape->stages;
@@ -106,7 +105,7 @@ static double all_writers(const struct control_shape *shape) {
 
 static struct control_cost save_cost(const struct control_shape *shape) {
     struct control_cost cost = {0};
-    // A running sum of each file's header and of each tensor, and the hash of its name.
+    // Running sums of each file's header and of each tensor, and hashes of their names.
     double sums = 2 * shape->weights * (1 + shape->states) + control_files(shape);
     add_cost(&cost, exchange_cost(shape->ranks, 8), SAVE_EXCHANGES);
     add_cost(&cost, table_cost(shape->ranks, SIZE_WORDS), 1);
@@ -122,7 +121,7 @@ static struct rank_queue metadata_of(const struct control_shape *shape) {
     return (struct rank_queue){.service = 1 / rate, .delay = ANSWER_SECONDS, .burst = 1};
 }
 
-// So many ranks do these operations at the same time, each one after another.
+// Cost of ranks that all do `operations` file operations, each rank in sequence.
 static struct control_cost file_cost(const struct control_shape *shape, double ranks, double operations) {
     enum { BURSTS = 16 };
     int count = (int)ranks;
@@ -142,8 +141,8 @@ static struct control_cost save_files_cost(const struct control_shape *shape) {
     return cost;
 }
 
-// A rank opens the files of its stage that hold what it needs: all weights, and the states of its part of them, which
-// begins and ends within a tensor.
+// A rank opens the files of its stage that it needs: all weights, and the states of its part, which begins and ends
+// within a tensor.
 static struct control_cost load_files_cost(const struct control_shape *shape) {
     struct stage_files files = files_of(shape);
     double parts = shape->splits_optimizer ? shape->replicas : 1, weights = ceil(shape->weights / shape->stages);
@@ -152,7 +151,7 @@ static struct control_cost load_files_cost(const struct control_shape *shape) {
     return file_cost(shape, shape->ranks, OTHER_LOOKS + opens);
 }
 
-// Rank 0 removes what the others have tried.
+// Rank 0 removes the other ranks' trial files.
 static struct control_cost rehearsal_cost(const struct control_shape *shape) {
     struct control_cost cost = file_cost(shape, all_writers(shape), OPERATIONS_A_FILE);
     add_cost(&cost, file_cost(shape, 1, all_writers(shape)), 1);
@@ -161,16 +160,16 @@ static struct control_cost rehearsal_cost(const struct control_shape *shape) {
 
 // ---- a rank that hangs ----
 
-// All read the files of their group, in turns. The replicas of the rank that hangs, the first here, do not find its
-// file and look for it in naps for a little while. The others see that their own peers wait too, and look for the
-// silent rank among all, in turns again.
+// All ranks read the files of their group, staggered. The replicas of the hanging rank, the first ones here, do not
+// find its file and poll for it for a while. The other ranks see that their own peers wait too, and look for the silent
+// rank among all ranks, staggered again.
 enum search_step { OF_GROUP, OF_ALL, NAPS };
 struct search_of_silent {
     const struct control_shape *shape;
     struct searcher {
         enum search_step step;
         double waited;  // since it first missed a file
-        double asked;   // when it last looked; 0 before
+        double asked;   // time of its last look; 0 before
     } * ranks;
 };
 
@@ -215,7 +214,7 @@ static struct control_cost hang_report_cost(const struct control_shape *shape) {
 
 // ---- all phases ----
 
-// The calls of world_group in mesh_connect, and the group of the heartbeat.
+// Number of world_group calls in mesh_connect, plus the heartbeat's group.
 static int count_groups(const struct mesh *mesh) {
     enum { LINK_ROUNDS = 3, LINK_WAYS = 2, HEARTBEAT = 1 };
     return AXIS_COUNT + mesh->set_count + HEARTBEAT + (mesh->length[AXIS_PIPELINE] > 1 ? LINK_ROUNDS * LINK_WAYS : 0);
@@ -226,7 +225,7 @@ struct control_shape control_shape_of(const struct mesh *mesh) {
                                   .stages = mesh->length[AXIS_PIPELINE],
                                   .replicas = mesh_count(mesh, MESH_REPLICAS),
                                   .groups = count_groups(mesh)};
-    // Groups of one call are disjoint, so that they join beside each other: the largest is the last.
+    // Groups of one call are disjoint and join concurrently: the largest is the last.
     for (int axis = 0; axis < AXIS_COUNT; axis++)
         shape.joined += mesh->length[axis];
     for (int i = 0; i < mesh->set_count; i++)

@@ -1,7 +1,6 @@
-// What ranks do besides computing, as events on paper: what those that meet over TCP say to each other by way of rank
-// 0, what all of them ask of the file system when they save and load, and how long it takes them to say who hangs.
-// Tables with a row of each rank go to all of them, and ranks read each other's files: what grows faster than the ranks
-// shows here.
+// Simulates the control plane of a run: messages of TCP ranks by way of rank 0, file system operations of saving and
+// loading, and the time to report a hanging rank. Tables with a row per rank are sent to all ranks, and ranks read each
+// other's files: this shows which costs grow faster than the number of ranks.
 #ifndef PLAN_CONTROL_H
 #define PLAN_CONTROL_H
 
@@ -9,46 +8,46 @@
 
 enum control_phase {
     CONTROL_JOIN,          // all ranks connect to rank 0
-    CONTROL_ADDRESSES,     // rank 0 tells all of them each other's addresses
+    CONTROL_ADDRESSES,     // rank 0 sends all ranks' addresses to all ranks
     CONTROL_HOSTS,         // names of machines, devices
     CONTROL_GROUPS,        // ports of the groups' first ranks; then the groups join, all at the same time
-    CONTROL_REHEARSAL,     // the first save is tried with empty files
+    CONTROL_REHEARSAL,     // trial of the first save with empty files
     CONTROL_LOG,           // times of all ranks, at every log line
     CONTROL_SAVE,          // sizes, digests and sums of the files, at every save
     CONTROL_SAVE_FILES,    // the files that all ranks create, without their bytes
     CONTROL_HEARTBEAT,     // a round, every second while ranks work with files
     CONTROL_LOAD_FILES,    // the files that all ranks open to resume, without their bytes
-    CONTROL_HANG_RECORDS,  // ranks that wait for most of the deadline leave their files
-    CONTROL_HANG_REPORT,   // from the deadline to the first message that names the rank that hangs
+    CONTROL_HANG_RECORDS,  // ranks that have waited for most of the deadline write their files
+    CONTROL_HANG_REPORT,   // from the deadline to the first message that names the hanging rank
     CONTROL_PHASES
 };
 
 struct control_cost {
-    double bytes;       // that rank 0 sends
-    double seconds;     // that the phase takes
+    double bytes;       // sent by rank 0
+    double seconds;     // duration of the phase
     double operations;  // of the file system
-    double growth;      // with twice the replicas, seconds are 2^growth as many
+    double growth;      // twice the replicas take 2^growth times the seconds
 };
 extern const char *const control_names[CONTROL_PHASES];
 
 struct control_shape {
     int ranks, stages;
-    int replicas;             // of a rank: they wait for each other's gradients
+    int replicas;             // per rank: they wait for each other's gradients
     int groups;               // of a rank
-    double joined;            // ranks that join the groups of a rank
-    double weights, states;   // tensors of a checkpoint, and the tensors of the optimizer for each
+    double joined;            // ranks that join a rank's groups
+    double weights, states;   // tensors of a checkpoint, and optimizer tensors for each
     bool splits_optimizer;    // among replicas
     double checkpoint_bytes;  // written by `writers` of a stage
     int64_t writers;          // 0: one for every 64 MiB
     bool removes_old;
-    double operations_per_second;  // of the file system; 0: those that are usual
+    double operations_per_second;  // of the file system; 0: the usual number
 };
-// The mesh must be placed, but not connected. What concerns checkpoints is the caller's.
+// The mesh must be placed, but not connected. The caller sets the members about checkpoints.
 struct control_shape control_shape_of(const struct mesh *mesh);
 void control_plan(const struct control_shape *shape, struct control_cost costs[CONTROL_PHASES]);
-// Of the phases before the first iteration.
+// Seconds of the phases before the first iteration.
 double control_start_seconds(const struct control_cost costs[CONTROL_PHASES]);
-// The files of tensors of a checkpoint, at most.
+// Most files with tensors in a checkpoint.
 double control_files(const struct control_shape *shape);
 
 #endif

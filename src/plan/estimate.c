@@ -1,5 +1,5 @@
-// Formulas in place of a step on paper. They are not exact, but order layouts much as plans do. See
-// estimate.h; the counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
+// Formulas in place of a step on paper. They are not exact, but rank layouts much like plans do. See estimate.h; the
+// counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
 #include "plan/estimate.h"
 #include "optim/optimizer.h"
 #include "config/config_context.h"
@@ -15,20 +15,20 @@ void estimator_open(struct estimator *estimator, const struct layout_space *spac
     estimator->of_experts = spared > 0 ? spared / (1 - (double)model->moe_router_topk / (double)model->num_experts) : 0;
 }
 
-// One collective over `ranks` neighbours in the order of ranks, of which a rank holds or gets `bytes`.
+// One collective over `ranks` ranks that are `stride` apart; a rank holds or gets `bytes`.
 static double ring_seconds(const struct comm_fabric *fabric, double ranks, double stride, double bytes) {
     if (ranks <= 1)
         return 0;
     bool is_inside = ranks * stride <= fabric->node;
     const struct comm_path *path = is_inside ? &fabric->inside : &fabric->across;
     double speed = path->bytes_per_second;
-    if (!is_inside)  // those of a machine share its links
+    if (!is_inside)  // ranks of a machine share its network links
         speed = fmin(speed * fmax(1, fabric->node / stride), fabric->inside.bytes_per_second);
     double moved = bytes * (ranks - 1) / ranks;
     return path->seconds * log2(ranks) + (moved + path->half_bytes) / speed;
 }
 
-// Rows to experts of other ranks: each rank sends an equal part to all, what leaves the machine by its own network.
+// Rows sent to experts of other ranks: equal parts to all ranks, between machines over each rank's own network link.
 static double exchange_seconds(const struct layout_space *space, const struct plan_layout *layout, double bytes) {
     const struct comm_fabric *fabric = &space->fabric;
     double ranks = layout->expert, near = fmin(ranks, fmax(1, fabric->node / layout->tensor));
@@ -41,20 +41,20 @@ static double exchange_seconds(const struct layout_space *space, const struct pl
     return fmax(inside, bytes * (ranks - near) / ranks / across);
 }
 
-// Seconds of parts of a micro-batch on a rank of a stage in the middle.
+// Seconds of parts of a micro-batch on a rank of a middle stage.
 struct pass_estimate {
     double matmul, attention, bytes, tensor, expert;
-    double heads, keys;  // of context parallelism: exchanged, gathered
+    double heads, keys;  // context parallelism: exchange of heads, gathering of keys
 };
 
-// Elements of a token's rows inside an MLP, and at the places of its experts, which tensor parallelism does not split.
+// Elements of a token's rows inside an MLP; and at its experts' places, which tensor parallelism does not split.
 static double inner_elements(const struct config *model, const struct plan_layout *layout) {
     double chosen = (double)model->moe_router_topk, ranks = layout->tensor;
     return model->num_experts > 0 ? chosen * ((double)model->moe_ffn_hidden_size / ranks + (double)model->hidden_size)
                                   : (double)model->ffn_hidden_size / ranks;
 }
 
-// How much longer matmuls take because experts have few rows each.
+// Slowdown of matmuls due to few rows per expert.
 static double expert_slowdown(const struct estimator *estimator, const struct plan_layout *layout, double tokens) {
     const struct config *model = estimator->space->model;
     if (estimator->of_experts <= 0)
@@ -73,7 +73,7 @@ static double channels_of_heads(const struct config *model) {
     return (double)model->num_attention_heads * (double)(model->kv_channels + config_value_channels(model)) / 2;
 }
 
-// Heads of keys and values that a rank attends with: one at least, which it may share with others.
+// Heads of keys and values that a rank attends with: at least one, possibly shared with other ranks.
 static double heads_of_keys(const struct config *model, const struct plan_layout *layout) {
     return fmax((double)config_query_groups(model) / layout->tensor, 1);
 }
@@ -111,7 +111,7 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     double filled = tiles / (ceil(tiles / rates->processors) * rates->processors);
     double keys = heads_of_keys(model, layout) * (double)(model->kv_channels + config_value_channels(model)) / 2;
     double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(model);
-    // Of all keys a causal query sees half.
+    // A causal query sees half of all keys on average.
     double seen = config_form(model) == CONFIG_GPT ? length / 2 : length;
     struct pass_estimate pass = {
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
@@ -134,7 +134,7 @@ static double share_again(const struct estimator *estimator, const struct plan_l
     return (double)layout->recomputed_layers / layers;
 }
 
-// The head, where it is not weighed against layers: all stages wait for the last.
+// Extra seconds of the head if it does not count as a layer: all stages wait for the last.
 static double head_seconds(const struct estimator *estimator, const struct plan_layout *layout, double layer_seconds) {
     const struct layout_space *space = estimator->space;
     double tokens = (double)layout->micro_batch * (double)space->model->seq_length / layout->context;
@@ -142,7 +142,7 @@ static double head_seconds(const struct estimator *estimator, const struct plan_
     return layout->ends & 2 ? fmax(0, head - layer_seconds) : head;
 }
 
-// By a rank of an average stage.
+// Parameters held by a rank of an average stage.
 static double held_parameters(const struct estimator *estimator, const struct plan_layout *layout) {
     return (estimator->parameters - estimator->of_experts * (1 - 1.0 / layout->expert)) / layer_share(layout);
 }
@@ -160,7 +160,7 @@ static double update_seconds(const struct estimator *estimator, const struct pla
 double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct layout_space *space = estimator->space;
     struct pass_estimate pass = forward_pass(estimator, layout);
-    // Of what another micro-batch hides, plans find a fourth to a third left.
+    // In plans, a fourth to a third remains of what another micro-batch hides.
     if (space->base->overlap_moe_expert_parallel_comm)
         pass.expert *= 0.3;
     double compute = pass.matmul + pass.attention + pass.bytes, again = share_again(estimator, layout);
@@ -194,19 +194,19 @@ double estimate_state_bytes(const struct estimator *estimator, const struct plan
     double weights = layout->precision == LAYOUT_FP32 ? 4 : 2;
     const struct config *model = estimator->space->model;
     double states = optimizer_state_bytes(optimizer_find(model->optimizer), model);
-    // States that the host may have are not counted: plans say what is left.
+    // States that may be in host memory are not counted: only plans know the rest.
     if (model->optimizer_cpu_offload)
         return held * (weights + 4);
     return held * (weights + 4) + updated * (states + (layout->precision == LAYOUT_FP32 ? 0 : 2));
 }
 
-// Of the layers, those with experts.
+// Fraction of layers with experts.
 static double sparse_share(const struct config *model) {
     return (double)config_expert_layers(model) / (double)config_layers(model);
 }
 
-// Bytes of a layer and token that experts keep: their inputs, and what is before their activation. Where ranks share
-// out the experts, there is room for all rows that may come (src/model/experts.c).
+// Bytes per layer and token kept by experts: their inputs, and the inputs of activations. If ranks share out the
+// experts, there is room for all rows that may arrive (src/model/experts.c).
 static double expert_bytes(const struct config *model, const struct plan_layout *layout) {
     double chosen = (double)model->moe_router_topk, own = (double)model->num_experts / layout->expert;
     double rows = layout->expert > 1 ? layout->expert * fmin(chosen, own) : chosen;
@@ -216,8 +216,8 @@ static double expert_bytes(const struct config *model, const struct plan_layout 
     return 2 * rows * ((double)model->hidden_size + inner);
 }
 
-// Bytes of a layer and token in a model with experts: the input of attention, its queries, keys and values, and what it
-// gives; and the experts'. Of what is computed again, one layer's at a time.
+// Bytes per layer and token in a model with experts: the input of attention, its queries, keys and values, and its
+// output; and those of experts. Recomputed ones exist for one layer at a time.
 static double sparse_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
     double queries = (double)(model->num_attention_heads * model->kv_channels) / layout->tensor;
@@ -226,7 +226,7 @@ static double sparse_bytes(const struct estimator *estimator, const struct plan_
     double attention = 2 * (input + queries + 2 * keys + (layout->recompute == LAYOUT_KEEP ? queries : 0));
     double again = share_again(estimator, layout), layers = (double)config_layers(model) / layout->pipeline;
     double all = attention + expert_bytes(model, layout) * sparse_share(model);
-    // A zero-bubble schedule keeps inputs and gradients of matmuls until weights are computed: plans find 1.5 to 2.
+    // Zero bubble keeps inputs and gradients of matmuls until weight gradients are computed: 1.5 to 2 in plans.
     const double deferred = layout->is_zero_bubble ? 1.25 : 1;
     double stays = 2 * ((model->cpu_offloading ? 0 : input) + (model->recompute_keep_attention ? queries : 0));
     return deferred * (all * (1 - again) + stays * again) + (again > 0 ? all / layers : 0);
@@ -234,7 +234,7 @@ static double sparse_bytes(const struct estimator *estimator, const struct plan_
 
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout) {
     const struct config *model = estimator->space->model;
-    // Of a layer and token, in units of the hidden size. Plans find 21 to 24 if everything is kept.
+    // Per layer and token, in units of the hidden size. Plans have 21 to 24 if everything is kept.
     const double kept = 17.5, without_attention = 14, input = 1.7;
     double inputs = (model->cpu_offloading ? 0 : input) + (model->recompute_keep_attention ? input : 0);
     double all = layout->recompute == LAYOUT_KEEP ? kept : without_attention, again = share_again(estimator, layout);
@@ -248,6 +248,6 @@ double estimate_least_bytes(const struct estimator *estimator, const struct plan
     double kept_bytes = bytes * flying * layers * tokens * (double)model->hidden_size / layout->tensor;
     if (model->num_experts > 0)
         kept_bytes = sparse_bytes(estimator, layout) * tokens * flying * layers;
-    // The fullest rank has no less than its share.
+    // The fullest rank has at least its share.
     return 0.98 * estimate_state_bytes(estimator, layout) + kept_bytes;
 }

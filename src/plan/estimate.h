@@ -1,5 +1,5 @@
-// A guess of a layout's step time in a microsecond, which decides in which order layouts are planned and which are not
-// worth it; and the least memory that it can need.
+// A guess of a layout's step time, computed in a microsecond, which decides the order of planning and which layouts are
+// not worth a plan; and a lower bound on the layout's memory.
 #ifndef PLAN_ESTIMATE_H
 #define PLAN_ESTIMATE_H
 
@@ -15,7 +15,7 @@ void estimator_open(struct estimator *estimator, const struct layout_space *spac
 double estimate_seconds(const struct estimator *estimator, const struct plan_layout *layout);
 // Weights, gradients and optimizer state of an average rank.
 double estimate_state_bytes(const struct estimator *estimator, const struct plan_layout *layout);
-// These and activations, a fifth less than plans find: what the fullest rank needs at least.
+// These and activations, a fifth less than in plans: a lower bound for the fullest rank.
 double estimate_least_bytes(const struct estimator *estimator, const struct plan_layout *layout);
 
 #endif

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// Matmuls of experts: one kernel computes those of all experts, whose last tiles are half full on average.
-// FLOP/s of matmuls in fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
+// Matmuls of experts: one kernel computes all experts', whose last tiles are half full on average. FLOP/s of matmuls in
+// fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
 #define TILED_RATES(tile_, narrow_, f32_, f16_, f8_, processors_, forward_, backward_, bytes_)                         \
     {                                                                                                                  \
         .matmul = {f32_, f16_, f8_}, .processors = (processors_), .tile = (tile_), .half_inner = 96,                   \
@@ -21,19 +21,19 @@
 #define LINK(...)                                                                                                      \
     { __VA_ARGS__ }
 
-// Peaks are those of NVIDIA's data sheets, without sparsity. The constants of the H200 were measured, and those of the
-// B200 mostly. Others are set so that published runs come out (bench/plan_rows.py), or are about the H200's part of
-// their peaks. Blackwell GPUs reach less of theirs in bf16: their power is the limit.
+// Peaks are those of NVIDIA's data sheets, without sparsity. The constants of the H200 were measured, and most of the
+// B200's. Others are set to reproduce published runs (bench/plan_rows.py), or to about the same fraction of the peak as
+// the H200's. Blackwell GPUs reach a smaller fraction in bf16: power limits them.
 #define BRIDGE "Megatron-Bridge's published runs, 2025-09 to 2026-06"
-// Attention of single GPUs by length: queries take as long as 500 more keys than they see. Steps of the H200 reach 0.86
-// (forward) and 0.82 (backward) of what these say, and so do those of GB200 and GB300.
+// Attention of single GPUs by length: queries take as long as with 500 more keys than they see. Steps on the H200 reach
+// 0.86 (forward) and 0.82 (backward) of these benchmarks, and those on GB200 and GB300 are assumed to as well.
 #define CUDNN "cudnn-frontend benchmark/sdpa_benchmark_training, 2026-04"
 #define PAPERS "data sheets; matmuls: the runs of Narayanan 2021 and Korthikanti 2022"
 #define SIMUMAX                                                                                                        \
     "SimuMax's measurements, 2026-05 (configs/system/b200_bf16_ceperm.json); fp8: " BRIDGE "; NVFP4: estimate"
 #define MEASURED "seven models on an H200, 2026-11-16 (bench/plan_rows.py)"
-// Long matmuls and copies of single GPUs. Steps of the H200 reach 0.87 of its 790 TFLOP/s there, so those of GPUs that
-// power limits do, too; V100 and A100 reach all of theirs. Attention is the H200's part of matmuls.
+// Long matmuls and copies of single GPUs. Steps on the H200 reach 0.87 of its 790 TFLOP/s there; other GPUs limited by
+// power are assumed to do the same, V100 and A100 to reach all of theirs. Attention has the H200's ratio to matmuls.
 #define BENCHES "matmuls: zzc0721/torch-performance-test-data, 2026-01"
 #define COPIES "; memory: chsasank/device-benchmarks, 2025-04"
 static const struct hardware table[] = {
@@ -68,7 +68,7 @@ static const struct hardware table[] = {
         BENCHES "; fp8, attention, memory, links: estimates"),
 };
 
-// Of one processor as EC2 counts them, half a core with AVX-512; those of c7i have AMX, which multiplies in bf16.
+// Rates of one vCPU of EC2, half a core with AVX-512; c7i has AMX, which multiplies in bf16.
 static const struct {
     const char *family;  // of machines; "" for all others
     struct hardware one;
@@ -100,7 +100,7 @@ static struct hardware processors_of(const struct machine *machine) {
     return all;
 }
 
-// Each kind of network has its latency; of its bits, this part are of the message, the rest are headers and gaps.
+// Each kind of network has its latency, and a fraction of bits that carry messages; the rest are headers and gaps.
 static struct comm_path network_of(const struct machine *machine) {
     static const struct {
         double seconds, payload, half_bytes;
@@ -112,7 +112,7 @@ static struct comm_path network_of(const struct machine *machine) {
 }
 
 // All-to-all between machines. ConnectX cards of 800 Gbit/s send at 44 GB/s and get 40 (DeepEP issue 590, B300, 2026),
-// though rings reach 95 (NCCL issue 2035). Over EFA, alltoall_perf reaches what the network does
+// though rings reach 95 (NCCL issue 2035). Over EFA, alltoall_perf reaches the network's speed
 // (awslabs/awsome-distributed-ai, ep-backend-comparison), but steps of Megatron half of it: fitted to eight rows of the
 // same source with NCCL's all-to-all (docs/internals/plan.md).
 static double exchange_of(const struct machine *machine, double network) {
@@ -121,8 +121,8 @@ static double exchange_of(const struct machine *machine, double network) {
     return machine->gpu && machine->network == NETWORK_EFA ? network / 2 : 0;
 }
 
-// Between GPUs and the host, each way, of long copies: estimates from the generation of PCI Express, or of NVLink where
-// that joins them. A CPU has none.
+// Speed of long copies between GPUs and the host, each way: estimated from the generation of PCI Express, or of NVLink
+// if that joins them. A CPU has none.
 static double bus_of(const char *gpu) {
     static const struct {
         const char *begins;
@@ -134,8 +134,8 @@ static double bus_of(const char *gpu) {
     return kinds[i].bytes;
 }
 
-// Peaks in NVFP4 are those of data sheets. Matmuls are taken to reach one part of them on all GPUs: with it, the mean
-// error of Megatron-Bridge's 14 rows of Llama 3 on GB200 and GB300 is 0 (bench/plan_rows.py).
+// Peaks in NVFP4 are from data sheets. Matmuls are assumed to reach the same fraction of them on all GPUs, chosen so
+// that the mean error of Megatron-Bridge's 14 rows of Llama 3 on GB200 and GB300 is 0 (bench/plan_rows.py).
 static void set_fp4(struct hardware *hardware) {
     static const struct {
         const char *gpu;
@@ -172,8 +172,8 @@ int hardware_ranks(const struct machine *machine) {
     return machine->gpus > 0 ? machine->gpus : 1;
 }
 
-// Ranks that the fast link joins. Those that need several such domains are spread evenly, as schedulers do that know
-// racks: 256 of domains of 72 are 4 × 64.
+// Ranks joined by the fast link. Ranks that need several such domains are spread evenly, as rack-aware schedulers do:
+// 256 ranks in domains of 72 are 4 × 64.
 static int joined_ranks(const struct machine *machine, int ranks) {
     if (ranks <= machine->joined || machine->joined == hardware_ranks(machine))
         return machine->joined;

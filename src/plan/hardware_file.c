@@ -90,7 +90,7 @@ static const struct flag_command command = {.name = "plan --hardware", .tables =
 static const char *const networks[] = {
     [NETWORK_ETHERNET] = "ethernet", [NETWORK_EFA] = "efa", [NETWORK_INFINIBAND] = "infiniband"};
 
-// What a number of a row is in seconds, bytes and FLOP/s.
+// The unit of a row's number in seconds, bytes or FLOP/s.
 static double unit_of(const char *name) {
     if (strstr(name, "tflops"))
         return 1e12;
@@ -105,14 +105,14 @@ static double *number_of(const struct flag *row, struct hardware_file *file) {
     return row->type == FLAG_DOUBLE ? (double *)((char *)file + row->offset) : NULL;
 }
 
-// The file's numbers to those of the program.
+// Converts the file's numbers to the program's units.
 static void take_units(struct hardware_file *file) {
     for (int i = 0; i < ROWS; i++)
         if (number_of(&rows[i], file))
             *number_of(&rows[i], file) *= unit_of(rows[i].name);
 }
 
-// The other way. Nine digits, so that reading and writing again changes nothing.
+// Converts the program's numbers to the file's units. Nine digits, so that writing and reading is lossless.
 static void give_units(struct hardware_file *file) {
     for (int i = 0; i < ROWS; i++) {
         double *number = number_of(&rows[i], file);
@@ -183,7 +183,7 @@ int hardware_file_read(struct hardware_file *file, const char *name, const char 
     if (file->gpus > 0 && file->gpu_gib < 2)
         return error_set_code(EXIT_CODE_USAGE, "%s: gpus need at least 2 GiB of memory each; give gpu-gib", name);
     take_machine(file);
-    // Another network without its speed for each GPU.
+    // Another network, without its speed for each GPU.
     if (is_same && (gbit != file->network_gbit || gpus != file->gpus))
         file->hardware.network.bytes_per_second = old * (double)file->network_gbit / (double)gbit *
                                                   (double)(gpus > 0 ? gpus : 1) /
@@ -195,7 +195,7 @@ void hardware_file_free(struct hardware_file *file) {
     flags_free(&command, file);
 }
 
-// In '…', where only the quote itself is special.
+// Writes text in '…', where only the quote itself is special.
 static void write_text(const char *text, struct buffer *out) {
     buffer_append_string(out, "'");
     for (; *text; text++) {

@@ -5,13 +5,13 @@
 
 static const double SECONDS_PER_DAY = 86400;
 
-// Failures grow with the GPUs, wherever they are.
+// Failures grow with the number of GPUs, in any machines.
 static double failing_units(const struct plan *plan, const struct machine *machine) {
     const double gpus_of_rate = 8;
     return machine->gpus > 0 ? plan->nodes * machine->gpus / gpus_of_rate : plan->nodes;
 }
 
-// A failure loses the work since the last save, half an interval on average, then the restart and the reading of the
+// A failure costs the work since the last save, half an interval on average, plus the restart and reading the
 // checkpoint.
 struct interruptions plan_interruptions(const struct plan *plan, const struct machine *machine,
                                         const struct interruption_rates *rates) {

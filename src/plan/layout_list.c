@@ -1,5 +1,5 @@
-// Lists the layouts that the rules of layout.h allow. Each function takes one choice and passes on to the next; what it
-// cannot decide is left to config_validate, which every layout that is planned passes.
+// Lists the layouts that the rules of layout.h allow. Each function makes one choice and calls the next; other rules
+// are left to config_validate, which every planned layout passes.
 #include "plan/layout.h"
 #include "base/error.h"
 #include "config/config_context.h"
@@ -10,7 +10,8 @@
 enum { LEAST_TOKENS = 2048, MOST_TOKENS = 65536, MOST_CHUNKS = 32, MOST_MICRO_BATCH = 64 };
 
 // Whether fp8 is allowed depends on the model and on the sizes of a rank's matmuls, which follow from these four; no
-// rule of fp8 asks for stages, experts per rank, recompute or the optimizer. Answers are kept: each takes a validation.
+// fp8 rule depends on stages, experts per rank, recompute or the optimizer. Answers are cached: each costs a
+// validation.
 enum { MOST_ANSWERS = 128 };
 struct fp8_answer {
     int tensor, context;
@@ -35,7 +36,7 @@ static bool divides(int64_t part, int64_t whole) {
 
 // ---- what is possible ----
 
-// Ranks take whole heads of keys and values, or equally many share each and split its channels.
+// Ranks take whole heads of keys and values, or equal numbers of ranks share each head and split its channels.
 static bool allows_keys(const struct config *model, int64_t tensor) {
     int64_t groups = config_query_groups(model);
     return divides(tensor, groups) || (divides(groups, tensor) && divides(tensor / groups, model->kv_channels));
@@ -49,7 +50,7 @@ static bool allows_tensor(const struct layout_space *space, int tensor) {
            divides(tensor, model->moe_shared_expert_intermediate_size);
 }
 
-// Ranks that exchange heads each take an equal part of them. Neighbours that do so are in groups of a given size.
+// Ranks that exchange heads take equal parts of them. Neighbours that do so are in groups of a given size.
 static bool allows_exchange(const struct config *model, int64_t tensor, int64_t context) {
     struct config config = *model;
     config.context_parallel_size = context;
@@ -61,7 +62,7 @@ static bool allows_exchange(const struct config *model, int64_t tensor, int64_t 
            (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
 }
 
-// The same for a size that no flag fixes; an encoder and decoder, or biases by distance, do not exchange heads.
+// allows_exchange for a size that no flag fixes; not with an encoder and decoder, nor with biases by distance.
 static bool allows_heads(const struct layout_space *space, const struct plan_layout *layout) {
     const struct config *model = space->model;
     const char *positions = model->position_embedding_type;
@@ -80,7 +81,7 @@ static bool allows_context(const struct layout_space *space, const struct plan_l
              tokens / context >= LEAST_TOKENS && allows_exchange(space->model, layout->tensor, context)));
 }
 
-// The layers of a stage, ends that count as layers included; 0 if they do not divide.
+// Layers per stage, including ends that count as layers; 0 if they do not divide.
 static int64_t stage_places(const struct layout_space *space, int pipeline, int ends) {
     int64_t places = config_layers(space->model) + (ends & 1) + (ends >> 1);
     return divides(pipeline, places) ? places / pipeline : 0;
@@ -96,7 +97,7 @@ static bool allows_pipeline(const struct layout_space *space, const struct plan_
         return false;
     if (space->is_fixed[CHOICE_ENDS])
         return true;
-    // A stage needs a layer beside an end that counts as one.
+    // A stage needs a layer in addition to an end that counts as one.
     return config_form(space->model) != CONFIG_T5 && stage_places(space, pipeline, ends) > (ends != 0);
 }
 
@@ -104,7 +105,7 @@ static int64_t micro_batches(const struct layout_space *space, const struct plan
     return space->model->global_batch_size / (layout->micro_batch * layout->data);
 }
 
-// Passes of two micro-batches beside each other need experts on several ranks, and stages the interleaved schedule.
+// Overlapped passes of two micro-batches need experts on several ranks and, with stages, the interleaved schedule.
 static bool has_pairs(const struct layout_space *space) {
     return space->base->overlap_moe_expert_parallel_comm;
 }
@@ -139,7 +140,7 @@ static bool allows_micro_batch(const struct layout_space *space, const struct pl
            (micro_batch == 1 || tokens <= MOST_TOKENS);
 }
 
-// Whether train and the machine take a layout with this precision.
+// Whether `train` and the machine accept a layout with this precision.
 static bool is_valid(const struct layout_space *space, const struct plan_layout *layout,
                      enum layout_precision precision) {
     struct plan_layout tried = *layout;
@@ -153,7 +154,7 @@ static bool is_valid(const struct layout_space *space, const struct plan_layout 
     return status == 0;
 }
 
-// A layout that is refused in bf16, too, says nothing about fp8.
+// A layout that bf16 refuses too says nothing about fp8.
 static bool allows_fp8(const struct layout_listing *listing, const struct plan_layout *layout) {
     const struct layout_space *space = listing->space;
     struct fp8_answers *answers = listing->answers;
@@ -206,7 +207,7 @@ static void list_recompute(const struct layout_listing *listing, struct plan_lay
         layout.recompute = whole[i];
         list_precisions(listing, layout);
     }
-    // A quarter, half and three quarters of the layers, where these differ.
+    // A quarter, half and three quarters of the layers, if these differ.
     int64_t layers = config_layers(listing->space->model) / layout.pipeline / layout.chunks, before = 0;
     layout.recompute = LAYOUT_BLOCK;
     for (int quarter = 1; quarter <= 3; quarter++) {
@@ -248,7 +249,7 @@ static void list_micro_batches(const struct layout_listing *listing, struct plan
             list_chunks(listing, layout);
 }
 
-// What follows from the mesh.
+// Lists the choices that follow the mesh.
 static void list_mesh(const struct layout_listing *listing, struct plan_layout layout) {
     const struct layout_space *space = listing->space;
     layout.data = space->gpus / (layout.tensor * layout.context * layout.pipeline);
@@ -332,7 +333,7 @@ static void take_changed(const struct layout_listing *listing, struct plan_layou
         !allows_context(space, &layout, layout.context) ||
         !allows_pipeline(space, &layout, layout.pipeline, layout.ends))
         return;
-    // Of ranks that exchange heads as many stay together as the new mesh allows.
+    // As many ranks exchange heads as the new mesh allows.
     while (layout.head_ranks > 1 && !allows_heads(space, &layout))
         layout.head_ranks /= 2;
     layout.data = space->gpus / (layout.tensor * layout.context * layout.pipeline);
@@ -349,7 +350,7 @@ static void take_changed(const struct layout_listing *listing, struct plan_layou
     if (layout.expert < 1 || !allows_expert(space, &layout, layout.expert) ||
         !allows_micro_batch(space, &layout, layout.micro_batch))
         return;
-    // Virtual stages that the new mesh cannot have become as many as it can.
+    // The number of virtual stages is lowered to one that the new mesh allows.
     while (layout.chunks > 1 && !space->is_fixed[CHOICE_CHUNKS] && !allows_chunks(space, &layout, layout.chunks))
         layout.chunks--;
     if (layout.precision == LAYOUT_FP8 && !space->is_fixed[CHOICE_PRECISION] && !allows_fp8(listing, &layout))

@@ -1,4 +1,4 @@
-// Runs a step on paper and tells the time. See plan.h.
+// Runs a step on paper and reports its time. See plan.h.
 #include "plan/plan.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,18 +15,18 @@ struct making {
     const struct plan_options *options;
     struct hardware hardware;
     struct comm_fabric fabric;
-    bool are_different;         // stages between the first and the last, in their layers
+    bool are_different;         // stages between the first and the last differ in their layers
     struct stage_costs *costs;  // one per measured stage
     double message_bytes;
-    struct world *world;  // any of the stages', for the times of messages
+    struct world *world;  // of any stage, for the times of messages
     struct mesh mesh;     // of rank 0
 };
 
 // Compute capability × 10 of the GPUs that multiply many matrices at once (src/ops/cuda/hopper).
 enum { HOPPER = 90 };
 
-// Kernels that send rows to experts of other ranks take processors from what is computed meanwhile: 32 in
-// Megatron-Bridge's recipes (moe_hybridep_num_sms, v0.5.0).
+// Kernels that send rows to experts of other ranks take processors from concurrent computation: 32 in Megatron-Bridge's
+// recipes (moe_hybridep_num_sms, v0.5.0).
 static void burden_exchanges(struct mesh *mesh, double processors) {
     const double senders = 32;
     for (int i = 0; i < mesh->set_count; i++)
@@ -34,7 +34,7 @@ static void burden_exchanges(struct mesh *mesh, double processors) {
             group_set_burden(mesh->sets[i].group, fmin(1, senders / processors));
 }
 
-// Of a program that goes over all gradients of a rank before it sums and uses them.
+// Adds the time of extra passes over a rank's gradients, in programs that make them.
 static void add_gradient_kernels(const struct device_rates *rates, struct plan_stage *stage,
                                  struct stage_costs *costs) {
     double seconds = (double)stage->parameters * rates->gradient_bytes / rates->bytes_per_second;
@@ -50,7 +50,7 @@ static int measure_stage(struct making *making, int index) {
     struct mesh place = making->mesh, mesh;
     place.place[AXIS_PIPELINE] = stage->stage;
     place.rank = mesh_rank_at(&place, place.place);
-    // What a CPU takes to compute in 16 bits is asked of this machine's.
+    // The cost of 16-bit computation on a CPU is that of this machine's CPU.
     if (making->options->machine->gpus == 0)
         TRY(device_open(&host, &(struct device_options){.threads = 1}));
     int status = device_open_twin(&device, host);
@@ -71,7 +71,7 @@ static int measure_stage(struct making *making, int index) {
         if (making->options->config->overlap_moe_expert_parallel_comm && making->options->machine->gpus > 0)
             burden_exchanges(&mesh, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
-        // Between the first stage and the last one, all are as the second. Pairs have forwards of other chunks.
+        // All stages between the first and the last are like the second. Pairs have forwards of other chunks.
         bool is_like_second = !making->are_different && index > 1 && stage->stage < making->plan->stages - 1 &&
                               !making->options->config->overlap_moe_expert_parallel_comm;
         const struct measured_stage second = {&making->plan->stage[1], &making->costs[1]};
@@ -86,8 +86,8 @@ static int measure_stage(struct making *making, int index) {
     return status;
 }
 
-// How many layers a chunk has, how many of them have no window of a model with windows, how many have experts, and how
-// many stay in bf16 beside others.
+// Layers of a chunk: all; those without a window in a model with windows; those with experts; those in bf16 among
+// others in fp8.
 struct layer_kinds {
     int64_t all, whole, sparse, wide;
 };
@@ -119,8 +119,8 @@ static bool has_different_stages(const struct config *config) {
     return is_different;
 }
 
-// Stages between the first and the last hold equally many layers and differ only in how many micro-batches are in
-// flight, most in the second. Those of an encoder and a decoder all differ, and those with layers of several kinds may.
+// Stages between the first and the last hold equally many layers and differ only in the number of micro-batches in
+// flight, most in the second. With an encoder and a decoder all stages differ; with layers of several kinds they may.
 static void choose_stages(struct plan *plan, bool are_different) {
     enum { FEW = 4 };
     bool takes_all = plan->stages <= FEW || (are_different && plan->stages <= PLAN_MOST_STAGES);
@@ -129,7 +129,7 @@ static void choose_stages(struct plan *plan, bool are_different) {
         plan->stage[i].stage = takes_all || i < 2 ? i : plan->stages - 1;
 }
 
-// Stages that were not measured are like the second.
+// The measured stage that stands for a stage: the second, if it was not measured.
 static int measured_as(const struct plan *plan, int stage) {
     for (int i = 0; i < plan->measured; i++)
         if (plan->stage[i].stage == stage)
@@ -137,7 +137,7 @@ static int measured_as(const struct plan *plan, int stage) {
     return 1;
 }
 
-// A pair is measured as one, by its backward.
+// A pair is measured as one item, its backward.
 static double cost_of_item(const void *context, int stage, struct schedule_item item) {
     const struct making *making = context;
     const struct stage_costs *costs = &making->costs[measured_as(making->plan, stage)];
@@ -146,7 +146,7 @@ static double cost_of_item(const void *context, int stage, struct schedule_item 
         return item.work == WORK_BACKWARD && costs->pairs[chunk] > 0 ? costs->pair_seconds[chunk] / costs->pairs[chunk]
                                                                      : 0;
     double count = costs->count[item.work][chunk], seconds = costs->seconds[item.work][chunk];
-    // The list has one update, which stands for those of all buckets.
+    // The list has one update, for all buckets.
     if (item.work == WORK_UPDATE)
         return seconds + costs->seconds[WORK_GATHER][chunk];
     return count > 0 ? seconds / count : 0;
@@ -174,7 +174,7 @@ static int run_lists(struct making *making, const struct schedule_shape *shape) 
     TRY(simulate(shape, &cost, &run, making->options->watcher));
     plan->seconds = run.seconds;
     plan->bubble = run.idle;
-    // The same with messages that take no time.
+    // A second run whose messages take no time.
     cost.of_message = NULL;
     TRY(simulate(shape, &cost, &run, NULL));
     plan->messages = plan->seconds - run.seconds;
@@ -186,7 +186,7 @@ static void add_executed(struct plan *plan) {
         plan->executed += plan->stage[measured_as(plan, i)].flops * (plan->ranks / plan->stages);
 }
 
-// Of an optimizer that leaves them to another, which may have more states for each element: tables; vectors are few.
+// Elements left to another optimizer, which may have more states per element: tables; vectors are negligible.
 static double elements_left(const struct config *config) {
     double tables = config->untie_embeddings_and_output_weights ? 2 : 1;
     double positions =
@@ -194,7 +194,7 @@ static double elements_left(const struct config *config) {
     return (tables * (double)config->padded_vocab_size + positions) * (double)config->hidden_size;
 }
 
-// Weights; for the optimizer, masters in fp32 of those in 16 bits and its states.
+// Bytes of weights, of fp32 masters of weights in 16 bits, and of optimizer states.
 static double checkpoint_bytes(const struct config *config, double elements) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
     double weight = config->bf16 || config->fp16 ? 2 : 4;
@@ -206,7 +206,7 @@ static double checkpoint_bytes(const struct config *config, double elements) {
     return elements * weight + (config->no_save_optim ? 0 : optimizer);
 }
 
-// Weights, and of each what the optimizer keeps: the master and its states.
+// Counts tensors: weights, and for each weight the optimizer's master and states.
 static void describe_checkpoint(struct plan *plan, const struct config *config) {
     double elements = (double)plan->parameters, weight = config->bf16 || config->fp16 ? 2 : 4, tensors = 0;
     for (int i = 0; i < plan->stages; i++)
@@ -336,7 +336,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
 }
 
 double plan_room(const struct machine *machine) {
-    // What the driver, CUDA's context and its libraries take of a GPU; of a machine's memory, what its system takes.
+    // Taken by the driver, CUDA's context and its libraries on a GPU, or by a machine's system.
     const double own_gib = machine->gpus > 0 ? 1 : 2;
     return ((double)(machine->gpus > 0 ? machine->gpu_gib : machine->memory_gib) - own_gib) * 0x1p30;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct queued_rank {
-    double time, left;  // when a rank's next request arrives, and how many it still has to send
+    double time, left;  // arrival of a rank's next request, and the number it still has to send
     int rank;
 };
 
@@ -27,8 +27,8 @@ static void sift_down(struct queued_rank *heap, int count, int at) {
     }
 }
 
-// The first of the heap is answered: a rank that is alone waits for each of its answers, otherwise the place's queue is
-// what it waits for.
+// Answers the first event of the heap. A lone rank waits for each of its answers; otherwise the place's queue
+// dominates.
 static void serve(struct rank_queue *place, double *free_at, struct queued_rank *event) {
     double sent = fmin(place->burst, event->left);
     *free_at = fmax(*free_at, event->time) + sent * place->service;

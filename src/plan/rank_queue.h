@@ -1,19 +1,19 @@
-// Events on paper of many ranks that queue at one place: rank 0 of a star, or the metadata of a file system. The place
-// serves requests in the order in which they arrive, and a rank sends its next request when the last one is answered.
-// So the end of each depends on all others, and what grows faster than the ranks shows by itself.
+// Simulation of many ranks that queue at one place: rank 0 of a star, or the metadata server of a file system. The
+// place serves requests in the order in which they arrive, and a rank sends its next request when the last one is
+// answered. The end of each thus depends on all others, and superlinear growth shows by itself.
 #ifndef PLAN_RANK_QUEUE_H
 #define PLAN_RANK_QUEUE_H
 
 #include <stdbool.h>
 
 struct rank_queue {
-    double service;  // seconds of the place for a request
-    double delay;    // seconds that an answer is on its way, in which the place serves others
+    double service;  // seconds that the place spends on a request
+    double delay;    // seconds until an answer arrives, in which the place serves others
     double burst;    // requests of a rank that are served in one event, to save events; at least 1
     double served;   // requests so far
 };
 
-// What a rank does next, asked at the start and when all its requests are answered: sends `requests` from `time` on.
+// A rank's next action, called at the start and when all its requests are answered: sends `requests` from `time` on.
 // False if it is done.
 typedef bool rank_queue_next(void *context, int rank, double *time, double *requests);
 // Runs all ranks from time 0 on. Returns when the last one is done or, with `stops_at_first`, the first.

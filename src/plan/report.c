@@ -24,7 +24,7 @@ static double run_days(const struct plan *plan, const struct plan_budget *budget
     return budget->tokens / tokens_per_second(plan) / 86400;
 }
 
-// With saves and failures; infinite if they leave no time for training.
+// Days of the whole run with saves and failures; infinite if these leave no time for training.
 static double whole_days(const struct plan *plan, const struct plan_budget *budget) {
     double effective = plan_interruptions(plan, budget->machine, &budget->rates).effective;
     return effective > 0 ? run_days(plan, budget) / effective : INFINITY;
@@ -74,7 +74,7 @@ static void append_cost(const struct plan *plan, const struct plan_budget *budge
         buffer_printf(out, "note: %s\n", machine_unpriced_note(budget->machine));
 }
 
-// The parts of a step, as the slowest stage spends it. They add up to the step.
+// The parts of a step on the slowest stage. They add up to the step.
 enum { STEP_PARTS = 8 };
 struct step_part {
     const char *key, *name;
@@ -139,7 +139,7 @@ static void plan_control(const struct plan *plan, const struct plan_budget *budg
     control_plan(&shape, costs);
 }
 
-// What grows faster than the ranks and takes long.
+// Lists the phases that grow faster than the number of ranks and take long.
 static void append_growing(const struct control_cost costs[CONTROL_PHASES], struct buffer *out) {
     const double long_seconds = 10, faster = 1.2;
     static const struct {
@@ -160,7 +160,7 @@ static void append_growing(const struct control_cost costs[CONTROL_PHASES], stru
     }
 }
 
-// Worth some lines where many ranks meet.
+// Only reported for many ranks.
 static void append_control(const struct plan *plan, const struct plan_budget *budget, struct buffer *out) {
     enum { MANY_RANKS = 512 };
     struct control_cost costs[CONTROL_PHASES];

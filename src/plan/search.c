@@ -1,8 +1,8 @@
 // The search over layouts. See search.h.
 //
-// Layouts are planned in batches of a fixed size, in processes of their own, so that the result is the same for any
-// number of processors. A group is what one GPU and precision can do: groups are searched beside each other, because
-// fp8 alone would otherwise hide all that bf16 can do.
+// Layouts are planned in batches of a fixed size, in child processes; the result does not depend on the number of
+// processors. A group is all layouts of one GPU and precision. Groups are searched separately, because fp8 would
+// otherwise hide all results of bf16.
 #include "plan/search.h"
 #include "base/crew.h"
 #include "base/error.h"
@@ -17,14 +17,14 @@
 #include <string.h>
 
 enum { BATCH = 32, PRECISIONS = 4, GROUPS = SEARCH_MOST_MACHINES * PRECISIONS, ROUNDS = 4 };
-// Layouts whose estimate is above the best one's by more than this are not planned. Plans take 0.90 to 1.07 of their
-// estimates, nine of ten between 0.92 and 1.01 (7B on 32 and 405B on 16,384 H100s, 2026-11-17); what is missed near the
-// best one is found among its neighbours.
+// Layouts whose estimate exceeds the best one by more than this factor are not planned. Plans take 0.90 to 1.07 of
+// their estimates, nine of ten between 0.92 and 1.01 (7B on 32 and 405B on 16,384 H100s, 2026-11-17); layouts missed
+// near the best one are found among its neighbours.
 static const double promising = 1.12;
-// What a layout must save for each axis of model parallelism that it needs: plans are not more precise, and fewer axes
-// are easier to run.
+// Fraction that a layout must save for each axis of model parallelism: plans are not more precise, and fewer axes are
+// easier to run.
 static const double handicap = 0.01;
-// Plans that a search makes, counted as those of 1500 layers and micro-batches: about 30 s of a processor.
+// Work of a search, in plans of 1500 layers times micro-batches: about 30 s of a processor.
 static const double most_work = 700;
 
 static int group_of(const struct search_item *item) {
@@ -35,7 +35,7 @@ const struct machine *search_machine(const struct layout_search *search, const s
     return search->options.machines[item->machine];
 }
 
-// Dollars of a second, or 1 if seconds are ranked.
+// Dollars per second, or 1 if seconds are ranked.
 static double price_of(const struct layout_search *search, int machine) {
     const struct machine *kind = search->options.machines[machine];
     int each = hardware_ranks(kind), nodes = (search->options.gpus + each - 1) / each;
@@ -78,7 +78,7 @@ double search_room(const struct layout_search *search, int machine) {
 struct adding {
     struct layout_search *search;
     int machine;
-    bool is_neighbour;  // it may be listed already, and is planned even if that is hopeless
+    bool is_neighbour;  // may be listed already; is planned even if hopeless
 };
 
 struct heads_choosing {
@@ -96,8 +96,8 @@ static void choose_heads(void *context, const struct plan_layout *layout) {
     }
 }
 
-// Of the ways to share attention among the ranks of a context, the list has the one with the best estimate; the others
-// are its neighbours. Which layouts are worth a plan is decided as if keys were gathered, which keeps them few.
+// Of the ways in which context-parallel ranks share attention, the list has the one with the best estimate; the others
+// are its neighbours. Whether a layout is worth a plan is decided as if keys were gathered, which keeps the list short.
 static void add_layout(void *context, const struct plan_layout *given) {
     const struct adding *adding = context;
     struct layout_search *search = adding->search;
@@ -146,7 +146,7 @@ static double fullest_bytes(const struct plan *plan) {
     return (double)plan->stage[plan->fullest].memory.total;
 }
 
-// -1 if the layout is not valid; of one that is too large, only what its memory takes is planned.
+// -1 if the layout is not valid; if it is too large, only its memory is planned.
 static int plan_layout_of(const struct layout_search *search, const struct search_item *item, struct plan *plan) {
     struct config config;
     int status = layout_configure(&search->spaces[item->machine], &item->layout, &config);
@@ -180,7 +180,7 @@ static void watch_plans(void *context, int done) {
         options->watch(options->context, planning->planned + done, planning->search->count);
 }
 
-// How many micro-batches a plan is worth: of a long step 13, or those of 6 groups.
+// Micro-batches that a plan simulates: 13 of a long step, or those of 6 groups.
 static double worth_of(const struct layout_search *search, const struct plan_layout *layout) {
     double count = (double)(search->model.global_batch_size / (layout->micro_batch * layout->data));
     double group = layout->chunks > 1 ? layout->pipeline : 1, few = (layout->chunks > 1 ? 3 : 8) * group;
@@ -226,18 +226,18 @@ static int best_of_group(const struct layout_search *search, int group) {
     return best;
 }
 
-// Of all schedules 1F1B has the fewest micro-batches in flight: if it is too large, others are.
+// 1F1B has the fewest micro-batches in flight of all schedules: if it is too large, so are others.
 static bool is_too_large_for(const struct search_item *other, const struct plan_layout *layout) {
     struct plan_layout like = *layout;
     if (other->layout.chunks == 1 && !other->layout.is_zero_bubble) {
-        like.recomputed_layers *= like.chunks;  // those of a stage
+        like.recomputed_layers *= like.chunks;  // per stage
         like.chunks = 1;
         like.is_zero_bubble = false;
     }
     return other->outcome == SEARCH_TOO_LARGE && layout_needs_less(&other->layout, &like);
 }
 
-// A layout that needs less is too large, or one that recomputes less fits.
+// True if a layout that needs less is too large, or one that recomputes less fits.
 static bool is_surely_not_best(const struct layout_search *search, const struct search_item *item) {
     for (int i = 0; i < search->count; i++) {
         const struct search_item *other = &search->items[i];
@@ -253,12 +253,12 @@ static bool is_surely_not_best(const struct layout_search *search, const struct 
     return false;
 }
 
-// By its plan or its estimate: estimates of models with experts may be too high.
+// A lower bound from its plan or its estimate: estimates of models with experts may be too high.
 static double least_value(const struct layout_search *search, const struct search_item *item) {
     return fmin(item->estimate, search_value(search, item));
 }
 
-// Whether an item of the list is worth a plan: the best of its group decides which estimates are.
+// Whether an item of the list is worth a plan, i.e. within the limit set by the best of its group and not ruled out.
 static bool is_promising(const struct layout_search *search, const struct search_item *item, double limit) {
     return search->options.plans_all || (item->estimate <= limit && !is_surely_not_best(search, item));
 }
@@ -287,7 +287,7 @@ static int plan_list(struct layout_search *search) {
 enum { MOST_NEIGHBOURS = 128 };
 struct neighbourhood {
     struct adding adding;
-    int items[MOST_NEIGHBOURS];  // those that are new
+    int items[MOST_NEIGHBOURS];  // the new ones
     int count;
 };
 
@@ -300,7 +300,7 @@ static void add_neighbour(void *context, const struct plan_layout *layout) {
         hood->items[hood->count++] = item;
 }
 
-// Plans what differs from the best of each group in one choice, until nothing better is found.
+// Plans the neighbours of the best of each group, until nothing better is found.
 static int plan_neighbours(struct layout_search *search) {
     for (int group = 0; group < GROUPS; group++) {
         int best, before = -1;
@@ -321,7 +321,7 @@ static int plan_neighbours(struct layout_search *search) {
 
 // ---- proposals ----
 
-// Layouts of one family differ only in batches, recompute and schedule: the best stands for all.
+// Layouts of one family differ only in batches, recompute and schedule: only the best is proposed.
 static bool is_same_family(const struct search_item *a, const struct search_item *b) {
     return group_of(a) == group_of(b) && a->layout.tensor == b->layout.tensor &&
            a->layout.context == b->layout.context && a->layout.pipeline == b->layout.pipeline &&
@@ -347,7 +347,7 @@ static void propose_next(struct layout_search *search) {
         search->proposals[search->proposal_count++] = best;
 }
 
-// The best families, and the best of every group.
+// Proposes the best families, and the best of every group.
 static void propose(struct layout_search *search) {
     for (int i = 0; i < SEARCH_PROPOSALS; i++)
         propose_next(search);
@@ -360,7 +360,7 @@ static void propose(struct layout_search *search) {
 
 // ---- the search ----
 
-// The model, validated as if one copy of it were all.
+// Opens the model, validated as if there were one copy of it.
 static int open_model(struct layout_search *search) {
     const struct config *base = search->options.base;
     struct config *model = &search->model;
@@ -371,7 +371,7 @@ static int open_model(struct layout_search *search) {
         model->decoder_first_pipeline_num_layers = model->decoder_last_pipeline_num_layers = 0;
         model->account_for_embedding_in_pipeline_split = model->account_for_loss_in_pipeline_split = false;
     }
-    // Layouts that can overlap are listed.
+    // The list has the layouts that can overlap.
     if (base->num_experts > 0)
         model->overlap_moe_expert_parallel_comm = false;
     int64_t ranks = config_least_ranks(model);
@@ -383,7 +383,7 @@ static int open_model(struct layout_search *search) {
 static int refuse_size(const struct layout_search *search) {
     const struct machine *machine = search->options.machines[0];
     double room = search_room(search, 0), most_gpus = 1 << 24;
-    // All ranks hold equal parts of what is split.
+    // All ranks hold equal parts of split tensors.
     double gpus = room > 0 ? search->options.gpus * exp2(ceil(log2(fmax(search->least_bytes / room, 1.01)))) : INFINITY;
     struct buffer more = {0};
     if (gpus <= most_gpus)
@@ -398,7 +398,7 @@ static int refuse_size(const struct layout_search *search) {
     return -1;
 }
 
-// All layouts that were listed are refused, as train would do: the message is that of the first.
+// All listed layouts are refused, as `train` would do: the message is the first one's.
 static int refuse_invalid(const struct layout_search *search) {
     struct plan plan;
     if (plan_layout_of(search, &search->items[0], &plan) == 0)
@@ -411,7 +411,7 @@ static void count_layout(void *context, const struct plan_layout *layout) {
     ++*(int *)context;
 }
 
-// Whether a part of a machine, or some whole ones, have a layout.
+// Whether this number of GPUs, part of a machine or whole machines, has a layout.
 static bool has_layout(const struct layout_search *search, int gpus) {
     struct layout_space space = search->spaces[0];
     int count = 0, each = hardware_ranks(space.machine);

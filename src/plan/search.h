@@ -1,5 +1,5 @@
-// Finds the layouts with which a run is fastest or cheapest. Layouts that the rules of layout.h allow are put in the
-// order of an estimate; the promising ones are planned, those near the best are planned too, and the plans decide.
+// Finds the layouts with which a run is fastest or cheapest. Layouts that the rules of layout.h allow are ordered by an
+// estimate; the promising ones and the neighbours of the best are planned, and the plans decide.
 #ifndef PLAN_SEARCH_H
 #define PLAN_SEARCH_H
 
@@ -10,14 +10,14 @@ enum { SEARCH_MOST_MACHINES = 8, SEARCH_PROPOSALS = 5, SEARCH_MOST_PROPOSALS = 1
 
 struct search_options {
     const struct config *base;  // the user's flags, presets applied, with a global batch size
-    const char *family;         // --model as it was given, which presets replace
+    const char *family;         // --model as given, which presets replace
     const struct machine *machines[SEARCH_MOST_MACHINES];
     const struct hardware *hardware[SEARCH_MOST_MACHINES];
     int machine_count;
     int gpus;
     bool by_cost;
     int children;    // processes that plan; the result does not depend on it
-    bool plans_all;  // layouts of the list, also those that others or estimates rule out
+    bool plans_all;  // plans all listed layouts, also those that others or estimates rule out
     void (*watch)(void *context, int planned, int listed);
     void *context;
 };
@@ -26,7 +26,7 @@ enum search_outcome { SEARCH_NEW, SEARCH_PLANNED, SEARCH_TOO_LARGE, SEARCH_INVAL
 
 struct search_item {
     struct plan_layout layout;
-    int machine;      // of the options
+    int machine;      // index in the options
     double estimate;  // seconds or dollars
     enum search_outcome outcome;
     struct plan *plan;  // NULL if it is new or invalid; without seconds if it is too large
@@ -39,9 +39,9 @@ struct layout_search {
     struct estimator estimators[SEARCH_MOST_MACHINES];
     struct search_item *items;
     int count, capacity;
-    int hopeless;        // layouts that a formula shows to be too large, which are not listed
-    double least_bytes;  // the least that any layout needs, as far as it is known
-    double work;         // that is left
+    int hopeless;        // layouts not listed because a formula shows them to be too large
+    double least_bytes;  // least bytes that any layout needs, as far as known
+    double work;         // work left
     int proposals[SEARCH_MOST_PROPOSALS], proposal_count;  // items, the best first
 };
 
@@ -49,10 +49,10 @@ struct layout_search {
 int search_open(struct layout_search *search, const struct search_options *options);
 void search_close(struct layout_search *search);
 
-// What a plan is ranked by: seconds, or dollars of a step.
+// The value that ranks a plan: seconds or dollars per step.
 double search_value(const struct layout_search *search, const struct search_item *item);
 const struct machine *search_machine(const struct layout_search *search, const struct search_item *item);
-// The bytes of a GPU that a proposal may take: less than a plan may, because communicators have buffers.
+// Bytes of a GPU available to a proposal: less than to a plan, because communicators have buffers.
 double search_room(const struct layout_search *search, int machine);
 // The item with a layout; -1 if it is not listed.
 int search_find(const struct layout_search *search, const struct plan_layout *layout, int machine);

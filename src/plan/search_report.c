@@ -25,15 +25,15 @@ static double fullest_bytes(const struct search_item *item) {
     return (double)item->plan->stage[item->plan->fullest].memory.total;
 }
 
-// The best of each machine and precision follow the first proposals in any order: only those that are faster, or were
-// ranked beside each other, are compared with the next.
+// The best of each machine and precision follow the first proposals in any order: a proposal is compared with the next
+// only if it is faster, or of the same machine and precision.
 static bool is_ranked_before(const struct layout_search *search, const struct search_item *item,
                              const struct search_item *next) {
     return search_value(search, item) <= search_value(search, next) ||
            (item->machine == next->machine && item->layout.precision == next->layout.precision);
 }
 
-// Why proposal i is good: what it saves against the next, or what it lacks against the first.
+// Explains proposal i: its saving compared to the next, or its loss compared to the first.
 static void append_why(const struct layout_search *search, int i, struct buffer *out) {
     char name[16];
     int next = i + 1 < search->proposal_count ? i + 1 : 0;
@@ -120,7 +120,7 @@ static void append_proposals(const struct layout_search *search, struct buffer *
     }
 }
 
-// Data parallelism alone, which everybody tries first, is often not even listed.
+// Data parallelism alone, which users try first, is often not listed.
 static void append_plain_data(const struct layout_search *search, struct buffer *out) {
     const struct search_item *best = proposal(search, 0);
     const struct layout_space *space = &search->spaces[best->machine];
@@ -139,7 +139,7 @@ static void append_plain_data(const struct layout_search *search, struct buffer 
                       bytes / 1e9, (bytes - search_room(search, best->machine)) / 1e9);
 }
 
-// Why tensor parallelism is not wider.
+// Explains why tensor parallelism is not wider.
 static void append_limit(struct buffer *out, int tensor, const struct layout_space *space) {
     if (space->machine->gpus > 0)
         buffer_printf(out, "   TP %d: not tried, because NVLink joins %d GPUs\n", tensor, space->fabric.node);
@@ -288,7 +288,7 @@ void search_write_json(const struct layout_search *search, double tokens, struct
 
 // ---- a file of flags ----
 
-// In quotes that keep everything as it stands.
+// Quotes text so that all characters are literal.
 static void append_quoted(const char *text, struct buffer *out) {
     buffer_append_string(out, "'");
     for (; *text; text++)

@@ -14,7 +14,7 @@ static const char *const part_names[PARTS] = {"computing",
                                               "waiting for other collectives",
                                               "waiting for other stages"};
 
-// The step of the slowest stage; what no other part explains is the bubble.
+// The step of the slowest stage, split into parts; the rest is the bubble.
 static void take_parts(const struct plan *plan, double *parts) {
     const struct plan_stage *stage = plan_slowest(plan);
     parts[0] = stage->compute;
@@ -36,7 +36,7 @@ static void append_seconds(double seconds, struct buffer *out) {
         buffer_printf(out, seconds >= 0.01 ? "%.0f ms" : "%.1f ms", seconds * 1e3);
 }
 
-// The parts of the difference: the largest of those that make the step longer (sign 1) or shorter.
+// The part with the largest difference that makes the step longer (sign 1) or shorter.
 static int largest_part(const double *difference, double sign) {
     int largest = 0;
     for (int i = 1; i < PARTS; i++)
@@ -45,7 +45,7 @@ static int largest_part(const double *difference, double sign) {
     return largest;
 }
 
-// What the first of two plans spends less, and what it pays for that.
+// Appends the parts in which the first of two plans is faster, and slower.
 static void append_parts(const struct plan *faster, const struct plan *slower, const char *word, struct buffer *out) {
     double a[PARTS], b[PARTS], difference[PARTS], all = slower->seconds - faster->seconds;
     take_parts(faster, a);

@@ -4,14 +4,14 @@
 
 #include "plan/search.h"
 
-// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism". One that is slower is preferred because it has
-// fewer axes, so both have the same machine and precision.
+// "3.9 % faster than NAME: 150 ms less waiting for tensor parallelism". A slower one is better if it has fewer axes;
+// then both have the same machine and precision.
 void search_why_better(const struct layout_search *search, const struct search_item *better,
                        const struct search_item *worse, const char *name, struct buffer *out);
 // "+3.9 %: 150 ms more waiting for tensor parallelism", or by how much it does not fit.
 void search_why_worse(const struct layout_search *search, const struct search_item *worse,
                       const struct search_item *best, struct buffer *out);
-// "TP 4, DP 8": what is otherwise in b.
+// "TP 4, DP 8": the choices of b that differ from a's.
 void search_difference(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out);
 
 // The obvious alternatives to the best layout: up to `most` items that differ from it in one choice, the best first,

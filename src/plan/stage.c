@@ -10,7 +10,7 @@ bool work_is_pass(enum work work) {
     return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;
 }
 
-// Adds up what the trace says of the items.
+// Adds up the trace's times of the items.
 static void take_items(struct device *device, struct stage_costs *costs, struct plan_stage *stage) {
     struct trace_event event;
     double start, end;
@@ -67,7 +67,7 @@ static void add_waits(const struct mesh *mesh, double sign, struct plan_stage *s
     }
 }
 
-// Micro-batches of zeros. Before each one, what the trace says so far is taken, so that it need not hold a whole step.
+// Micro-batches of zeros. Before each one the trace so far is consumed, so that it does not have to hold a whole step.
 struct blank_batches {
     struct batch batch;
     struct device *device;
@@ -82,7 +82,7 @@ static int next_batch(void *context, struct batch *batch) {
     return 0;
 }
 
-// What a step of some micro-batches costs a rank.
+// Cost of a step of some micro-batches on a rank.
 struct measured_step {
     struct stage_costs costs;
     struct plan_stage stage;  // its times and FLOPs
@@ -105,7 +105,7 @@ static int measure_step(struct step *step, struct blank_batches *blanks, int mic
     return 0;
 }
 
-// The stage's step, from two shorter ones.
+// Extrapolates the stage's step from two shorter ones.
 static void extend_step(const struct steady_counts *counts, int micro_batches, const struct measured_step *shorter,
                         struct measured_step *whole) {
     const struct plan_stage *from = &shorter->stage;
@@ -129,7 +129,7 @@ static void extend_step(const struct steady_counts *counts, int micro_batches, c
         }
 }
 
-// Steps in the midst of others: the one before has sent parameters that are still on their way.
+// Runs steps preceded by another, whose parameters are still in flight.
 static int run_steps(struct step *step, struct blank_batches *blanks, const struct steady_counts *counts,
                      int micro_batches, struct measured_step *measured) {
     struct measured_step shorter;
@@ -142,7 +142,7 @@ static int run_steps(struct step *step, struct blank_batches *blanks, const stru
     return 0;
 }
 
-// The times of a stage that has the same layers and keeps the same results; what it holds stays.
+// Takes the times of a stage with the same layers and kept results; memory, parameters and tensors stay its own.
 static bool take_times(struct plan_stage *stage, struct stage_costs *costs, const struct measured_stage *like) {
     if (!like || (stage->memory.total_kept > 0) != (like->stage->memory.total_kept > 0))
         return false;
@@ -158,7 +158,7 @@ static bool take_times(struct plan_stage *stage, struct stage_costs *costs, cons
 
 int stage_run(const struct setup *setup, const struct plan_options *options, struct plan_stage *stage,
               struct stage_costs *costs, const struct measured_stage *like) {
-    // Of one micro-batch's passes and of the update: several for every layer and bucket.
+    // Spans of one micro-batch's passes and of the update: several per layer and bucket.
     enum { SPANS = 1 << 19 };
     struct step *step = NULL;
     const struct schedule_shape shape = setup_options(setup).schedule;

@@ -1,4 +1,4 @@
-// A rank of one stage, run on paper: what it holds, and what the items of its list cost.
+// Runs a rank of one stage on paper: its memory, and the costs of the items of its list.
 #ifndef PLAN_STAGE_H
 #define PLAN_STAGE_H
 
@@ -7,7 +7,7 @@
 
 enum { STAGE_MOST_CHUNKS = 32 };
 
-// How long the items of a kind take in a step, and how many there are.
+// Seconds of the items of a kind in a step, and their number.
 struct stage_costs {
     double seconds[WORK_COUNT][STAGE_MOST_CHUNKS];
     double count[WORK_COUNT][STAGE_MOST_CHUNKS];
@@ -20,9 +20,8 @@ struct measured_stage {
     const struct plan_stage *stage;
     const struct stage_costs *costs;
 };
-// Runs steps of the setup's rank, whose device tells the time. If the options stop at what is too large, then only
-// memory and parameters are set. A stage with the same layers as another one takes its times; `like` NULL: there is
-// none.
+// Runs steps of the setup's rank, whose device tells the time. If the stage is too large for options->room, only memory
+// and parameters are set. Takes the times from `like`, a stage with the same layers, unless NULL.
 int stage_run(const struct setup *setup, const struct plan_options *options, struct plan_stage *stage,
               struct stage_costs *costs, const struct measured_stage *like);
 

@@ -12,21 +12,21 @@ static int group_of(const struct schedule_shape *shape) {
     return shape->group ? shape->group : shape->stages;
 }
 
-// The fewest micro-batches from `least` on that end with the same part of a group as the step.
+// The fewest micro-batches, at least `least`, that end with the same part of a group as the step.
 static int like_the_end(const struct schedule_shape *shape, int64_t least) {
     int64_t group = group_of(shape), rest = shape->micro_batches % group;
     int64_t count = rest + (least - rest + group - 1) / group * group;
     return count < shape->micro_batches ? (int)count : shape->micro_batches;
 }
 
-// Parameters come with the first micro-batch or group of them and gradients leave with the last one. What a schedule
-// puts off, it puts off by more: gradients of weights by several micro-batches, a backward by a group.
+// Parameters are gathered with the first micro-batch or group, and gradients sent with the last. Schedules delay work
+// by more: weight gradients by several micro-batches, a backward by a group.
 struct steady_counts steady_counts(const struct schedule_shape *shape) {
     enum { FEW = 4 };
     int group = group_of(shape), unit = group > shape->stages ? group : shape->stages;
     bool is_late = shape->kind == SCHEDULE_ZERO_BUBBLE || shape->has_pairs;
     int64_t least = group > 1 ? 2 * group : is_late ? FEW : 2;
-    // Zero-bubble schedules put off gradients of weights, and are full last.
+    // Zero-bubble schedules delay weight gradients and take longest to fill.
     struct steady_counts counts = {.held = like_the_end(shape, 4 * (int64_t)unit)};
     counts.before = shape->has_pairs ? like_the_end(shape, group) : 1;
     counts.shorter = like_the_end(shape, least);
@@ -70,11 +70,11 @@ int steady_simulate_all(const struct schedule_shape *shape, const struct schedul
 
 // ---- pipelines that repeat themselves ----
 
-// What is seen of a short run. Its pipeline fills during the first two periods and drains during the last two.
+// Data of a short run. Its pipeline fills during the first two periods and drains during the last two.
 struct steady_run {
     const struct schedule_shape *shape;
-    int64_t count, period;  // micro-batches of the run; after a period the lists repeat themselves
-    double *starts;         // (works, count, chunks, stages) of passes; negative: there is no such pass
+    int64_t count, period;  // micro-batches of the run, and of a period, after which the lists repeat
+    double *starts;         // (works, count, chunks, stages) starts of passes; negative: no such pass
     double *busy;           // (2, stages): of the run, and of a period of it
 };
 
@@ -95,7 +95,7 @@ static void see_span(void *context, const struct schedule_span *span) {
         short_run->busy[short_run->shape->stages + span->stage] += seconds;
 }
 
-// By how much passes begin later than those of a period before: *least and *most, over two periods before the last two.
+// Delay of passes relative to those one period earlier: *least and *most, over two periods before the last two.
 static void compare_periods(const struct steady_run *short_run, double *least, double *most) {
     *least = INFINITY;
     *most = 0;
@@ -125,8 +125,8 @@ static void extend_run(const struct steady_run *short_run, double times, double 
     }
 }
 
-// Runs short_run->count micro-batches and, if all passes begin equally much later than those a period before, adds the
-// others. Of a pipeline that does not settle, as many as MOST_PASSES stand for all.
+// Runs short_run->count micro-batches and, if all passes are delayed equally relative to those one period earlier, adds
+// the others. If a pipeline does not settle, MOST_PASSES passes stand for all.
 static int try_sample(struct steady_run *short_run, const struct schedule_cost *cost, struct schedule_run *run,
                       bool *is_done) {
     const double rounding = 1e-11;

@@ -59,7 +59,7 @@ static void add_item(struct trace_file *file, const struct schedule_span *span) 
                                                .track = TRACK_DEVICE});
 }
 
-// The items of a stage and, between them, its waits for others.
+// Adds the items of a stage and its waits for others between them.
 static void add_stage(struct trace_file *file, const struct timeline *timeline, const struct plan *plan, int stage) {
     double at = 0;
     trace_file_add(file, &(struct trace_event){.start = 0,
@@ -93,7 +93,7 @@ void timeline_trace(const struct timeline *timeline, const struct plan *plan, co
                                                           .has_device = true});
         add_stage(&file, timeline, plan, stage);
         trace_file_flush(&file);
-        // Without the bracket that begins it.
+        // Without the opening bracket.
         buffer_append(out, file.text.data + 2, file.text.length - 2);
         trace_file_close(&file);
         free(layout);

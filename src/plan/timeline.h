@@ -1,5 +1,5 @@
-// What every stage does in a step of a plan, and when: as a picture, and as a trace for Perfetto. Both are drawn from
-// the run of the lists that the plan's seconds come from.
+// The timeline of all stages in a step of a plan, as a picture and as a trace for Perfetto. Both come from the
+// simulation of the lists that gives the plan's seconds.
 #ifndef PLAN_TIMELINE_H
 #define PLAN_TIMELINE_H
 
@@ -14,15 +14,15 @@ struct timeline {
 struct schedule_watcher timeline_watcher(struct timeline *timeline);
 void timeline_free(struct timeline *timeline);
 
-// Of a stage: how long it works, and how long it waits until the step ends.
+// Seconds that a stage works, and waits until the step ends.
 struct timeline_row {
     double busy, idle;
 };
 struct timeline_row timeline_row(const struct timeline *timeline, const struct plan *plan, int stage);
 
-// An SVG picture with a row for each stage. Whoever looks at it knows the run by `name`.
+// An SVG picture with a row for each stage. `name` identifies the run to readers.
 void timeline_draw(const struct timeline *timeline, const struct plan *plan, const char *name, struct buffer *out);
-// Chrome's JSON: each stage is a process, one of its ranks.
+// Chrome's JSON: a process for each stage, with one of its ranks.
 void timeline_trace(const struct timeline *timeline, const struct plan *plan, const char *machine, struct buffer *out);
 
 #endif

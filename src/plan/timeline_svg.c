@@ -49,13 +49,13 @@ struct timeline_drawing {
     struct buffer *out;
     double scale;           // pixels of a second
     double row;             // height
-    double waits;           // share of a pass, on the stage that is drawn, that waits for collectives
+    double waits;           // fraction of a pass, on the current stage, spent waiting for collectives
     double drawn[COLOURS];  // pixels, on all stages
     bool has_waits;
     struct buffer boxes[COLOURS], strips, labels;  // of this stage
 };
 
-// Of a pair, the forward is drawn above the backward.
+// In a pair, the forward is drawn above the backward.
 enum half { WHOLE, UPPER, LOWER };
 
 // A box that is not drawn yet.
@@ -70,7 +70,7 @@ static double row_height(int stages) {
     return stages <= 16 ? 26 : stages <= 32 ? 16 : 10;
 }
 
-// Waits of the passes by the time of the passes; what comes after them waits for other things.
+// Waits of the passes divided by their time; later items wait for other things.
 static double share_of_waits(const struct timeline *timeline, const struct plan *plan, int stage) {
     const double worth_drawing = 0.005;
     const struct plan_stage *kind = plan_stage_of(plan, stage);
@@ -95,7 +95,7 @@ static void append_text(struct buffer *out, const char *text) {
     }
 }
 
-// A rectangle as a part of a path: an element for each box would be three times as long.
+// Appends a rectangle to a path: an element per box would be three times as long.
 static void append_rectangle(struct buffer *path, double x, double y, double width, double height) {
     buffer_printf(path, "M%.1f %.1fh%.2fv%.1fH%.1fz", x, y, width, height, x);
 }
@@ -132,7 +132,7 @@ static void write_path(struct timeline_drawing *drawing, struct buffer *path, co
     buffer_free(path);
 }
 
-// What was drawn of a stage; labels come last, so that they are on top.
+// Writes the boxes of a stage; labels come last, so that they are on top.
 static void write_boxes(struct timeline_drawing *drawing) {
     for (int i = 0; i < COLOURS; i++)
         write_path(drawing, &drawing->boxes[i], colours[i].fill);
@@ -141,7 +141,7 @@ static void write_boxes(struct timeline_drawing *drawing) {
     buffer_free(&drawing->labels);
 }
 
-// Draws the box that waits, or makes this one a part of it.
+// Draws the pending box, or merges this one into it.
 static void add_box(struct timeline_drawing *drawing, struct box *pending, struct box next) {
     const double near = 1;
     bool touches =
@@ -159,7 +159,7 @@ static void add_box(struct timeline_drawing *drawing, struct box *pending, struc
     *pending = next;
 }
 
-// Of a pair that is too narrow for both, they are drawn as one with their neighbours.
+// A pair too narrow for two halves is merged with its neighbours.
 static enum half half_of(const struct timeline_drawing *drawing, const struct schedule_span *span) {
     bool is_drawn = span->item.is_paired && (span->end - span->start) * drawing->scale >= NARROW;
     return !is_drawn ? WHOLE : span->item.work == WORK_FORWARD ? UPPER : LOWER;
@@ -176,13 +176,13 @@ static void draw_stage(struct timeline_drawing *drawing, const struct timeline *
                   "<rect x=\"%d\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"/>\n",
                   stage, row.busy * 1e3, row.idle * 1e3, TOP + stage * drawing->row, stage, row.busy * 1e3,
                   row.idle * 1e3, LEFT, plan->seconds * drawing->scale, drawing->row - GAP, IDLE_FILL);
-    // Narrow rows have no room for all names.
+    // Low rows have no room for all names.
     if (drawing->row >= 16 || stage % 4 == 0)
         buffer_printf(drawing->out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">stage %d</text>\n", LEFT - 8,
                       drawing->row / 2 + 2.5, stage);
     for (size_t i = 0; i < timeline->count; i++) {
         const struct schedule_span *span = &timeline->spans[i];
-        // Inputs are loaded before every pass, in no time that can be seen.
+        // Inputs are loaded before every pass, in an invisibly short time.
         bool is_seen = colour_of(span->item.work) != OTHER || (span->end - span->start) * drawing->scale > 0.3;
         if (span->stage != stage || !is_seen)
             continue;
