@@ -257,7 +257,7 @@ struct fault_effect fault_reach(enum fault_phase phase) {
     struct fault_effect effect = {0};
     pthread_mutex_lock(&table.lock);
     int64_t iteration = phase >= FAULT_AT_SAVE ? table.save : table.iteration;
-    // The folder may not exist: other files are written before the first save.
+    // Before the first save only other files reach these phases.
     int64_t count = phase >= FAULT_AT_SAVE && table.save < 0 ? 0 : table.count;
     for (int64_t i = 0; i < count; i++) {
         bool is_first = false;

@@ -74,7 +74,7 @@ struct fault {
     char text[FAULT_TEXT_BYTES];  // as the user gave it; names the fault in messages and in the record
 };
 
-// Special values of `seconds`.
+// Value of `seconds` for no end.
 #define FAULT_FOREVER 1e18
 
 // Names, e.g. "stuck-fsync" and "allreduce", and descriptions for users.

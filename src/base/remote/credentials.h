@@ -38,7 +38,7 @@ int aws_context_open(struct aws_context *context, char *(*get)(const char *name)
 void aws_context_close(struct aws_context *context);
 // A variable that is set and not empty; NULL otherwise.
 const char *aws_context_get(const struct aws_context *context, const char *name);
-// A setting of the profile in ~/.aws/config, to be freed; NULL if there is none.
+// A setting of this profile in ~/.aws/config, to be freed; NULL if there is none.
 char *aws_context_setting(const struct aws_context *context, const char *profile, const char *name);
 // AWS_REGION, AWS_DEFAULT_REGION, or the profile's; to be freed; NULL if there is none.
 char *aws_context_region(const struct aws_context *context);
