@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 double clock_seconds(void);          // monotonic
-double clock_tick_seconds(void);     // as of the last clock tick, at most milliseconds ago: a third of the cost
+double clock_tick_seconds(void);     // monotonic, as of the last tick, at most milliseconds ago: a third of the cost
 double clock_thread_seconds(void);   // CPU time of this thread
 double clock_process_seconds(void);  // CPU time of all threads of the process
 double clock_wall_seconds(void);     // since the epoch

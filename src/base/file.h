@@ -62,7 +62,7 @@ int file_write_here(const char *path, const void *bytes, size_t count);
 int file_write_private(const char *path, const void *bytes, size_t count);
 // Reads a whole small file; more than limit_bytes is an error. A pipe is read too, but not waited for indefinitely.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
-// Like file_read, for files that this program wrote and files in other people's folders: a pipe or a device of that
+// Like file_read_all, for files that this program wrote and files in other people's folders: a pipe or a device of that
 // name is an error.
 int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
 

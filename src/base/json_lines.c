@@ -115,7 +115,7 @@ static bool read_member(struct member_search *s) {
     if (which == s->count)
         return json_walk_value(lexer, NULL, 1);
     struct json_text *into = &s->found[which];
-    // Of equal names in a line the last one counts, as in Python.
+    // The last of equal names in a line wins, as in Python.
     clear(into);
     into->found = true;
     size_t before = lexer->lone_surrogates;

@@ -179,7 +179,7 @@ const char *machine_unpriced_note(const struct machine *machine) {
     return "the price of this machine is not known; give it as price in a --hardware file";
 }
 
-// Of machines without a row above, e.g. head nodes.
+// Prices of machines without a row above, e.g. head nodes.
 static const struct {
     const char *name;
     double dollars;

@@ -424,7 +424,7 @@ struct flag_table config_flag_table(size_t base);
 int config_take(struct config *config, const char *flag, const char *text);
 int config_take_number(struct config *config, const char *flag, int64_t number);
 
-// What the command does with the config; decides which flags are required.
+// The purpose of the config; decides which flags are required.
 enum config_use {
     CONFIG_TRAIN,     // everything
     CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule

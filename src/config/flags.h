@@ -76,7 +76,7 @@ extern const struct flag_rows flags_model, flags_experts, flags_training, flags_
 
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
 extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c; its last row has no names
-// Of flags_groups.c.
+// In flags_groups.c.
 enum { FLAGS_GROUP_COUNT = 17 };
 extern const struct flag_names flags_groups[FLAGS_GROUP_COUNT];
 

@@ -96,7 +96,7 @@ const char flags_no_meaning[] =
     "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --test-mode "
     "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "
     "--s3-cache-path= --tokenizer-hf-use-fast --trust-remote-code --moe-per-layer-logging --check-for-large-grads "
-    // Of Megatron's ModelOpt scripts: choice of its model implementation.
+    // Megatron's ModelOpt scripts: choice of its model implementation.
     "--export-force-local-attention --export-te-mcore-model --export-default-te-spec ";
 
 // Sharding of the parameters themselves.
@@ -296,7 +296,7 @@ const char flags_refused[] =
     "--fault-injector-fault-probabilities= --fault-injector-fault-delay= "
     "--fault-injector-delay-start-iteration= --fault-injector-mtti-seconds= --fault-injector-offset-seconds= "
     "--fault-injector-seed= "
-    // Of v1.1 and later releases, since removed from Megatron itself.
+    // From v1.1 and later releases, since removed from Megatron itself.
     "--num-unique-layers= --param-sharing-style=grouped --standalone-embedding-stage "
     "--encoder-tensor-model-parallel-size=0 --encoder-pipeline-model-parallel-size=0 --retro-add-retriever "
     "--retro-project-dir= --retro-cyclic-train-iters= --retro-encoder-layers=2 --retro-num-neighbors=2 "

@@ -45,7 +45,7 @@ struct metrics {
     // Of the reporting rank, since the last line; with has_system.
     double processors, data_wait_ms;  // processors in use; waiting for micro-batches, per iteration
     int64_t host_memory_bytes;        // its resident set; 0 where memory_bytes is that
-    // Of models with experts; 0 layers without. They are borrowed, and NULL in a copy that outlives the call.
+    // Layers with experts; 0 if there are none. Borrowed, and NULL in a copy that outlives the call.
     const struct metrics_expert_layer *expert_layers;
     int expert_layer_count;
     double expert_balance;  // mean over these layers

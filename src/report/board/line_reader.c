@@ -160,7 +160,7 @@ static const char *pass_other(const char *at, const char *end, const struct boar
 static bool read_member(struct board_line_reader *reader, struct board_line_cursor *cursor,
                         struct board_line_row *row) {
     struct board_line_key *key = find_key(reader, cursor);
-    // Of equal keys the first wins, which only the tree can tell.
+    // The first of equal keys wins, which only the tree can tell.
     if (!key || key->stamp == reader->stamp)
         return false;
     key->stamp = reader->stamp;

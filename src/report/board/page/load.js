@@ -3,7 +3,7 @@
 "use strict";
 
 const LOAD_CHUNK = 40;          // runs per request
-const LOAD_ZOOM_CHUNK = 8;      // for a range: the server reads only so many bytes per request, and the rest is coarse
+const LOAD_ZOOM_CHUNK = 8;      // for a range: the server limits bytes read per request, then answers coarsely
 const LOAD_POINTS = 60000;      // of one chart: with many runs, each has fewer
 const LOAD_LIVE_PAUSE_MS = 1000;
 const LOAD_UNSEEN_PAUSE_MS = 30000;  // for charts outside the screen
