@@ -1,5 +1,5 @@
-// Signals that stop a command. See interrupt.h. A handler may touch only flags, so these
-// are static variables; so is the one that says whether they are heeded.
+// Signals that stop a command. See interrupt.h. A handler may touch only flags, so these are static
+// variables; so is the one that says whether they are heeded.
 #include "base/interrupt.h"
 
 #include "base/error.h"

@@ -37,7 +37,7 @@ bool lifeline_read(const char *path, struct lifeline_state *state);
 
 // Attaches one process of the run. Without a file, or without a call, the functions below only tell the watchdog.
 void lifeline_attach(const char *path);
-// Reports also to a file that this process creates: the first rank of every node informs visitors, e.g. a probe of
+// Reports also to a file that this process creates: the first rank of every node informs observers, e.g. a probe of
 // Kubernetes. NULL is fine.
 void lifeline_publish(const char *path);
 void lifeline_iteration(int64_t iteration);  // completed; also tells whereabouts.h that the next one has begun
