@@ -1,5 +1,5 @@
 // A growing array of bytes, always followed by a NUL so that it can be used as a string. A zeroed buffer is empty and
-// valid. If it cannot grow, it calls die(): buffers hold text and small things; bulk data has memory of its own, with
+// valid. If it cannot grow, it calls die(): buffers hold text and small things; bulk data is allocated elsewhere, with
 // checks.
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H

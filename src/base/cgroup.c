@@ -1,4 +1,4 @@
-// Files of control groups. What is not there, or not readable, sets no limit: none of it is an error.
+// Files of control groups. A missing or unreadable file sets no limit and is not an error.
 #include "base/cgroup.h"
 
 #include "base/error.h"

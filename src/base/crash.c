@@ -1,4 +1,4 @@
-// Faults that end the process. See crash.h. What a handler needs is process-wide, as the signals are.
+// Faults that end the process. See crash.h. Handlers' state is process-wide, like the signals.
 #include "base/crash.h"
 
 #include "base/file_fault.h"
@@ -15,7 +15,7 @@ static void (*_Atomic hearer)(void *context, int number);
 static void *_Atomic hearer_context;
 static atomic_flag is_told = ATOMIC_FLAG_INIT;
 
-// The signal comes again as soon as this returns, with its former meaning.
+// The signal is raised again on return, with its previous action.
 static void tell(int number, siginfo_t *info, void *context) {
     (void)context;
     if (number == SIGBUS && info->si_code > 0)

@@ -1,7 +1,7 @@
 // CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), a byte at a time: it guards log records, not bulk data.
 #include "base/hash.h"
 
-// What a byte contributes, for each value of it.
+// Contribution of each byte value.
 // clang-format off
 static const uint32_t contribution[256] = {
     0x00000000, 0xf26b8303, 0xe13b70f7, 0x1350f3f4, 0xc79a971f, 0x35f1141c, 0x26a1e7e8, 0xd4ca64eb,

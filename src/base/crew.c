@@ -48,7 +48,7 @@ static pid_t start_child(const struct crew_work *work, struct crew_board *board)
     return child;
 }
 
-// Waits for all children; the number of those that did not end well.
+// Waits for all children; returns the number of those that failed.
 static int await_children(const struct crew_work *work, struct crew_board *board, pid_t *children, int count) {
     int left = count, failed = 0;
     while (left > 0) {
@@ -66,7 +66,7 @@ static int await_children(const struct crew_work *work, struct crew_board *board
         if (left > 0)
             nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
-    // Where SIGCHLD is ignored, nothing is told of how a child ended, but what it left undone shows.
+    // If SIGCHLD is ignored, the exit status of a child is lost; its unfinished tasks show that it failed.
     return failed == 0 && atomic_load(&board->done) < work->count ? 1 : failed;
 }
 

@@ -1,5 +1,5 @@
-// Child processes that share the numbers 0…count-1 among them, for work that keeps state of the process. Each task
-// writes its result into memory that the parent sees, too.
+// Child processes that share the numbers 0…count-1 among them, for work with per-process state. Each task writes its
+// result into memory shared with the parent.
 #ifndef BASE_CREW_H
 #define BASE_CREW_H
 
@@ -15,8 +15,8 @@ struct crew_work {
     void (*watch)(void *context, int done);
     void *context;
 };
-// Results, count × result_bytes, to be freed with crew_free; NULL after error_set if a child could not be started or
-// died. With one child or one task all is done in this process.
+// Returns count × result_bytes of results, to be freed with crew_free; NULL after error_set if a child could not be
+// started or died. With one child or one task everything runs in this process.
 void *crew_run(const struct crew_work *work, int children);
 void crew_free(void *results, const struct crew_work *work);
 

@@ -1,4 +1,4 @@
-// Variables as a list that grows by what is asked for. See environment.h.
+// Variables as a list that grows with each new name asked for. See environment.h.
 #include "base/environment.h"
 
 #include "base/memory.h"

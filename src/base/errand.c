@@ -1,8 +1,8 @@
 // Shell commands beside the program's work. See errand.h.
 //
-// The command has a process group of its own: a Ctrl-C of the terminal does not end it, and it can be ended with what
-// it has started. The thread leaves only when the queue is empty or closed, so every child is waited for, unless it
-// still runs when the program ends.
+// The command has a process group of its own: a Ctrl-C of the terminal does not end it, and it can be ended together
+// with its own children. The thread leaves only when the queue is empty or closed, so every child is waited for, unless
+// it still runs when the program exits.
 #include "base/errand.h"
 
 #include "base/buffer.h"
@@ -67,8 +67,8 @@ static struct errand_copy copy_of(const struct errand *errand) {
 
 // ---- the command ----
 
-// This process's variables with those of the errand in place of equal names. The array is the caller's, the strings are
-// not.
+// This process's variables, replaced by those of the errand where names are equal. The caller owns the array, not the
+// strings.
 static char **make_environment(char *const *variables) {
     size_t own = 0, added = 0;
     while (environ[own])
@@ -138,7 +138,7 @@ static int start(const char *command, char **environment, int *in, int *out, pid
     return error;
 }
 
-// The command's output so far: whole lines go to the log, and what follows them stays.
+// Logs the whole lines of the command's output so far; an incomplete line stays in the buffer.
 struct errand_output {
     struct buffer line;
     int lines;
@@ -171,7 +171,7 @@ static bool read_output(const struct errands *errands, int out, struct errand_ou
     return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-// Writes what the command takes now; closes and returns -1 once it has everything or accepts no more.
+// Writes as much input as the command takes now; closes and returns -1 once it has everything or accepts no more.
 static int feed(int in, const char **input) {
     while (**input) {
         ssize_t count = write(in, *input, strlen(*input));
@@ -196,7 +196,7 @@ static void tell_end(const struct errands *errands, const char *label, int statu
         log_warn("%s: the command for \"%s\" failed with exit code %d", name, label, WEXITSTATUS(status));
 }
 
-// Until the command itself has ended; what it has left running in the background may hold the pipes open for longer.
+// Waits for the command itself; its background children may hold the pipes open for longer.
 static int attend(const struct errands *errands, pid_t child, int in, int out, const char *input, bool *is_ended) {
     struct errand_output output = {0};
     double started = clock_now(errands->options.clock), told = 0;
@@ -246,7 +246,7 @@ static void run_errand(const struct errands *errands, const struct errand_copy *
 
 // ---- the queue ----
 
-// Under the lock.
+// Call with the lock held.
 static struct errand_copy take_first(struct errands *errands) {
     struct errand_copy errand = errands->queue[errands->first];
     errands->first = (errands->first + 1) % QUEUE_LENGTH;
@@ -325,8 +325,8 @@ void errands_add(struct errands *errands, const struct errand *errand) {
     pthread_mutex_unlock(&errands->lock);
 }
 
-// Under the lock. In short naps: while a machine is paused, as virtual ones sometimes are, the commands make no
-// progress either; it costs one nap.
+// Call with the lock held. Waits in short naps: while a virtual machine is paused the commands make no progress either,
+// and such a pause costs only one nap.
 static bool wait_until_done(struct errands *errands, double seconds) {
     const double nap = 0.1;
     struct clock *clock = errands->options.clock;

@@ -1,8 +1,8 @@
 // Runs a shell command now and then beside the program's work, for a flag like --on-event. A thread does it: adding an
-// errand never waits, whatever the command does. One command runs at a time; others wait in a queue of limited length,
-// from which the oldest is dropped and named in the log. A command that takes too long is ended. What it writes goes to
-// the log, line by line. Facts reach it as environment variables and on its standard input, never as a part of the
-// command's text, so nothing in them is parsed as shell syntax.
+// errand never blocks. One command runs at a time; others wait in a queue of limited length, from which the oldest is
+// dropped and named in the log. A command that takes too long is ended. Its output goes to the log, line by line. Facts
+// reach it as environment variables and on its standard input, never as a part of the command's text, so nothing in
+// them is parsed as shell syntax.
 #ifndef BASE_ERRAND_H
 #define BASE_ERRAND_H
 
@@ -19,7 +19,7 @@ struct errand_options {
 // NULL, without an error, if the thread cannot be started.
 struct errands *errands_open(const struct errand_options *options);
 
-// What the command gets.
+// One errand: its label and the command's environment and input.
 struct errand {
     const char *label;             // for the log: "saved at iteration 100"
     const char *const *variables;  // "NAME=VALUE", ended by NULL; they replace those of this process
@@ -27,10 +27,10 @@ struct errand {
 };
 void errands_add(struct errands *errands, const struct errand *errand);
 
-// Waits until all errands are done, at most this long; returns whether they are.
+// Waits up to this long for all errands; returns whether they are done.
 bool errands_wait(struct errands *errands, double seconds);
-// The same, and the end of the thread. Errands that are still in the queue are dropped; a command that is still running
-// is left behind. NULL is fine.
+// Like errands_wait, then ends the thread. Queued errands are dropped; a command that is still running is left running.
+// NULL is fine.
 void errands_close(struct errands *errands, double seconds);
 
 #endif

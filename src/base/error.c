@@ -68,7 +68,7 @@ int error_context(const char *format, ...) {
     va_end(arguments);
     utf8_make_printable(context, "\n\t");
     redact(context, sizeof context);
-    // The end of the older message is what is cut if both together are too long.
+    // If both together are too long, the end of the older message is cut.
     snprintf(text, sizeof text, "%s: %s", context, thread_message);
     text[ERROR_BYTES - 1] = '\0';
     memcpy(thread_message, text, strlen(text) + 1);
@@ -131,7 +131,7 @@ void die_set_handler(void (*handler)(enum exit_code code)) {
 
 void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context) {
     atomic_store(&die_witness, NULL);
-    // A thread that dies may be using the context: then this does not return, and the process ends.
+    // The dying thread may still use the context; in that case this does not return, and the process ends.
     while (!thread_is_dying && atomic_load(&witness_is_called))
         pause();
     atomic_store(&die_context, context);
@@ -145,11 +145,11 @@ static void call_witness(enum exit_code code, const char *text) {
         witness(atomic_load(&die_context), code, text);
 }
 
-// Behind the message, so that what it begins with can be found.
+// Appended, so that the beginning of the message can be searched for.
 static void add_whereabouts(char *text, size_t size) {
     char where[384];
     size_t length = strlen(text), needed = strlen(whereabouts_text(where, sizeof where));
-    // A long message is cut for it.
+    // Cuts a long message to make room.
     if (needed == 0 || needed + 4 > size)
         return;
     length = length + needed + 4 > size ? size - needed - 4 : length;
@@ -157,7 +157,7 @@ static void add_whereabouts(char *text, size_t size) {
 }
 
 void die_at(struct die_place place, const char *format, ...) {
-    // A handler that dies itself ends here; of several dying threads the first one prints its message.
+    // A handler that itself dies ends here; if several threads die, only the first prints its message.
     if (thread_is_dying)
         _exit((int)place.code);
     thread_is_dying = true;

@@ -1,9 +1,9 @@
 // There are two kinds of errors.
 //
-// Errors from outside (a file, a flag, the network, memory): the function returns -1 after error_set() has said what is
-// wrong, where (file, line or byte) and what the user can do. Callers return -1 in turn, with TRY, and may add context;
-// the command line prints the message once and exits. The message belongs to the calling thread: a task in a thread
-// pool must hand its message over (error_take, error_give).
+// Errors from outside (a file, a flag, the network, memory): the function returns -1 after error_set() with a message
+// that says what is wrong, where (file, line or byte) and what to do. Callers return -1 in turn, with TRY, and may add
+// context; the command line prints the message once and exits. The message belongs to the calling thread: a task in a
+// thread pool must hand its message over (error_take, error_give).
 //
 // Errors from inside (a broken invariant, a failed CUDA or MPI call in a step): die() prints rank, file and line and
 // ends the process at once and, through the handler, the whole job.
@@ -12,8 +12,8 @@
 
 #include <stdbool.h>
 
-// Exit codes of the program, which scripts and schedulers act on. Those from 210 on are its own; they are above the
-// codes of processes that a signal ended.
+// Exit codes of the program, for scripts and schedulers. Its own codes start at 210, above the codes of processes that
+// a signal ended.
 enum exit_code {
     EXIT_CODE_OK = 0,
     EXIT_CODE_ERROR = 1,
@@ -29,14 +29,14 @@ enum exit_code {
     EXIT_CODE_CORRUPT = 218,  // replicas differ: memory, a GPU or a link of a rank is faulty
 };
 
-// A message is cut before this many bytes. It has room for all that is wrong with a long command line.
+// Limit of a message's size, with its NUL. Enough for all errors of a long command line.
 enum { ERROR_BYTES = 32768 };
 
 // Sets the thread's message, with exit code EXIT_CODE_ERROR. Always returns -1, so that one can write `return
 // error_set(…)`.
 int error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// The same with another exit code.
+// Like error_set, with another exit code.
 int error_set_code(enum exit_code code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Puts "context: " before the current message; returns -1.
@@ -45,7 +45,7 @@ int error_context(const char *format, ...) __attribute__((format(printf, 1, 2)))
 const char *error_message(void);
 enum exit_code error_exit_code(void);
 void error_clear(void);
-// Says that all ranks of the run know the current message, so that one of them is enough to print it.
+// Marks the current message as known to all ranks of the run, so that only one of them prints it.
 void error_mark_shared(void);
 bool error_is_shared(void);
 
@@ -62,7 +62,7 @@ void error_drop(struct error_note *note);
             return -1;                                                                                                 \
     } while (0)
 
-// Where a die() is in the source, and the exit code of the process.
+// Source position of a die(), and the exit code of the process.
 struct die_place {
     const char *file;
     int line;
@@ -79,11 +79,11 @@ _Noreturn void die_at(struct die_place place, const char *format, ...) __attribu
             die("broken invariant: %s", #condition);                                                                   \
     } while (0)
 
-// What die() calls with its exit code before it ends the process, in order to end the other ranks too. NULL for none.
+// Called by die() with its exit code before it ends the process, to end the other ranks too. NULL for none.
 void die_set_handler(void (*handler)(enum exit_code code));
 
-// Gets die()'s sentence before that, e.g. to record it where the run is watched. It may be called on any thread, once,
-// and must return within seconds. NULL for none: then the caller may free the context.
+// Gets die()'s message before that handler, e.g. to record it where the run is watched. It may be called on any thread,
+// once, and must return within seconds. NULL for none: afterwards the caller may free the context.
 void die_set_witness(void (*witness)(void *context, enum exit_code code, const char *text), void *context);
 
 #endif

@@ -1,4 +1,4 @@
-// The table of faults of this process, and what they do. See fault.h.
+// The table of faults of this process, and their effects. See fault.h.
 #include "base/fault.h"
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@
 
 struct armed_fault {
     struct fault fault;
-    int64_t iteration;  // the one that `reached` counts in, -1 for none
+    int64_t iteration;  // the iteration that `reached` counts in, -1 for none
     int64_t reached;    // how many times the phase was reached there
     bool has_fired;     // in this process
     int64_t *past;      // iterations in which it fired in earlier starts
@@ -52,7 +52,7 @@ void fault_suspend(bool is_suspended) {
 
 // ---- the record: WALL-SECONDS rank R iteration I fault TEXT ----
 
-// If the line says that this fault fired on this rank, sets the iteration.
+// Sets the iteration if the line records that this fault fired on this rank.
 static bool read_line(const char *line, size_t length, const struct fault *fault, int64_t *iteration) {
     char begin[48];
     snprintf(begin, sizeof begin, "rank %d iteration ", table.rank);
@@ -83,8 +83,8 @@ static void read_record(struct armed_fault *armed, const struct file_map *map) {
     }
 }
 
-// Before the fault does anything: whatever it does, the next start knows about it. The table is locked: nothing here
-// may reach a phase.
+// Recorded before the fault takes effect, so that the next start knows of it in any case. The table is locked: nothing
+// here may reach a phase.
 static void write_record(const struct fault *fault, int64_t iteration) {
     if (!table.record)
         return;
@@ -107,7 +107,7 @@ int fault_open(const struct fault *faults, int64_t count, int rank, const char *
     fault_close(true);
     if (count == 0)
         return 0;
-    // A fault of the start comes before the folder of checkpoints is made.
+    // A fault at the start fires before the folder of checkpoints is created.
     if (record)
         TRY(file_make_parent(record));
     if (record && file_exists(record))
@@ -169,7 +169,7 @@ static bool is_past(const struct armed_fault *armed, int64_t iteration) {
     return false;
 }
 
-// Counts that the phase is reached; whether the fault fires. *is_first: for the first time in this iteration.
+// Counts one arrival at the phase; returns whether the fault fires. *is_first: for the first time in this iteration.
 static bool is_due(struct armed_fault *armed, int64_t iteration, bool *is_first) {
     const struct fault *fault = &armed->fault;
     bool is_elsewhere = fault->is_anywhere && armed->has_fired && armed->iteration != iteration;
@@ -185,9 +185,9 @@ static bool is_due(struct armed_fault *armed, int64_t iteration, bool *is_first)
     return place >= 0 && (fault->times == FAULT_ENDLESS || place < fault->times);
 }
 
-// ---- what faults do ----
+// ---- effects of faults ----
 
-// Connecting to nowhere resets the existing connection, and the other side is told at once.
+// Connecting to AF_UNSPEC resets the existing connection, and the peer is told at once.
 static void reset_connections(void) {
     long most = sysconf(_SC_OPEN_MAX);
     for (int descriptor = 0; descriptor < (most > 0 && most < 1 << 16 ? (int)most : 1 << 16); descriptor++) {
@@ -257,7 +257,7 @@ struct fault_effect fault_reach(enum fault_phase phase) {
     struct fault_effect effect = {0};
     pthread_mutex_lock(&table.lock);
     int64_t iteration = phase >= FAULT_AT_SAVE ? table.save : table.iteration;
-    // Other files are written before the first save.
+    // Before the first save only other files reach these phases.
     int64_t count = phase >= FAULT_AT_SAVE && table.save < 0 ? 0 : table.count;
     for (int64_t i = 0; i < count; i++) {
         bool is_first = false;
@@ -269,8 +269,8 @@ struct fault_effect fault_reach(enum fault_phase phase) {
             log_warn("rank %d, iteration %" PRId64 ", phase %s: injecting the fault %s", table.rank, iteration,
                      fault_phase_name(phase), fault.text);
         }
-        // It may not return soon, and other threads have their own phases. Should the process end here, its last words
-        // name this phase, not the work that it had begun before.
+        // The fault may not return soon, and other threads have their own phases. If the process ends here, its last
+        // words name this phase, not the work begun before it.
         pthread_mutex_unlock(&table.lock);
         const char *name = fault_phase_name(phase), *before = whereabouts_set_phase(name);
         if (phase == FAULT_AT_STEP)
@@ -278,7 +278,7 @@ struct fault_effect fault_reach(enum fault_phase phase) {
         act(&fault, &effect);
         whereabouts_change_phase(name, before);
         pthread_mutex_lock(&table.lock);
-        // The table may have been closed meanwhile.
+        // The table may have been closed in the meantime.
         count = count < table.count ? count : table.count;
     }
     pthread_mutex_unlock(&table.lock);

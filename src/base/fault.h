@@ -1,10 +1,9 @@
-// Faults that a run was asked to inject into itself (train --inject), to show and test how it survives them. A fault
-// has a kind, and waits for its rank to reach a phase of an iteration. Code calls fault_at where a phase is reached;
-// without faults that is a load and a branch that is never taken.
+// Faults that a run injects into itself (train --inject), to test its recovery. A fault has a kind and fires when its
+// rank reaches a given phase of an iteration. Code calls fault_at where a phase is reached; without faults that is a
+// load and a branch that is never taken.
 //
-// A fault fires once for each of its iterations, also across restarts: before it fires, a line goes to a record file,
-// and what the record holds does not fire again, unless the fault says so. One thread opens and closes; any thread may
-// reach a phase.
+// A fault fires once for each of its iterations, also across restarts: it is first recorded in a file, and a recorded
+// fault does not fire again, unless it says so. One thread opens and closes; any thread may reach a phase.
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -32,9 +31,9 @@ enum fault_kind {
 
 enum fault_phase {
     FAULT_AT_RENDEZVOUS,  // before the rank connects to the others
-    FAULT_AT_LOAD,        // before it reads a checkpoint
+    FAULT_AT_LOAD,        // before the rank reads a checkpoint
     FAULT_AT_STEP,        // before an iteration
-    FAULT_AT_DATA,        // while it waits for a micro-batch
+    FAULT_AT_DATA,        // while the rank waits for a micro-batch
     FAULT_AT_FORWARD,
     FAULT_AT_BACKWARD,
     FAULT_AT_GRADIENTS,   // after the last backward pass, before gradients are reduced
@@ -45,10 +44,10 @@ enum fault_phase {
     FAULT_AT_BROADCAST,
     FAULT_AT_SEND,
     FAULT_AT_RECEIVE,
-    FAULT_AT_AGREE,      // collectives of values of the host
+    FAULT_AT_AGREE,      // collectives of host values
     FAULT_AT_OPTIMIZER,  // before an update
     FAULT_AT_WEIGHTS,    // after the update
-    FAULT_AT_RESULTS,    // after that, when the loss is known to the rank
+    FAULT_AT_RESULTS,    // after FAULT_AT_WEIGHTS, when the rank knows the loss
     FAULT_AT_EVALUATE,   // before each iteration of an evaluation
     FAULT_AT_MEMORY,     // in a checkpoint in memory: before, within and after the copy
     FAULT_AT_SAVE,       // before a checkpoint is written
@@ -68,22 +67,22 @@ struct fault {
     int rank;                     // -1 for every rank
     int64_t first, last;          // iterations; 0 is the start of the run, before its first iteration
     bool is_anywhere;             // fires in the first of these iterations that reaches the phase, and in no other
-    int64_t call;                 // fires the n-th time that an iteration reaches the phase, from 1
-    int64_t times;                // how many times from there on it fires, FAULT_ENDLESS for all
+    int64_t call;                 // fires at the n-th arrival of an iteration at the phase, from 1
+    int64_t times;                // number of consecutive arrivals at which it fires, FAULT_ENDLESS for all
     double seconds;               // of kinds that take time; FAULT_FOREVER
     bool every_start;             // fires again after a restart
     char text[FAULT_TEXT_BYTES];  // as the user gave it; names the fault in messages and in the record
 };
 
-// As `seconds`.
+// Value of `seconds` for no end.
 #define FAULT_FOREVER 1e18
 
-// "stuck-fsync", "allreduce"; and what they do, for people.
+// Names, e.g. "stuck-fsync" and "allreduce", and descriptions for users.
 const char *fault_kind_name(enum fault_kind kind);
 const char *fault_kind_help(enum fault_kind kind);
 const char *fault_phase_name(enum fault_phase phase);
 const char *fault_phase_help(enum fault_phase phase);
-// Whether faults of this kind can happen there.
+// Whether this kind of fault can happen in this phase.
 bool fault_fits(enum fault_kind kind, enum fault_phase phase);
 
 // Copies the faults of this rank. `record` is a file of earlier starts, which need not exist; NULL for none: then all
@@ -92,13 +91,13 @@ int fault_open(const struct fault *faults, int64_t count, int rank, const char *
 // Warns about faults that have never fired, unless the run has failed.
 void fault_close(bool has_failed);
 bool fault_is_on(void);
-// Whether phases that are reached from now on count: a plan runs a step that no fault is meant for.
+// While suspended, arrivals at phases do not count: a plan runs a step that no fault is meant for.
 void fault_suspend(bool is_suspended);
 
-void fault_set_iteration(int64_t iteration);  // from now on this one is computed
-void fault_set_save(int64_t iteration);       // from now on the checkpoint of this one is written
+void fault_set_iteration(int64_t iteration);  // the one being computed
+void fault_set_save(int64_t iteration);       // the one whose checkpoint is being written
 
-// What the caller has to do; all zero for nothing. Everything else is already done.
+// Effects that the caller must apply; all zero for none. All other effects have already happened.
 struct fault_effect {
     int error;  // an errno: the system call fails with it, and is not made
     bool makes_nan, flips_bit;

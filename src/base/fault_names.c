@@ -1,4 +1,4 @@
-// What kinds of faults and phases are called, and which fit each other. See fault.h.
+// Names of kinds of faults and phases, and which of them fit together. See fault.h.
 #include "base/fault.h"
 
 #include <stddef.h>

@@ -21,7 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-// Opens for reading what is not a folder.
+// Opens for reading; fails on a folder.
 static int open_for_reading(const char *path, struct stat *status) {
     int descriptor = file_open_input(path, status);
     TRY(descriptor);
@@ -84,7 +84,7 @@ static int read_once(const char *path, size_t limit_bytes, struct buffer *out, b
     return result;
 }
 
-// From the start each time: a file of a server that came back must be opened anew.
+// Each attempt starts over: after a server has come back, the file must be reopened.
 static int read_all(const char *path, size_t limit_bytes, struct buffer *out, bool takes_pipes) {
     int result;
     do
@@ -184,7 +184,7 @@ int file_size(const char *path, uint64_t *size) {
     return 0;
 }
 
-// A new folder is synced by its parent: without that, a power cut takes it away with all the synced files in it.
+// A new folder is synced through its parent: otherwise a power cut loses it with all the synced files in it.
 static int sync_parent(const char *path) {
     char *parent = file_parent(path);
     int result = file_sync_folder(parent);
@@ -197,7 +197,7 @@ static int make_folder(const char *path) {
     if (mkdir(path, 0777) == 0)
         return sync_parent(path);
     int error = errno;
-    // Some file systems say "read-only" or "not allowed" for folders that are there.
+    // Some file systems answer "read-only" or "not allowed" for folders that exist.
     if (file_is_folder(path))
         return 0;
     if (error == EEXIST || error == ENOTDIR)
@@ -243,7 +243,7 @@ int file_remove_tree(const char *path) {
     if (lstat(path, &status) < 0 && errno == ENOENT)
         return 0;
     error_clear();
-    // Links inside are removed, not followed.
+    // Symbolic links inside are removed, not followed.
     if (nftw(path, remove_entry, 32, FTW_DEPTH | FTW_PHYS) == 0)
         return 0;
     if (error_message()[0] == '\0')
@@ -303,7 +303,7 @@ int file_sync_folder(const char *path) {
     if (descriptor < 0)
         return error_set("cannot open the folder %s to sync it: %s", path, strerror(errno));
     int result = 0;
-    // Not every file system can sync a folder; those that cannot say EINVAL and order renames by themselves.
+    // Not every file system can sync a folder; those that cannot return EINVAL and order renames by themselves.
     bool has_failed = (errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(descriptor) < 0;
     if (has_failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
         result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));

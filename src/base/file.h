@@ -15,61 +15,61 @@ struct file_writer {
     char *temporary;         // name while writing
     unsigned char *pending;  // buffered bytes
     size_t pending_bytes;
-    uint64_t written_bytes;  // bytes accepted so far, including pending ones
+    uint64_t written_bytes;  // bytes accepted, including pending ones
 };
 
 int file_create(struct file_writer *writer, const char *path);
 int file_write(struct file_writer *writer, const void *bytes, size_t count);
-// Afterwards the file has its final name and is durable. The writer is closed, also on failure.
+// On success the file has its final name and is durable. The writer is closed, also on failure.
 int file_commit(struct file_writer *writer);
 // The two halves of file_commit, for files that belong together: finish all of them before the first is published.
 int file_finish(struct file_writer *writer);   // all bytes are on disk under the temporary name; no more can be written
 int file_publish(struct file_writer *writer);  // gives the finished file its name
-// Publishes finished files that are of use only together. If one fails, those before it are removed again, so none of
-// the names may belong to a file that is still wanted.
+// Publishes finished files that are useful only together. If one fails, those already published are removed again, so
+// none of the names may belong to a file that is still wanted.
 int file_publish_all(struct file_writer *writers, int count);
 void file_abort(struct file_writer *writer);  // leaves nothing behind; safe on a zeroed or closed writer
 
-// A new name for what is to become `path`, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere return the same
-// name, except by an accident of 1 in 2^32; so create it with O_EXCL or mkdir.
+// A temporary name for a new `path`, to be freed: PATH.tmp.HOST.PID.RANDOM. Names are unique except by an accident of 1
+// in 2^32; so create the file with O_EXCL or mkdir.
 char *file_temporary_name(const char *path);
 enum file_temporary_owner {
     FILE_TEMPORARY_LIVE,  // another process may be working on it
-    FILE_TEMPORARY_OWN,   // made by this process, or by a dead one that had the same number
+    FILE_TEMPORARY_OWN,   // made by this process, or by a dead one with the same number
     FILE_TEMPORARY_DEAD,  // its process on this host is gone, or it has not been touched for a day
 };
-// Who made the file or folder of a name that contains ".tmp."?
+// Who made the file or folder whose name contains ".tmp."?
 enum file_temporary_owner file_temporary_owner(const char *path);
-// How long the part of a name before .tmp.HOST.PID.RANDOM is; 0 if the name is not exactly of this form. Only such
-// names are ever removed as leftovers, since "NAME.tmp.old" may be a user's copy.
+// Length of the part of a name before .tmp.HOST.PID.RANDOM; 0 if the name is not exactly of this form. Only such names
+// are ever removed as leftovers, since "NAME.tmp.old" may be a user's copy.
 size_t file_temporary_stem(const char *name);
 
-// Removes temporary files and folders of `path` that dead processes left; file_create does so too. What cannot be
-// removed stays.
+// Removes temporary files and folders of `path` left by dead processes; file_create does so too. Those that cannot be
+// removed stay.
 void file_sweep(const char *path);
 
-// Before the work whose output gets this name: -1 if a file of that name would be lost that this program would not have
-// written. An empty file may be replaced, and one whose first bytes `is_kind` knows; "%s is not KIND" otherwise. If
-// is_kind is NULL, no file is replaced.
+// Checks an output name before the work starts: -1 if a file of that name exists that this program would not have
+// written. An empty file may be replaced, and one whose first bytes `is_kind` recognises; else the error is "%s is not
+// KIND". If is_kind is NULL, no file is replaced.
 int file_check_output(const char *path, const char *kind, bool (*is_kind)(const char *begin, size_t length));
 
 // Writes a whole small file at once, atomically.
 int file_write_all(const char *path, const void *bytes, size_t count);
-// The same without following a symbolic link of that name, which is replaced: for files in folders that others may be
-// able to write to.
+// Like file_write_all, but replaces a symbolic link of that name instead of following it: for files in folders that
+// others may be able to write to.
 int file_write_here(const char *path, const void *bytes, size_t count);
-// The same as file_write_all for what only its owner may read: mode 0600.
+// Like file_write_all, but only the owner may read the file: mode 0600.
 int file_write_private(const char *path, const void *bytes, size_t count);
 // Reads a whole small file; more than limit_bytes is an error. A pipe is read too, but not waited for indefinitely.
 int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
-// The same for what this program wrote, and for files of other people's folders: a pipe or a device of that name is an
-// error.
+// Like file_read_all, for files that this program wrote and files in other people's folders: a pipe or a device of that
+// name is an error.
 int file_read_own(const char *path, size_t limit_bytes, struct buffer *out);
 
 // Opens for reading without waiting for the other end of a pipe; returns a descriptor, to be closed.
 struct stat;
 int file_open_input(const char *path, struct stat *status);
-// Waits until a pipe can be read, says so after a while, and fails if nothing is written to it.
+// Waits until a pipe can be read, logs this after a while, and fails if nothing is written to it.
 int file_await_pipe(int descriptor, const char *path);
 // "a pipe (FIFO)", "a device", … by the mode of a struct stat.
 const char *file_describe_kind(unsigned mode);
@@ -81,31 +81,31 @@ struct file_map {
 
 int file_map_open(struct file_map *map, const char *path);
 void file_map_close(struct file_map *map);
-// Drops the pages within [begin, end) from this process's memory; they come back when they are touched. For callers
-// that walk through a file larger than memory.
+// Drops the pages within [begin, end) from this process's memory; they are read again when touched. For callers that
+// walk through a file larger than memory.
 void file_map_release(const struct file_map *map, size_t begin, size_t end);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 bool file_is_empty_folder(const char *path);
-bool file_is_regular(const char *path);  // opening anything else may wait for ever
+bool file_is_regular(const char *path);  // opening anything else may block forever
 int file_size(const char *path, uint64_t *size);
 int file_make_folders(const char *path);            // mkdir -p; new folders are durable
-int file_make_parent(const char *path);             // the folders that the file or prefix `path` is to be in
+int file_make_parent(const char *path);             // creates the folders above the file or prefix `path`
 int file_remove_tree(const char *path);             // rm -rf; a missing path is not an error
 int file_rename(const char *from, const char *to);  // also syncs the folder
 int file_sync_folder(const char *path);
-// fsync of a file of `bytes`, which goes to the disk piece by piece. Each one that arrives is a beat of the watchdog,
-// so a huge file on a slow disk is not mistaken for a file system that hangs. Sets errno, but no message.
+// fsync of a file of `bytes`, written to disk piece by piece. Each finished piece is a beat of the watchdog, so a huge
+// file on a slow disk is not mistaken for a file system that hangs. Sets errno, but no message.
 int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).
 int file_free_bytes(const char *path, uint64_t *bytes);
-// Whether an open file or folder is on a file system of this machine alone: tmpfs, ext4, XFS, overlay. There, locks
-// reach every process that uses the file.
+// Whether an open file or folder is on a file system local to this machine: tmpfs, ext4, XFS, overlay. Locks there are
+// seen by every process that uses the file.
 bool file_is_local(int descriptor);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
-// Whether two paths are the same text, apart from "./" and slashes that say nothing: ./a//b/ is a/b.
+// Whether two paths are the same text, apart from redundant "./" and slashes: ./a//b/ is a/b.
 bool file_is_same_path(const char *a, const char *b);
 // Whether two paths lead to the same file or folder, by their text or through links.
 bool file_is_same(const char *a, const char *b);

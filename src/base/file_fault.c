@@ -1,5 +1,5 @@
-// A table of maps that a signal handler can read without a lock. See file_fault.h. The signal is the process's, and so
-// is the table.
+// A table of maps that a signal handler can read without a lock. See file_fault.h. The signal belongs to the process,
+// and so does the table.
 #include "base/file_fault.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// More maps than a run has; one that finds no room here is not named if it fails.
+// More maps than a run has; further maps are not named if they fail.
 enum { MOST_MAPS = 1 << 14 };
 
 struct mapped_file {
@@ -24,7 +24,7 @@ struct mapped_file {
 };
 
 static struct mapped_file maps[MOST_MAPS];
-static atomic_int highest;  // how many entries have ever been used
+static atomic_int highest;  // number of entries ever used
 
 void file_fault_add(const void *data, size_t size, const char *path) {
     static const char taken[1];
@@ -76,14 +76,14 @@ size_t file_fault_describe(const void *address, char text[FILE_FAULT_BYTES], enu
                               "%.600s cannot be read at byte %llu: its disk or file system has failed, or the file was "
                               "truncated and replaced; run dmesg, then run the same command again",
                               path, byte);
-        // An error of a disk may pass, and says nothing about the data.
+        // A disk error may be temporary, and says nothing about the data.
         *code = is_short ? EXIT_CODE_BAD_DATA : EXIT_CODE_ERROR;
         return (size_t)length;
     }
     return 0;
 }
 
-// The fault is of the thread that reads the map: it holds no lock that die() needs.
+// The faulting thread is the one that reads the map: it holds no lock that die() needs.
 void file_fault_end(const void *address) {
     char text[FILE_FAULT_BYTES];
     enum exit_code code;
@@ -91,7 +91,7 @@ void file_fault_end(const void *address) {
         die_code(code, "%s", text);
 }
 
-// Another fault: it comes again as soon as this returns, with its usual meaning.
+// Another fault: it is raised again on return, with its usual action.
 static void hear(int number, siginfo_t *info, void *context) {
     (void)context;
     if (info->si_code > 0)

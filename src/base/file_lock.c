@@ -1,5 +1,5 @@
-// See file_lock.h. The holder removes the file while it is locked. A process that then gets the lock of a file that
-// has lost its name starts over with the file that has the name now.
+// See file_lock.h. The holder removes the file while it is locked. A process that then gets the lock on the removed
+// file starts over with the file that now has the name.
 #include "base/file_lock.h"
 
 #include "base/error.h"
@@ -26,8 +26,8 @@ static void own_host(char host[HOST_BYTES]) {
         *c = *c == ' ' || *c == '\n' ? '-' : *c;
 }
 
-// What distinguishes machines and containers that have the same name: the start of the machine, and whose process
-// numbers are meant. "-" for what the system does not say.
+// Distinguishes machines and containers with the same name: the machine's boot and the namespace of process numbers.
+// "-" for facts that the system does not provide.
 static void own_place(char place[PLACE_BYTES]) {
     char space[64] = "-";
     struct buffer start = {0};
@@ -40,7 +40,7 @@ static void own_place(char place[PLACE_BYTES]) {
     buffer_free(&start);
 }
 
-// Only for people and for file_lock_holder: a lock without it is as good.
+// Informative, and used by file_lock_holder: the lock holds without it.
 static void write_holder(const struct file_lock *lock) {
     char host[HOST_BYTES], place[PLACE_BYTES], text[HOST_BYTES + PLACE_BYTES + 32];
     own_host(host);
@@ -95,7 +95,7 @@ int file_lock_share(struct file_lock *lock, const char *path) {
 
 int file_lock_renew(struct file_lock *lock) {
     struct stat named;
-    // An error of the file system says nothing about the name.
+    // A file system error does not tell whether the name still exists.
     if (has_name(lock->descriptor, lock->path) || (stat(lock->path, &named) < 0 && errno != ENOENT))
         return FILE_LOCK_HELD;
     struct file_lock again;
@@ -108,7 +108,7 @@ int file_lock_renew(struct file_lock *lock) {
     return FILE_LOCK_RENEWED;
 }
 
-// The descriptor stays open, which is what keeps the lock.
+// The descriptor stays open, and with it the lock.
 int file_lock_keep(const char *path) {
     struct file_lock lock;
     int result = file_lock_share(&lock, path);
@@ -130,8 +130,8 @@ int file_lock_keep(const char *path) {
     return result;
 }
 
-// Whether a process of this machine has begun to end or is gone; its files are closed after its memory is freed, which
-// may take seconds.
+// Whether a process of this machine is exiting or gone; its files are closed only after its memory is freed, which may
+// take seconds.
 static bool is_ending(long process) {
     enum { EXITING = 0x4 };  // PF_EXITING of the kernel
     char path[64], state = 0;
@@ -140,7 +140,7 @@ static bool is_ending(long process) {
     snprintf(path, sizeof path, "/proc/%ld/stat", process);
     bool is_gone = file_read_all(path, 4096, &text) < 0;
     error_clear();
-    // The name of the program may hold anything, but the fields start after its last parenthesis.
+    // The program's name may contain anything; the fields start after its last parenthesis.
     const char *fields = is_gone ? NULL : strrchr(buffer_string(&text), ')');
     bool is_read = fields && sscanf(fields + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2;
     buffer_free(&text);
@@ -165,7 +165,7 @@ void file_lock_holder(struct file_lock_holder *holder, const char *path) {
 void file_lock_release(struct file_lock *lock) {
     if (!lock->path)
         return;
-    // No other process may hold a file that loses its name.
+    // No other process may hold a file that is being removed.
     bool is_alone = flock(lock->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
     if (is_alone && has_name(lock->descriptor, lock->path))
         unlink(lock->path);

@@ -33,7 +33,7 @@ int file_open_input(const char *path, struct stat *status) {
 }
 
 int file_await_pipe(int descriptor, const char *path) {
-    // Time counts by naps, so that time in which the machine was suspended does not count.
+    // Time is counted in naps, so that time during which the machine was suspended does not count.
     for (int waited = 0;; waited += NAP_MS) {
         struct pollfd ready = {.fd = descriptor, .events = POLLIN};
         int found = poll(&ready, 1, NAP_MS);

@@ -1,4 +1,4 @@
-// Whether an output may take the place of the file that has its name. See file.h.
+// Whether an output may replace an existing file of its name. See file.h.
 #include "base/file.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@ enum { LOOK_BYTES = 512 };
 
 int file_check_output(const char *path, const char *kind, bool (*is_kind)(const char *begin, size_t length)) {
     struct stat status;
-    // Only regular files with something in them can be lost; the writer refuses folders, devices and pipes.
+    // Only non-empty regular files can be lost; the writer refuses folders, devices and pipes.
     if (stat(path, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
         return 0;
     char begin[LOOK_BYTES] = {0};

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const double FIRST_SECONDS = 0.1, MOST_SECONDS = 10, SLICE_SECONDS = 0.1;
-// A missing permission is most often what it says, but servers also say so while a ticket is renewed.
+// A permission error is usually final, but servers also report one while a ticket is renewed.
 static const double PERMISSION_SECONDS = 3;
 
 static _Thread_local struct file_patience *innermost;
@@ -22,7 +22,7 @@ static double now(struct clock *clock) {
     return clock_seconds();
 }
 
-// A signal that asks to stop ends the wait.
+// Ends the wait when a signal asks to stop.
 static void sleep_in_slices(struct clock *clock, double seconds) {
     (void)clock;
     for (double left = seconds; left > 0 && interrupt_received() == 0; left -= SLICE_SECONDS)
@@ -69,7 +69,7 @@ static double limit_of(const struct file_patience *patience, int error) {
     return is_permission && patience->limit_seconds > PERMISSION_SECONDS ? PERMISSION_SECONDS : patience->limit_seconds;
 }
 
-// What a file system says about the path itself: asking again would give the same.
+// Errors about the path itself: another attempt would fail in the same way.
 static bool is_answer(int error) {
     static const int answers[] = {ENOENT, ENOTDIR, EISDIR, ELOOP, ENAMETOOLONG, ENXIO, ENODEV, EINVAL};
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++)
@@ -87,7 +87,7 @@ static void forget_old_waits(struct file_patience *patience) {
     }
 }
 
-// Once for all the tries of a path.
+// Warns once per path, however many attempts follow.
 static void warn(const char *path, int error, double left) {
     if (strncmp(path, warned_path, sizeof warned_path - 1) == 0)
         return;

@@ -1,10 +1,10 @@
 // Errors of a file system that may pass. A disk, a server or a table of open files that fails for a moment says nothing
 // about what a file holds: within this scope the functions of file.h that read and look try again, with longer and
-// longer waits. Only "it is not there" and the like are answers. If an error stays, it is noted, and whoever opened the
-// scope must not conclude anything from what failed in it (file_doubt).
+// longer waits. Only errors such as "not found" are answers. If an error stays, it is noted, and the code that opened
+// the scope must draw no conclusion from the failed calls (file_doubt).
 //
-// The scope belongs to the calling thread. One inside another waits as the outer one does, and shares its limit; what
-// it doubts, the outer one doubts from its end on.
+// The scope belongs to the calling thread. A nested scope waits as the outer one does and shares its limit; when it
+// ends, its doubt passes to the outer scope.
 #ifndef BASE_FILE_PATIENCE_H
 #define BASE_FILE_PATIENCE_H
 
@@ -23,16 +23,15 @@ struct file_patience {
     struct file_patience *outer;
 };
 
-// A scope may last as long as a training run: waits count no more once the last one is longer ago than even a file
-// server takes to report a failed call.
+// A scope may last as long as a training run: waits stop counting towards the limit once the last one is longer ago
+// than even a file server takes to report a failed call.
 enum { FILE_PATIENCE_SECONDS = 60, FILE_PATIENCE_MEMORY_SECONDS = 600 };
 
 void file_patience_begin(struct file_patience *patience);
 void file_patience_end(struct file_patience *patience);
 
-// Whether to make a call again that has failed with this errno; waits first. False outside of a scope, for an error
-// that is an answer, and when the limit is reached or a signal asks to stop: then the error is noted. errno
-// stays `error`.
+// Whether to repeat a call that failed with this errno; waits first. False outside of a scope, for an error that is an
+// answer, and when the limit is reached or a signal asks to stop: then the error is noted. errno stays `error`.
 bool file_try_again(int error, const char *path);
 // 0, or -1 with a message if an error of the innermost scope has stayed.
 int file_doubt(void);

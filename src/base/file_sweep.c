@@ -1,5 +1,5 @@
-// Removes what killed processes left of a file or folder: names PATH.tmp.HOST.PID.RANDOM whose process is gone, and
-// those of files that were to become such a one.
+// Removes temporary files of a file or folder left by killed processes: names PATH.tmp.HOST.PID.RANDOM whose process is
+// gone, and temporary names of such names.
 #include "base/file.h"
 
 #include "base/error.h"
@@ -19,8 +19,8 @@ static bool is_temporary_of(const char *name, const char *target) {
     return is;
 }
 
-// A folder that has a temporary name itself is new and removed as a whole. Thousands of ranks may write to it, and must
-// not all read the names of all others' files.
+// A folder with a temporary name is new and is removed as a whole. Thousands of ranks may write to it, and must not all
+// list the files of all others.
 static bool is_new(const char *folder) {
     const char *slash = strrchr(folder, '/');
     return file_temporary_stem(slash ? slash + 1 : folder) > 0;

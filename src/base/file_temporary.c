@@ -1,5 +1,5 @@
-// Names of unfinished files and folders: PATH.tmp.HOST.PID.RANDOM. Host and random part keep apart what machines and
-// containers with equal process numbers write into one shared folder; all three tell a later process what is dead.
+// Names of unfinished files and folders: PATH.tmp.HOST.PID.RANDOM. Host and random part separate files of machines and
+// containers with equal process numbers in one shared folder; all three tell a later process which files are dead.
 #include "base/file.h"
 
 #include "base/memory.h"
@@ -100,7 +100,7 @@ static bool has_ended(pid_t process) {
     size_t length = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[length] = '\0';
-    // "PID (NAME) STATE …"; the name may hold anything.
+    // "PID (NAME) STATE …"; the name may contain anything.
     const char *name_end = strrchr(text, ')');
     return name_end && (strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0);
 }
@@ -112,7 +112,7 @@ enum file_temporary_owner file_temporary_owner(const char *path) {
         return FILE_TEMPORARY_OWN;
     if (process > 0 && has_ended(process))
         return FILE_TEMPORARY_DEAD;
-    // Nobody else's processes can be asked for; but no write of one file lasts a day.
+    // Processes of other hosts cannot be checked; but no write of one file lasts a day.
     if (lstat(path, &status) == 0 && status.st_mtime < time(NULL) - DAY_SECONDS)
         return FILE_TEMPORARY_DEAD;
     return FILE_TEMPORARY_LIVE;

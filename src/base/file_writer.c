@@ -1,5 +1,5 @@
 // The atomic writer: bytes gather in a block, go to a temporary file beside the target, and the finished file takes its
-// name in one rename. Whatever fails, the temporary file is removed at once, so no caller can leave one behind.
+// name in one rename. On any failure the temporary file is removed at once, so no caller can leave one there.
 #include "base/file.h"
 
 #include "base/error.h"
@@ -37,15 +37,15 @@ static const char *remedy_for(int error) {
     }
 }
 
-// Takes the temporary file away, then reports: the order matters, because clean-up changes errno.
+// Removes the temporary file, then reports: `error` is passed in because clean-up changes errno.
 static int fail(struct file_writer *writer, const char *what, int error) {
     int result = error_set("cannot %s %s: %s; %s", what, writer->path, strerror(error), remedy_for(error));
     file_abort(writer);
     return result;
 }
 
-// Follows a symbolic link at the target, so that the file it points to is what gets replaced, and refuses what is no
-// regular file: a rename would put a file in the place of a device.
+// Follows a symbolic link at the target, so that the file it points to is replaced, and refuses anything but a regular
+// file: a rename would replace a device by a file.
 static int resolve_target(const char *path, char **resolved) {
     struct stat status;
     *resolved = NULL;
@@ -68,7 +68,7 @@ static int resolve_target(const char *path, char **resolved) {
     return 0;
 }
 
-// The same for a target whose link is replaced itself.
+// Resolves a target whose link is itself replaced.
 static int take_target(const char *path, char **taken) {
     struct stat status;
     if (lstat(path, &status) < 0 || !S_ISLNK(status.st_mode))
@@ -91,7 +91,7 @@ static int create(struct file_writer *writer, const char *path, mode_t mode, boo
     }
     if (writer->descriptor < 0) {
         int error = errno;
-        // A file of that name is not this writer's to remove.
+        // A file of that name belongs to another writer and is not removed here.
         free(writer->temporary);
         writer->temporary = NULL;
         return fail(writer, "create", error);
@@ -114,7 +114,7 @@ static int write_out(struct file_writer *writer, const unsigned char *bytes, siz
         }
         if ((errno = fault_at(FAULT_AT_WRITE).error) != 0)
             return fail(writer, "write", errno);
-        // A signal is asked for between writes, so none of them may take long.
+        // Signals are checked between writes, so no write may take long.
         ssize_t done = write(writer->descriptor, bytes, count < LARGEST_WRITE ? count : LARGEST_WRITE);
         if (done < 0 && errno == EINTR)
             continue;
@@ -160,7 +160,7 @@ static void release(struct file_writer *writer) {
     *writer = (struct file_writer){.descriptor = -1, .written_bytes = writer->written_bytes};
 }
 
-// The call is not known to the kernel, the file system or the container: then fsync does everything. Any other error is
+// The kernel, the file system or the container does not know the call: then fsync does everything. Any other error is
 // the disk's, which reports it once, so it must not be lost here.
 static bool is_unknown_call(int error) {
     return error == ENOSYS || error == EINVAL || error == ESPIPE || error == EPERM || error == EOPNOTSUPP;
@@ -170,7 +170,7 @@ int file_sync(int descriptor, uint64_t bytes, uint64_t piece_bytes) {
     const unsigned begin = SYNC_FILE_RANGE_WRITE,
                    finish = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     int status = 0;
-    // While one piece is waited for, the next is on its way to the disk.
+    // While one piece is awaited, the next is on its way to the disk.
     for (uint64_t at = 0; at < bytes && status == 0; at += piece_bytes) {
         if (at + piece_bytes < bytes)
             status = sync_file_range(descriptor, (off_t)(at + piece_bytes), (off_t)piece_bytes, begin);
@@ -193,7 +193,7 @@ int file_finish(struct file_writer *writer) {
         return fail(writer, "sync", errno);
     int descriptor = writer->descriptor;
     writer->descriptor = -1;
-    // Network file systems report a full disk at the close.
+    // Network file systems report a full disk only at close.
     if (close(descriptor) < 0 && errno != EINTR)
         return fail(writer, "close", errno);
     free(writer->pending);
@@ -218,7 +218,7 @@ int file_publish_all(struct file_writer *writers, int count) {
     int done = 0, result = 0;
     for (int i = 0; i < count; i++)
         paths[i] = memory_string(writers[i].path);
-    // A file whose folder cannot be synced has its name nevertheless, so it counts as done.
+    // A file whose folder cannot be synced already has its name, so it counts as done.
     while (result == 0 && done < count)
         result = file_publish(&writers[done++]);
     for (int i = 0; i < count; i++) {

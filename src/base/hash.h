@@ -19,14 +19,14 @@ void sha256_update(struct sha256 *hash, const void *bytes, size_t count);
 void sha256_final(struct sha256 *hash, unsigned char digest[32]);
 void sha256_hex(const unsigned char digest[32], char text[65]);
 int sha256_file(const char *path, char text[65]);
-// What only those who know the key can compute of the text: HMAC (RFC 2104).
+// HMAC (RFC 2104) of the text: only those who know the key can compute it.
 void hmac_sha256(const void *key, size_t key_bytes, const void *text, size_t text_bytes, unsigned char out[32]);
 
-// Places in a stream whose running digest is wanted: what the SHA-256 would be if the stream ended there, its first 48
-// bits. Two streams that agree at one place and differ at the next differ in the bytes between them.
+// Positions in a stream at which the running digest is wanted: the first 48 bits of the SHA-256 of the stream up to
+// there. If two streams agree at one position and differ at the next, they differ in the bytes between them.
 struct sha256_marks {
     const uint64_t *ends;  // ascending
-    uint64_t *sums;        // set as the places are passed
+    uint64_t *sums;        // set as the positions are passed
     size_t count, next;    // next: how many are set
 };
 void sha256_update_marked(struct sha256 *hash, const void *bytes, size_t count, struct sha256_marks *marks);

@@ -1,4 +1,4 @@
-// Takes names of Hugging Face apart. See hub.h.
+// Parses names of Hugging Face. See hub.h.
 #include "base/hub.h"
 
 #include "base/error.h"
@@ -12,7 +12,7 @@ static const char *after(const char *text, const char *begin) {
     return strncmp(text, begin, length) == 0 ? text + length : NULL;
 }
 
-// How many bytes of a text belong to the name of an organization, a model or a dataset.
+// Length of the organization, model or dataset name at the start of a text.
 static size_t word(const char *text) {
     static const char bytes[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     return *text == '.' || *text == '-' ? 0 : strspn(text, bytes);
@@ -27,7 +27,7 @@ static bool is_known(const char *name) {
     return is_it;
 }
 
-// The first `length` bytes are the name; `file` is one in it, "" for all that the kind needs.
+// `name` is the first `length` bytes; `file` is a file in it, "" for all that the kind needs.
 static char *command_of(const char *name, size_t length, const char *file, enum hub_kind kind) {
     static const char of_tokenizer[] = "tokenizer.json tokenizer_config.json";
     file = *file || kind != HUB_TOKENIZER ? file : of_tokenizer;
@@ -35,7 +35,7 @@ static char *command_of(const char *name, size_t length, const char *file, enum 
                          kind == HUB_DATASET ? " --repo-type dataset" : "", (int)length, name);
 }
 
-// ORG/NAME or the name of a known model, and what follows them. A file behind /resolve/ is read from its address.
+// Parses ORG/NAME or the name of a known model, and the rest after it. A file after /resolve/ is read from its address.
 static char *split(const char *text, enum hub_kind kind, bool is_page) {
     size_t org = word(text), name = text[org] == '/' ? word(text + org + 1) : 0, both = org + 1 + name;
     if (kind != HUB_DATASET && is_known(text))
@@ -47,7 +47,7 @@ static char *split(const char *text, enum hub_kind kind, bool is_page) {
     return command_of(text, both, text[both] == '/' && !is_page ? text + both + 1 : "", kind);
 }
 
-// A path is more likely if its first folder exists, or if it ends as a file's name does.
+// It is more likely a path if its first folder exists, or if it ends like a file name.
 static bool is_path(const char *name) {
     static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     const char *dot = strrchr(name, '.'), *slash = strchr(name, '/');

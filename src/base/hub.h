@@ -5,10 +5,10 @@
 
 enum hub_kind { HUB_MODEL, HUB_TOKENIZER, HUB_DATASET };
 
-// The command that downloads what a name stands for, into a folder with the same name; NULL if the name is not one of
-// these, or leads to a file or folder here. The caller frees it.
+// The command that downloads this name into a folder with the same name; NULL if it is not one of these names, or is an
+// existing file or folder. The caller frees it.
 char *hub_command(const char *name, enum hub_kind kind);
-// For a name that leads to nothing: adds the command to the current message, if there is one; returns -1.
+// For a name that does not exist: adds the command to the current message, if there is one; returns -1.
 int hub_suggest(const char *name, enum hub_kind kind);
 
 #endif

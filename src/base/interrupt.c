@@ -1,5 +1,5 @@
-// Signals that stop a command. See interrupt.h. Flags are the one thing a handler may touch, and so static variables;
-// whether they are heeded goes with them.
+// Signals that stop a command. See interrupt.h. A handler may touch only flags, so these are static
+// variables; so is the one that says whether they are heeded.
 #include "base/interrupt.h"
 
 #include "base/error.h"
@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t received, is_deferred;
-// Whether SIGINT or SIGTERM has come. Two may be handled at once, on two threads.
+// Whether SIGINT or SIGTERM has arrived. Two may be handled at once, on two threads.
 static atomic_flag is_told_to_end = ATOMIC_FLAG_INIT;
 
-// The answer. A handler may read it while it is changed, and then takes a part of it from before: harmless.
+// The answer. A handler may read a mix of old and new parts while it is changed: harmless.
 static const char *_Atomic answer_doing, *_Atomic answer_next, *_Atomic answer_again;
 static _Atomic int64_t answer_number;
 
@@ -33,14 +33,14 @@ static size_t append_number(char *line, size_t size, size_t length, int64_t numb
     return append(line, size, length, digits + at);
 }
 
-// Unless the terminal is on hold: then it would wait.
+// Skipped while the terminal is on hold: writing would block.
 static void write_at_once(const char *text, size_t length) {
     struct pollfd file = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (poll(&file, 1, 0) != 0)
         (void)!write(STDERR_FILENO, text, length);
 }
 
-// In a signal handler nothing may be allocated or locked: the line is put together here and written at once.
+// A signal handler may not allocate or lock: the line is built here and written at once.
 static void answer(int number) {
     const char *doing = atomic_load(&answer_doing), *next = atomic_load(&answer_next);
     const char *again = atomic_load(&answer_again);
@@ -72,7 +72,7 @@ void interrupt_answer(const char *doing, int64_t number, const char *next, const
     atomic_store(&answer_doing, doing);
 }
 
-// Nothing stays at the bottom of the terminal, where the shell writes next.
+// Clears the bottom of the terminal, where the shell writes next.
 static void leave(int number) {
     if (screen_is_live())
         write_at_once(screen_clear, strlen(screen_clear));
@@ -89,8 +89,8 @@ void interrupt_clear_screen(void) {
     }
 }
 
-// A second signal, the same or another, ends the process: it gets its default action back as soon as this
-// returns. The others say what has happened: a terminal that is closed, time that is nearly up.
+// A second signal, the same or another, ends the process: it gets its default action back on return. The other signals
+// only inform: the terminal was closed, or time is nearly up.
 static void remember(int number) {
     received = number;
     if (number != SIGINT && number != SIGTERM)
@@ -116,7 +116,7 @@ void interrupt_watch(void) {
         sigaction(numbers[i], &action, NULL);
         sigaddset(&heard, numbers[i]);
     }
-    // Whoever started this process may have held them back until now.
+    // The parent process may have blocked them.
     pthread_sigmask(SIG_UNBLOCK, &heard, NULL);
 }
 

@@ -11,7 +11,7 @@ static const struct memory_files system_files = {
     .proc = "/proc", .cgroups = "/sys/fs/cgroup", .membership = "/proc/self/cgroup"};
 
 // Measured with Open MPI 4.1.4 on aarch64, 2026-11-16: mpirun has 30 files open for two ranks and 36 for four, a rank
-// 17; mpirun has 4 threads and each rank 5. While they start there are more. Its shared memory is in files of 4 MiB:
+// 17; mpirun has 4 threads and each rank 5. There are more while they start. Its shared memory is in files of 4 MiB:
 // four ranks hang at their start if they may write files of 3 MB, and run with 5 MB.
 enum { FILES_BESIDES = 40, FILES_PER_RANK = 6, PROCESSES_BESIDES = 6, PROCESSES_PER_RANK = 5, FILE_BYTES = 8 << 20 };
 
@@ -25,7 +25,7 @@ static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-// A group counts those of the groups below it, too.
+// A group's count includes those of the groups below it.
 static void look_at_group(void *context, const char *folder) {
     struct job_kills *kills = context;
     kills->group = larger(kills->group, cgroup_read_key(folder, "memory.events", "oom_kill"));

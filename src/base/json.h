@@ -17,8 +17,7 @@
 #include <stdint.h>
 
 enum json_type { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
-// Maximum depth of what is kept as a tree; and of what is only skipped in JSON Lines, where Python goes a little
-// further.
+// Maximum depth of a tree; and of skipped values in JSON Lines, where Python goes a little further.
 enum { JSON_MAX_DEPTH = 64, JSON_MAX_PASSED_DEPTH = 900 };
 
 struct json {
@@ -39,13 +38,13 @@ struct json {
 // Parses text into *root. The tree is one allocation, freed by json_free(root). Errors call the text `name`.
 int json_parse(struct json **root, const char *text, size_t length, const char *name);
 int json_parse_file(struct json **root, const char *path, size_t limit_bytes);
-// The same for a file of a folder: a pipe or a device of that name is an error (file_read_own).
+// Parses a file in a folder: a pipe or a device of that name is an error (file_read_own).
 int json_parse_own(struct json **root, const char *path, size_t limit_bytes);
 void json_free(struct json *root);
 
 // A member of an object by name; NULL if there is none or the value is not an object.
 const struct json *json_member(const struct json *object, const char *key);
-// A key that an object in the tree has more than once, which programs read differently; NULL if there is none.
+// A duplicate key of an object in the tree, which programs read differently; NULL if there is none.
 const char *json_repeated(const struct json *value);
 // Typed members: -1, with a message that names the key, if it is absent, of another type or out of range.
 int json_get_int(const struct json *object, const char *key, int64_t *value);
@@ -59,8 +58,8 @@ struct json_text {
     struct buffer text;  // decoded UTF-8; kept and reused between calls
     size_t *lengths;     // one per string (a single one if the member is a plain string); capacity managed inside
     size_t count, capacity;
-    size_t lone_surrogates;  // how many became U+FFFD in text
-    const char *other;       // what the member is if it is neither ("null", "a number"), else NULL
+    size_t lone_surrogates;  // number of lone surrogates that became U+FFFD in text
+    const char *other;       // for any other value, its kind ("null", "a number"), else NULL
 };
 // Checks that the line is one whole JSON object and decodes the members named by `keys`, strings or arrays of strings,
 // into found[0…count). Of equal names the last counts; it is an error if that one has another type. Missing members
@@ -68,7 +67,7 @@ struct json_text {
 //  false. Frees nothing.
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count);
 void json_text_free(struct json_text *text);
-// Makes one string of what is in text->text, as if a member had held it.
+// Makes one string of text->text, as if a member had held it.
 void json_text_set_whole(struct json_text *text);
 
 // Writer: appends to a buffer. Puts commas and colons where they belong; correct nesting is up to the caller.
@@ -88,11 +87,11 @@ void json_key_bytes(struct json_writer *w, const char *key, size_t length);  // 
 void json_string(struct json_writer *w, const char *string, size_t length);  // ill-formed UTF-8 becomes U+FFFD
 void json_cstring(struct json_writer *w, const char *string);                // NULL writes null
 void json_int(struct json_writer *w, int64_t value);
-void json_number(struct json_writer *w, const char *text);  // as it stands in a parsed file: 1e-05, 2.0
-void json_double(struct json_writer *w, double value);      // as short as reads back the same; null if not finite
+void json_number(struct json_writer *w, const char *text);  // verbatim from a parsed file: 1e-05, 2.0
+void json_double(struct json_writer *w, double value);      // shortest text that reads back equal; null if not finite
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
-void json_raw(struct json_writer *w, const char *json, size_t length);  // a value that is JSON already
+void json_raw(struct json_writer *w, const char *json, size_t length);  // a value that is already JSON
 void json_value(struct json_writer *w, const struct json *value);       // a parsed value, numbers as they stood
 
 #endif

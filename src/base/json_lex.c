@@ -1,5 +1,5 @@
-// The words of JSON. Strings are passed in runs of plain bytes found by scan.c; only runs that hold non-ASCII bytes are
-// looked at again, for well-formed UTF-8.
+// Tokens of JSON. Strings are passed in runs of plain bytes found by scan.c; only runs with non-ASCII bytes are checked
+// again, for well-formed UTF-8.
 #include "base/json_lex.h"
 
 #include "base/scan.h"
@@ -43,7 +43,7 @@ static const unsigned char hex_digit[256] = {
     ['A'] = 0x1A, ['B'] = 0x1B, ['C'] = 0x1C, ['D'] = 0x1D, ['E'] = 0x1E, ['F'] = 0x1F,
 };
 
-// What the letter after a backslash stands for; 0 if JSON has no such escape.
+// The character that an escape letter stands for; 0 if JSON has no such escape.
 static const char escaped[256] = {
     ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
 };
@@ -124,7 +124,7 @@ bool json_lex_string(struct json_lexer *lexer, char *out, size_t *decoded) {
             break;
         if (stop != '\\')
             return json_lex_fail(lexer, lexer->at, "a control character in a string; it must be escaped");
-        // Text in escapes alone, as some programs write what is not ASCII, stays in this loop.
+        // Strings made of escapes alone, as some programs write non-ASCII text, stay in this loop.
         while (lexer->at < lexer->length && lexer->text[lexer->at] == '\\') {
             char character[4];
             size_t bytes;

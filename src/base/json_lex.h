@@ -10,7 +10,7 @@
 struct json_lexer {
     const char *text;
     size_t length, at;
-    const char *problem;  // what is wrong; NULL if nothing is
+    const char *problem;  // the first problem; NULL for none
     size_t problem_at;
     size_t lone_surrogates;   // \u escapes so far that are half a pair and became U+FFFD
     bool has_python_numbers;  // NaN, Infinity and -Infinity count as numbers
@@ -32,7 +32,7 @@ bool json_lex_number(struct json_lexer *lexer);
 bool json_lex_literal(struct json_lexer *lexer, const char *word);
 // Refuses a byte order mark at the start of the text.
 bool json_lex_start(struct json_lexer *lexer);
-// Only space up to the end of the text.
+// Checks that only space follows up to the end of the text.
 bool json_lex_end(struct json_lexer *lexer);
 
 #endif

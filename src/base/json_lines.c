@@ -16,7 +16,7 @@ struct member_search {
     size_t count;
 };
 
-// Which key is asked for by this name, `count` if none is.
+// Index of the requested key with this name, `count` if there is none.
 static size_t asked_for(const struct member_search *s, const char *name, size_t length) {
     for (size_t i = 0; i < s->count; i++) {
         if (strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)
@@ -37,7 +37,7 @@ static bool read_key(struct member_search *s, size_t *which) {
     if (lexer->at - opening - 2 == decoded) {
         *which = asked_for(s, lexer->text + opening + 1, decoded);
     } else {
-        // A key with escapes in it is rare enough for a buffer of its own.
+        // Keys with escapes are rare enough for a buffer of their own.
         struct json_lexer again = {.text = lexer->text, .length = lexer->length, .at = opening};
         char *name = memory_alloc(decoded + JSON_SLACK_BYTES);
         json_lex_string(&again, name, &decoded);
@@ -115,7 +115,7 @@ static bool read_member(struct member_search *s) {
     if (which == s->count)
         return json_walk_value(lexer, NULL, 1);
     struct json_text *into = &s->found[which];
-    // Of equal names in a line the last one counts, as in Python.
+    // The last of equal names in a line wins, as in Python.
     clear(into);
     into->found = true;
     size_t before = lexer->lone_surrogates;

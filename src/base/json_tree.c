@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where the second walk puts things.
+// Where the second walk writes next.
 struct tree_builder {
     struct json_lexer lexer;
     struct json *next_node;
@@ -103,7 +103,7 @@ static void build_value(struct tree_builder *b, struct json *node) {
     }
 }
 
-// Line and column are counted only when they are needed: in characters, from 1, as editors do.
+// Line and column, in characters from 1, as editors count them; computed only when needed.
 static int report(const struct json_lexer *lexer, const char *name) {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < lexer->problem_at; i++) {

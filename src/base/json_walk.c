@@ -68,7 +68,7 @@ static bool walk_container(struct json_lexer *lexer, struct json_measure *measur
     return true;
 }
 
-// What Python's json module writes for numbers that JSON does not have.
+// Number literals that Python's json module writes and JSON does not have.
 static bool walk_python_number(struct json_lexer *lexer) {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {

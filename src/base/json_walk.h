@@ -4,7 +4,7 @@
 
 #include "base/json_lex.h"
 
-// What a tree needs: the number of nodes and keys, the bytes of text including NULs, and the number of members of every
+// Size of a tree: the number of nodes and keys, the bytes of text including NULs, and the number of members of every
 // array and object in the order in which they open.
 struct json_measure {
     size_t nodes, keys, text_bytes;

@@ -1,4 +1,4 @@
-// The JSON writer. Text goes out in runs of plain, well-formed bytes; only what lies between runs is looked at singly.
+// The JSON writer. Text goes out in runs of plain, well-formed bytes; only bytes between runs are handled one by one.
 #include "base/json.h"
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ static void new_line(struct json_writer *w) {
         buffer_append_byte(w->out, ' ');
 }
 
-// What stands between the last thing written and a value or key: a comma, a new line, or nothing after a key.
+// Writes the separator before a value or key: a comma, a new line, or nothing after a key.
 static void separate(struct json_writer *w) {
     if (w->after_key) {
         w->after_key = false;
@@ -82,7 +82,7 @@ static size_t put_escape(char *out, unsigned char c) {
     return 6;
 }
 
-// Appends a run without special bytes; what is ill-formed in it becomes U+FFFD, one for each maximal subpart.
+// Appends a run without special bytes; each maximal ill-formed subpart becomes U+FFFD.
 static void append_run(struct buffer *out, const char *run, size_t length) {
     while (length > 0) {
         size_t good = utf8_check(run, length);
@@ -171,8 +171,8 @@ void json_double(struct json_writer *w, double value) {
         json_null(w);
         return;
     }
-    // 15 digits always survive the way through a normal double, so a shorter text shows up as zeros that %g drops;
-    // below the normal range fewer digits may do.
+    // 15 digits always survive a normal double, so a shorter text shows up as zeros that %g drops; below the normal
+    // range fewer digits may do.
     int digits = fabs(value) < 0x1p-1022 ? 1 : 15;
     do {
         snprintf(text, sizeof text, "%.*g", digits, value);

@@ -28,13 +28,13 @@ static const char *variable(const char *name) {
     return value && *value ? value : NULL;
 }
 
-// The files found that are not used, with the reasons: "A is …; B has no …; ".
+// Files that were found but rejected, with the reasons: "A is …; B has no …; ".
 struct library_search {
     const struct library *library;
     struct buffer refused;
 };
 
-// The file behind a handle.
+// The path of the file of a handle.
 static char *path_of(void *handle) {
     struct link_map *map = NULL;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) < 0 || !map)
@@ -43,12 +43,12 @@ static char *path_of(void *handle) {
     return real ? real : memory_string(map->l_name);
 }
 
-// Fills the table; the name of the first symbol that is missing, or NULL.
+// Fills the table; returns the name of the first missing symbol, or NULL.
 static const char *find_symbols(const struct library *library, void *handle, unsigned char *table) {
     const char *missing = NULL;
     for (int i = 0; i < library->symbol_count; i++) {
         void *address = dlsym(handle, library->symbols[i]);
-        // C has no cast from a pointer to data to one to a function; in POSIX both have one size.
+        // C has no cast from a data pointer to a function pointer; in POSIX both have one size.
         memcpy(table + sizeof address * (size_t)i, &address, sizeof address);
         if (!address && !missing)
             missing = library->symbols[i];
@@ -67,13 +67,13 @@ static void load_companions(const struct library *library, const char *path) {
     free(folder);
 }
 
-// Takes the library if it fits; true if it does.
+// Takes the library if it fits; returns whether it does.
 static bool accept(struct library_search *search, void *handle) {
     const struct library *library = search->library;
     char *path = path_of(handle), version[sizeof loaded[0].version] = "";
     unsigned char *table = memory_alloc(sizeof(void *) * (size_t)library->symbol_count);
     const char *missing = find_symbols(library, handle, table);
-    // A wrong version explains why symbols are missing, if it can be asked for.
+    // If the version can be read, a wrong one explains the missing symbols.
     bool has_version = missing != library->symbols[0];
     bool is_wrong = has_version && library->check(table, version, sizeof version) < 0;
     if (!is_wrong && !missing) {
@@ -94,8 +94,8 @@ static bool accept(struct library_search *search, void *handle) {
     return false;
 }
 
-// `name` is a path, or a soname that the dynamic loader looks for. What it cannot find is not reported; what it finds
-// and cannot load is, e.g. a library that needs another one.
+// `name` is a path, or a soname for the dynamic loader. Files that it does not find are not reported; files that it
+// finds and cannot load are, e.g. a library that needs another one.
 static bool try_name(struct library_search *search, const char *name) {
     void *handle = dlopen(name, RTLD_LAZY | (search->library->is_global ? RTLD_GLOBAL : RTLD_LOCAL));
     if (handle)
@@ -129,7 +129,7 @@ static char *folder_of_program(const char *process) {
     return file_parent(program);
 }
 
-// Puts the value in the place of a leading $NAME; NULL if it has none. To be freed.
+// Replaces a leading $NAME by its value; NULL if it has none. To be freed.
 static char *expand(const char *pattern) {
     if (pattern[0] != '$')
         return memory_string(pattern);
@@ -194,7 +194,7 @@ static bool find_library(struct library_search *search) {
     return false;
 }
 
-// Names a library that the user may have mistaken for this one.
+// Names an installed library that the user may have mistaken for this one.
 static void find_rival(struct library_search *search) {
     const struct library *library = search->library;
     for (const char *const *rival = library->rivals; rival && *rival; rival++) {
@@ -226,7 +226,7 @@ static void say_where(const struct library *library, struct buffer *out) {
     }
 }
 
-// What to do. Where the user has named a file, nothing else was tried.
+// The remedy. If the user has named a file, nothing else was tried.
 static void say_remedy(const struct library *library, bool is_short, struct buffer *out) {
     const char *given = variable(library->variable);
     if (given)
@@ -240,7 +240,7 @@ static void say_remedy(const struct library *library, bool is_short, struct buff
         buffer_printf(out, ", or %s", library->instead);
 }
 
-// Loads it; what was refused is in the search, which the caller frees.
+// Loads it; the reasons for rejecting files are in the search, which the caller frees.
 static int load(struct library_search *search) {
     if (library_tables[search->library->id] || find_library(search))
         return 0;

@@ -1,9 +1,9 @@
-// Shared libraries that the program loads when it needs them, and its own module for GPUs. So one program runs on
-// machines with and without GPUs, MPI and libcurl, and says what a machine lacks. What is loaded is process state.
+// Shared libraries that the program loads when it needs them, and its own module for GPUs. One program thus runs on
+// machines with and without GPUs, MPI and libcurl, and names what a machine lacks. Loaded libraries are process state.
 //
-// A `struct library` says what a library is called and where it may be. It lives in the folder of its users, together
-// with its symbols: a struct of pointers, each typed by the library's own header and named as the symbol. Both come
-// from one list, in which another symbol is another row:
+// A `struct library` holds the names of a library and the places to look for it. It lives in the folder of its users,
+// together with its symbols: a struct of pointers, each typed by the library's own header and named like the symbol.
+// Both come from one list with a row per symbol:
 //
 //     #define NCCL_SYMBOLS(ROW) ROW(ncclGetVersion) ROW(ncclSend) …
 //     struct nccl_symbols { NCCL_SYMBOLS(LIBRARY_FIELD) };
@@ -31,7 +31,7 @@ enum library_id {
     LIBRARY_COUNT
 };
 
-// In C++ a field may not have the name of what its type is made from, unless that is qualified.
+// In C++ a field may not have the same name as an entity in its type, unless that is qualified.
 #ifdef __cplusplus
 #define LIBRARY_FIELD(symbol) __typeof__(&::symbol) symbol;
 #else
@@ -45,9 +45,9 @@ enum library_id {
 struct library {
     enum library_id id;
     const char *name;            // "NCCL"
-    const char *user;            // who needs it: "collectives between GPUs"
+    const char *user;            // its use: "collectives between GPUs"
     const char *variable;        // of the environment: a file or folder, which is then the only one tried
-    const char *const *sonames;  // best first, ended by NULL, as the lists below
+    const char *const *sonames;  // best first, ended by NULL, like the lists below
     // Where to look after the dynamic loader found nothing: patterns of glob(3). "$NAME/…" is left out if that variable
     // is not set; "$ORIGIN" is the program's folder.
     const char *const *folders;
@@ -60,16 +60,16 @@ struct library {
     int symbol_count;
     bool is_own;             // comes with the program: the dynamic loader does not look for it
     bool is_global;          // its own plugins refer to its symbols
-    bool is_beside_starter;  // try first what belongs to the program that started this one, e.g. mpirun
+    bool is_beside_starter;  // first try the library of the program that started this one, e.g. mpirun
     // Writes the version. Returns -1 after error_set if it is the wrong one: the message follows the file's name.
     int (*check)(const void *symbols, char *version, size_t size);
 };
 
-// How to look up a variable of the environment, which only the command line may read; NULL for no variables.
+// Sets the lookup of environment variables, which only the command line may read; NULL for no variables.
 void library_set_environment(const char *(*get)(const char *name));
 
-// Loads it unless it is loaded; it stays until the process ends. -1 after error_set says where it was searched for, and
-// what to do.
+// Loads it unless it is loaded; it stays until the process ends. -1 after error_set with the places searched and a
+// remedy.
 int library_load(const struct library *library);
 
 // The symbols of a loaded library; NULL if it is not loaded. Read-only: library_load writes it.
@@ -78,7 +78,7 @@ static inline const void *library_symbols(enum library_id id) {
     return library_tables[id];
 }
 
-// Loads it and says "2.28.3  /usr/lib/libnccl.so.2"; false: it says what is missing or unfit and which package has it.
+// Loads it and writes "2.28.3  /usr/lib/libnccl.so.2"; false: writes what is missing or unfit and which package has it.
 bool library_describe(const struct library *library, struct buffer *out);
 
 #endif

@@ -18,7 +18,7 @@
 
 static const uint64_t MAGIC = 0x6c6966656c696e66;
 
-// The layout of the file. A label may be read while it is written: it is for people.
+// The layout of the file. A label may be read while it is written: it is only informative.
 struct lifeline_page {
     uint64_t magic;
     atomic_int_fast64_t iteration, beats;
@@ -32,7 +32,7 @@ struct lifeline {
     struct lifeline_page *page;
 };
 
-// Of the run: the supervisor's page and the node's. One that is not there is `nobody`.
+// The run's pages: the supervisor's and the node's. A missing one is `nobody`.
 static struct lifeline_page nobody, *own[2] = {&nobody, &nobody};
 enum { PAGES = sizeof own / sizeof own[0] };
 
@@ -41,7 +41,7 @@ static struct lifeline_page *map(int file) {
     return page == MAP_FAILED ? NULL : page;
 }
 
-// Gives a new file its content; NULL if that cannot be done. Closes it.
+// Sizes and maps a new file, and closes it; NULL on failure.
 static struct lifeline_page *begin_page(int file) {
     bool has_size = file >= 0 && ftruncate(file, sizeof(struct lifeline_page)) == 0;
     struct lifeline_page *page = has_size ? map(file) : NULL;
@@ -107,7 +107,7 @@ struct lifeline_state lifeline_look(const struct lifeline *lifeline) {
     return state_of(lifeline->page);
 }
 
-// The page of a file of ours; NULL if it is something else.
+// Maps a file of ours; NULL if it is something else.
 static struct lifeline_page *open_page(const char *path) {
     struct stat status;
     int file = path && *path ? open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
@@ -181,7 +181,7 @@ void lifeline_beat(void) {
 }
 
 void lifeline_phase(const char *label) {
-    // Threads have phases of their own.
+    // Other threads have phases of their own.
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < PAGES; i++) {

@@ -25,8 +25,8 @@ static struct {
     int world_size;
     char identity[24];
     bool is_shared;                          // see log_share_terminal
-    char view[2048], status[512];            // what is at the bottom now, "" for nothing
-    char text[MESSAGE_BYTES + BLOCK_BYTES];  // what is written next
+    char view[2048], status[512];            // current bottom lines, "" for none
+    char text[MESSAGE_BYTES + BLOCK_BYTES];  // text being assembled for the next write
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO, .world_size = 1};
 
 static _Thread_local bool thread_is_hushed;
@@ -52,7 +52,7 @@ static bool is_shown(void) {
     return state.view[0] || state.status[0];
 }
 
-// Appends what draws the view and the status to the text of this length; returns its new one.
+// Appends the sequences that draw the view and the status to the text of this length; returns the new length.
 static size_t append_block(size_t length) {
     struct screen_block block = {.view = state.view, .status = state.status};
     if (!is_shown())
@@ -62,7 +62,7 @@ static size_t append_block(size_t length) {
     return length + screen_compose(state.text + length, sizeof state.text - length, &block);
 }
 
-// A status that is all there is and goes, or a view that has fewer lines than before, leaves nothing behind.
+// Nothing remains on the terminal of a status that was the only line, or of a view that had more lines before.
 static void draw(bool was_shown) {
     if (!was_shown && !is_shown())
         return;
@@ -129,8 +129,8 @@ void log_print(FILE *stream, const char *text) {
         if (is_above)
             draw(true);
     } else if (outlet_is_ready(file)) {
-        // A closed pipe or a full disk must not end a run; the stream is usable again once that is over. One that was
-        // a terminal fails in fputs, the others in fflush.
+        // A closed pipe or a full disk must not end a run; the stream is usable again once that is over. A stream that
+        // was a terminal fails in fputs, others in fflush.
         (void)fputs(text, stream);
         (void)fflush(stream);
         clearerr(stream);
@@ -142,10 +142,10 @@ void log_print(FILE *stream, const char *text) {
 static void log_line(const char *kind, bool is_error, const char *format, va_list arguments) {
     const char *open = state.identity[0] ? "[" : "", *close = state.identity[0] ? "] " : "";
     pthread_mutex_lock(&state.lock);
-    // A rank that does not draw may write over what another one has drawn.
+    // A rank that does not draw may overwrite another rank's lines.
     bool clears = is_shown() || state.is_shared || (state.rank != 0 && screen_is_live());
     char *text = state.text;
-    // Memory may be short when an error is reported, so none is asked for: longer texts are cut.
+    // Memory may be short when an error is reported, so nothing is allocated: longer texts are cut.
     size_t prefix = (size_t)snprintf(text, MESSAGE_BYTES, "%s%s%s%s%s", clears ? screen_clear : "", open,
                                      state.identity, close, kind);
     vsnprintf(text + prefix, MESSAGE_BYTES - prefix - 1, format, arguments);

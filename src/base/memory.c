@@ -1,4 +1,4 @@
-// Small host memory that is there or ends the process, and checked arithmetic on sizes.
+// Small host memory, allocated or the process ends, and checked arithmetic on sizes.
 #include "base/memory.h"
 
 #include "base/error.h"
@@ -40,7 +40,7 @@ char *memory_printf(const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
-    char most[256];  // names of parameters are shorter, and formatted once
+    char most[256];  // names of parameters are shorter, and formatted only once
     int length = vsnprintf(most, sizeof most, format, arguments);
     va_end(arguments);
     CHECK(length >= 0);

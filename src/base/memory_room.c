@@ -1,5 +1,5 @@
-// Room for more memory. Pages of files that have not been touched lately count as free in a control group, as they do
-// in the kernel's own MemAvailable: reading a dataset fills every container's page cache.
+// Room for more memory. Pages of files that were not touched lately count as free in a control group, as in the
+// kernel's own MemAvailable: reading a dataset fills every container's page cache.
 #include "base/memory_room.h"
 
 #include "base/cgroup.h"
@@ -18,7 +18,7 @@ static void look_at_group(void *context, const char *folder) {
         *room = smaller(*room, most[0], used[0] - cgroup_read_key(folder, "memory.stat", "inactive_file"));
 }
 
-// Version 1. A limit that is none is a huge number.
+// Version 1. "No limit" is a huge number.
 static void look_at_old_group(void *context, const char *folder) {
     uint64_t *room = context;
     int64_t most[2], used[2];

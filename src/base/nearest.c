@@ -1,5 +1,5 @@
-// Nearness is the number of edits between two names. A name cut short, as Python's argparse completes it, and one with
-// something behind it (bert-base-uncased) are nearer than the letters in which they differ say.
+// Nearness is the number of edits between two names. A truncated name, as Python's argparse completes it, and one with
+// a suffix (bert-base-uncased) are nearer than the number of differing letters says.
 #include "base/nearest.h"
 
 #include <stdbool.h>
@@ -41,12 +41,12 @@ static size_t count_letters(const char *name, size_t length) {
 }
 
 struct nearest nearest_begin(const char *name, size_t length) {
-    // One or two letters could be a mistake for too many names.
+    // One or two letters would match too many names.
     size_t letters = count_letters(name, length);
     return (struct nearest){.name = name, .length = length, .distance = letters < LEAST_LETTERS ? 0 : FAR_AWAY};
 }
 
-// With more edits than this, about a quarter of its letters, a name is another name.
+// With more edits than this, about a quarter of its letters, it is another name.
 static int most_edits(const struct nearest *nearest) {
     int letters = (int)count_letters(nearest->name, nearest->length);
     return letters < 5 ? 1 : letters < 12 ? 2 : letters / 4;

@@ -42,7 +42,7 @@ bool number_read_int(const char *text, int64_t *value) {
     return true;
 }
 
-// Which of the suffixes the text ends with, from 1 on; 0 for none.
+// Index of the suffix that the text ends with, from 1; 0 for none.
 static int find_suffix(const char *text, const char *suffixes) {
     size_t length = strlen(text);
     const char *suffix = length > 1 ? strchr(suffixes, toupper((unsigned char)text[length - 1])) : NULL;

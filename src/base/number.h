@@ -12,10 +12,10 @@
 bool number_plain(const char *text, char *plain, size_t size);
 // The whole text is one whole number that an int64_t holds, a sign before it at most.
 bool number_read_int(const char *text, int64_t *value);
-// The same of a size in bytes, which may have a fraction and end with K, M, G or T, for powers of 1024 in either case:
-// 512K, 1.5G. What the fraction leaves of a byte is cut off.
+// The whole text is a size in bytes. It may have a fraction and end with K, M, G or T, for powers of 1024 in either
+// case: 512K, 1.5G. Fractions of a byte are cut off.
 bool number_read_size(const char *text, int64_t *value);
-// The same of a count, which may end with K, M, B or T, for powers of 1000 in either case: 300B, 1.5T.
+// The whole text is a count. It may end with K, M, B or T, for powers of 1000 in either case: 300B, 1.5T.
 bool number_read_count(const char *text, double *value);
 // The whole text is one finite number; no spaces, hexadecimal, "inf" or "nan".
 bool number_read_double(const char *text, double *value);

@@ -65,7 +65,7 @@ bool outlet_is_ready(int file) {
 
 // ---- a terminal ----
 
-// Opened again, since the shell that shares the old description does not expect writes to it to fail.
+// Reopened, since the shell that shares the old description does not expect writes to it to fail.
 static struct {
     pthread_mutex_t lock;
     bool is_open, waits_at_end, is_stuck;
@@ -85,7 +85,7 @@ void outlet_set_patience(int file, double seconds) {
     pthread_mutex_unlock(&terminal.lock);
 }
 
-// Whether the file is the terminal, which is the first one that was printed to.
+// Whether the file is the known terminal, the first one that was printed to.
 static bool is_terminal(int file) {
     struct stat status;
     if (!isatty(file) || fstat(file, &status) < 0)
@@ -101,7 +101,7 @@ static bool is_terminal(int file) {
     return terminal.is_open;
 }
 
-// Returns how many bytes are done with. A terminal that is gone takes everything.
+// Returns the number of bytes done with. A terminal that is gone takes everything.
 static size_t write_some(const char *text, size_t length) {
     size_t done = 0;
     while (done < length) {
@@ -117,8 +117,8 @@ static size_t write_some(const char *text, size_t length) {
     return done;
 }
 
-// The same. Waits for the reader if the terminal is a launcher's, unless it has stopped reading. A terminal with a
-// little room may poll as ready and still take nothing.
+// Like write_some, but waits for the reader if the terminal is a launcher's, unless it has stopped reading. A terminal
+// with a little room may poll as ready and still take nothing.
 static size_t write_now(const char *text, size_t length) {
     const double turn = 1e-3;
     size_t done = write_some(text, length);
@@ -169,8 +169,8 @@ static void keep(const char *text, size_t length) {
         terminal.waits_at_end = atexit(wait_at_end) == 0;
 }
 
-// A signal cuts a write to a terminal after two kilobytes, and what its handler answers would stand in the middle of
-// the text. It waits, or goes to another thread, whose write waits for ours.
+// A signal cuts a write to a terminal after two kilobytes, and its handler's answer would stand in the middle of the
+// text. It waits, or goes to another thread, whose write waits for ours.
 static void hold_signals(sigset_t *before) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigset_t held;
@@ -218,12 +218,12 @@ void outlet_keep_lines_whole(void) {
 struct outlet_relay {
     int from, to;
     struct buffer queue;
-    size_t written;       // bytes of the queue that the reader has taken
-    double taken;         // when it last took something, or there was nothing to take
-    bool is_gone;         // the reader
-    bool skips;           // up to the end of the line
-    bool ends_line;       // what was queued last
-    int64_t lost;         // lines since the last that was queued
+    size_t written;       // bytes of the queue taken by the reader
+    double taken;         // when it last took something, or the queue was empty
+    bool is_gone;         // the reader is gone
+    bool skips;           // drops text up to the end of the line
+    bool ends_line;       // the last queued text ended a line
+    int64_t lost;         // lines dropped since the last that was queued
     atomic_bool is_over;  // the writer has ended
     pthread_t thread;
 };
@@ -243,7 +243,7 @@ static void queue_bytes(struct outlet_relay *relay, const char *bytes, size_t le
     relay->ends_line = bytes[length - 1] == '\n';
 }
 
-// Whole lines are kept or dropped. A line of which the beginning is queued is cut there.
+// Whole lines are kept or dropped. A line whose beginning is already queued is cut there.
 static void take(struct outlet_relay *relay, const char *bytes, size_t length) {
     while (length > 0) {
         const char *end = memchr(bytes, '\n', length);
@@ -287,7 +287,7 @@ static void pass_on(struct outlet_relay *relay) {
     }
 }
 
-// False at the end of what the writer has written.
+// Returns false at the end of the writer's output.
 static bool read_on(struct outlet_relay *relay) {
     char bytes[READ_BYTES];
     ssize_t count = read(relay->from, bytes, sizeof bytes);
@@ -297,8 +297,8 @@ static bool read_on(struct outlet_relay *relay) {
 }
 
 // A writer waits while the queue is full, unless the reader has stopped. The relay ends with the writer's end of the
-// pipe and an empty queue. Behind a writer that has ended, a child of its own may hold that end open, and the reader
-// may have stopped: then PATIENCE_SECONDS without progress are enough.
+// pipe and an empty queue. After the writer has ended, a child of its own may hold that end open, and the reader may
+// have stopped: then PATIENCE_SECONDS without progress are enough.
 static void *relay_lines(void *opaque) {
     struct outlet_relay *relay = opaque;
     bool is_open = true;

@@ -1,4 +1,4 @@
-// A thread for each phase, which sleeps until it is time to say something or the phase ends. See phase.h.
+// A thread for each phase, which sleeps until a line is due or the phase ends. See phase.h.
 #include "base/phase.h"
 
 #include "base/clock.h"
@@ -21,13 +21,13 @@ static const double first_line_seconds = 2, redraw_seconds = 0.5;
 static const double plain_line_seconds[] = {2, 10, 30, 60};
 enum { PLAIN_LINES = sizeof plain_line_seconds / sizeof plain_line_seconds[0] };
 
-// How many phases have begun and not ended: like the status line of the log, there is one for the process.
+// Number of phases that have begun and not ended: like the status line of the log, it belongs to the process.
 static _Atomic int active;
-// What is done within it, which code far below the phase knows; how often it was set since the last phase began.
+// Work within the phase, reported by code far below it; and how many times it was set since the last phase began.
 static const char *_Atomic noted;
 static _Atomic int notes;
 static struct clock *_Atomic given_clock;
-// How long each kind of outermost phase took during the start. Threads that outlive it have phases of their own.
+// Duration of each kind of outermost phase during the start. Threads that outlive it have phases of their own.
 enum { MOST_KINDS = 16 };
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -42,7 +42,7 @@ static struct {
 struct phase {
     int level;  // 1 for the outermost
     const char *label, *unit;
-    const char *before;  // what was done when it began, see whereabouts.h
+    const char *before;  // work in progress when it began, see whereabouts.h
     double total, started;
     struct clock *clock;
     _Atomic int64_t done;
@@ -87,7 +87,7 @@ static void show(struct phase *phase) {
     phase->was_shown = true;
 }
 
-// Sleeps until this many seconds after the beginning; false if the phase ended meanwhile.
+// Sleeps until this many seconds after the beginning; false if the phase ended in the meantime.
 static bool sleep_until(struct phase *phase, double seconds) {
     bool is_ahead = true;
     pthread_mutex_lock(&phase->lock);
@@ -197,7 +197,7 @@ void phase_tell_start(void) {
     pthread_mutex_unlock(&start_lock);
     if (was_over)
         return;
-    // From here on nothing changes it.
+    // Nothing changes it after this.
     clock_gettime(CLOCK_BOOTTIME, &now);
     double ticks = (double)sysconf(_SC_CLK_TCK), began = (double)process_start(getpid());
     double lived = (double)now.tv_sec + (double)now.tv_nsec * 1e-9 - began / ticks, other = lived;

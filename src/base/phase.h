@@ -1,8 +1,8 @@
-// Work that prints nothing and may take long, such as loading a checkpoint. A phase that lasts more than two seconds
-// says so on stderr: what is being done, for how long and, if the amount is known, how much of it is done. A terminal
-// shows one line that is redrawn in place; a log file gets a line after 2, 10, 30 and 60 seconds, then one a minute.
-// A phase belongs to the rank that writes info lines; on all others it shows nothing. Of phases within each other only
-// the innermost is shown.
+// Work that prints nothing and may take long, such as loading a checkpoint. A phase that lasts more than two seconds is
+// reported on stderr: its label, its duration and, if the amount is known, how much of it is done. A terminal shows one
+// line that is redrawn in place; a log file gets a line after 2, 10, 30 and 60 seconds, then one a minute. A phase
+// belongs to the rank that writes info lines; on all others it shows nothing. Of phases within each other only the
+// innermost is shown.
 #ifndef BASE_PHASE_H
 #define BASE_PHASE_H
 
@@ -14,17 +14,17 @@ struct phase;
 // The label must live until the phase ends: "loading the checkpoint". To be ended with phase_end. Returns NULL, which
 // the other functions accept, if no thread can be started.
 struct phase *phase_begin(const char *label);
-// The same, with an amount of work: `unit` is "MB", "documents", …
+// Like phase_begin, with an amount of work: `unit` is "MB", "documents", …
 struct phase *phase_begin_amount(const char *label, const char *unit, double total);
-// Adds to the amount that is done; any thread may call it.
+// Adds to the amount done; any thread may call it.
 void phase_advance(struct phase *phase, int64_t amount);
-// Says what is done within the phase that is shown, e.g. "timing matmul algorithms", and that it is done once more;
-// NULL when it is over. The text must live on. For code that does not know the phase; any thread may call it.
+// Reports work within the phase that is shown, e.g. "timing matmul algorithms", and that it is done once more; NULL
+// when it is over. The text must live on. For code that does not know the phase; any thread may call it.
 void phase_note(const char *what);
 void phase_end(struct phase *phase);
-// The clock of phases that begin from now on, see clock.h.
+// Sets the clock of future phases, see clock.h.
 void phase_set_clock(struct clock *clock);
-// Says how long the process has lived, and what the outermost phases so far took of it; once, when its start is over.
+// Logs the process's time since its start and the share of each outermost phase; once, at the end of the start.
 void phase_tell_start(void);
 
 #endif

@@ -31,7 +31,7 @@ struct pool {
     void *_Atomic context;
     _Atomic int64_t count;
     _Atomic int64_t grain;    // indices per ticket, 1 except for enormous counts
-    _Atomic int64_t tickets;  // how many the run has
+    _Atomic int64_t tickets;  // number of tickets of the run
     _Atomic bool counts_busy;
     _Atomic int64_t busy_ns;
     _Atomic bool stop;
@@ -71,7 +71,7 @@ static bool claim(struct pool *pool, struct pool_job *job) {
         int64_t count = atomic_load_explicit(&pool->count, memory_order_relaxed);
         job->task = atomic_load_explicit(&pool->task, memory_order_relaxed);
         job->context = atomic_load_explicit(&pool->context, memory_order_relaxed);
-        // Rewriting the job begins with closing the ticket, so if the swap succeeds, what was read above is this run's.
+        // Rewriting the job begins with closing the ticket, so if the swap succeeds, the job read above is this run's.
         if (atomic_compare_exchange_weak_explicit(&pool->ticket, &ticket, ticket + 1, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             job->first = number * grain;
@@ -85,7 +85,7 @@ static void add_busy(struct pool *pool, double start) {
     atomic_fetch_add_explicit(&pool->busy_ns, (int64_t)((clock_seconds() - start) * 1e9), memory_order_relaxed);
 }
 
-// Works until the present run has no tickets left, then reports what was done and wakes the caller if it was the last.
+// Works until the present run has no tickets left, then reports the number done; the last one wakes the caller.
 static void work(struct pool *pool, int thread) {
     struct pool_job job;
     bool counts = false;
@@ -93,7 +93,7 @@ static void work(struct pool *pool, int thread) {
     int64_t finished = 0;
     int64_t tickets = 0;
     while (claim(pool, &job)) {
-        // Not earlier: a helper that is late for one run may work in the next, which counts or does not.
+        // Read only now: a helper that is late for one run may work in the next, which may or may not be counted.
         if (finished == 0) {
             counts = atomic_load_explicit(&pool->counts_busy, memory_order_relaxed);
             start = counts ? clock_seconds() : 0;

@@ -17,23 +17,23 @@ int pool_threads(const struct pool *pool);
 // done. Not reentrant: a task must not call pool_run on the same pool.
 void pool_run(struct pool *pool, int64_t count, void (*task)(void *context, int64_t index, int thread), void *context);
 
-// From now on, threads that wait sleep at once: other processes need the processors, more than a pool can know, which
-// spins if it has no more threads than this process has processors.
+// Makes waiting threads sleep at once: other processes need the processors. A pool cannot know that; it spins if it has
+// no more threads than this process has processors.
 void pool_sleep_at_once(struct pool *pool);
 
-// For how long the threads have worked since counting began, in all runs together: the rest of threads * time they
-// waited. 0 if it never began. Not during a run.
+// Total working time of the threads since counting began, in all runs together: the rest of threads * time they waited.
+// 0 if it never began. Not during a run.
 void pool_count_busy(struct pool *pool, bool is_on);
 double pool_busy_seconds(const struct pool *pool);
 
-// What this process may use of the machine.
+// The part of the machine that this process may use.
 struct pool_share {
     int processors;  // in its affinity mask
     int64_t mask;    // a hash of that mask: processes with the same one have the same processors
     int quota;       // the processors' worth of time that control groups allow; INT_MAX if they do not say
 };
 struct pool_share pool_find_share(void);
-// How many processors this process may use (by its affinity mask and cgroup quota), at least 1.
+// Number of processors this process may use (by its affinity mask and cgroup quota), at least 1.
 int pool_available_processors(void);
 
 #endif

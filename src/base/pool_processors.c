@@ -1,4 +1,4 @@
-// How many processors this process may keep busy: its affinity mask, cut down by the CPU quota of its control group,
+// Number of processors this process may keep busy: its affinity mask, reduced by the CPU quota of its control group,
 // because a container with two processors' worth of time on a machine of 64 must not start 64 threads.
 #include "base/pool_processors.h"
 
@@ -34,7 +34,7 @@ static int smaller_limit(int limit, int64_t quota, int64_t period) {
     return processors < limit ? (int)processors : limit;
 }
 
-// Version 2: every group from ours up to the root may set a quota; the smallest holds.
+// Version 2: every group from ours up to the root may set a quota; the smallest applies.
 static void look_at_group(void *context, const char *folder) {
     int *limit = context;
     int64_t numbers[2];

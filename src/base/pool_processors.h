@@ -2,8 +2,8 @@
 #ifndef BASE_POOL_PROCESSORS_H
 #define BASE_POOL_PROCESSORS_H
 
-// How many processors the CPU quotas below `root` (/sys/fs/cgroup) allow, at most `limit`; `membership` names this
-// process's groups (/proc/self/cgroup). A fraction of a processor counts as a whole one.
+// Number of processors that the CPU quotas below `root` (/sys/fs/cgroup) allow, at most `limit`; `membership` names
+// this process's groups (/proc/self/cgroup). A fraction of a processor counts as a whole one.
 int pool_processors_in_quota(const char *root, const char *membership, int limit);
 
 #endif

@@ -1,4 +1,4 @@
-// Running another program and collecting what it says. See process.h.
+// Runs another program and collects its output. See process.h.
 #include "base/process.h"
 #include "base/error.h"
 
@@ -37,7 +37,7 @@ static void talk(int in, int out, int err, const char *input, struct process_res
             break;
         if (ends[IN].fd >= 0 && ends[IN].revents) {
             ssize_t sent = write(ends[IN].fd, input, left);
-            // A program that does not read its input to the end is free not to.
+            // A program need not read its input to the end.
             left = sent > 0 ? left - (size_t)sent : errno == EAGAIN || errno == EINTR ? left : 0;
             input += sent > 0 ? sent : 0;
         }

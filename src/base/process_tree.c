@@ -18,7 +18,7 @@ struct relative {
     bool is_below;
 };
 
-// The fields of /proc/PID/stat after the program's name, which may hold anything; NULL if the process is gone.
+// The fields of /proc/PID/stat after the program's name, which may contain anything; NULL if the process is gone.
 static const char *read_fields(pid_t process, char *text, size_t size) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%ld/stat", (long)process);
@@ -44,7 +44,7 @@ unsigned long long process_start(pid_t process) {
     char text[512], state;
     const char *fields = read_fields(process, text, sizeof text);
     unsigned long long start;
-    // The 22nd field; the third is the first of these.
+    // Field 22 of the file; the first of these is field 3.
     bool is_read =
         fields && sscanf(fields, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
                          &state, &start) == 2;
@@ -112,7 +112,7 @@ int process_list_below(pid_t ancestor, const char *program, pid_t **found) {
     if (stat(program, &status) < 0)
         return 0;
     struct relative *list = list_processes(&count);
-    // Generation by generation, since a child may come before its parent in the list.
+    // Generation by generation, since a child may precede its parent in the list.
     for (bool is_new = true; is_new;) {
         is_new = false;
         for (size_t i = 0; i < count; i++) {
@@ -132,7 +132,7 @@ int process_list_below(pid_t ancestor, const char *program, pid_t **found) {
     return below;
 }
 
-// What is done with each of them; how often it was successful.
+// Applies `act` to each of them; returns the number of successes.
 static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t process, int number), int number) {
     pid_t *list;
     int count = process_list_below(ancestor, program, &list), successes = 0;
@@ -156,8 +156,8 @@ int process_catching_below(pid_t ancestor, const char *program, int number) {
 
 void process_end_with(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    // Too late to be told. Sent to the process, not to this thread: if it is held back, the program that this
-    // process becomes still finds it.
+    // The parent ended before the call above. Sent to the process, not to this thread: if the signal is blocked, the
+    // program that this process becomes still receives it.
     if (getppid() != parent)
         kill(getpid(), SIGTERM);
 }

@@ -1,4 +1,4 @@
-// What the processor offers beyond C. Only this header, scan.c and sha256_hardware.c ask about the machine.
+// Processor features beyond C. Only this header, scan.c and sha256_hardware.c ask about the machine.
 #ifndef BASE_PROCESSOR_H
 #define BASE_PROCESSOR_H
 

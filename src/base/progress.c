@@ -55,10 +55,10 @@ static double fraction_of(const struct progress *p) {
     return p->done < p->total ? p->done / p->total : 1;
 }
 
-// How much a line says, from what every line does to what needs most room.
+// The parts of a line, from those in every line to the one that needs most room.
 enum detail { TIME_LEFT, RATE, NOTE, AMOUNT, ELAPSED };
 
-// What follows the bar.
+// The text after the bar.
 static void append_rest(const struct progress *p, double now, const char *note, enum detail detail,
                         struct buffer *out) {
     double elapsed = now - p->started;
@@ -97,7 +97,7 @@ static int width(const struct buffer *text) {
     return screen_width(buffer_string(text));
 }
 
-// As much as fits into the columns. The bar takes what room is left; it goes before the note and the rate do.
+// As many parts as fit into the columns. The bar takes the remaining room; it is dropped first, then note and rate.
 static void compose(const struct progress *p, double now, const char *note, int columns, struct buffer *out) {
     struct buffer rest = {0};
     bool has_bar = p->is_terminal && p->total > 0;

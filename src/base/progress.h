@@ -13,7 +13,7 @@ struct progress {
     double total;      // 0 if unknown
     double done;
     double started, last_shown;
-    struct clock *clock;  // of what comes after progress_begin, see clock.h
+    struct clock *clock;  // for all after progress_begin, see clock.h
     bool is_terminal;
     bool is_quiet;  // set after progress_begin to show nothing
 };
@@ -23,7 +23,7 @@ void progress_begin(struct progress *p, const char *label, const char *unit, dou
 void progress_update(struct progress *p, double done, const char *note);
 void progress_end(struct progress *p, const char *note);
 
-// "[==>  ] ": this many cells, of which a fraction is done.
+// "[==>  ] ": a bar of this many cells, of which a fraction is filled.
 void progress_append_bar(struct buffer *out, double fraction, int cells);
 // 950, 12.3k, 4.56M: about five characters for any count.
 void progress_append_count(struct buffer *out, double value);

@@ -18,13 +18,13 @@ static const char *const headers[] = {
     "authorization", "proxy-authorization",  "x-api-key",  "api-key", "x-auth-token", "private-token",
     "x-vault-token", "x-amz-security-token", "dd-api-key", "cookie",  "set-cookie"};
 
-// Text within an address after which the rest of its path is a secret: Slack, Mattermost, Discord, Teams,
-// healthchecks.io, ntfy.sh, IFTTT, Telegram.
+// Parts of an address after which the rest of its path is a secret: Slack, Mattermost, Discord, Teams, healthchecks.io,
+// ntfy.sh, IFTTT, Telegram.
 static const char *const webhooks[] = {"://hooks.", "/hooks/",     "/webhooks/", "/webhook/",  "/webhookb2/",
                                        ".webhook.", "://hc-ping.", "://ntfy.",   "/with/key/", "/bot"};
 
 static const struct {
-    const char *prefix, *others;  // others: characters beside letters and digits
+    const char *prefix, *others;  // others: allowed characters besides letters and digits
     size_t least;
 } tokens[] = {{"hf_", "", 30},      {"ghp_", "", 30},   {"gho_", "", 30},   {"ghs_", "", 30},  {"github_pat_", "_", 30},
               {"glpat-", "-_", 20}, {"xoxb-", "-", 20}, {"xoxp-", "-", 20}, {"xapp-", "-", 20}};
@@ -38,7 +38,7 @@ static bool is_word(char byte) {
     return isalnum((unsigned char)byte) || byte == '_' || byte == '-';
 }
 
-// Replaces text[from, to); returns where the text goes on after the mark.
+// Replaces text[from, to); returns the position after the mark.
 static size_t hide(struct scan *scan, size_t from, size_t to) {
     char *text = scan->text;
     size_t rest = strlen(text + to), room = scan->size - 1 - from;
@@ -73,19 +73,19 @@ static void redact_query(struct scan *scan, size_t at, const char *ends) {
     }
 }
 
-// Where the path of a webhook begins that is secret; 0 if the address is none.
+// Start of the secret part of a webhook's path; 0 if the address is not a webhook.
 static size_t find_webhook(const struct scan *scan, size_t begin, size_t end) {
     for (size_t at = begin; at < end; at++)
         for (size_t i = 0; i < COUNT(webhooks); i++) {
             size_t length = strlen(webhooks[i]), from = at + length;
             if (from > end || strncasecmp(scan->text + at, webhooks[i], length) != 0)
                 continue;
-            // A host goes on up to its slash; a bot's number follows at once.
+            // A host ends at its slash; a bot's number follows at once.
             bool is_host = webhooks[i][length - 1] == '.', is_bot = strcmp(webhooks[i], "/bot") == 0;
             while (is_host && from < end && scan->text[from] != '/')
                 from++;
             from += is_host && from < end;
-            // Other sites have folders of such names. A key is longer than most names.
+            // Other sites have folders with such names. A key is longer than most names.
             bool is_path = webhooks[i][0] == '/' && !is_bot;
             size_t digits = strspn(scan->text + from, "0123456789"), letters = 0;
             while (is_word(scan->text[from + letters]))
@@ -112,16 +112,16 @@ static size_t find_user(const struct scan *scan, size_t begin, size_t end, bool 
     return last;
 }
 
-// A bucket has no colon, but a sentence may go on with one after it.
+// A bucket has no colon, but a sentence may continue with one after it.
 static bool has_colon(const char *bucket) {
     size_t colon = strcspn(bucket, ":/?# \t\r\n\"'");
     return bucket[colon] == ':' && bucket[colon + 1] && !strchr(" \t\r\n\"'", bucket[colon + 1]);
 }
 
-// An address at text[begin], whose scheme ends at `rest`; returns where the search goes on.
+// Redacts an address at text[begin], whose scheme ends at `rest`; returns where the search continues.
 static size_t redact_address(struct scan *scan, size_t begin, size_t rest) {
     char *text = scan->text;
-    // A text that is an address ends where it ends, whatever it contains.
+    // If the text is an address, it is one up to its end, whatever it contains.
     bool is_whole = begin == 0 && !strpbrk(text, " \t\r\n");
     const char *ends = is_whole ? "" : " \t\r\n\"'<>`\\|;";
     bool is_s3 = rest - begin == strlen("s3://") && strncasecmp(text + begin, "s3", 2) == 0;
@@ -141,7 +141,7 @@ static size_t redact_address(struct scan *scan, size_t begin, size_t rest) {
     return rest + strcspn(text + rest, ends);
 }
 
-// A header's value at text[at]; `at` if there is none.
+// Redacts a header's value at text[at]; returns `at` if there is none.
 static size_t redact_header(struct scan *scan, size_t at) {
     for (size_t i = 0; i < COUNT(headers); i++) {
         size_t length = strlen(headers[i]);
@@ -173,7 +173,7 @@ static size_t redact_token(struct scan *scan, size_t at) {
 
 void redact(char *text, size_t size) {
     struct scan scan = {.text = text, .size = size};
-    size_t word = 0;  // where the present word begins
+    size_t word = 0;  // start of the present word
     for (size_t at = 0; text[at];) {
         size_t next = at;
         if (at > word && strncmp(text + at, "://", 3) == 0)

@@ -12,14 +12,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// What stands in a secret's place. No value of a flag contains it unless it was redacted.
+// The mark in a secret's place. No value of a flag contains it unless it was redacted.
 #define REDACT_MARK "[redacted]"
 
-// In place, in an array of `size` bytes; what does not fit any more is cut. Allocates nothing. Twice changes nothing.
+// Redacts in place, in an array of `size` bytes; text that no longer fits is cut. Allocates nothing. Idempotent.
 void redact(char *text, size_t size);
 // To be freed.
 char *redact_copy(const char *text);
-// Whether something was redacted in this text.
+// Whether this text was redacted.
 bool redact_is_marked(const char *text);
 
 #endif

@@ -2,8 +2,8 @@
 //
 // Philox4x32 (Salmon et al., SC 2011) is a function, not a state: the same counter and key give the same four words on
 // every machine and backend. All weights and dropout masks come from it, keyed by global element index, which is why
-// the layout of ranks never changes the numbers. Ten rounds are its authors' choice, with a margin; seven, with which
-// dropout is drawn, are the fewest that passed all their tests (BigCrush).
+// the layout of ranks never changes the numbers. Ten rounds are its authors' choice, with a margin; dropout uses seven,
+// the fewest that passed all their tests (BigCrush).
 //
 // MT19937 as NumPy's RandomState drives it (legacy seeding, masked rejection) gives the sample order of Megatron
 // datasets.
@@ -42,7 +42,7 @@ static inline struct philox philox4x32_7(uint64_t key, uint32_t c0, uint32_t c1,
 }
 
 // Normal deviates by element index: out[i] is deviate number first + i of stream `stream` under `seed`, with mean 0 and
-// the given standard deviation. However a range is split, the numbers are the same.
+// the given standard deviation. The numbers do not depend on how a range is split.
 void philox_normal(float *out, int64_t count, int64_t first, uint64_t seed, uint64_t stream, double standard_deviation);
 
 struct mt19937 {

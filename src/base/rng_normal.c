@@ -27,7 +27,7 @@ static void draw_words(struct words *out, uint64_t first_block, uint64_t seed, u
     }
 }
 
-// Exact, and through a signed conversion because older vector units have no unsigned one.
+// Exact; through a signed conversion because older vector units have no unsigned one.
 static inline double word_to_double(uint32_t word) {
     return (double)(int32_t)(word ^ 0x80000000u) + 2147483648.0;
 }
@@ -62,7 +62,7 @@ struct point {
 };
 
 // Cosine and sine of a full turn times word / 2^32. The top two bits are the quadrant; the rest, centred, is an angle
-// of at most an eighth of a turn, for which short Taylor polynomials do.
+// of at most an eighth of a turn, for which short Taylor polynomials suffice.
 static inline struct point point_on_circle(uint32_t word) {
     uint32_t centred = word + 0x20000000u;
     uint32_t quadrant = centred >> 30;

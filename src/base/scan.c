@@ -1,4 +1,4 @@
-// The inner loops over bulk text. They take a chunk of bytes at a time, of whatever size the processor likes: 16 with
+// The inner loops over bulk text. They take a chunk of bytes at a time, of the size that suits the processor: 16 with
 // NEON or SSE2, which every processor of their kind has, and 8 in a plain integer elsewhere.
 //
 // A chunk answers two questions with a mask of MASK_BITS per byte, lowest byte first: which bytes are special in a
@@ -105,7 +105,7 @@ static inline uint64_t chunk_high(struct scan_chunk chunk) {
 
 #endif
 
-// The end of the text, shorter than a chunk; out may be NULL.
+// Scans the end of the text, shorter than a chunk; out may be NULL.
 static inline size_t scan_tail(char *restrict out, const char *restrict text, size_t length, bool *has_high) {
     size_t at = 0;
     for (; at < length; at++) {

@@ -1,5 +1,5 @@
 // Lines at the bottom of a terminal. See screen.h. A line is overwritten and then cleared to its end, never cleared
-// first: that is what keeps it from flickering.
+// first, so that it does not flicker.
 #include "base/screen.h"
 
 #include <stdlib.h>
@@ -75,7 +75,7 @@ int screen_rows(void) {
     return size.ws_row > 0 ? size.ws_row : USUAL_ROWS;
 }
 
-// Bytes of the sequence or character that begins here; *columns: how many it takes.
+// Length in bytes of the sequence or character at the start of the text; *columns: its width.
 static size_t next(const char *text, int *columns) {
     size_t bytes = 1;
     *columns = 1;
@@ -116,7 +116,7 @@ static void put_string(struct drawing *drawing, const char *text) {
     put(drawing, text, strlen(text));
 }
 
-// A line as wide as the terminal would wrap. Returns what follows the line.
+// A line as wide as the terminal would wrap. Returns the text after the line.
 static const char *put_line(struct drawing *drawing, const char *line, int most) {
     int shown = 0, columns;
     while (*line && *line != '\n') {

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4). Blocks go through the processor's own instructions if it has them (sha256_hardware.c) and
-// through the plain code here if it does not; both give the same state.
+// SHA-256 (FIPS 180-4). Blocks use the processor's own instructions if it has them (sha256_hardware.c), otherwise the
+// plain code here; both give the same state.
 #include "base/sha256_blocks.h"
 
 #include "base/error.h"
@@ -27,7 +27,7 @@ const uint32_t sha256_constants[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
-// The same of the square roots of the first eight.
+// The first 32 bits of the fractional parts of the square roots of the first eight primes.
 static const uint32_t start[8] = {
     0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
 };
@@ -54,7 +54,7 @@ static inline void one_round(uint32_t v[8], unsigned turn, uint32_t keyed_word) 
     uint32_t mixed_e = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
     uint32_t mixed_a = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
     uint32_t choice = g ^ (e & (f ^ g)), majority = (a & b) | (c & (a | b));
-    // e is known last, so what hangs on it is added last.
+    // e is known last, so terms that depend on it are added last.
     uint32_t sum = v[(7 - turn) & 7] + keyed_word + choice;
     v[(3 - turn) & 7] = (v[(3 - turn) & 7] + sum) + mixed_e;
     v[(7 - turn) & 7] = (sum + mixed_e) + (mixed_a + majority);
@@ -67,8 +67,8 @@ void sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size_t 
         for (int i = 0; i < 16; i++)
             words[i] = __builtin_bswap32(words[i]);
         memcpy(v, state, sizeof v);
-        // Eight rounds bring every role back to its place, so compilers keep v in registers. The words for later
-        // rounds are made meanwhile: the two chains run side by side in the processor.
+        // Eight rounds bring every role back to its place, so compilers keep v in registers. The words of later rounds
+        // are computed in between: the two chains run side by side in the processor.
         for (int i = 0; i < 64; i += 8) {
             const uint32_t *k = sha256_constants + i, *w = words + i;
             if (i < 48)
@@ -212,7 +212,7 @@ static int add_file_once(const char *path, char text[65], struct sha256_marks *m
     return result;
 }
 
-// From the start each time: a file of a server that came back must be opened anew.
+// Each attempt starts over: after a server has come back, the file must be reopened.
 int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks) {
     int result;
     do {

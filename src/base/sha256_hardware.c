@@ -1,6 +1,6 @@
 // SHA-256 blocks by the processor's own instructions, for aarch64 (SHA2 extension) and x86-64 (SHA extensions). The
-// program is compiled for the plainest processor of its kind; these functions alone use more and are entered only
-// if the running processor says that it can.
+// program is compiled for the baseline of each architecture; only these functions use more, and they run only on
+// processors that report the extension.
 #include "base/sha256_blocks.h"
 
 #if defined(__aarch64__)

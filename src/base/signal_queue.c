@@ -1,5 +1,5 @@
-// A pipe of signal numbers. See signal_queue.h. Its ends and the set are static because a handler has no other way to
-// reach them; they do not change once the first handler is in place.
+// A pipe of signal numbers. See signal_queue.h. Its ends and the set are static because a handler can reach nothing
+// else; they do not change once the first handler is installed.
 #include "base/signal_queue.h"
 
 #include "base/clock.h"
@@ -18,7 +18,7 @@ static sigset_t queued;
 static void append(int number) {
     int before = errno;
     unsigned char byte = (unsigned char)number;
-    // Only a queue with thousands of untaken signals refuses one.
+    // A queue is full only with thousands of untaken signals.
     ssize_t written = write(queue_ends[1], &byte, 1);
     (void)written;
     errno = before;
@@ -66,7 +66,7 @@ pid_t signal_queue_fork(bool is_held) {
     pthread_sigmask(SIG_BLOCK, &queued, &before);
     pid_t child = fork();
     if (child == 0) {
-        // What the child is sent is not the parent's.
+        // Signals sent to the child are not for the parent.
         for (int number = 1; number < NSIG; number++)
             if (sigismember(&queued, number) == 1)
                 signal(number, SIG_DFL);

@@ -56,7 +56,7 @@ void trace_set_iteration(int64_t iteration) {
 
 void trace_add(const struct trace_event *event) {
     pthread_mutex_lock(&trace.lock);
-    // Another thread may have asked whether the trace is on before it was closed.
+    // Another thread may have found the trace on before it was closed.
     if (trace.capacity > 0) {
         if (trace.added - trace.taken == trace.capacity) {
             trace.taken++;
@@ -74,7 +74,7 @@ bool trace_take(struct trace_event *event, int64_t last) {
     bool is_there = trace.taken < trace.added && trace.ring[trace.taken % trace.capacity].iteration <= last;
     if (is_there)
         *event = trace.ring[trace.taken++ % trace.capacity];
-    // An empty ring begins again with slots that are in the caches.
+    // An empty ring starts again with slots that are in the caches.
     if (trace.taken == trace.added)
         trace.added = trace.taken = 0;
     pthread_mutex_unlock(&trace.lock);

@@ -1,6 +1,6 @@
-// Spans of time for a profile: what this process did, when, and on which track. They go to a ring that the trainer
-// empties after each iteration, and that is allocated before the first one: nothing is allocated while spans are added.
-// If the ring is full, the oldest span is lost, and counted.
+// Spans of time for a profile: this process's work, with times and tracks. They go to a ring that is allocated before
+// the first iteration and that the trainer empties after each one: adding a span allocates nothing. If the ring is
+// full, the oldest span is lost, and counted.
 //
 // While no ring is open, trace_is_on is false, and callers add nothing: a load and a branch that is never taken.
 // Any thread may add spans. One thread opens, takes and closes.
@@ -22,7 +22,7 @@ enum trace_kind {
     TRACE_KINDS
 };
 
-// Where a span is drawn. Spans of a track follow or contain each other, except those of collectives: they overlap.
+// Where a span is drawn. Spans of one track follow or contain each other, except that collectives may overlap.
 enum trace_track { TRACK_ITERATIONS, TRACK_HOST, TRACK_DEVICE, TRACK_LOADER, TRACK_COLLECTIVES, TRACK_COUNT };
 
 struct trace_event {
@@ -30,7 +30,7 @@ struct trace_event {
     const char *group;  // of a collective, lives as long as the trace; NULL for anything else
     const char *how;    // "all_reduce"; NULL for anything but a collective
     double start, end;  // of clock_seconds
-    // On a device that works on its own: the moments there, see device_stamp. 0 if the times above are meant.
+    // On an asynchronous device: the moments there, see device_stamp. 0 if the times above apply.
     int64_t stamps[2];
     int64_t bytes;           // of a collective
     int64_t iteration;       // set by trace_add
@@ -40,18 +40,18 @@ struct trace_event {
     bool is_inner;           // a part of another span of its track
 };
 
-// Opens a ring for this many spans, at least; one that is open is replaced if it is smaller, and keeps its spans.
+// Opens a ring for at least this many spans; an open one is replaced if it is smaller, and keeps its spans.
 void trace_open(size_t capacity);
 // No spans are added until the next trace_open; those in the ring stay.
 void trace_pause(void);
-void trace_close(void);  // spans that were not taken are gone; safe if none is open
+void trace_close(void);  // spans that were not taken are lost; safe if none is open
 bool trace_is_on(void);
-// Spans that are added from now on belong to this iteration.
+// Sets the iteration of the spans added next.
 void trace_set_iteration(int64_t iteration);
 void trace_add(const struct trace_event *event);
 // Takes the oldest span if it belongs to an iteration up to `last`; false if there is none.
 bool trace_take(struct trace_event *event, int64_t last);
-// How many spans were lost since the last call.
+// Number of spans lost since the last call.
 int64_t trace_take_lost(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-// As large as that of a program: pages that are not used cost nothing.
+// As large as a program's stack: unused pages cost nothing.
 enum { STACK_BYTES = 8 << 20 };
 
 struct turns {
@@ -124,7 +124,7 @@ void turns_hand_over(struct turns *turns) {
         hand_to(turns, other);
 }
 
-// The second task's, to which the C library passes numbers only.
+// Entry of the second task, to which the C library passes only ints.
 static void begin_second(unsigned high, unsigned low) {
     struct turns *turns = (struct turns *)(((uintptr_t)high << 32) | low);
     tell_arrived(turns, NULL, 0);

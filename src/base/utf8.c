@@ -1,7 +1,7 @@
 // UTF-8 by the table of well-formed byte sequences of the Unicode standard (table 3-7).
 //
-// What may follow a lead byte is one range for the second byte and 80…BF for the rest; overlong forms, surrogates and
-// values above U+10FFFF are exactly those that the second byte's range shuts out.
+// A lead byte is followed by one range for the second byte and 80…BF for the rest; the second byte's range excludes
+// exactly the overlong forms, surrogates and values above U+10FFFF.
 #include "base/utf8.h"
 
 #include <string.h>
@@ -74,9 +74,9 @@ size_t utf8_encode(uint32_t character, char out[4]) {
 }
 
 // Well-formedness as an automaton whose whole next-state function for a byte fits one 64-bit row: six bits for each
-// state, at the bit position that is the state's own number. A step is one load and one shift, without a branch.
+// state, at the bit position equal to the state's number. A step is one load and one shift, without a branch.
 enum {
-    REJECT = 0,  // what is not listed below is 0, so every unlisted step rejects, and rejection stays
+    REJECT = 0,  // unlisted steps are 0, so each of them rejects, and rejection stays
     ACCEPT = 6,
     NEED_1 = 12,
     NEED_2 = 18,
@@ -146,8 +146,8 @@ size_t utf8_check(const char *text, size_t length) {
         if (run_automaton(state, bytes + at, length - at) == ACCEPT)
             return length;
     }
-    // Something is ill-formed at or after `at`, or in the character that reaches over it, which begins up to three
-    // bytes earlier. The slow way finds where.
+    // Something is ill-formed at or after `at`, or in the character that spans `at`, which begins up to three bytes
+    // earlier. The slow way finds where.
     while (state != ACCEPT && (bytes[--at] & 0xC0) == 0x80)
         continue;
     return first_ill_formed(bytes, at, length);

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-// COUNTED_SECONDS, and no more than a tenth of the shortest limit, is how much of the time between two looks counts. No
-// limit is over within one look, and a warning always comes before the end.
+// Between two checks at most COUNTED_SECONDS count, and no more than a tenth of the shortest limit. No limit thus
+// expires within one check, and a warning always comes before the end.
 static const double FIRST_LINE_SECONDS = 60, LONGEST_PAUSE = 0.1, COUNTED_SECONDS = 1;
 
 static const char *const flags[WATCHDOG_KINDS] = {"--start-timeout-minutes", "--step-timeout-minutes",
@@ -109,7 +109,7 @@ static void describe(const struct watchdog_work *work, char what[256], char wher
     snprintf(where, 768, "%s on %s%s%s", who, state.host, work->doing[0] ? ", " : "", work->doing);
 }
 
-// What is to be said of work that takes long.
+// The message about work that takes long.
 struct finding {
     bool is_due, is_end;
     double waited, limit;
@@ -127,7 +127,7 @@ static void look_at(struct watchdog_work *work, double passed, struct finding *f
         return;
     }
     work->waited += passed;
-    // One line at a time: what else is due is found at the next look.
+    // One line at a time: others that are due are found at the next check.
     if (limit <= 0 || work->waited < work->next_line || finding->is_due)
         return;
     *finding = (struct finding){.is_due = true,
@@ -139,7 +139,7 @@ static void look_at(struct watchdog_work *work, double passed, struct finding *f
     work->next_line = fmin(2 * work->next_line, limit);
 }
 
-// Without the lock: the log may be slow, and whoever helps this process to its end may use the watchdog.
+// Without the lock: the log may be slow, and the code that ends this process may use the watchdog.
 static void say(const struct finding *finding) {
     if (!finding->is_end) {
         log_warn("still %s, %.0f s, %s; the run ends after %.0f s without progress (%s)", finding->what,

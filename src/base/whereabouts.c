@@ -34,7 +34,7 @@ const char *whereabouts_phase(void) {
     return phase ? phase : "";
 }
 
-// No memory and no locks: snprintf needs none for whole numbers and strings.
+// Uses no memory and no locks: snprintf needs none for whole numbers and strings.
 const char *whereabouts_text(char *text, size_t size) {
     char host[256], at[48] = "", who[32] = "";
     const char *phase = whereabouts_phase();

@@ -1,18 +1,18 @@
-// Where this process of a run is: the iteration that it computes, what it does within it, and on which machine. A rank
-// that hangs, crashes or gives up says so, since its log may end long before. Setting it costs a store, and the text
-// can be made in a signal handler.
+// Where this process of a run is: its iteration, its work within it, and its machine. A rank that hangs, crashes or
+// gives up reports this, since its log may end long before. Setting it costs a store, and the text can be made in a
+// signal handler.
 #ifndef BASE_WHEREABOUTS_H
 #define BASE_WHEREABOUTS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-void whereabouts_set_rank(int rank);                // only if there are several
-void whereabouts_set_iteration(int64_t iteration);  // the one that is computed from now on, from 1; -1 for none
-// The label must live until the next one is set, e.g. "forward"; NULL for nothing. Returns the one before.
+void whereabouts_set_rank(int rank);                // only for a run of several ranks
+void whereabouts_set_iteration(int64_t iteration);  // the one now being computed, from 1; -1 for none
+// The label must live until the next one is set, e.g. "forward"; NULL for none. Returns the previous one.
 const char *whereabouts_set_phase(const char *label);
-// Sets it if it is still `from`. A thread that is not the one that computes sets the phase back this way: the other one
-// may be elsewhere by then.
+// Sets it if it is still `from`. Threads other than the one that computes restore the phase this way: that one may have
+// moved on.
 void whereabouts_change_phase(const char *from, const char *label);
 
 int64_t whereabouts_iteration(void);

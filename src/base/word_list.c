@@ -1,4 +1,4 @@
-// Halves the part of the list that is left, at the beginning of a word.
+// Searches by halving the rest of the list, at the beginning of a word.
 #include "base/word_list.h"
 
 bool word_list_has(const struct word_list *list, const char *word, size_t length) {
@@ -13,7 +13,7 @@ bool word_list_has(const struct word_list *list, const char *word, size_t length
         bool is_whole = at + same == end || words[at + same] == list->separator;
         if (same == length && is_whole)
             return true;
-        // The shorter of two words of which one begins with the other comes first.
+        // A word that is a prefix of another comes first.
         if (same == length || (!is_whole && (unsigned char)word[same] < (unsigned char)words[at + same])) {
             end = at > begin ? at - 1 : begin;
         } else {

@@ -1,5 +1,5 @@
-// A constant list of words in one string: in byte order, with a separator between, so that a word is found by halving
-// without an array of pointers.
+// A constant list of words in one string: in byte order, with a separator between words, so that a binary search needs
+// no array of pointers.
 //
 //   static const struct word_list colours = WORD_LIST(' ', "blue green red");
 #ifndef BASE_WORD_LIST_H

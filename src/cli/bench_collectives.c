@@ -1,6 +1,6 @@
 // bevatron bench collectives: time and bandwidth of each collective over the ranks, in nccl-tests' terms. algbw is
-// bytes by time; busbw is what that asks of the slowest link, so that it can be held against the hardware whatever the
-// number of ranks. Every result is checked: elements that are wrong are counted.
+// bytes by time; busbw is the load of the slowest link, comparable with the hardware for any number of ranks. Every
+// result is checked: wrong elements are counted.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -72,13 +72,13 @@ struct collective_trial {
     int hosts;
 };
 
-// With equally many ranks on each.
+// Equally many ranks on each machine.
 static int hosts_of(const struct world_place *place) {
     int local = place->local_size > 0 ? place->local_size : 1;
     return (place->size + local - 1) / local;
 }
 
-// What rank r gives at element i: small whole numbers, whose sums are exact.
+// Input of rank r at element i: small whole numbers, whose sums are exact.
 static float given(int rank, int64_t i) {
     return (float)((i + rank) % 13);
 }
@@ -110,8 +110,8 @@ static void run_once(const struct collective_trial *trial) {
         request = comm_broadcast_start(group, whole, 0, "bench");
         break;
     default: {
-        // Round the ring: to the right, from the left. NCCL does what a group is given one after the other, and a large
-        // message only ends with its receipt, so not all may send first.
+        // Round the ring: to the right, from the left. NCCL performs the calls of a group one after the other, and a
+        // large message ends only with its receipt, so not all may send first.
         struct tensor received = tensor_rows(trial->part, 0, trial->count);
         struct comm_request receive = {0};
         if (rank % 2) {
@@ -128,7 +128,7 @@ static void run_once(const struct collective_trial *trial) {
     comm_wait(&request);
 }
 
-// The result's element i, from what was given.
+// Element i of the result, from the inputs.
 static float expected(const struct collective_trial *trial, int64_t i) {
     int rank = group_rank(trial->group), size = group_size(trial->group);
     int64_t part = trial->count / size;
@@ -166,7 +166,7 @@ static int64_t count_wrong(const struct collective_trial *trial, float *host) {
     return wrong;
 }
 
-// Seconds of one repetition, those of the slowest rank. The buffers are zero, so that sums stay finite.
+// Seconds of one repetition on the slowest rank. The buffers are zero, so that sums stay finite.
 static double measure(const struct collective_trial *trial, int64_t warmup, int64_t iterations) {
     device_zero(trial->device, trial->whole);
     device_zero(trial->device, trial->part);
@@ -221,7 +221,7 @@ static void print_row(const struct collective_trial *trial, const struct collect
     fflush(stdout);
 }
 
-// Elements of the larger side: gathering and scattering takes whole parts for every rank.
+// Elements of the larger side: gathering and scattering take whole parts for every rank.
 static int64_t count_of(enum operation operation, int64_t bytes, int size) {
     int64_t count = bytes / (int64_t)sizeof(float);
     bool has_parts = operation == ALL_GATHER || operation == REDUCE_SCATTER || operation == ALL_TO_ALL;
@@ -236,14 +236,14 @@ static int check_sizes(const struct collectives_options *options) {
     return 0;
 }
 
-// The sizes of one operation; returns how many elements were wrong.
+// The sizes of one operation; returns the number of wrong elements.
 static int64_t run_operation(struct collective_trial *trial, const struct collectives_options *options, float *host) {
     int size = group_size(trial->group);
     int64_t wrong_in_all = 0, last = 0;
     for (int64_t bytes = options->min_bytes; bytes <= options->max_bytes;
          bytes = options->step > 0 ? bytes + options->step : bytes * options->factor) {
         trial->count = count_of(trial->operation, bytes, size);
-        // Sizes that are less than a part for each rank are the same.
+        // Sizes smaller than one part per rank all become the same.
         if (trial->count == last)
             continue;
         last = trial->count;

@@ -1,6 +1,6 @@
-// bevatron bench matmul: time and TFLOP/s of matmuls in every dtype that the device has: of one shape,
-// or of all linear layers of a model's training step. On a GPU the algorithm that was found to be the fastest stands
-// beside the first of cuBLASLt's list, which a device that may not choose by timing takes.
+// bevatron bench matmul: time and TFLOP/s of matmuls in every dtype that the device has: of one shape, or of all linear
+// layers of a model's training step. On a GPU the fastest algorithm is compared with the first of cuBLASLt's list,
+// which is used when algorithms may not be timed.
 #include "base/error.h"
 #include "cli/bench.h"
 #include "cli/bench_model.h"
@@ -40,7 +40,7 @@ static const struct flag own_flags[] = {
     SWITCH("--json", json, "print one JSON object per line instead of a table"),
 };
 
-// A device in one dtype, and beside it, on a GPU, one that takes the first algorithm of the list.
+// A device in one dtype, and on a GPU also one that uses the first algorithm of the list.
 struct bench_devices {
     struct device *chosen, *first;
     enum bench_dtype dtype;

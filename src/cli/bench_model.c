@@ -1,4 +1,4 @@
-// The model that is timed, and its matmuls. See bench_model.h.
+// The timed model, and its matmuls. See bench_model.h.
 #include "cli/bench_model.h"
 #include "base/error.h"
 #include "base/pool.h"
@@ -53,7 +53,7 @@ const char *matmul_pass_name(enum matmul_pass pass) {
     return names[pass];
 }
 
-// The layers whose matmuls are timed, by the start and a part of their weight's name.
+// The layers whose matmuls are timed, by the start and a part of their weights' names.
 static const struct {
     const char *begins, *has, *layer;
     bool is_encoded;  // its rows are the encoder's tokens, if there are two kinds

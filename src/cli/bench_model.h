@@ -7,10 +7,10 @@
 
 // Train's flags for a config at `base` of the options; the short --help shows those of the model and the machine.
 struct flag_table bench_model_flags(size_t base);
-// After the flags were parsed: the preset and the rest of the defaults, checked. Without flags it is GPT-2 124M, 4
-// sequences of 256 tokens, without dropout.
+// To be called after the flags were parsed: applies the preset and the other defaults, and validates. Without flags it
+// is GPT-2 124M, 4 sequences of 256 tokens, without dropout.
 int bench_model_complete(struct config *config);
-// The device that the flags ask for. The fields that they do not have are left out: no file of algorithms.
+// The device requested by the flags. Fields without a flag are empty: no file of algorithms.
 struct device_options bench_device_options(const struct config *config);
 
 // One of the matmuls of a training step: d (m, n) = op(a) op(b), summed over k.
@@ -19,18 +19,18 @@ struct model_matmul {
     const char *layer;  // "qkv", "fc1", …
     enum matmul_pass pass;
     int64_t m, n, k;
-    int64_t times;  // how often a step has it
+    int64_t times;  // count per step
 };
 const char *matmul_pass_name(enum matmul_pass pass);
-// As they lie in memory: x (N, in) W^T (out, in) forward, dy W for the input, dy^T x for the weight.
+// Layout in memory: x (N, in) W^T (out, in) forward, dy W for the input, dy^T x for the weight.
 static inline bool matmul_transposes_a(enum matmul_pass pass) {
     return pass == PASS_WEIGHT_GRADIENT;
 }
 static inline bool matmul_transposes_b(enum matmul_pass pass) {
     return pass == PASS_FORWARD;
 }
-// The matmuls of the linear layers of one micro-batch, three for each layer; attention is not included. Returns
-// how many there are, at most MOST_MATMULS.
+// The matmuls of the linear layers of one micro-batch, three for each layer; attention is not included. Returns their
+// number, at most MOST_MATMULS.
 enum { MOST_MATMULS = 64 };
 int bench_model_matmuls(const struct config *config, struct model_matmul *list);
 

@@ -1,6 +1,6 @@
 // bevatron bench step: full training steps (forward, backward, clipping, Adam) on random tokens, queued one after the
-// other as the trainer does: mean time of a step, the median from one result to the next, tokens per second by the
-// mean, and peak memory, as one line of JSON; with --parts also where the time goes, beside the least it could be.
+// other as the trainer does: mean time of a step, the median time between results, tokens per second by the mean, and
+// peak memory, as one line of JSON; with --parts also the time of each kind of operation and its lower bound.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -69,7 +69,7 @@ static int next_input(void *context, struct batch *input) {
     return 0;
 }
 
-// `word` of the four numbers that belong to each place.
+// `word` of the four numbers of each place.
 static int32_t *draw_tokens(int64_t count, int word, int64_t vocabulary) {
     int32_t *tokens = memory_alloc(sizeof *tokens * (size_t)count);
     for (int64_t n = 0; n < count; n++)
@@ -103,7 +103,7 @@ static void free_tokens(struct tokens *t) {
     free(t->samples);
 }
 
-// Repeats a few random numbers over all weights but the vectors, which stay as they are drawn.
+// Repeats a few random numbers over all weights except vectors, which keep their initial values.
 static void set_quick_weights(struct step *step) {
     enum { PIECE = 1 << 22 };
     float *piece = memory_alloc(sizeof *piece * PIECE);
@@ -129,7 +129,7 @@ static void set_quick_weights(struct step *step) {
     free(plain[1]);
 }
 
-// A matmul of the step may be faster than those that were tried; then its rate is the device's peak.
+// A matmul of the step may be faster than the measured ones; then its rate is the device's peak.
 static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *rows, int count) {
     for (int i = 0; i < count; i++) {
         double *most = &ceilings->flops[dtype_is_float8(rows[i].dtype) ? DTYPE_E4M3 : rows[i].dtype];
@@ -138,8 +138,8 @@ static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *
     }
 }
 
-// How a table of parts counts: a GPU's matmuls in TFLOP/s, a CPU's in GFLOP/s, and there also which share of their time
-// the threads work.
+// Units of a table of parts: a GPU's matmuls in TFLOP/s, a CPU's in GFLOP/s, and there also the share of their time
+// that the threads work.
 struct parts_scale {
     const char *unit;
     double unit_flops;
@@ -179,7 +179,7 @@ static void print_part_rows(const struct parts_scale *scale, const struct ceilin
     print_part(scale, &all, least);
 }
 
-// One more step, with the time of each kind of operation beside the least it could take.
+// One more step, with the time of each kind of operation and its lower bound.
 static int print_parts(const struct bench_step_options *options, struct ceilings *ceilings, struct step *step,
                        const struct step_source *source) {
     struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
@@ -195,7 +195,7 @@ static int print_parts(const struct bench_step_options *options, struct ceilings
     raise_ceilings(ceilings, rows, count);
     if (status == 0)
         print_part_rows(&scale, ceilings, rows, count);
-    // A GPU's operations may not have begun when the host has queued them.
+    // A GPU may not have started its operations when the host has queued them.
     if (status == 0 && is_host)
         printf("%-44s %6s %9.3f\n", "step", "", seconds * 1e3);
     free(rows);
@@ -214,8 +214,7 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Steps that warm up, until passes are recorded if the device does that; then `steps` that are queued ahead as the
-// trainer does.
+// Warm-up steps, until passes are recorded if the device does that; then `steps` queued ahead as in the trainer.
 static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
     enum { WARMING = 4 };
     double start = clock_seconds(), last;
@@ -248,7 +247,7 @@ static int time_steps(struct step *step, const struct step_source *source, int64
     return 0;
 }
 
-// The same steps as recordings and call by call, in turn, so that both meet the GPU as warm as the other.
+// Times steps alternately as recordings and call by call, so that both find the GPU equally warm.
 static int print_pairs(struct bench_step_options *options, struct step *step, const struct step_source *source) {
     struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
     int status = 0;
@@ -262,7 +261,7 @@ static int print_pairs(struct bench_step_options *options, struct step *step, co
     return status;
 }
 
-// The model and its layout, as flags of train: with them plan --calibrate plans the same step.
+// The model and its layout, as flags of train: plan --calibrate plans the same step with them.
 static void append_flags(const struct config *config, struct buffer *out) {
     static const char *const others[] = {"--preset", "--device", "--threads", "--cpu-kernels"};
     const struct flag_given *given = &config->given;
@@ -373,7 +372,7 @@ static int run_steps(void *context) {
     if (status == 0 && options->pairs && !device_records(device))
         status = error_set_code(EXIT_CODE_USAGE,
                                 "--pairs needs a GPU: the CPU has no CUDA graphs; leave it out or give --device cuda");
-    // Before the step takes the memory.
+    // Taken before the step allocates memory.
     if (status == 0 && options->parts)
         status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);
     if (status == 0)

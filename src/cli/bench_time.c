@@ -28,7 +28,7 @@ enum dtype bench_dtype_factors(enum bench_dtype dtype) {
 }
 
 bool bench_dtype_is_in(const struct device *device, enum bench_dtype dtype) {
-    // A CPU computes in fp8 number by number, to be compared with, and rounds nothing to TF32.
+    // A CPU computes in fp8 number by number, only for comparison, and has no TF32.
     bool is_gpus = dtype == BENCH_TF32 || dtype == BENCH_FP8;
     return !(is_gpus && device->ops->is_host_memory) && device_supports(device, kinds[dtype].factors);
 }
@@ -72,8 +72,8 @@ static void put_number(void *array, int64_t i, enum dtype dtype, float value) {
         ((uint8_t *)array)[i] = float8_encode(dtype, value);
 }
 
-// The same random numbers over and over: drawing billions would take long, and the time of a matmul, which depends on
-// the power that its numbers need, does not tell the difference.
+// Repeats a few random numbers: drawing billions would take long. A matmul's time depends on the power that its numbers
+// need, and is the same with repeated ones.
 static void fill(struct device *device, struct tensor t) {
     enum { PIECE = 1 << 20 };
     int64_t count = tensor_count(t), piece = count < PIECE ? count : PIECE;
@@ -90,7 +90,7 @@ static void fill(struct device *device, struct tensor t) {
     free(array);
 }
 
-// The range of numbers that are stored as they are.
+// The range of numbers stored without scaling.
 static int open_range(struct bench_matmul *matmul, struct device *device) {
     const float numbers[RANGE_LENGTH] = {
         [RANGE_FACTOR] = 1, [RANGE_SCALE] = 1, [RANGE_LARGEST] = float8_kind(matmul->factors).largest};
@@ -176,7 +176,7 @@ static void move_zero(struct device *device, const void *context) {
     device_zero(device, moves->to);
 }
 
-// Some operations read and write, some only do the one, and which a memory likes best is its own affair.
+// Some operations read and write, some do only one; which is fastest depends on the memory.
 static int measure_bytes(struct device *device, double *best) {
     enum { ROUNDS = 5 };
     static const struct {
@@ -206,7 +206,7 @@ static int measure_bytes(struct device *device, double *best) {
 
 int ceilings_measure(struct ceilings *ceilings, const struct device_options *options, enum dtype dtype,
                      bool has_float8) {
-    // Without a file the algorithms are timed in bursts alone; with determinism they would not be timed at all.
+    // Without a file the algorithms are timed in bursts only; with determinism they would not be timed at all.
     struct device_options own = *options;
     own.algorithm_cache = NULL;
     own.is_deterministic = false;

@@ -35,7 +35,7 @@ static void print_plain(const char *before, const char *text) {
     free(plain);
 }
 
-// What the user wrote about the run, line by line.
+// The user's note about the run, line by line.
 static void print_note(const char *note) {
     char *lines = memory_string(note), *rest = lines, *line;
     while (rest && (line = strsep(&rest, "\n"))) {
@@ -90,7 +90,7 @@ static void print_state(const struct json *run) {
     printf("\n");
 }
 
-// The numbers of the jobs that ran it, each once in a row; of many the last ones.
+// The numbers of the run's jobs, without repetitions; only the last ones of many.
 static void print_jobs(const struct json *detail) {
     enum { MOST = 16 };
     const struct json *starts = json_member(detail, "starts");
@@ -112,13 +112,13 @@ static void print_jobs(const struct json *detail) {
     printf("\n");
 }
 
-// Losses, and the balance of experts over all layers; event files have it with a hyphen.
+// Losses, and the balance of experts over all layers; event files write it with a hyphen.
 static bool is_drawn(const char *tag) {
     return (strstr(tag, "loss") && !strstr(tag, "scale") && !strstr(tag, " vs ") && !strstr(tag, "ppl")) ||
            strcmp(tag, "expert balance") == 0 || strcmp(tag, "expert-balance") == 0;
 }
 
-// A point of a curve that stands for one value gives that; one that stands for many gives the lowest and the highest.
+// A point of one value shows that; a point of several shows the lowest and the highest.
 static size_t read_points(const struct json *points, double *x, double *y) {
     size_t count = 0;
     for (size_t i = 0; i < count_of(points); i++) {
@@ -139,7 +139,7 @@ static size_t read_points(const struct json *points, double *x, double *y) {
 static void draw_curve(const struct json *curve, const struct board_text_options *options) {
     const struct json *points = json_member(curve, "points");
     const char *tag = text_of(curve, "tag");
-    // A single evaluation is not a curve; the summary shows its value.
+    // A single evaluation is no curve; the summary shows its value.
     if (!tag || count_of(points) < 2)
         return;
     double *x = memory_alloc(2 * points->count * sizeof *x), *y = memory_alloc(2 * points->count * sizeof *y);

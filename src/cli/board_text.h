@@ -5,10 +5,10 @@
 #include "report/board/store.h"
 
 struct board_text_options {
-    const char *logdir;  // as it was given: names of runs follow it
+    const char *logdir;  // as given: names of runs follow it
     int width, height;   // of a plot in characters; width 0: the terminal's
 };
-// Prints what a store that has been scanned knows.
+// Prints all runs of a scanned store.
 int board_text(struct board_store *store, const struct board_text_options *options);
 
 #endif

@@ -8,7 +8,7 @@ int checkpoint_convert(int argc, char **argv);
 int checkpoint_reshard(int argc, char **argv);
 int checkpoint_average(int argc, char **argv);
 
-// A text out of a file that may be hostile, with '?' for control characters; to be freed.
+// A text from an untrusted file, with '?' for control characters; to be freed.
 char *checkpoint_printable(const char *text);
 
 #endif

@@ -147,7 +147,7 @@ static void print_result(const struct checkpoint_convert_options *options, const
     buffer_free(&text);
 }
 
-// A tokenizer that does not fit the model's vocabulary is that of another.
+// A tokenizer that does not fit the model's vocabulary belongs to another model.
 static int check_tokenizer(const struct config *config) {
     struct tokenizer *tokenizer;
     struct tokenizer_options options = tokenizer_options_of(config);
@@ -162,7 +162,7 @@ static int check_tokenizer(const struct config *config) {
     return 0;
 }
 
-// Takes the input's tokenizer away; what else came with the model stays.
+// Removes the input's tokenizer; the model's other files stay.
 static void drop_tokenizer(struct model_source *source) {
     struct checkpoint_file_list kept = {0};
     for (size_t i = 0; i < source->files.count; i++) {
@@ -176,7 +176,7 @@ static void drop_tokenizer(struct model_source *source) {
     source->has_foreign_tokenizer = false;
 }
 
-// Puts the tokenizer that was given in the place of the input's.
+// Replaces the input's tokenizer by the given one.
 static int use_tokenizer(const struct checkpoint_convert_options *options, struct model_source *source) {
     const struct {
         const char *flag, *file;
@@ -208,7 +208,7 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     drop_tokenizer(source);
     source->config.decoder_start_token = -1;
-    if (!options->eod_token) {  // one of the tokenizer that was dropped
+    if (!options->eod_token) {  // an id of the removed tokenizer
         free(source->config.eod_token);
         source->config.eod_token = NULL;
     }
@@ -231,7 +231,7 @@ static int write_model(const struct model_write *write, const char *to) {
     return strcmp(to, "huggingface") == 0 ? model_write_huggingface(write) : model_write_ours(write);
 }
 
-// Formats without a place for multi-token prediction get the rest of the model.
+// Formats without multi-token prediction get the rest of the model.
 static int leave_depths(const struct model_write *write, const char *to, struct model_source_options options) {
     bool is_kept = strcmp(to, "bevatron") == 0 || strcmp(to, "megatron") == 0;
     if (write->source->config.mtp_num_layers == 0 || is_kept ||
@@ -245,8 +245,8 @@ static int leave_depths(const struct model_write *write, const char *to, struct 
     return model_source_open(write->source, &options);
 }
 
-// The format that --to or the ending of --output asks for; NULL for the usual one. All formats but GGUF are folders,
-// for which the name of a file is a mistake.
+// The format given by --to or the ending of --output; NULL for the usual one. All formats but GGUF are folders, for
+// which a file name is a mistake.
 static int choose_target(const struct checkpoint_convert_options *options, const char **to) {
     static const char *const gguf[] = {".gguf", NULL};
     static const char *const others[] = {".safetensors", ".bin", ".pt",  ".pth", ".ckpt", ".ggml",

@@ -1,4 +1,4 @@
-// bevatron checkpoint inspect: what a checkpoint holds. Reads headers and JSON only, never the tensors.
+// bevatron checkpoint inspect: the contents of a checkpoint. Reads headers and JSON only, never the tensors.
 #include "cli/checkpoint.h"
 
 #include "model/census.h"
@@ -39,15 +39,15 @@ static const struct flag rows[] = {
     SWITCH("--json", json, "print one JSON object per path"),
 };
 
-// What is shown goes to both kinds of output: text line by line, JSON into one object.
+// Every fact goes to both kinds of output: text line by line, JSON into one object.
 struct inspect_view {
     const struct checkpoint_inspect_options *options;
     struct buffer text;
     struct json_writer json;
 };
 
-// Names and metadata come out of files that may be hostile, and could rewrite the terminal or fake lines of this
-// output. To be freed.
+// Names and metadata come from untrusted files, and could rewrite the terminal or fake lines of this output. To be
+// freed.
 char *checkpoint_printable(const char *text) {
     char *copy = memory_string(text);
     utf8_make_printable(copy, "");
@@ -79,7 +79,7 @@ static void show_tensor_json(struct json_writer *json, const struct safetensors_
     json_end_object(json);
 }
 
-// Members of the present JSON object, or indented lines.
+// Members of the current JSON object, or indented lines.
 static void show_safetensors(struct inspect_view *view, const struct safetensors *file) {
     struct json_writer *json = &view->json;
     json_key(json, "tensor_count");
@@ -163,7 +163,7 @@ static void show_state(struct inspect_view *view, const struct checkpoint_state 
     free(version);
 }
 
-// The size of a model, by the names of its flags; those that do not count for it are 0 and left out.
+// The size of a model, by the names of its flags; irrelevant ones are 0 and left out.
 static void show_model(struct inspect_view *view, const struct config *config) {
     const struct {
         const char *key;
@@ -193,7 +193,7 @@ static void show_model(struct inspect_view *view, const struct config *config) {
     json_end_object(&view->json);
 }
 
-// A checkpoint that does not tell its model is shown without it.
+// A checkpoint without a description of its model is shown without it.
 static void show_own_model(struct inspect_view *view, const char *path) {
     struct model_source source = {0};
     const struct model_source_options options = {.path = path, .step = -1, .skip_checksums = true};
@@ -224,8 +224,8 @@ static int show_checkpoint(struct inspect_view *view, const char *path) {
     return result;
 }
 
-// What is in a folder of --save, and which checkpoint of it is shown: `hold` keeps a run in progress from removing that
-// one until it is closed.
+// The contents of a folder of --save, and the checkpoint of it that is shown: `hold` keeps a run in progress from
+// removing that one until it is closed.
 struct save_view {
     struct folder_list list;
     int64_t iteration, latest;
@@ -249,7 +249,7 @@ static int open_save_view(struct save_view *save, const char *folder, int64_t st
         bool was_removed = save->hold < 0 && step < 0 && !file_exists(path);
         int64_t now = save->latest;
         free(path);
-        // The run has saved a newer one since.
+        // The run has saved a newer one in the meantime.
         if (!was_removed || (save->has_marker && folder_marker_read(folder, &now) > 0 && now == save->latest))
             return 0;
         folder_list_free(&save->list);
@@ -263,7 +263,7 @@ static void close_save_view(struct save_view *save) {
         close(save->hold);
 }
 
-// A folder of --save: what is in it, then one checkpoint of it.
+// A folder of --save: its contents, then one checkpoint of it.
 static int show_save_folder(struct inspect_view *view, const char *folder, const struct save_view *save) {
     const struct folder_list *list = &save->list;
     int64_t latest = save->latest;

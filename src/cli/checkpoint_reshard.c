@@ -1,4 +1,4 @@
-// bevatron checkpoint reshard: the same checkpoint in another number of files.
+// bevatron checkpoint reshard: rewrites a checkpoint in another number of files.
 #include "cli/checkpoint.h"
 
 #include "base/error.h"

@@ -35,7 +35,7 @@ static void print_verdict(const char *path, const char *error, const struct chec
         printf("%s: whole%s\n", path, options->sizes_only ? " (sizes only)" : "");
 }
 
-// A single file has no manifest: its own structure is all that can be checked.
+// A single file has no manifest: only its own structure can be checked.
 static int verify_one(const char *path, const struct checkpoint_verify_options *options) {
     int result = 0;
     bool is_unread = false;
@@ -59,7 +59,7 @@ static int verify_one(const char *path, const struct checkpoint_verify_options *
     return command_failed();
 }
 
-// Every checkpoint is looked at, whatever the others are like; the exit code is the first error's.
+// All checkpoints are checked, even after an error; the exit code is the first error's.
 static int verify_path(const char *path, const struct checkpoint_verify_options *options) {
     struct folder_list list = {0};
     if (file_is_folder(path) && folder_list_read(&list, path) < 0)
@@ -70,7 +70,7 @@ static int verify_path(const char *path, const struct checkpoint_verify_options 
     for (size_t i = 0; i < list.count; i++) {
         char *folder = checkpoint_path(path, list.iterations[i]);
         int hold = folder_hold(folder);
-        // One that a run has removed meanwhile is not damaged.
+        // A checkpoint that a run has removed in the meantime is not damaged.
         int code = hold < 0 && !file_exists(folder) ? EXIT_CODE_OK : verify_one(folder, options);
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
         if (hold >= 0)

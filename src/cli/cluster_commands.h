@@ -40,7 +40,7 @@ enum cluster_use {
     CLUSTER_REGION = 1 << 1,
     CLUSTER_JSON = 1 << 2,
     CLUSTER_YES = 1 << 3,
-    CLUSTER_ACTION = 1 << 4,  // what a command does; does not belong into a file that describes a cluster
+    CLUSTER_ACTION = 1 << 4,  // an action of one command; does not belong in a file that describes a cluster
 };
 struct flag_table cluster_flag_table(unsigned offered);
 
@@ -49,25 +49,25 @@ int cluster_confirm(const char *question, bool is_answered);
 // pcluster VERB --cluster-name NAME --region REGION and up to four more words (ended by NULL).
 int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
                  struct json **answer);
-// Calls a verb page after page and hands over each item of the array `member` of its answers.
+// Calls a verb page after page and passes each item of the array `member` of its answers to `take`.
 struct cluster_taker {
     const char *member;
     void (*take)(void *context, const struct json *item);
     void *context;
 };
 int cluster_pages(const struct cluster_options *options, const char *verb, const struct cluster_taker *taker);
-// Writes a configuration to a file of its own: what is there already is replaced only if it is one.
+// Writes a configuration to a file of its own; an existing file is replaced only if it is one, too.
 int cluster_write_file(const char *path, const struct buffer *yaml);
-// Says that a subnet is one of an example, which no account has.
+// Warns that a subnet is the made-up one of an example, which no account has.
 void cluster_note_made_up(const struct cluster_options *cluster, struct buffer *notes);
-// Takes the made-up values of an example out of its text and out of the options that were read from it.
+// Removes the made-up values of an example from its text and from the options that were read from it.
 void cluster_drop_made_up(struct cluster_options *cluster, struct buffer *text);
-// Whether the bucket of an example is left, which only the user can replace: machines install from it.
+// Whether the made-up bucket of an example remains, which only the user can replace: machines install from it.
 bool cluster_has_made_up_bucket(const struct cluster_options *cluster);
 // A string member of an object; "" if there is none.
 const char *cluster_text(const struct json *object, const char *key);
-// Waits until the cluster has left all transitional states, printing its status whenever it changes. Returns -1, with
-// the reasons, if it ended in a failure.
+// Waits until the cluster has left all transitional states, printing its status on every change. Returns -1, with the
+// reasons, if it ended in a failure.
 int cluster_await(const struct cluster_options *options);
 
 #endif

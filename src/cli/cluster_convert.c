@@ -1,4 +1,4 @@
-// bevatron cluster convert: an INI file of ParallelCluster 2 becomes the short file of a cluster.
+// bevatron cluster convert: converts an INI file of ParallelCluster 2 to the short file of a cluster.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"

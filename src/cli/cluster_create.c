@@ -1,4 +1,4 @@
-// bevatron cluster render, create, update: the flags of a cluster, its configuration and cost; creates and changes it.
+// bevatron cluster render, create, update: the flags of a cluster, its configuration and cost; creates and updates it.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -141,7 +141,7 @@ static void free_queues(struct cluster_queue *queues, int count) {
     free(queues);
 }
 
-// The configuration into `yaml`; what is to be said before it is used goes to stderr.
+// Writes the configuration into `yaml`; notes about it go to stderr.
 static int write_configuration(const struct cluster_options *options, struct buffer *yaml) {
     struct parallelcluster cluster;
     struct cluster_queue *queues;
@@ -160,7 +160,7 @@ static int write_configuration(const struct cluster_options *options, struct buf
     return status;
 }
 
-// All configurations that are written here begin so.
+// The first line of all configurations written here.
 static bool is_configuration(const char *begin, size_t length) {
     static const char first[] = "# Written by bevatron cluster";
     return length >= sizeof first - 1 && memcmp(begin, first, sizeof first - 1) == 0;
@@ -183,19 +183,19 @@ static int render(void *given) {
     return status;
 }
 
-// What pcluster noticed and let pass.
+// Warnings of pcluster.
 static void print_warnings(const struct json *answer) {
     const struct json *messages = json_member(answer, "validationMessages");
     for (size_t i = 0; messages && messages->type == JSON_ARRAY && i < messages->count; i++)
         log_warn("pcluster: %s", cluster_text(&messages->items[i], "message"));
 }
 
-// pcluster says by failing that a dry run would have gone well.
+// pcluster reports a successful dry run as a failure.
 static bool is_dry_success(void) {
     return strstr(error_message(), "DryRun flag is set") != NULL;
 }
 
-// Parameters of a running cluster that would change, from what to what.
+// Parameters of a running cluster that would change, with old and new values.
 static void print_changes(const struct json *answer) {
     const struct json *changes = json_member(answer, "changeSet");
     for (size_t i = 0; changes && changes->type == JSON_ARRAY && i < changes->count; i++) {
@@ -225,7 +225,7 @@ static int submit(const struct cluster_options *options, const char *verb, const
     return options->wait ? cluster_await(options) : 0;
 }
 
-// The script of --pyxis goes where the machines will read it. A dry run needs it there, too: pcluster looks for it.
+// Uploads the script of --pyxis to the bucket from which the machines read it. A dry run needs it too: pcluster checks.
 static int upload_pyxis(const struct cluster_options *options) {
     char *url =
         parallelcluster_pyxis_url(&(struct parallelcluster){.buckets = &options->buckets, .fsx_s3 = options->fsx_s3});
@@ -237,7 +237,7 @@ static int upload_pyxis(const struct cluster_options *options) {
     return status;
 }
 
-// Writes the configuration, asks, and hands it to pcluster.
+// Writes the configuration, asks, and passes it to pcluster.
 static int apply(const struct cluster_options *options, const char *verb, const char *question) {
     struct buffer yaml = {0};
     char *path = NULL;

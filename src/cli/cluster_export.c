@@ -1,4 +1,4 @@
-// bevatron cluster export: what changed on FSx for Lustre goes to the bucket it is linked to, as a task of FSx.
+// bevatron cluster export: writes changes on FSx for Lustre back to its linked bucket, as a task of FSx.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

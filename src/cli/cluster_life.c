@@ -1,4 +1,4 @@
-// bevatron cluster status, start, stop, delete: a cluster that is there.
+// bevatron cluster status, start, stop, delete: an existing cluster.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -32,7 +32,7 @@ int cluster_confirm(const char *question, bool is_answered) {
     return error_set("not done");
 }
 
-// The first words of a call, and how many; -1 if it lacks the cluster's name.
+// The first words of a call, and their number; -1 if the cluster's name is missing.
 static int first_words(const struct cluster_options *options, const char *verb, const char **words) {
     int n = 0;
     words[n++] = "pcluster";
@@ -84,7 +84,7 @@ int cluster_pages(const struct cluster_options *options, const char *verb, const
     return status;
 }
 
-// The reasons of a failure that CloudFormation or the head node gave.
+// Reasons for a failure, from CloudFormation or the head node.
 static int failed(const struct json *cluster) {
     struct buffer reasons = {0};
     const struct json *failures = json_member(cluster, "failures");
@@ -192,7 +192,7 @@ static void print_json(const struct json *cluster, const struct machine_kind *ki
     buffer_free(&text);
 }
 
-// The ways to the head node, each a line to copy.
+// Ways to connect to the head node, each a line to copy.
 static void print_ways(const struct cluster_options *options, const struct json *head) {
     if (!head)
         return;

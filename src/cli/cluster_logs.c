@@ -1,5 +1,5 @@
 // bevatron cluster logs: why a cluster or its machines did not start. CloudFormation's failed events, then the lines of
-// the usual boot logs that report failures, each kind once, with what to do about it; or one log as it is.
+// the usual boot logs that report failures, each kind once, with a remedy; or one log verbatim.
 #include "base/error.h"
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
@@ -38,7 +38,7 @@ static const struct json *array_of(const struct json *answer, const char *key) {
     return array && array->type == JSON_ARRAY ? array : NULL;
 }
 
-// What was found, and each piece of advice once.
+// Findings, and each piece of advice once.
 struct boot_findings {
     struct string_list hints;
     int64_t failures;
@@ -57,7 +57,7 @@ static void report(struct boot_findings *found, const char *where, const char *l
     }
 }
 
-// Events of CloudFormation that failed; the rest are consequences ("Resource creation cancelled").
+// Failed events of CloudFormation; the rest are consequences ("Resource creation cancelled").
 static void take_event(void *context, const struct json *event) {
     const char *reason = cluster_text(event, "resourceStatusReason");
     if (!strstr(cluster_text(event, "resourceStatus"), "FAILED") || strstr(reason, "cancelled"))
@@ -85,7 +85,7 @@ static const char *log_of(const char *stream) {
     return dot ? dot + 1 : stream;
 }
 
-// The end of one log, either all of it or the lines that report failures.
+// The end of one log, either complete or only the lines that report failures.
 static int show_stream(const struct log_options *options, const char *stream, struct boot_findings *found) {
     char limit[24];
     snprintf(limit, sizeof limit, "%" PRId64, options->lines);
@@ -107,7 +107,7 @@ static int show_stream(const struct log_options *options, const char *stream, st
     return 0;
 }
 
-// The usual logs, the most telling first.
+// The usual logs, the most informative first.
 static int show_usual(const struct log_options *options, const struct string_list *streams,
                       struct boot_findings *found) {
     int64_t read = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The value on a line of YAML that is about `key`, without quotes and comment; NULL otherwise. Owned by the caller.
+// The value of `key` on a line of YAML, without quotes and comment; NULL for another line. Owned by the caller.
 static char *value_on_line(const char *line, size_t length, const char *key) {
     size_t named = strlen(key);
     if (length <= named || strncmp(line, key, named) != 0 || line[named] != ':')
@@ -30,7 +30,7 @@ static bool is_made_up_id(const char *value) {
 }
 
 // The examples that come with the program have made-up values. A key or a bucket may really have such a name, so these
-// count only in a file whose subnets are made up.
+// count only in a file with made-up subnets.
 static bool is_made_up(const char *key, const char *value) {
     if (strcmp(key, "key") == 0)
         return strcmp(value, "my-key") == 0;
@@ -41,7 +41,7 @@ static bool is_made_up(const char *key, const char *value) {
     return is_made_up_id(value);
 }
 
-// A made-up word of a queue with the space before it: the first in the text, and its length. NULL if there is none.
+// The first made-up word in the text of a queue, with the space before it, and its length. NULL if there is none.
 static const char *find_reservation(const char *text, size_t length, size_t *size) {
     static const char word[] = " reservation=cr-0123456789abcdef";
     const char *found = memmem(text, length, word, sizeof word - 1), *end = text + length;

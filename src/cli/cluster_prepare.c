@@ -1,6 +1,6 @@
-// bevatron cluster prepare: finds in an AWS account what a cluster needs (subnets in a zone that offers its machines, a
-// key pair, a bucket, quotas) and adds it to the short file. What the file says already stays, and is checked. Nothing
-// is created without --create-key and --create-bucket.
+// bevatron cluster prepare: finds the parts of a cluster in an AWS account (subnets in a zone that offers its machines,
+// a key pair, a bucket, quotas) and adds them to the short file. Values already in the file stay, and are checked.
+// Nothing is created without --create-key and --create-bucket.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -38,7 +38,7 @@ static const struct flag prepare_flags[] = {
     TEXT("--create-bucket", create_bucket, NULL, "NAME", "create this S3 bucket"),
 };
 
-// What was found, as lines of the file, and what is still missing.
+// Findings, as lines of the file, and missing parts.
 struct cluster_preparation {
     const struct prepare_options *options;
     struct buffer lines, missing;
@@ -199,7 +199,7 @@ static char *key_path(const char *name, const char *suffix) {
     return memory_printf("%s/.ssh/%s%s", home ? home : ".", name, suffix);
 }
 
-// The file is made first: a key whose private half cannot be kept would be lost.
+// The file is created first: a key whose private half cannot be stored would be lost.
 static int create_key(struct cluster_preparation *p) {
     const char *name = p->options->create_key;
     if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(name))
@@ -304,7 +304,7 @@ static bool is_in_region(const struct cluster_preparation *p, const char *bucket
     return is_here;
 }
 
-// A bucket is what FSx is linked to if the file has a new FSx file system without one.
+// FSx is linked to a bucket if the file has a new FSx file system without one.
 static void add_bucket(struct cluster_preparation *p, const char *name) {
     const struct cluster_options *cluster = &p->options->cluster;
     if (cluster->fsx && !cluster->fsx_id && !cluster->fsx_s3) {
@@ -345,7 +345,7 @@ static int find_bucket(struct cluster_preparation *p) {
     return 0;
 }
 
-// Processors that a full queue needs, beside the quota. A quota that cannot be read is ignored.
+// Compares the processors of a full queue with the quota. A quota that cannot be read is ignored.
 static void check_quota(struct cluster_preparation *p, const struct cluster_queue *queue) {
     const struct machine *machine = machine_look_up(queue->types[0]);
     const struct account_quota *quota = account_quota_of(queue->types[0]);
@@ -386,7 +386,7 @@ static void check_quotas(struct cluster_preparation *p) {
     }
 }
 
-// Flags of the command line that the file does not have are written into it, too.
+// Flags of the command line that are not in the file are written into it, too.
 static void add_given(struct cluster_preparation *p, const struct flag_given *before) {
     const struct cluster_options *cluster = &p->options->cluster;
     const struct flag *flag;
@@ -425,7 +425,7 @@ static int find_all(struct cluster_preparation *p) {
     return 0;
 }
 
-// The file that --config names last; NULL if there is none.
+// The last file of --config; NULL if there is none.
 static const char *config_path(int argc, char **argv) {
     const char *path = NULL;
     for (int i = 1; i < argc; i++) {
@@ -437,14 +437,14 @@ static const char *config_path(int argc, char **argv) {
     return path;
 }
 
-// Lines are appended, which only YAML allows.
+// Only YAML files can be appended to.
 static bool is_json(const struct buffer *text) {
     const char *start = text->length > 0 ? text->data : "";
     size_t mark = text->length >= 3 && strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     return start[mark + strspn(start + mark, " \t\r\n")] == '{';
 }
 
-// The text of the file, if there was one, and the new lines. -1 if they could not be read.
+// The text of the file, if it exists, and the new lines. -1 if it could not be read.
 static int join_lines(const struct flag_command *command, const char *path, struct buffer *text,
                       const struct buffer *lines) {
     struct prepare_options options;
@@ -460,7 +460,7 @@ static int join_lines(const struct flag_command *command, const char *path, stru
     return status;
 }
 
-// What is to be created must have a place in the file.
+// Parts to be created must have a place in the file.
 static int check_place(const struct flag_command *command, const struct cluster_preparation *p, const char *path,
                        const struct buffer *text) {
     const struct prepare_options *options = p->options;
@@ -478,7 +478,7 @@ static int check_place(const struct flag_command *command, const struct cluster_
     return status;
 }
 
-// Refuses, before AWS is asked, what could not be written.
+// Refuses files that could not be written, before AWS is called.
 static int check_request(const struct flag_command *command, const struct cluster_preparation *p, const char *path,
                          const struct buffer *text) {
     const struct prepare_options *options = p->options;

@@ -1,4 +1,4 @@
-// bevatron cluster push-image: a container image goes to a registry, from which the machines of a cluster fetch it:
+// bevatron cluster push-image: pushes a container image to a registry, from which the machines of a cluster fetch it:
 // Amazon's (ECR), logged in to with the aws command line, or any other that the container tool is logged in to.
 #include "base/error.h"
 #include "base/memory.h"
@@ -73,7 +73,7 @@ static int name_target(struct push *push) {
     return 0;
 }
 
-// Runs a command, its words ended by NULL; `output` (may be NULL) gets what it wrote to stdout.
+// Runs a command, its words ended by NULL; `output` (may be NULL) gets its stdout.
 static int step(const char *const *words, const char *input, struct buffer *output) {
     struct process_result result;
     if (process_run(words, input, &result) < 0)
@@ -94,7 +94,7 @@ static int step(const char *const *words, const char *input, struct buffer *outp
     return status;
 }
 
-// The repository, if it is not there yet.
+// Creates the repository if it does not exist.
 static int make_repository(const struct push_options *options) {
     const char *const words[] = {"aws",
                                  "ecr",
@@ -124,7 +124,7 @@ static int log_in(const struct push *push) {
     int status = step(ask, NULL, &password);
     if (status == 0)
         status = step(give, buffer_string(&password), NULL);
-    // The password is not left in memory.
+    // Erases the password from memory.
     if (password.data)
         memset(password.data, 0, password.length);
     buffer_free(&password);

@@ -1,6 +1,5 @@
-// bevatron cluster list, ssh: which clusters there are, and the way to a head node: a shell, a command, or a port of it
-// on this machine, for TensorBoard and the like. A head node without a public address is reached through AWS Systems
-// Manager.
+// bevatron cluster list, ssh: lists clusters, and connects to a head node: a shell, a command, or one of its ports on
+// this machine, e.g. for TensorBoard. A head node without a public address is reached through AWS Systems Manager.
 #include "base/error.h"
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
@@ -75,7 +74,7 @@ static const struct flag ssh_flags[] = {
     SWITCH("--print", print, "print the command and do not run it"),
 };
 
-// The words of the connection.
+// The words of the connection's command.
 static int connection(const struct ssh_options *options, const struct json *head, struct string_list *words) {
     const struct cluster_options *cluster = &options->cluster;
     char tunnel[80] = "", *region = cluster->region;
@@ -124,7 +123,7 @@ static int connection(const struct ssh_options *options, const struct json *head
     return 0;
 }
 
-// This process becomes the connection.
+// This process is replaced by the connection.
 static int become(const struct string_list *words) {
     char **argv = memory_alloc(sizeof *argv * (size_t)(words->count + 1));
     memcpy(argv, words->items, sizeof *argv * (size_t)words->count);

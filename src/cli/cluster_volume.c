@@ -43,7 +43,7 @@ static const struct flag volume_flags[] = {
     TEXT("--fsx-s3", fsx_s3, NULL, "URL", "S3 folder that it is linked to"),
 };
 
-// Address, mount and size of the file system, as far as they are not given.
+// Address, mount and size of the file system, where they are not given.
 static int ask_aws(const struct volume_options *options, struct kubernetes_volume *volume, struct json **answer) {
     const char *const words[] = {"aws",
                                  "fsx",

@@ -1,4 +1,4 @@
-// bevatron bench: what this machine or allocation can do.
+// bevatron bench: the performance of this machine or allocation.
 #include "cli/bench.h"
 #include "cli/commands.h"
 

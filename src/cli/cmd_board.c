@@ -58,14 +58,14 @@ static int open_store(struct board_store **store, const struct board_options *op
     return status;
 }
 
-// Closes the store, which keeps its cache meanwhile and may fail at that, and leaves the error of `status` as it is.
+// Closes the store, which writes its cache and may fail; keeps the error of `status`.
 static int close_store(struct board_store *store, int status) {
     struct error_note *note = status < 0 ? error_take() : NULL;
     board_store_close(store);
     return note ? error_give(note) : status;
 }
 
-// The text, or the file, of all that is there now.
+// The present runs as text or as a file.
 static int show_once(const struct board_options *options) {
     struct board_store *store = NULL;
     if (options->export_file)
@@ -112,7 +112,7 @@ static char *make_token(void) {
     return memory_string(text);
 }
 
-// Text after "token=" of an address, with everything but letters, digits, '-', '.', '_' and '~' encoded.
+// Text after "token=" in an address; all bytes but letters, digits, '-', '.', '_' and '~' are encoded.
 static void print_encoded(const char *text) {
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
         bool is_plain = (*at >= '0' && *at <= '9') || (*at >= 'A' && *at <= 'Z') || (*at >= 'a' && *at <= 'z') ||
@@ -130,8 +130,8 @@ static void print_address(const char *host, int port, const char *token) {
     printf("\n");
 }
 
-// Says where the page is, and how to see it from another machine. An address that others reach needs no tunnel, but it
-// is not encrypted.
+// Prints the page's address, and how to see it from another machine. An address that others can reach needs no tunnel,
+// but is not encrypted.
 static void announce(const struct web_address *address, const char *token) {
     const struct passwd *user = getpwuid(getuid());
     char host[256] = "";

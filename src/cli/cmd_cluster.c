@@ -1,4 +1,4 @@
-// bevatron cluster: AWS ParallelCluster, from a description of a few lines to a running cluster and back.
+// bevatron cluster: AWS ParallelCluster, from a short description to a running cluster and back.
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
 

@@ -1,4 +1,4 @@
-// bevatron dataset: looks into .bin/.idx datasets, checks them, joins them, and takes over those of fairseq.
+// bevatron dataset: inspects, verifies, merges and prints .bin/.idx datasets, and imports those of fairseq and llm.c.
 #include "cli/commands.h"
 #include "cli/dataset.h"
 

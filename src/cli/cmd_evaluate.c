@@ -62,14 +62,14 @@ static const struct flag own_flags[] = {
     SWITCH("--json", json, "print the result as one JSON object"),
 };
 
-// What the loss is taken over; words are counted for texts only.
+// Sums and counts of the loss; words are counted for texts only.
 struct subject {
     struct datasets datasets;
     struct token_list ids;
     struct token_text text;
     struct sample_source source;
     int64_t words;
-    int64_t counted_words;  // what the loss is divided by: Megatron leaves out the first, as the first token is
+    int64_t counted_words;  // divisor of the loss: Megatron omits the first word, as the first token is
 };
 
 static int64_t count_words(const char *text, size_t length) {
@@ -219,7 +219,7 @@ static int run_perplexity(struct evaluate_options *options, const struct session
     struct evaluation result;
     int status = options->text ? open_text(&subject, options, tokenizer)
                                : open_dataset(&subject, &options->config, session, tokenizer);
-    // The words are those of the whole text.
+    // Words are counted over the whole text.
     if (subject.words > 0 && options->max_samples > 0 && options->max_samples < subject.source.count) {
         subject.words = 0;
         log_info("note: with --max-samples below the %" PRId64 " samples of the text there is no word perplexity",
@@ -307,13 +307,13 @@ static int run_model(struct evaluate_options *options, struct session *session, 
         status = (options->cloze       ? run_cloze
                   : options->retrieval ? run_retrieval
                                        : run_perplexity)(options, session, step, tokenizer);
-    // With several ranks, one that failed ends all of them; its device may wait for a message that never comes.
+    // If one of several ranks fails it ends all; its device may be waiting for a message that never comes.
     if (status == 0 || session->place.size == 1)
         step_close(step);
     return status;
 }
 
-// The next token of a plain text is what a decoder was trained for; the others' samples are masked by their datasets.
+// A decoder was trained on the next token of plain text; the other models' samples are masked by their datasets.
 static int check_form(const struct evaluate_options *options) {
     bool is_decoder = config_form(&options->config) == CONFIG_GPT;
     if (options->retrieval && config_form(&options->config) != CONFIG_ICT)

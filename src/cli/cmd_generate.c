@@ -56,7 +56,7 @@ static const struct flag own_flags[] = {
     SWITCH("--json", json, "print one JSON object per sample, when it is complete"),
 };
 
-// What llama.cpp, vLLM, Hugging Face and nanoGPT call them.
+// Their names in llama.cpp, vLLM, Hugging Face and nanoGPT.
 static const struct flag_synonym synonyms[] = {
     {"--max-length --max-tokens --max-new --n-predict --num-tokens --tokens-to-generate --length", "--max-new-tokens",
      "counted without the prompt"},
@@ -69,18 +69,18 @@ static const struct flag_synonym synonyms[] = {
     {0},
 };
 
-// What every prompt is continued with. All ranks of a model make every token; the first one reads and writes.
+// State for continuing every prompt. All ranks of a model compute every token; the first one reads and writes.
 struct author {
     const struct generate_options *options;
     struct step *step;
     const struct tokenizer *tokenizer;
     struct group *ranks;
-    struct token_stream stream;  // what has been written of the present text
+    struct token_stream stream;  // output of the present text
     struct buffer text;          // with --json, the present text without its prompt
-    int64_t tokens;              // new ones of the present text
-    int64_t given;               // those that it begins with
+    int64_t tokens;              // number of new tokens of the present text
+    int64_t given;               // number of its prompt's tokens
     bool asks;                   // a person types prompts and reads the texts
-    bool is_told_of_window;      // that it is longer than the model can see
+    bool is_told_of_window;      // the user knows that the text exceeds the model's window
     struct progress progress;
 };
 
@@ -89,12 +89,12 @@ static bool writes(const struct author *author) {
 }
 
 static int write_text(const struct buffer *text) {
-    // If the reader has gone, stop generating.
+    // Stops generating if the reader is gone.
     bool is_written = fwrite(buffer_string(text), 1, text->length, stdout) == text->length && fflush(stdout) == 0;
     return is_written ? 0 : error_set("cannot write the text to standard output: %s", strerror(errno));
 }
 
-// The text goes on, but the model does not see all of it any more.
+// The text continues, but the model no longer sees all of it.
 static void tell_of_window(struct author *author) {
     int64_t window = step_window(author->step);
     if (author->is_told_of_window || author->given + author->tokens <= window)
@@ -122,12 +122,12 @@ static int write_token(void *context, int32_t token) {
     return status;
 }
 
-// A sample that is complete.
+// A complete sample.
 struct generated {
     const char *prompt;
     size_t prompt_length;
     int64_t prompt_tokens;
-    int64_t number;  // of the sample of its prompt
+    int64_t number;  // number of this sample for its prompt
     double seconds;
 };
 
@@ -162,7 +162,7 @@ static int write_json(struct author *author, const struct generated *sample) {
     return status;
 }
 
-// Text that appears on a terminal is progress enough.
+// Text printed on a terminal shows enough progress.
 static void begin_progress(struct author *author) {
     progress_begin(&author->progress, "generating", "tokens", (double)author->options->max_new_tokens);
     author->progress.is_quiet =
@@ -179,7 +179,7 @@ static int write_end(struct author *author) {
     return status;
 }
 
-// Megatron's T5 begins with the token that begins a text, the original with padding.
+// Megatron's T5 begins with the beginning-of-text token, the original with padding.
 static int32_t start_token(const struct generate_options *options, const struct tokenizer *tokenizer) {
     const struct config *config = &options->config;
     if (config->decoder_start_token >= 0 || config_form(config) != CONFIG_T5)
@@ -199,7 +199,7 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
     TRY(tokenizer_encoder_create(&encoder, tokenizer));
     int status = tokenizer_encode(encoder, prompt, length, &ids);
     tokenizer_encoder_free(encoder);
-    // An empty prompt begins a document, which is what follows the end of one.
+    // An empty prompt begins a document, as after the end of another one.
     if (status == 0 && ids.count == 0 && tokenizer_eod(tokenizer) < 0)
         status = error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no end-of-document "
                                                  "token; give a prompt, or name the token with --eod-token");
@@ -250,7 +250,7 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
 
 enum { PROMPT_LIMIT_BYTES = 1 << 26, NO_PROMPT = -1, PROMPT_TOO_LONG = -2 };
 
-// The next line of standard input without its end: its length, or one of the above.
+// Reads the next line of standard input without its end; returns its length, or one of the above.
 static int64_t read_prompt(char **line, size_t *capacity) {
     size_t length = 0;
     int byte;
@@ -266,8 +266,8 @@ static int64_t read_prompt(char **line, size_t *capacity) {
     return byte == EOF && length == 0 ? NO_PROMPT : (int64_t)length;
 }
 
-// The next prompt, which only the first rank can read: its length, or one of the above. All ranks get a copy. Whoever
-// types may take longer than any deadline.
+// The next prompt, which only the first rank can read: its length, or one of the above. All ranks get a copy. A person
+// may type for longer than any deadline.
 static int64_t share_line(struct author *author, char **line, size_t *capacity) {
     comm_patience_begin(author->ranks, "reading the next prompt");
     if (author->asks)
@@ -328,7 +328,7 @@ static int run_model(struct generate_options *options, struct session *session, 
         comm_patience_end(session->mesh.all);
         status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))
                                  : continue_lines(&author);
-        // All ranks have the same text, so what is wrong with it is wrong on all of them.
+        // All ranks have the same text, so errors in it are errors on all of them.
         if (status < 0)
             error_mark_shared();
     }

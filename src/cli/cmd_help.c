@@ -62,7 +62,7 @@ int cmd_help(int argc, char **argv) {
     return EXIT_CODE_OK;
 }
 
-// What was found on this machine, which need not be the one the program was built on.
+// Libraries of this machine, which may differ from the build machine's.
 static void print_libraries(void) {
     const struct library *list[MOST_LIBRARIES];
     int count = libraries_list(list);
@@ -76,7 +76,7 @@ static void print_libraries(void) {
     }
 }
 
-// The parts that are in the module for GPUs.
+// The parts in the GPU module.
 static void print_module(void) {
     const struct cuda_module *module = cuda_module();
     if (module)

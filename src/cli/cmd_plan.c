@@ -72,7 +72,7 @@ static const struct flag own_flags[] = {
     SWITCH("--json", json, "print JSON"),
 };
 
-// One copy of the model if nothing else is said.
+// One copy of the model unless given otherwise.
 static int count_ranks(const struct command_options *options, const struct machine *machine, int *ranks) {
     int each = hardware_ranks(machine);
     int64_t count = options->nproc > 0 ? options->nproc : options->nodes * each;
@@ -90,7 +90,7 @@ static int count_ranks(const struct command_options *options, const struct machi
     return 0;
 }
 
-// The machine of the flags, with what a file says of it.
+// The machine of the flags, adjusted by the --hardware file.
 static int open_hardware(struct hardware_file *file, const char *machine, const char *path) {
     enum { LARGEST_FILE_BYTES = 1 << 20 };
     const struct machine *known = machine_find(machine);
@@ -128,7 +128,7 @@ static int write_timeline(const struct command_options *options, const struct ti
 
 static int complete(struct config *config) {
     struct automatic open;
-    // The tokens are those of the days and dollars; the steps are counted by the other flags, if they are.
+    // The tokens follow from the days and dollars; the steps are counted by the other flags, if given.
     if (config->train_iters > 0 || config->train_samples > 0)
         config->tokens = 0;
     TRY(config_apply_preset(config));
@@ -136,7 +136,7 @@ static int complete(struct config *config) {
     return automatic_begin(&open, config);
 }
 
-// The precision that train would choose on these GPUs, if it is left open.
+// The precision that train would choose on these GPUs, if none is given.
 static void choose_precision(struct config *config, const struct machine *machine) {
     if (machine->gpus == 0 || config->bf16 || config->fp16)
         return;
@@ -188,10 +188,10 @@ static int search_layouts(struct command_options *options) {
     return status;
 }
 
-// Other trainers have experts in fp8 on GPUs where this program has none, and in recipes that it does not have. Rates
-// stand for it in the matmuls of experts if a --hardware file has one, or if this program cannot train them.
+// Other trainers have experts in fp8 on GPUs where this program does not, and in recipes that it does not have. Such
+// experts are planned by rates of their matmuls if a --hardware file has them, or if this program cannot train them.
 static int validate_planned(struct config *config, struct hardware_file *file, int ranks) {
-    // Reads 16 bits, writes 8 bits in rows and in columns.
+    // Reads 16 bits, writes 8 bits by rows and by columns.
     enum { QUANTIZE_BYTES = 4 };
     struct device_rates *rates = &file->hardware.rates;
     if (rates->expert_quantize_bytes <= 0 && machine_trains_experts8(&file->machine))
@@ -258,7 +258,7 @@ static void print_hardware(const struct hardware_file *file) {
     buffer_free(&out);
 }
 
-// Numbers of ranks that contradict each other.
+// Contradictory numbers of ranks.
 static int check_ranks(const struct command_options *options) {
     bool searches = options->search || options->budget;
     const char *name = flag_is_given(&options->given, "--gpus") ? "--gpus" : "--nproc";
@@ -272,7 +272,7 @@ static int check_ranks(const struct command_options *options) {
     return 0;
 }
 
-// Flags that a search has no use for.
+// Flags without effect on a search.
 static int check_search_flags(const struct command_options *options) {
     static const char *const of_plan[] = {"--timeline",        "--trace",           "--calibrate",
                                           "--print-hardware",  "--save-bandwidth",  "--failures-per-day",

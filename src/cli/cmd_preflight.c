@@ -1,4 +1,4 @@
-// bevatron preflight: a machine or an allocation is looked at before a run that costs money. See preflight.h.
+// bevatron preflight: checks a machine or an allocation before a run that costs money. See preflight.h.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -81,7 +81,7 @@ void preflight_say_error(struct preflight *flight, const char *check) {
     error_clear();
 }
 
-// NCCL says what it does only if it is told to, and before it starts.
+// NCCL logs only if it is told to before it starts.
 static void listen_to_nccl(struct preflight *flight) {
     if (flight->session->place.size == 1)
         return;
@@ -98,15 +98,15 @@ static void stop_listening(struct preflight *flight) {
     free(flight->nccl_log);
 }
 
-// What is wrong on one machine makes the whole allocation unfit.
+// A fault of one machine makes the whole allocation unfit.
 static void agree(struct preflight *flight) {
     int64_t worst = flight->worst;
     comm_max_i64(world_group_all(flight->session->world), &worst, 1, "verdict");
     flight->worst = (enum exit_code)worst;
 }
 
-// The ranks that the run is validated for. One machine may be part of a run on many: too few ranks for a copy of the
-// model, or a share of the batch that does not divide evenly, is not its fault.
+// Number of ranks for which the run is validated. One machine may be part of a run on many: too few ranks for a copy of
+// the model, or a batch share that does not divide evenly, is not its fault.
 static int ranks_of_run(const struct session *session, const struct config *config) {
     int size = session->place.size;
     int64_t least = config_least_ranks(config), copy = config_model_ranks(config), batch = config->global_batch_size,
@@ -136,7 +136,7 @@ static int look(struct preflight *flight, struct preflight_options *options) {
         preflight_limits(flight);
         preflight_addresses(flight);
     }
-    // From here on ranks need each other; if they do not find each other, that is said and nothing else can be.
+    // The next checks need all ranks; if they cannot connect, that is reported and the rest is skipped.
     TRY(session_meet(session, &options->config));
     struct group *all = world_group_all(session->world);
     comm_patience_begin(all, "looking at files and data");

@@ -288,7 +288,7 @@ static int run_preprocessing(void *context) {
     return status;
 }
 
-// What fairseq, NeMo, nanotron, datatrove and scripts around Hugging Face's datasets call them.
+// Their names in fairseq, NeMo, nanotron, datatrove and scripts around Hugging Face's datasets.
 static const struct flag_synonym synonyms[] = {
     {"--output --output-dir --output-file --output-folder --out --destdir --out-dir", "--output-prefix",
      "the files are called PREFIX_text_document.bin and .idx"},
@@ -321,7 +321,7 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     };
 }
 
-// How far the work has come, from where the same command continues; NULL if it would start over.
+// The file with the progress from which the same command continues; NULL if it would start over.
 static char *journal_of(const struct preprocess_command *options) {
     for (int64_t i = 0; i < options->input.count; i++)
         if (strcmp(options->input.items[i], "-") == 0)

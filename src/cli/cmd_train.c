@@ -55,7 +55,7 @@ static const struct flag own_flags[] = {
          "found by itself on EC2, and on one machine by its GPUs"),
 };
 
-// --resume is --load of the folder that --save names.
+// --resume means --load with the folder of --save.
 static int take_resume(struct config *config) {
     if (!config->resume || (config->load && config->save && file_is_same_path(config->load, config->save)))
         return 0;
@@ -72,7 +72,7 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
         return 0;
     if (!config->load && !config->pretrained_checkpoint)
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
-    // As Megatron does: a script that gives the flag from the start finds nothing at its first start.
+    // As in Megatron: a script with this flag finds nothing at its first start.
     bool may_lack = !config->pretrained_checkpoint && !config->exit_on_missing_checkpoint && config->ckpt_step < 0;
     bool is_begun = true;
     if (may_lack)
@@ -90,7 +90,7 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
     return status;
 }
 
-// A checkpoint remembers the tokenizer's files by their full names, so that they are found from any folder.
+// A checkpoint stores absolute paths of the tokenizer's files, so that they are found from any folder.
 static void make_absolute(char **path) {
     char *full = *path ? realpath(*path, NULL) : NULL;
     if (!full)
@@ -108,7 +108,7 @@ static int print_dry_run(struct config *config, int world_size) {
     return status;
 }
 
-// How many ranks there are, or, in a dry run that is not a rank itself, would be.
+// The number of ranks, or, for a dry run that is not itself a rank, the planned number.
 static int find_world_size(const struct train_options *options, const struct session *session, int *world_size) {
     const struct config *config = &options->config;
     int size = session->place.size;
@@ -123,7 +123,7 @@ static int find_world_size(const struct train_options *options, const struct ses
     return 0;
 }
 
-// What Slurm and the script of `launch slurm` say about the job in the environment; `number` is room for its number.
+// Facts about the job in the environment, from Slurm and the script of `launch slurm`; `number` is room for its number.
 static struct trainer_job find_job(char *number, size_t size) {
     const char *id = getenv("SLURM_JOB_ID"), *array = getenv("SLURM_ARRAY_JOB_ID"),
                *task = getenv("SLURM_ARRAY_TASK_ID");
@@ -138,7 +138,7 @@ static struct trainer_job find_job(char *number, size_t size) {
 }
 
 // Ranks or devices that fail to connect, e.g. after a restart on other machines, are also reported as an event. The
-// file of metrics may be another run's, so it is left alone. Returns -1.
+// metrics file may belong to another run, so it is not touched. Returns -1.
 static int tell_failed_start(const struct config *config, const struct session *session,
                              const struct trainer_job *job) {
     static const double command_seconds = 5;
@@ -204,7 +204,7 @@ static void note_saving(const struct config *config) {
         log_info("note: --save-interval is not given, so a checkpoint is saved only at the end of the run");
 }
 
-// `trainer` has what the flags say; the rest is what the opened session says.
+// `trainer` holds the options from flags; the rest comes from the open session.
 static int train_in_session(struct train_options *options, const struct session *session,
                             struct trainer_options *trainer, enum exit_code *exit_code) {
     const struct run_machine machine = {.named = options->machine ? machine_look_up(options->machine)
@@ -232,7 +232,7 @@ static int train_in_session(struct train_options *options, const struct session 
 
 static int run_training(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
-    // A reader of the run's output that goes away must not end the run, from its first line on.
+    // A run must survive the loss of its output's reader, from its first line on.
     if (!options->dry_run)
         signal(SIGPIPE, SIG_IGN);
     if (!options->dry_run)
@@ -244,8 +244,8 @@ static int run_training(struct train_options *options, struct session *session, 
     bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
     int world_size;
     TRY(settle_flags(options, session, &world_size));
-    // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
-    // configuration in every checkpoint has, too, are listed for those who ask.
+    // A log should show what was trained; a person at a terminal has just typed it. The defaults, also in every
+    // checkpoint's configuration, are listed on request.
     bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
          is_open = !options->dry_run && (automatic_is_needed(&options->open) || config_trains_tokenizer(config));
     if (dumps && !is_open)
@@ -264,7 +264,7 @@ static int run_training(struct train_options *options, struct session *session, 
     return train_in_session(options, session, &trainer, exit_code);
 }
 
-// A signal has stopped the command before training began. The exit code says "run me again" only if it would for a run
+// A signal stopped the command before training began. The exit code asks for another run only if it would for a run
 // that is stopped later.
 static void take_exit_code(const struct config *config) {
     int number = interrupt_received();
@@ -278,7 +278,7 @@ static void take_exit_code(const struct config *config) {
     free(message);
 }
 
-// A run that `launch local` watches over is started again without a person.
+// A run under `launch local` is restarted without a person, so nothing is asked.
 static int complete(void *given, bool is_alone, struct string_list *words) {
     struct train_options *options = given;
     TRY(take_resume(&options->config));
@@ -292,7 +292,7 @@ static int complete(void *given, bool is_alone, struct string_list *words) {
     return flag_set(&table, &options->config, "--tokenizer-type", "auto", FLAG_FROM_COMMAND);
 }
 
-// Whether the command line is a question about --inject, to be answered at once.
+// Whether the command line is a query about --inject, to be answered at once.
 static bool asks_for_faults(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--inject=list") == 0 ||

@@ -1,4 +1,4 @@
-// What commands have in common: failing, choosing a part, parsing and running. See commands.h.
+// Shared by the commands: failing, choosing a part, parsing and running. See commands.h.
 #include "base/error.h"
 #include "base/file_patience.h"
 #include "base/json.h"
@@ -47,7 +47,7 @@ static void print_man(const struct command_group *group) {
     buffer_free(&out);
 }
 
-// What the group itself adds to a completion script, or its name; its parts print theirs.
+// The group's own part of a completion script, or its name; its parts print theirs.
 static int print_parts(const struct command_group *group, enum flag_text text, char *argument) {
     struct buffer out = {0};
     struct completion completion = {.shell = text, .command = group->name, .out = &out};
@@ -69,7 +69,7 @@ static int print_parts(const struct command_group *group, enum flag_text text, c
     return exit_code;
 }
 
-// Prints the text about the group that its first argument asks for; FLAG_TEXT_NONE is none.
+// Prints the text requested by the group's first argument; FLAG_TEXT_NONE is none.
 static int print_text(const struct command_group *group, enum flag_text text, char *argument) {
     if (text == FLAG_TEXT_MAN)
         print_man(group);

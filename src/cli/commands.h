@@ -30,7 +30,7 @@ int cmd_version(int argc, char **argv);
 // Prints the thread's error to stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 
-// A command, or one below another, such as `bevatron cluster create`: the word after its name selects one.
+// A command, or one below another, e.g. `bevatron cluster create`: the word after its name selects one.
 struct command_part {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
@@ -39,14 +39,14 @@ struct command_part {
 extern const struct command_part command_table[];
 extern const size_t command_table_count;
 const struct command_part *command_find(const char *name);  // NULL if there is none
-// What `help` explains besides commands; the last has no name.
+// Topics of `help` besides commands; the last has no name.
 extern const struct command_part help_topics[];
 
 struct command_group {
     const char *name;     // "cluster"
     const char *summary;  // a sentence, for its manual page
-    const char *usage;    // what follows the name: "COMMAND [flags]"
-    const char *ending;   // of the usage text
+    const char *usage;    // text after the name: "COMMAND [flags]"
+    const char *ending;   // end of the usage text
     const struct command_part *parts;
     size_t count;
 };
@@ -58,7 +58,7 @@ extern const struct command_group bench_group, checkpoint_group, dataset_group, 
 
 // A command that only parses its flags and runs: `run` gets the parsed options. If `run_each` is given instead, it is
 // called once for each positional argument, even if it failed for others; the exit code is that of the first error.
-// `phase` says what the command does meanwhile ("converting the model"), for one that shows no progress of its own.
+// `phase` is shown meanwhile ("converting the model"), for a command without progress of its own.
 struct command_call {
     const struct flag_command *flags;
     void *options;
@@ -70,13 +70,13 @@ int command_run(const struct command_call *call, int argc, char **argv);
 
 // Parses the flags of a command and runs nothing, for callers that start it elsewhere: 0, FLAGS_HELP or -1.
 int command_check(const struct flag_command *command, void *options, int argc, char **argv);
-// The same by command; flag_remedy is as in struct flag_command.
+// Checks for single commands; flag_remedy is as in struct flag_command.
 int bench_check(const char *flag_remedy, int argc, char **argv);
 int evaluate_check(const char *flag_remedy, int argc, char **argv);
 int generate_check(const char *flag_remedy, int argc, char **argv);
 int preflight_check(const char *flag_remedy, int argc, char **argv);
 
-// Receives the flags of preprocess after they were parsed.
+// Receives the parsed flags of preprocess.
 struct preprocess_reader {
     void (*read)(void *context, const struct flag_command *flags, const void *options);
     void *context;

@@ -1,5 +1,5 @@
 // The functions of the completion scripts. See completion.h. The rows between opening and closing are made by
-// config/flag_completion.c, whose comment says what they look like.
+// config/flag_completion.c, which documents their format.
 #include "cli/completion.h"
 
 static const char bash_opening[] = "# bash completion of bevatron, made by `bevatron help --completion bash`.\n"

@@ -1,4 +1,4 @@
-// Runs the model that was read and the one that was written on the same few tokens. See convert_check.h.
+// Runs the input model and the written one on the same few tokens. See convert_check.h.
 #include "cli/convert_check.h"
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-// The two have the same weights and differ by the order of summation at most, unless the target may only come near.
+// Both have the same weights and differ at most by the order of summation, unless the target is only approximate.
 static const double LARGEST_DIFFERENCE = 1e-5, LARGEST_NEAR = 0.1;
 
 void convert_check_free(struct convert_check *check) {
@@ -20,7 +20,7 @@ static int64_t tokens_of(const struct model_write *write) {
     return config->vocab_size > 0 && config->vocab_size < rows ? config->vocab_size : rows;
 }
 
-// Logits that are not finite tell nothing: such a model was broken before.
+// Logits that are not finite say nothing: such a model was broken before.
 static int judge(struct convert_check *check, const struct probe *from, const struct probe *to, double largest) {
     check->difference = probe_difference(from, to);
     if (isnan(check->difference) && isnan(probe_difference(from, from))) {

@@ -1,4 +1,4 @@
-// The forward pass with which checkpoint convert checks what it has written.
+// The forward pass with which checkpoint convert checks its output.
 #ifndef CLI_CONVERT_CHECK_H
 #define CLI_CONVERT_CHECK_H
 
@@ -8,19 +8,19 @@
 struct convert_check {
     bool verifies;  // also with transformers
     // Results:
-    bool was_compared;  // whether what was written was read back
-    bool was_run;       // whether both models were run
-    bool is_rounded;    // whether the target has fewer bits
+    bool was_compared;  // the output was read back
+    bool was_run;       // both models were run
+    bool is_rounded;    // the target has fewer bits
     int64_t tokens;
     double difference;      // of the logits, see probe_difference
-    struct buffer skipped;  // why they were not run
+    struct buffer skipped;  // reason why they were not run
     struct convert_verify verify;
 };
 void convert_check_free(struct convert_check *check);
 
 // For struct model_write; the context is a struct convert_check.
 int convert_check_compare(void *context, const struct model_pair *pair);
-// Appends one sentence about what was checked.
+// Appends one sentence about the checks.
 void convert_check_describe(const struct convert_check *check, struct buffer *out);
 
 #endif

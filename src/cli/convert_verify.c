@@ -1,6 +1,6 @@
-// What transformers makes of a folder. See convert_verify.h. The script below gets a JSON object on its standard input
-// and prints one. It computes in float64, so that what is left of a difference is ours, and never runs code of the
-// folder (trust_remote_code is off) nor of the folder that the command runs in, which Python would look for modules in.
+// Loads a folder with transformers. See convert_verify.h. The script below gets a JSON object on its standard input and
+// prints one. It computes in float64, so that remaining differences are ours. It runs code neither from the folder
+// (trust_remote_code is off) nor from the current folder, which Python would search for modules.
 #include "cli/convert_verify.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Both compute with the same weights; ours in fp32.
+// Bound for computing with the same weights; ours in fp32.
 static const double LARGEST_DIFFERENCE = 1e-4;
 
 static const char script[] =
@@ -78,7 +78,7 @@ static const char script[] =
 
 // ---- texts and their ids ----
 
-// Strings that tokenizers differ in.
+// Strings on which tokenizers differ.
 static const char *const tough[] = {
     "",
     " a",
@@ -98,7 +98,7 @@ static const char *const tough[] = {
 enum { TOUGH_COUNT = sizeof tough / sizeof tough[0], TEXT_COUNT = TOUGH_COUNT + 200 };
 
 struct texts {
-    struct tokenizer *tokenizer;  // NULL: nothing is compared
+    struct tokenizer *tokenizer;  // NULL: no comparison
     struct buffer items[TEXT_COUNT];
     int count;
 };
@@ -109,7 +109,7 @@ static void texts_free(struct texts *texts) {
     tokenizer_free(texts->tokenizer);
 }
 
-// The tokenizer of the folder as this program reads it, and texts: tough ones, and pairs of its own tokens.
+// The tokenizer of the folder as read by this program, and texts: difficult ones, and pairs of its own tokens.
 static void texts_open(struct texts *texts, const struct config *config) {
     *texts = (struct texts){0};
     struct tokenizer_options options = tokenizer_options_of(config);
@@ -149,7 +149,7 @@ static int compare_numbers(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// Unigram models may cut a run of one character in another order: the same ids in any order are the same.
+// Unigram models may split a run of one character in another order: the same ids in any order are equal.
 static bool has_ids(const struct json *theirs, const struct token_list *ours) {
     if (theirs->type != JSON_ARRAY || theirs->count != (size_t)ours->count)
         return false;
@@ -280,7 +280,7 @@ static int judge(struct convert_verify *verify, const struct json *root, const s
     return result;
 }
 
-// The last line of what a program said, without its end.
+// The last line of a program's output, without its end.
 static const char *last_line(struct buffer *text) {
     while (text->length > 0 && text->data[text->length - 1] == '\n')
         text->data[--text->length] = '\0';

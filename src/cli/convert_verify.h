@@ -1,4 +1,4 @@
-// checkpoint convert --verify: transformers loads what was written; its logits and token ids are compared with ours.
+// checkpoint convert --verify: transformers loads the output; its logits and token ids are compared with ours.
 #ifndef CLI_CONVERT_VERIFY_H
 #define CLI_CONVERT_VERIFY_H
 
@@ -11,13 +11,13 @@ struct convert_verify {
     double difference;     // of the logits, see probe_difference
     int texts;             // with the same token ids; 0 if the folder has no tokenizer.json
     struct buffer said;    // warnings of transformers while it loaded the model
-    struct buffer absent;  // why it was not run: no Python, or none with transformers
+    struct buffer absent;  // reason why it was not run: no Python, or none with transformers
 };
 void convert_verify_free(struct convert_verify *verify);
 
-// Runs the Python that $PYTHON names, or python3, on the folder that was written. It is an error if transformers cannot
-// load the model, finds tensors missing or left over, computes other logits than `ours`, or gives other ids for a list
-// of texts. Its warnings, and that there is no Python with transformers, are results.
+// Runs $PYTHON, or python3, on the output folder. It is an error if transformers cannot load the model, finds tensors
+// missing or left over, computes other logits than `ours`, or gives other ids for a list of texts. Its warnings, and a
+// missing Python with transformers, are results.
 int convert_verify_run(struct convert_verify *verify, const struct model_source *written, const struct probe *ours);
 
 #endif

@@ -1,5 +1,5 @@
-// bevatron dataset import: what fairseq-preprocess has made, text as it would be given to it, or shards of llm.c, as a
-// dataset of ours.
+// bevatron dataset import: makes a dataset of ours from fairseq-preprocess's output, fairseq's input text, or shards of
+// llm.c.
 #include "cli/dataset.h"
 
 #include "base/error.h"
@@ -69,7 +69,7 @@ static const struct flag rows[] = {
     SWITCH("--json", json, "print the summary as JSON"),
 };
 
-// Files of tokens; empty if something else is imported.
+// Files of tokens; empty for other inputs.
 static const struct string_list *shards_of(const struct dataset_import_options *options) {
     return options->nanogpt.count > 0 ? &options->nanogpt : &options->llmc;
 }
@@ -87,10 +87,10 @@ static char *dictionary_beside(const char *prefix) {
 struct dictionary {
     bool is_there;
     int64_t size;
-    struct file_writer copy;  // finished, not yet under its name
+    struct file_writer copy;  // finished, but not published
 };
 
-// Which dictionary it is, to be freed; NULL for none.
+// Identifies the dictionary, to be freed; NULL for none.
 static char *dictionary_path(const struct dataset_import_options *options) {
     const struct tokenizer_flags *tokenizer = &options->tokenizer;
     if (options->dictionary)
@@ -102,7 +102,7 @@ static char *dictionary_path(const struct dataset_import_options *options) {
     return strcmp(tokenizer->type, "FairseqTokenizer") == 0 ? memory_string(tokenizer->model_file) : NULL;
 }
 
-// Reads the dictionary and gets its copy ready.
+// Reads the dictionary and prepares its copy.
 static int prepare_dictionary(const struct dataset_import_options *options, struct dictionary *dictionary) {
     *dictionary = (struct dictionary){.copy.descriptor = -1};
     char *path = dictionary_path(options);
@@ -179,7 +179,7 @@ static void print_plain(const struct dataset_import_options *options, const stru
         printf("no dictionary was found next to the input; the largest id is %" PRId32 "\n", summary->largest_id);
 }
 
-// fairseq's 2 is an ordinary token of other vocabularies: of GPT-2's it is #.
+// fairseq's 2 is an ordinary token in other vocabularies: in GPT-2's it is #.
 static int choose_end(const struct dataset_import_options *options, const struct tokenizer *tokenizer,
                       struct import_options *work) {
     if (flag_is_given(&options->given, "--eos-id"))

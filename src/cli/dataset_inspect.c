@@ -1,4 +1,4 @@
-// bevatron dataset inspect, bevatron dataset verify: what a dataset holds, and whether it is whole.
+// bevatron dataset inspect, bevatron dataset verify: the contents of a dataset, and whether it is whole.
 #include "cli/dataset.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ static const struct flag verify_rows[] = {
     SWITCH("--json", json, "print one JSON object per dataset"),
 };
 
-// What a pass over the index tells.
+// Results of a pass over the index.
 struct facts {
     int64_t empty_documents;
     int64_t shortest, longest;  // sequences, in tokens

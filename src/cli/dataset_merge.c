@@ -1,5 +1,5 @@
-// bevatron dataset merge: joins datasets into one, those of a folder in the order of their names as Megatron's
-// merge_datasets.py does, or those named, in that order.
+// bevatron dataset merge: joins datasets into one: those of a folder, in the order of their names as in Megatron's
+// merge_datasets.py, or those named, in that order.
 #include "cli/dataset.h"
 
 #include "base/error.h"
@@ -56,7 +56,7 @@ static int list_names(const char *folder, struct string_list *found) {
     return 0;
 }
 
-// Adds the datasets of a folder. One half without the other stays in the list, for index_open to complain about.
+// Adds the datasets of a folder. A .bin or .idx alone stays in the list, so that index_open reports it.
 static int list_folder(const char *folder, struct string_list *prefixes) {
     struct string_list found = {0};
     int result = list_names(folder, &found);

@@ -30,10 +30,10 @@ static const struct flag rows[] = {
     SWITCH("--json", json, "print one JSON object per document"),
 };
 
-// What is printed of one document.
+// The printed part of one document.
 struct document {
     int64_t number;
-    int64_t tokens;         // all it has
+    int64_t tokens;         // number of all its tokens
     struct token_list ids;  // the first of them
     bool has_text;
     struct buffer text;
@@ -70,7 +70,7 @@ static int read_document(const struct index_reader *reader, int64_t limit, struc
     return 0;
 }
 
-// Text out of a dataset may hold anything; on a terminal, control characters must not act.
+// Text from a dataset may contain anything; control characters must not reach a terminal.
 static void print_text(const struct buffer *text) {
     bool is_terminal = isatty(STDOUT_FILENO);
     for (size_t at = 0, bytes; at < text->length; at += bytes) {

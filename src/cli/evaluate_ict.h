@@ -1,4 +1,4 @@
-// What `evaluate` prints of ICT: the loss over whole batches, or the retrieval check over all blocks.
+// Output of `evaluate` for ICT: the loss over whole batches, or the retrieval check over all blocks.
 #ifndef CLI_EVALUATE_ICT_H
 #define CLI_EVALUATE_ICT_H
 

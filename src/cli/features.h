@@ -1,4 +1,4 @@
-// What this build includes, as CMake decided; features.c is made from features.c.in.
+// Features of this build, chosen by CMake; features.c is made from features.c.in.
 #ifndef CLI_FEATURES_H
 #define CLI_FEATURES_H
 

@@ -1,5 +1,5 @@
-// What `bevatron help` prints for other programs: manual pages, completion scripts, the list of commands. Only a
-// command knows its tables of flags, so each one is run with an argument that makes it print its text and nothing else.
+// Output of `bevatron help` for other programs: manual pages, completion scripts, the list of commands. Only a command
+// knows its tables of flags, so each one is run with an argument that makes it print just its text.
 #include "cli/help_pages.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The commands that have flags or parts, and so a page of their own.
+// Commands with flags or parts, which have pages of their own.
 static bool has_page(const struct command_part *command) {
     return command->run && command->run != cmd_help && command->run != cmd_version;
 }
@@ -35,8 +35,8 @@ int help_commands(void) {
     return ask_all("--help-names");
 }
 
-// The first of the places, as seen from the program's own folder, that is there: where `make install` and packages put
-// things, then the source tree of a program that was not installed.
+// The first existing place, relative to the program's own folder: where `make install` and packages put files, then the
+// source tree of a program that was not installed.
 static bool print_place(const char *name, const char *const *places) {
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);

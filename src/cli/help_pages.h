@@ -8,7 +8,7 @@ int help_man(const char *name, const char *part);
 int help_completion(const char *name);
 // Every command and part that has a manual page, one per line: "dataset", "dataset merge".
 int help_commands(void);
-// Where the files are that were installed with this program, a folder per line: "docs /usr/share/doc/bevatron/docs".
+// Folders of the files installed with this program, one per line: "docs /usr/share/doc/bevatron/docs".
 int help_files(void);
 
 #endif

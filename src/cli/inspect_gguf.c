@@ -1,4 +1,4 @@
-// A GGUF file as checkpoint inspect shows it: its keys, with long arrays counted, and its tensors.
+// A GGUF file in checkpoint inspect: its keys, with long arrays counted, and its tensors.
 #include "cli/inspect_gguf.h"
 
 #include "base/error.h"

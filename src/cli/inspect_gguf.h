@@ -5,7 +5,7 @@
 #include "base/buffer.h"
 #include "base/json.h"
 
-// Appends lines to `text` and members to the JSON object that was begun.
+// Appends lines to `text` and members to the open JSON object.
 int inspect_gguf(const char *path, bool lists_tensors, struct buffer *text, struct json_writer *json);
 
 #endif

@@ -1,4 +1,4 @@
-// Manifests go to a cluster, and logs come back, through kubectl. See kubectl.h.
+// Applies manifests and follows logs through kubectl. See kubectl.h.
 #include "cli/kubectl.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -58,7 +58,7 @@ int kubectl_apply(const char *what, const char *manifest) {
     return status;
 }
 
-// The first rank's pod by its labels, which depend on who makes the pods.
+// The first rank's pod by its labels, which depend on the creator of the pods.
 static char *first_pod(const struct kubernetes_job *job) {
     static const char *const patterns[] = {
         [KUBERNETES_JOBSET] = "jobset.sigs.k8s.io/jobset-name=%s,batch.kubernetes.io/job-completion-index=0",
@@ -71,8 +71,8 @@ static char *first_pod(const struct kubernetes_job *job) {
     return memory_printf("%.*s%s%s", (int)(at - pattern), pattern, job->name, at + 2);
 }
 
-// Waits until the pod runs or has ended. Growing a cluster or pulling a large image takes time, so a line once a minute
-// says what is waited for.
+// Waits until the pod runs or has ended. Growing a cluster or pulling a large image takes time, so the reason for
+// waiting is logged once a minute.
 static int wait_for_pod(const char *selector, const char *flag, const char *name_space) {
     const char *const get[] = {"kubectl", "get",      "pods", "-l", selector, "-o", "jsonpath={.items[*].status.phase}",
                                flag,      name_space, NULL};

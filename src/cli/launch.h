@@ -12,31 +12,29 @@ int launch_local(int argc, char **argv);
 int launch_progress(int argc, char **argv);
 int launch_slurm(int argc, char **argv);
 
-// A launcher's command line: its own flags, then those of the command to be launched.
+// A launcher's command line: its own flags, then those of the launched command.
 struct launch_command {
     char **own;  // argv[0] and the launcher's flags, ended by NULL
     int own_count;
     char **rest;  // the command's name ("train" if none is given) and its flags, ended by NULL
     int rest_count;
-    // The command will run in a container that does not have the files of --config: their content is written out as
-    // flags.
+    // The command will run in a container without the files of --config: their contents are written out as flags.
     bool is_elsewhere;
-    bool takes_machines;         // the launcher's --nodes and --machine say how many ranks there are
+    bool takes_machines;         // the launcher's --nodes and --machine give the number of ranks
     struct string_list written;  // those flags
     char default_name[6];        // "train"
-    const char *flag_remedy;     // what to do about a flag that neither of them has; NULL: nothing to say
+    const char *flag_remedy;     // the remedy for a flag that neither of them has; NULL for none
 };
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
-// -1 if the word in the place of a command's name is not one. The message lists all names but `hidden`, which may be
-// NULL.
+// -1 if the word in the place of a command's name is not a command. The message lists all names but `hidden`, which may
+// be NULL.
 int launch_check_name(const struct launch_command *command, const char *hidden);
 // Checks a command other than train, as far as possible without running it: that it exists, its part too (`dataset
 // merge`), and the flags of preprocess, evaluate, generate, preflight and bench (unless their --config file is
-// elsewhere). Returns 0, FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed,
-// is the file that changes as the work progresses and from which the same command continues; NULL if it would start
-// over.
+// elsewhere). Returns 0, FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed, is
+// the file that records progress and from which the same command continues; NULL if it would start over.
 int launch_check(struct launch_command *command, char **journal);
 // Parses the flags of a train command and checks them as train itself will on `ranks` ranks. launch_run frees the
 // config.
@@ -51,22 +49,22 @@ struct launch_call {
 int launch_run(const struct launch_call *call, int argc, char **argv);
 // The machines of a job.
 struct launch_place {
-    const struct machine *machine;  // NULL if they are not known, or none of their GPUs is used
+    const struct machine *machine;  // NULL if unknown, or if its GPUs are not used
     int64_t ranks;                  // of the whole job
-    bool may_not_fit;               // --allow-out-of-memory: a run that does not fit is only warned about
+    bool may_not_fit;               // --allow-out-of-memory: only warn about a run that does not fit
 };
-// Refuses GPUs that are too old for the command, and runs that do not fit their memory. Tells train on which machines
-// it is. The config is that of train, otherwise not read.
+// Refuses GPUs that are too old for the command, and runs that do not fit their memory. Passes the machine on to train.
+// The config is that of train, otherwise not read.
 int launch_check_machine(const struct launch_place *place, struct launch_command *command, struct config *config);
-// Adds the items of --export (NAME=VALUE or NAME, separated by commas, as sbatch takes them) to those of --env, and
-// makes all of them known to the files of --config that are read afterwards.
+// Adds the items of --export (NAME=VALUE or NAME, separated by commas, as in sbatch) to those of --env, and makes all
+// of them visible to files of --config read after this.
 int launch_export(const struct string_list *exported, struct string_list *environment);
 // Adds the variables that those files referred to.
 void launch_export_found(struct string_list *environment);
-// Refuses --checkpoint-in-memory for a launcher that has no process on the ranks' machines which outlives them.
+// Refuses --checkpoint-in-memory for a launcher without a process on the ranks' machines that outlives them.
 int launch_refuse_memory(const struct config *config);
-// Makes a restarted run continue where it stopped: --load becomes the folder of --save unless it is given. Fails if the
-// run would stop because of the folder of --save, unless that is on another machine.
+// Makes a restarted run resume: --load becomes the folder of --save unless it is given. Fails if the run would stop
+// because of the folder of --save, unless that is on another machine.
 int launch_resume(struct launch_command *command, const struct config *config);
 
 #endif

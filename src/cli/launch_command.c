@@ -1,4 +1,4 @@
-// Telling a launcher's flags from those of what it launches. See launch.h.
+// Separates a launcher's flags from those of the launched command. See launch.h.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What can be launched.
+// A command that can be launched.
 static const struct launched {
     const char *name;
-    int (*run)(int argc, char **argv);  // prints its help; NULL: that is not asked of it here
-    const struct command_group *group;  // NULL: the command has no parts
+    int (*run)(int argc, char **argv);                             // prints its help; NULL: help is not printed here
+    const struct command_group *group;                             // NULL: the command has no parts
     int (*check)(const char *flag_remedy, int argc, char **argv);  // parses its flags; NULL: they are not checked here
 } commands[] = {
     {"train", NULL, NULL, NULL},
@@ -40,7 +40,7 @@ static const struct launched *find_command(const char *word) {
     return NULL;
 }
 
-// The launcher's row of an argument, NULL if it is not one of its flags; *has_value: the value is in it already.
+// The launcher's row of an argument, NULL if it is not one of its flags; *has_value: the argument contains the value.
 static const struct flag *own_row(const struct flag_table *own, const char *argument, bool *has_value) {
     size_t length = strcspn(argument, "=");
     *has_value = argument[length] == '=';
@@ -52,11 +52,10 @@ static const struct flag *own_row(const struct flag_table *own, const char *argu
     return row;
 }
 
-// Tells the launcher's own flags from the others by the rows of its table. A word that is a command's name ends the
-// launcher's flags. Without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain
-// argv's.
+// Separates the launcher's own flags from the others by the rows of its table. A command's name ends the launcher's
+// flags. Without a name, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain argv's.
 static void split(struct launch_command *command, const struct flag_table *own, int argc, char **argv) {
-    // Two more for what launch_command_add may add, twice.
+    // Room for launch_command_add, twice.
     size_t room = sizeof(char *) * (size_t)(argc + 6);
     *command = (struct launch_command){.own = memory_alloc(room), .rest = memory_alloc(room), .default_name = "train"};
     command->own[command->own_count++] = argv[0];
@@ -66,7 +65,7 @@ static void split(struct launch_command *command, const struct flag_table *own, 
         const struct flag *row = own_row(own, argv[i], &has_value);
         if (!row && command->rest_count == 1 && find_command(argv[i])) {
             command->rest[0] = argv[i];
-            // Getting data is the launcher's own business, flags and all; preprocess has no flag of a launcher's name.
+            // getdata is part of the launcher, flags and all; preprocess shares no flag with a launcher.
             if (strcmp(argv[i], "getdata") == 0 || strcmp(argv[i], "preprocess") == 0)
                 continue;
             while (++i < argc)
@@ -92,7 +91,7 @@ static void split(struct launch_command *command, const struct flag_table *own, 
 }
 
 void launch_command_add(struct launch_command *command, const char *flag, const char *value) {
-    // execv and the like want char *, and change nothing.
+    // execv and similar functions take char *, but change nothing.
     command->rest[command->rest_count++] = (char *)(uintptr_t)flag;
     command->rest[command->rest_count++] = (char *)(uintptr_t)value;
 }
@@ -128,7 +127,7 @@ int launch_check_name(const struct launch_command *command, const char *hidden) 
     return status;
 }
 
-// One row as it would be typed. A value that starts with two dashes must follow an equals sign.
+// One row as typed. A value that starts with two dashes must follow an equals sign.
 static void write_row(struct string_list *out, const struct flag *flag, const void *base) {
     const char *value = (const char *)base + flag->offset;
     struct buffer text = {0};
@@ -157,7 +156,7 @@ static void write_row(struct string_list *out, const struct flag *flag, const vo
     buffer_free(&text);
 }
 
-// Puts what came from files before the command's own flags, which then count as they did before, and drops --config.
+// Puts flags from files before the command's own, where they take effect as before, and drops --config.
 static void write_out(void *context, const struct flag_command *flags, const void *options) {
     struct launch_command *command = context;
     if (!command->is_elsewhere)
@@ -188,7 +187,7 @@ static void write_out(void *context, const struct flag_command *flags, const voi
     command->rest_count = count;
 }
 
-// Whether the words after the command's name ask for its help, or for that of a part: `bench matmul --help`.
+// Whether the words after the command's name ask for its help, or a part's: `bench matmul --help`.
 static bool asks_for_help(const struct launch_command *command) {
     for (int i = 1; i < command->rest_count; i++)
         if (flag_text_asked(command->rest[i]) != FLAG_TEXT_NONE)
@@ -214,7 +213,7 @@ int launch_check(struct launch_command *command, char **journal) {
     if (strcmp(command->rest[0], "preprocess") == 0)
         return preprocess_check(&(struct preprocess_reader){write_out, command, command->flag_remedy},
                                 command->rest_count, command->rest, journal);
-    // Without a part the command itself prints what there is.
+    // Without a part the command itself lists its parts.
     bool has_part = command->rest_count > 1 && flag_text_asked(command->rest[1]) == FLAG_TEXT_NONE;
     if (launched->group && (has_part || !asks_for_help(command)))
         TRY(command_group_check(launched->group, has_part ? command->rest[1] : ""));
@@ -225,7 +224,7 @@ int launch_check(struct launch_command *command, char **journal) {
     return launched->check(command->flag_remedy, command->rest_count, command->rest);
 }
 
-// A file of the examples has a comment with the command that it is for: the message about missing machines names it.
+// An example file has a comment with its command: the message about missing machines quotes it.
 static void name_command(const char *path, struct buffer *out) {
     enum { LARGEST_BYTES = 1 << 20 };
     static const char begin[] = "# bevatron launch ";
@@ -262,7 +261,7 @@ int launch_config(struct config *config, struct launch_command *command, int64_t
     TRY(status);
     write_out(command, &train, config);
     TRY(config_apply_preset(config));
-    // The run itself chooses what is left open.
+    // The run itself chooses values that are not given.
     struct automatic open;
     TRY(automatic_begin(&open, config));
     return config_validate(config, (int)ranks);

@@ -1,5 +1,5 @@
-// bevatron launch decide: whether a job script starts its run again. It decides as `launch local` does, see restarts.h,
-// and keeps what it must remember in a file, since a job that is requeued starts over on other machines.
+// bevatron launch decide: whether a job script restarts its run. It decides like `launch local`, see restarts.h, and
+// keeps its state in a file, since a requeued job starts over on other machines.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -67,7 +67,7 @@ static const struct flag_command decide_command = {
 
 // ---- a command as one attempt ----
 
-// Runs the command and passes signals on to it; its exit code, -1 if it cannot be started. *stopped: a signal came.
+// Runs the command and forwards signals; returns its exit code, -1 if it cannot be started. *stopped: got a signal.
 static int run_command(char **words, bool *stopped) {
     pid_t own = getpid(), child = signal_queue_fork(true);
     if (child < 0)
@@ -92,7 +92,7 @@ static int run_command(char **words, bool *stopped) {
     }
 }
 
-// The pods of a job on several machines run the same command; the first one, where rank 0 is, decides for all.
+// All pods of a job on several machines run the same command; the first one, where rank 0 is, decides for all.
 static bool decides_here(void) {
     const char *index = getenv("JOB_COMPLETION_INDEX");
     return !index || strcmp(index, "0") == 0;
@@ -124,7 +124,7 @@ static int run_attempt(const struct restarts_file *file, char **words) {
         error_clear();
         return code;
     }
-    // A limit on restarts is as final here as a lack of progress: the caller would start the run again.
+    // A limit on restarts is final here like a lack of progress: otherwise the caller would restart the run.
     if (end.decision != RESTARTS_AGAIN && end.decision != RESTARTS_NEVER)
         return EXIT_CODE_NO_PROGRESS;
     for (double until = clock_seconds() + end.delay, left; !stopped && (left = until - clock_seconds()) > 0;)

@@ -1,6 +1,6 @@
 // The environment of launched ranks: --env and --export, and the variables that configuration files refer to. A job may
-// start hours later, on another machine, from a shell that has other variables: what a file's ${NAME} meant when the
-// job was submitted is written into the job.
+// start hours later, on another machine, from a shell with other variables, so the values of a file's ${NAME} at
+// submission are written into the job.
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -10,17 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Sets one NAME=VALUE of the list for the files that are read from now on.
+// Sets one NAME=VALUE of the list for files read after this.
 static void set_pair(const char *pair) {
     size_t length = strcspn(pair, "=");
     if (pair[length] != '=' || !shell_is_name(pair, length))
-        return;  // the code that writes the job refuses it
+        return;  // refused by the code that writes the job
     char *name = memory_printf("%.*s", (int)length, pair);
     environment_set(name, pair + length + 1);
     free(name);
 }
 
-// NAME=VALUE, or NAME with the value that it has here.
+// NAME=VALUE, or NAME with its present value.
 static int add_item(struct string_list *environment, const char *item) {
     size_t length = strcspn(item, "=");
     if (strcmp(item, "ALL") == 0)

@@ -1,5 +1,5 @@
-// bevatron launch keeper: holds the checkpoints in memory of the ranks of one node, for job scripts that start ranks
-// again themselves. One keeper runs on each node; it must outlive the ranks, so it is not started with them.
+// bevatron launch keeper: holds the in-memory checkpoints of one node's ranks, for job scripts that restart ranks
+// themselves. One keeper runs on each node; it must outlive the ranks, so it is not started with them.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signal_queue.h"
@@ -45,7 +45,7 @@ static const struct flag_command keeper_command = {
         "  srun --overlap --ntasks-per-node=1 bevatron launch keeper --ranks 16 --link \"$" RANKS_MEMORY "\" &\n"
         "  srun bevatron train … --checkpoint-in-memory\n"};
 
-// A link of a keeper that was killed leads nowhere, and is replaced.
+// The link of a killed keeper is dangling, and is replaced.
 static int make_link(const char *target, const char *path) {
     struct stat status;
     if (symlink(target, path) == 0)

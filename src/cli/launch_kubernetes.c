@@ -101,7 +101,7 @@ static const struct flag_command kubernetes_command = {
         "  bevatron launch kubernetes --image IMAGE --claim fsx-claim --nodes 4 --machine p5.48xlarge --watch \\\n"
         "    --preset gpt3-1.3b --data-path /fsx/data/… --save /fsx/run --save-interval 500\n"};
 
-// What is fetched must outlive the pod.
+// Downloaded data must outlive the pod.
 static int check_target(const struct kubernetes_options *options) {
     if (!options->claim)
         return error_set_code(EXIT_CODE_USAGE,
@@ -120,7 +120,7 @@ static int check_target(const struct kubernetes_options *options) {
     return 0;
 }
 
-// curl takes all of them in one go, continues what is there in part, and fails if a server says no.
+// curl downloads all of them in one go, continues partial files, and fails on a server's error.
 static int getdata_words(const struct kubernetes_options *options, const char ***words) {
     if (options->urls.count == 0 || !options->to)
         return error_set_code(EXIT_CODE_USAGE, "getdata needs --url, what to fetch, and --to, the target folder");
@@ -169,7 +169,7 @@ static int check_cpus(const struct kubernetes_job *job, bool is_rehearsal) {
                           is_rehearsal ? "" : ", or GPUs (--machine, --gpus-per-node)");
 }
 
-// What a pod asks for: of the machine, of the flags, or on CPUs.
+// Resources of a pod: those of the machine, of the flags, or of CPU ranks.
 static void choose_resources(const struct kubernetes_options *options, const struct machine *machine, bool is_train,
                              struct kubernetes_job *job) {
     bool has_gpus = flag_is_given(&options->given, "--gpus-per-node");
@@ -197,7 +197,7 @@ static int read_pod_file(const char *path, struct yaml_node *fields) {
     return status;
 }
 
-// What a command leaves behind; a pod that is started again, or the next job, looks for it.
+// The file in which a command records its progress; a restarted pod, or the next job, looks for it.
 static void warn_of_loss(const struct kubernetes_job *job, const char *path, const char *what) {
     const char *verb = strcmp(what, "checkpoints") == 0 ? "are" : "is";
     switch (kubernetes_disk_of(job, path)) {
@@ -223,7 +223,7 @@ static void warn_of_loss(const struct kubernetes_job *job, const char *path, con
     }
 }
 
-// The value of a flag, in either form; the last one counts. NULL if the command does not have it.
+// The value of a flag, in either form; of several the last. NULL if the command does not have it.
 static const char *value_of(const struct launch_command *command, const char *flag) {
     size_t length = strlen(flag);
     const char *value = NULL;
@@ -275,10 +275,10 @@ static int send(const struct kubernetes_options *options, struct launch_command 
     return status;
 }
 
-// Checks the command as it will run in the pods. Returns 0, FLAGS_HELP or -1.
+// Checks the command as run in the pods. Returns 0, FLAGS_HELP or -1.
 static int check_command(struct launch_command *command, struct config *config, const struct kubernetes_job *job,
                          const struct machine *machine, bool may_not_fit) {
-    char *journal = NULL;  // a pod that is started again continues by itself
+    char *journal = NULL;  // a restarted pod continues by itself
     command->is_elsewhere = command->takes_machines = true;
     TRY(launch_check_name(command, NULL));
     int checked = launch_check(command, &journal);

@@ -1,5 +1,5 @@
 // bevatron launch local: ranks on this machine under a supervisor. When they fail, or make no progress, they are
-// started again from the last checkpoint; restarts.h says how often.
+// restarted from the last checkpoint; restarts.h has the limits.
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -68,10 +68,10 @@ static const struct flag_command local_command = {
     .epilogue = "Example:\n"
                 "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 100\n"};
 
-// COMMAND_SECONDS: how long the supervisor waits at its end for the command of --on-event.
+// COMMAND_SECONDS: how long the supervisor finally waits for the command of --on-event.
 static const double KILL_SECONDS = 30, COMMAND_SECONDS = 10, SOON_SECONDS = 0.1;
 
-// The signal that came last before `train` was started, 0 if none did.
+// The last signal before `train` was started, 0 if none.
 static int signal_before(void) {
     int last = 0;
     for (int number; (number = signal_queue_next(0)) != 0;)
@@ -79,8 +79,8 @@ static int signal_before(void) {
     return last;
 }
 
-// `train` in a group of its own, since a terminal's Ctrl-C would reach it together with us, who pass it on. It saves
-// and ends when we are killed.
+// `train` in a group of its own: a terminal's Ctrl-C reaches only us, and we forward it. It saves and ends when we are
+// killed.
 static pid_t start_train(char *const *words) {
     pid_t own = getpid(), child = signal_queue_fork(true);
     if (child > 0 && screen_is_live())
@@ -98,13 +98,13 @@ struct attempt_end {
     int exit_code, passed_on;  // passed_on: the last signal, 0 for none
     struct lifeline_state state;
     bool is_memory_ahead;  // the attempt starts from iterations that are in host memory only
-    int held;              // a signal that waits until they can be saved, 0 for none
+    int held;              // a signal delayed until they can be saved, 0 for none
 };
 
 // A run under its supervisor.
 struct supervised {
     char *const *words;
-    double stall_seconds;  // 0: a run may take as long as it takes
+    double stall_seconds;  // 0: no limit
     struct lifeline *lifeline;
     const char *save;           // folder of checkpoints; NULL for none
     const char *fallback;       // of --save-fallback; NULL for none
@@ -113,7 +113,7 @@ struct supervised {
     struct on_event *on_event;  // NULL for none
 };
 
-// For the run's metrics and events, where its own ranks cannot report.
+// Reports to the run's metrics and events where its own ranks cannot.
 static void tell_event(const struct supervised *run, const char *name, const struct attempt_end *end, const char *text,
                        bool has_line) {
     struct metrics_event event = {.name = name,
@@ -128,7 +128,7 @@ static void tell_event(const struct supervised *run, const char *name, const str
     on_event_tell(run->on_event, &event);
 }
 
-// A run whose ranks were killed could not say that it has failed.
+// A run whose ranks were killed could not report its failure.
 static void tell_silent_end(const struct supervised *run, const struct attempt_end *end, double started,
                             const struct job_kills *kills) {
     char text[JOB_REASON_BYTES + 80], why[JOB_REASON_BYTES];
@@ -138,7 +138,7 @@ static void tell_silent_end(const struct supervised *run, const struct attempt_e
     bool is_good = end->exit_code == EXIT_CODE_OK || end->exit_code == EXIT_CODE_STOPPED;
     if (is_good || end->exit_code == EXIT_CODE_USAGE || end->state.has_told_end)
         return;
-    // A process that dies of a fault leaves the line and nothing else.
+    // A process that dies of a fault leaves that line and nothing else.
     struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_LOAD, "reading the metrics");
     bool has_line = run->metrics_path && metrics_file_has_end(run->metrics_path, started);
@@ -156,15 +156,15 @@ static void tell_silent_end(const struct supervised *run, const struct attempt_e
         snprintf(text, sizeof text, "the run was ended by signal %d (%s)", number, strsignal(number));
     else
         snprintf(text, sizeof text, "the run ended with code %d; its log says why", end->exit_code);
-    // One rank of several was already reported by the process that started it.
+    // With several ranks, the process that started them has already reported it.
     if (number == SIGKILL)
         log_error("%s", text);
     tell_event(run, "failed", end, text, has_line);
 }
 
-// Ends the ranks that are left below us after the command itself has ended: they hang, and their parents are gone, so
-// they are our children by now (see watch). Programs that others have started, e.g. an agent that holds keys, are not
-// ours to end or to wait for. -1 if a rank cannot be ended.
+// Ends the ranks that remain below us after the command itself has ended: they hang, and their parents are gone, so
+// they are our children now (see watch). Other programs' processes, e.g. an agent that holds keys, are neither ended
+// nor awaited. -1 if a rank cannot be ended.
 static int end_ranks(void) {
     for (double waited = 0;; waited += 0.1) {
         while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -186,12 +186,12 @@ static void end_stalled(const struct supervised *run, pid_t child, double second
     log_error("%s", text);
     tell_event(run, "hang", &end, text, false);
     free(text);
-    // The process that started the ranks sees them end and cleans up.
+    // The process that started the ranks notices their end and cleans up.
     if (process_signal_below(child, "/proc/self/exe", SIGKILL) == 0)
         kill(child, SIGKILL);
 }
 
-// Says when a run that was restarted computes again. Until then the supervisor looks often.
+// Reports the first iteration of a restarted run. Until then the supervisor checks often.
 static bool has_resumed(const struct supervised *run, double failed_at) {
     int64_t iteration = lifeline_look(run->lifeline).iteration;
     if (failed_at > 0 && iteration < 0)
@@ -202,8 +202,8 @@ static bool has_resumed(const struct supervised *run, double failed_at) {
     return true;
 }
 
-// The signal to pass on now, given the one that has just come, 0 for none. A signal cuts a start short, which would
-// lose iterations that are in host memory only: the first one waits until the run can save them.
+// The signal to forward now, given the one just received, 0 for none. A signal cuts a start short, which would lose
+// iterations that are only in host memory: the first one is delayed until the run can save them.
 static int hold_signal(const struct supervised *run, struct attempt_end *end, int number) {
     bool can_save = lifeline_look(run->lifeline).iteration >= 0;
     if (number != 0 && number != SIGCHLD && end->is_memory_ahead && !can_save && end->held == 0) {
@@ -218,7 +218,7 @@ static int hold_signal(const struct supervised *run, struct attempt_end *end, in
     return number;
 }
 
-// Runs `train` to its end and passes signals on to it. The attempt before it failed at that time, 0 for none.
+// Runs `train` to its end and forwards signals to it. The previous attempt failed at `failed_at`, 0 for none.
 static int run_once(const struct supervised *run, double failed_at, struct attempt_end *end) {
     end->passed_on = 0;
     int early = signal_before();
@@ -235,7 +235,7 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
         return error_set("cannot start this program again: %s", strerror(errno));
     struct stall stall = {0};
     double started = clock_wall_seconds();
-    double stalled = 0;  // when it was ended for that, 0: it was not
+    double stalled = 0;  // when it was ended for a stall, 0: not ended
     bool is_resumed = failed_at == 0;
     for (int ended;;) {
         pid_t found = waitpid(child, &ended, WNOHANG);
@@ -246,7 +246,7 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
             if (stalled > 0)
                 end->exit_code = EXIT_CODE_HANG;
             end->state = lifeline_look(run->lifeline);
-            // A short run may be over before the next look.
+            // A short run may end before the next check.
             if (!is_resumed)
                 (void)has_resumed(run, failed_at);
             int status = end_ranks();
@@ -271,7 +271,7 @@ static int run_once(const struct supervised *run, double failed_at, struct attem
     }
 }
 
-// The newest checkpoint that a restarted run would take.
+// The newest checkpoint from which a restarted run would resume.
 struct newest {
     int64_t iteration;  // -1 if there is none
     bool is_in_memory;
@@ -287,13 +287,13 @@ static struct newest find_newest(const struct supervised *run) {
     return (struct newest){is_in_memory ? in_memory : on_disk, is_in_memory};
 }
 
-// The last iteration before the place where an attempt failed. One that completed none failed right after that of its
-// checkpoint; with those of memory, which may be only one iteration apart, that tells whether it made progress.
+// The last iteration before the one at which an attempt failed. An attempt that completed none failed right after its
+// checkpoint; for checkpoints in memory, which may be only one iteration apart, this shows whether it made progress.
 static int64_t place_reached(const struct lifeline_state *state, struct newest checkpoint) {
     return state->iteration < 0 && checkpoint.is_in_memory ? checkpoint.iteration : state->iteration;
 }
 
-// Waits before the next attempt; the signal that ends the wait, 0 for none.
+// Waits before the next attempt; returns the signal that ends the wait, 0 for none.
 static int wait_for_signal(double seconds) {
     for (double end = clock_seconds() + seconds, left; (left = end - clock_seconds()) > 0;) {
         int number = signal_queue_next(left);
@@ -306,9 +306,9 @@ static int wait_for_signal(double seconds) {
 static int watch(const struct supervised *run, struct restarts *restarts, int *exit_code) {
     static const int passed_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
     TRY(signal_queue_open(passed_signals, sizeof passed_signals / sizeof passed_signals[0]));
-    // A reader of our output that goes away ends nothing.
+    // Losing the reader of our output does not end the run.
     signal(SIGPIPE, SIG_IGN);
-    // Ranks whose parents are killed become our children, so that none is left behind.
+    // Ranks whose parents are killed become our children, so that none is orphaned.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     struct attempt_end end = {0};
     int64_t best = -1;
@@ -365,7 +365,7 @@ static int set_environment(const struct string_list *environment) {
     return 0;
 }
 
-// Memory for checkpoints, which the ranks find by their environment.
+// Memory for checkpoints, which the ranks find through their environment.
 static int keep_memory(struct supervised *run, const struct config *config, int64_t nproc) {
     if (!config->checkpoint_in_memory)
         return 0;
@@ -373,7 +373,7 @@ static int keep_memory(struct supervised *run, const struct config *config, int6
     return run->vault ? setenv(RANKS_MEMORY, vault_path(run->vault), 1) : -1;
 }
 
-// Until it ends; the exit code.
+// Runs to the end; returns the exit code.
 static int supervise(const struct local_options *options, struct launch_command *command, struct config *config) {
     int exit_code = EXIT_CODE_OK;
     struct watchdog_work work;
@@ -381,7 +381,7 @@ static int supervise(const struct local_options *options, struct launch_command 
     int found = launch_resume(command, config);
     watchdog_end(&work);
     TRY(found);
-    // What starting again does not change.
+    // Errors that a restart does not fix.
     if (options->nproc > 1 && options->nproc <= INT_MAX)
         TRY(job_check_ranks((int)options->nproc));
     char count[24], self[] = "bevatron";
@@ -423,7 +423,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     TRY(launch_export(&options->exported, &options->environment));
     TRY(set_environment(&options->environment));
     TRY(launch_config(config, command, options->nproc));
-    // A file system that does not answer would hold up this process in silence.
+    // A file system that does not respond would block this process silently.
     watchdog_open(&(struct watchdog_options){
         .limits =
             {[WATCHDOG_SAVE] = 60 * config->save_timeout_minutes, [WATCHDOG_LOAD] = 60 * config->load_timeout_minutes},

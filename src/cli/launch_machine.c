@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-// What a GPU's driver, CUDA's context and its libraries take of its memory.
+// Memory of a GPU taken by its driver, CUDA's context and its libraries.
 static const double OWN_GIB = 1;
 
 static int refuse_old(const struct machine *machine) {
@@ -47,7 +47,7 @@ static int check_recipe(const struct machine *machine, const struct config *conf
         strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
 }
 
-// Measured on paper. What cannot be measured here, without the tokenizer for instance, may well run there.
+// A plan's estimate. A run that cannot be planned here, e.g. without the tokenizer, may still run there.
 static int check_memory(const struct launch_place *place, struct config *config) {
     const struct machine *machine = place->machine;
     struct buffer text = {0};

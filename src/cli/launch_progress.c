@@ -1,8 +1,8 @@
-// bevatron launch progress: notices, outside the ranks, that a run completes nothing, for job scripts and for probes of
-// Kubernetes. It exits with code 212; whoever started it ends the run.
+// bevatron launch progress: detects, outside the ranks, that a run makes no progress, for job scripts and for probes of
+// Kubernetes. It exits with code 212; its caller ends the run.
 //
-// A file system that does not answer must not hold this up, since it may be what the run waits for: the file of the run
-// is read, and the message written, by processes that nobody waits for.
+// A file system that does not respond must not block this, since the run may be waiting for it: separate processes,
+// which are never waited for, read the run's file and write the message.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -59,16 +59,16 @@ static const struct flag_command progress_command = {
                 "  bevatron launch progress --progress-timeout-minutes 30 &          # in a job script, beside srun\n"
                 "  bevatron launch progress --once --progress-timeout-minutes 30     # as a liveness probe\n"};
 
-// Waiting for a message to be written, and without a file before that is said.
+// How long to wait for a message to be written, and for a missing file before a warning.
 static const double MESSAGE_SECONDS = 2, SILENT_SECONDS = 60;
 
 // ---- beside the run ----
 
-// What the reading process has found, in memory that both share.
+// Findings of the reading process, in memory that both share.
 struct view {
     atomic_int_fast64_t looks;
     atomic_bool is_read;          // the last look found the file
-    struct lifeline_state state;  // for messages, but for the next
+    struct lifeline_state state;  // for messages, except the beats below
     atomic_int_fast64_t beats;
 };
 
@@ -85,7 +85,7 @@ static void read_forever(struct view *view, const char *path) {
     }
 }
 
-// A process that ends with this one, even where it is stuck for a while; -1 if there can be none.
+// A process that ends with this one, perhaps late if it is stuck; -1 if it cannot be started.
 static pid_t fork_reader(struct view *view, const char *path) {
     pid_t own = getpid(), reader = signal_queue_fork(false);
     if (reader == 0) {
@@ -95,7 +95,7 @@ static pid_t fork_reader(struct view *view, const char *path) {
     return reader;
 }
 
-// Standard error may lead to the file system that does not answer.
+// Standard error may lead to the file system that does not respond.
 static void say(const char *text) {
     pid_t writer = fork();
     if (writer == 0) {
@@ -107,7 +107,7 @@ static void say(const char *text) {
             return;
 }
 
-// A run without a file cannot be judged. Returns whether it has one, and says so if it has none for long.
+// A run without a file cannot be judged. Returns whether it has one, and warns if the file has been missing for long.
 static bool has_file(const struct view *view, const char *path, double *missing_since, bool *has_warned) {
     if (view->looks == 0 || view->is_read) {
         *missing_since = clock_seconds();
@@ -165,8 +165,8 @@ static int watch_run(const char *path, double limit_seconds) {
 
 // ---- once ----
 
-// Seconds since the first process here was started; the kernel counts them also while the machine sleeps. If it is
-// hidden (hidepid), the oldest that is not stands for it: the container is at least as old.
+// Seconds since the first process here was started, including time in which the machine slept. If that process is
+// hidden (hidepid), the oldest visible one is used: the container is at least as old.
 static double container_seconds(void) {
     struct timespec now;
     unsigned long long first = process_start(1);

@@ -119,7 +119,7 @@ static bool has_mpi(const struct slurm_options *options) {
     return false;
 }
 
-// A path that means the same on every machine of the cluster.
+// A path valid on every machine of the cluster.
 static char *absolute(const char *path) {
     char here[PATH_MAX];
     if (*path == '/' || !getcwd(here, sizeof here))
@@ -127,8 +127,8 @@ static char *absolute(const char *path) {
     return file_join(here, path);
 }
 
-// Seconds of a limit as sbatch reads it: MINUTES, MINUTES:SECONDS, H:M:S, DAYS-H[:M[:S]]. 0 if it is none, or a word
-// for no limit: sbatch will say so.
+// Seconds of a limit in sbatch's notation: MINUTES, MINUTES:SECONDS, H:M:S, DAYS-H[:M[:S]]. 0 for anything else, also
+// words for no limit: sbatch checks them.
 static int64_t limit_seconds(const char *text) {
     int64_t parts[4] = {0};
     int count = 0, days = 0;
@@ -152,7 +152,7 @@ static int64_t limit_seconds(const char *text) {
     return count <= 2 ? parts[0] * 60 + parts[1] : 0;
 }
 
-// A warning that comes as soon as the job begins would have it saved and requeued without end.
+// A warning right at the job's start would save and requeue it forever.
 static int fit_warning(struct slurm_options *options) {
     enum { EARLY = 60 };
     int64_t limit = options->time ? limit_seconds(options->time) : 0;
@@ -177,7 +177,7 @@ static int fit_warning(struct slurm_options *options) {
 }
 
 // Warns of a misspelled path before the job waits in a queue. Not an error: only the job's machines need the data, and
-// a job that this one waits for may make it.
+// a job that this one depends on may create it.
 static void warn_missing(const struct slurm_options *options, const struct config *config) {
     struct string_list texts = {0};
     if (options->dry_run || options->after || options->container_image)
@@ -188,7 +188,7 @@ static void warn_missing(const struct slurm_options *options, const struct confi
     string_list_free(&texts);
 }
 
-// What stops a run from being launched, and what makes it go on by itself later.
+// Conditions that prevent a launch, and settings that let the run resume by itself later.
 static int prepare_train(struct launch_command *command, struct slurm_options *options, int64_t ranks,
                          struct config *config) {
     TRY(launch_config(config, command, ranks));
@@ -218,7 +218,7 @@ static bool has_ranks(const struct launch_command *command) {
            strcmp(command->rest[1], "collectives") == 0;
 }
 
-// Only preprocess resumes where it stopped: *journal. FLAGS_HELP if help was asked for.
+// Only preprocess resumes: *journal. FLAGS_HELP if help was requested.
 static int prepare_other(struct launch_command *command, struct slurm_options *options, int64_t ranks, char **journal) {
     const char *name = command->rest[0];
     if (strcmp(name, "getdata") == 0)
@@ -236,7 +236,7 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
     return status == 0 && *journal ? fit_warning(options) : status;
 }
 
-// How many times a job is requeued: never if it would only start over.
+// Number of times a job is requeued: 0 if it would only start over.
 static int fit_requeues(struct slurm_options *options, bool can_continue, const char *name) {
     if (can_continue)
         return 0;
@@ -249,8 +249,8 @@ static int fit_requeues(struct slurm_options *options, bool can_continue, const 
     return 0;
 }
 
-// A run that is resumed has been measured: whether scancel leaves it the time of a step is known before it starts. The
-// run itself warns when it has measured a step and a checkpoint.
+// A resumed run has measurements: whether scancel leaves it the time of a step is known before it starts. The run
+// itself warns when it has measured a step and a checkpoint.
 static void tell_stop(const struct slurm_job *job, const struct config *config, const struct slurm_ticket *ticket) {
     const char *number = ticket->number, *cluster = ticket->cluster;
     if (!job->is_train || !config->save)
@@ -279,7 +279,7 @@ static void tell_job(const struct slurm_job *job, const char *number, const char
     free(log);
 }
 
-// Jobs that are submitted within a second keep their scripts, too.
+// Jobs submitted within one second keep separate scripts.
 static char *script_path(const struct slurm_job *job, const char *stamp) {
     char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->name, stamp);
     for (int i = 2; file_exists(path); i++) {
@@ -318,7 +318,7 @@ static int submit(const struct slurm_options *options, const struct slurm_job *j
     return status < 0 ? -1 : exit_code;
 }
 
-// HyperPod replaces a broken machine of a job only if the job did not ask Slurm for GPUs; whole machines bring
+// HyperPod replaces a broken machine of a job only if the job did not request GPUs from Slurm; whole machines include
 // theirs.
 static bool has_no_gres(const struct slurm_options *options) {
     bool is_hyperpod = file_is_folder("/opt/sagemaker_cluster");
@@ -351,7 +351,7 @@ static int write_job(const struct slurm_options *options, struct slurm_job *job,
     return status;
 }
 
-// srun of a cluster without Pyxis ends at once at an option that it does not know.
+// srun on a cluster without Pyxis fails at once on an unknown option.
 static int check_container(const struct slurm_options *options) {
     if (options->container_image || !(options->container_mounts || options->container_mount_home))
         return 0;
@@ -425,7 +425,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     return status;
 }
 
-// What comes after "--" as one text for --sbatch.
+// The words after "--" as one text for --sbatch.
 static char *join_words(int count, char **words) {
     struct buffer text = {0};
     buffer_append_string(&text, "--sbatch=");
@@ -438,15 +438,15 @@ static char *join_words(int count, char **words) {
     return joined;
 }
 
-// Takes the text over and returns where it is kept.
+// Takes ownership of the text and returns its address.
 static char *keep(struct string_list *made, char *text) {
     string_list_add(made, text);
     free(text);
     return made->items[made->count - 1];
 }
 
-// The command line as flags are parsed: a value that begins with dashes, as options of sbatch do, must follow an equals
-// sign, and what comes after the last "--" is moved before the command's name. An earlier one is the command's.
+// The command line as flags are parsed: a value that begins with dashes, like options of sbatch, must follow an equals
+// sign, and the words after the last "--" move before the command's name. An earlier "--" is the command's.
 int launch_slurm(int argc, char **argv) {
     struct slurm_options options;
     struct string_list made = {0};

@@ -1,4 +1,4 @@
-// The libraries that this build loads at run time, for commands that say what a machine has.
+// The libraries that this build loads at run time, for commands that list a machine's libraries.
 #ifndef CLI_LIBRARIES_H
 #define CLI_LIBRARIES_H
 
@@ -7,9 +7,9 @@
 
 enum { MOST_LIBRARIES = DEVICE_MOST_LIBRARIES + WORLD_MOST_LIBRARIES + 2 };
 
-// Lets libraries be found by variables of the environment. Call before anything is loaded.
+// Lets variables of the environment locate libraries. Call before anything is loaded.
 void libraries_read_environment(void);
-// Fills the list, returns how many there are.
+// Fills the list, returns their number.
 int libraries_list(const struct library **list);
 
 #endif

@@ -1,4 +1,4 @@
-// bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its results have left the process.
+// bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its output was written.
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/file_fault.h"
@@ -23,8 +23,8 @@ static const char *variable(const char *name) {
     return getenv(name);
 }
 
-// Other users may not change what this program writes. Shells and containers that set no umask have 000, which is not a
-// choice: files then get the modes of the usual 022. A umask that lets the group write stays.
+// Other users may not change this program's files. Shells and containers that set no umask have 000, which is not a
+// choice: files then get the modes of the usual 022. A umask with group write stays.
 static void limit_modes(void) {
     mode_t given = umask(022);
     umask(given == 0 ? 022 : given | 002);
@@ -51,8 +51,7 @@ static int refuse(const char *name, bool is_help) {
     return EXIT_CODE_USAGE;
 }
 
-// Output that could not be written is a failure, whatever the command returned. A reader that went away (a pipe to
-// head) needs no message.
+// Failed output is a failure, whatever the command returned. A reader that went away (a pipe to head) needs no message.
 static int check_output(int exit_code) {
     errno = 0;
     bool is_lost = fflush(stdout) != 0;
@@ -67,9 +66,9 @@ static int check_output(int exit_code) {
 }
 
 int main(int argc, char **argv) {
-    // Restarted through /proc/self/exe it would be called "exe" in lists of processes.
+    // A restart through /proc/self/exe would be called "exe" in lists of processes.
     prctl(PR_SET_NAME, "bevatron");
-    // A file that shrinks while it is mapped, and one that may not grow (ulimit -f), are errors with a message.
+    // A file that shrinks while mapped, and one that exceeds its limit (ulimit -f), are errors with a message.
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
     limit_modes();

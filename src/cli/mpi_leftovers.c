@@ -1,4 +1,4 @@
-// Notes about running mpiruns, and what follows from the notes of dead ones. See mpi_leftovers.h.
+// Notes about running mpiruns, and clean-up by the notes of dead ones. See mpi_leftovers.h.
 #include "cli/mpi_leftovers.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -22,14 +22,14 @@ enum { NOTE_LIMIT_BYTES = 1 << 16, MAPS_LIMIT_BYTES = 1 << 24, MOST_SEGMENTS = 1
 // A note is a file of lines "NAME VALUE".
 struct note {
     long process;              // mpirun, or its daemon on this machine: the parent of the ranks
-    unsigned long long start;  // in the kernel's ticks, since process numbers are used again
-    char place[160];           // the machine since it was started, and whose process numbers are meant
+    unsigned long long start;  // in the kernel's ticks, since process numbers are reused
+    char place[160];           // the machine's boot, and the namespace of process numbers
     char session[512];         // "" for none
     int count;
     char segments[MOST_SEGMENTS][256];  // their names up to the rank's number
 };
 
-// The folder of the notes, to be freed; NULL if there is none that only this user can write to.
+// The folder of the notes, to be freed; NULL if no folder is writable by this user alone.
 static char *notes_folder(const char *base) {
     char *path = memory_printf("%s/bevatron-mpi-%ld", base, (long)geteuid());
     struct stat status;
@@ -83,7 +83,7 @@ static void find_segments(struct note *note) {
         fclose(maps);
 }
 
-// The name that Open MPI 4 will give to the segments of a job.
+// The future name of the segments of a job in Open MPI 4.
 static void expect_segments(struct note *note, const char *job) {
     char host[256], *end = NULL;
     unsigned long long number = job ? strtoull(job, &end, 10) : 0;
@@ -167,7 +167,7 @@ static bool read_note(struct note *note, const char *path) {
     return note->process > 1 && note->start > 0 && note->place[0];
 }
 
-// Whether a process that we can look at has one of the note's segments mapped: ranks may outlive their mpirun.
+// Whether a process visible to us has one of the note's segments mapped: ranks may outlive their mpirun.
 static bool is_in_use(const struct note *note) {
     DIR *processes = note->count > 0 ? opendir("/proc") : NULL;
     bool is_used = false;
@@ -188,7 +188,7 @@ static bool is_in_use(const struct note *note) {
     return is_used;
 }
 
-// Files of this user that are called like the segment, with a rank's number at the end; how many were removed.
+// Removes this user's files with the segment's name and a rank's number at the end; returns their count.
 static int remove_segments(const char *segment) {
     const char *name = strrchr(segment, '/') + 1;
     size_t length = strlen(name);
@@ -243,7 +243,7 @@ void mpi_leftovers_sweep(const char *base) {
     for (struct dirent *entry; notes && (entry = readdir(notes));) {
         char *path = file_join(folder, entry->d_name);
         struct note note;
-        // Of a note from another container it cannot be said whether its processes live.
+        // For a note from another container it is unknown whether its processes live.
         if (entry->d_name[0] != '.' && read_note(&note, path) && strcmp(note.place, place) == 0 &&
             process_start((pid_t)note.process) != note.start && !is_in_use(&note))
             clean_up(&note, path);

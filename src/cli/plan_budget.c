@@ -38,7 +38,7 @@ static int give_shape(struct config *config, const struct budget_size *size) {
     return give_number(config, "--num-query-groups", shape.groups);
 }
 
-// As many iterations as the budget leaves a model with this number of parameters.
+// The number of iterations within the budget for a model with this number of parameters.
 static int give_length(const struct plan_budget_choice *choice, double parameters) {
     struct flag_table table = config_flag_table(0);
     struct config *config = choice->config;
@@ -49,7 +49,7 @@ static int give_length(const struct plan_budget_choice *choice, double parameter
     return status;
 }
 
-// A 16-bit one that all machines have.
+// A 16-bit precision of all machines.
 static const char *usual_precision(const struct plan_search *search) {
     for (int i = 0; i < search->machine_count; i++)
         if (machine_has_old_gpus(search->machines[i]))
@@ -89,7 +89,7 @@ int plan_budget_choose(const struct plan_search *search, const char *budget, str
     return 0;
 }
 
-// Machines, a power of two of them, on which the run takes a month at most.
+// Number of machines, a power of two, on which the run takes a month at most.
 static int choose_nodes(struct plan_search *options, const struct plan_budget_choice *choice) {
     double each = hardware_ranks(options->machines[0]), speed = usual_mfu * options->hardware[0]->peak[0] * each;
     double nodes = exp2(ceil(log2(fmax(1, choice->flops / speed / (USUAL_DAYS * 86400.0)))));

@@ -1,4 +1,4 @@
-// Reads what the bench commands print, a JSON object per line, for plan --calibrate.
+// Reads the output of the bench commands, a JSON object per line, for plan --calibrate.
 #include "cli/plan_calibrate.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-// The results of all files, and how many of `bench collectives` set no speed.
+// Results of all files, and numbers of `bench collectives` results that set no speed.
 struct results {
     struct calibration calibration;
     int64_t exchanges;  // between two ranks
-    int64_t single;     // of one rank, which sends nothing
+    int64_t single;     // of one rank, without communication
 };
 
-// Sizes and times that a benchmark can have, so that what is computed from them is finite.
+// Plausible sizes and times, so that values computed from them are finite.
 static int get_positive(const struct json *line, const char *key, double *value) {
     const double least = 1e-9, most = 1e15;
     TRY(json_get_double(line, key, value));
@@ -27,7 +27,7 @@ static int get_positive(const struct json *line, const char *key, double *value)
     return 0;
 }
 
-// What rates a matmul of bench sets. Plans have none for TF32.
+// The rates set by a matmul of bench. Plans have none for TF32.
 struct matmul_dtype {
     const char *name;
     enum dtype dtype;
@@ -71,7 +71,7 @@ static int read_matmul(const struct json *line, struct calibration *calibration)
     return 0;
 }
 
-// What bench collectives prints as "operation".
+// Values of "operation" in bench collectives.
 struct measured_operation {
     const char *name;
     double passes;  // 0: it sets no speed
@@ -172,7 +172,7 @@ static int read_results(const char *name, struct results *results) {
     for (const char *p = status == 0 ? buffer_string(&text) : ""; *p && status == 0;) {
         size_t length = strcspn(p, "\n");
         number++;
-        // Benchmarks print notes and tables beside their results.
+        // Benchmarks print notes and tables besides their results.
         if (*p == '{' && read_line(p, length, results) < 0)
             status = error_context("%s:%d", name, number);
         p += length + (p[length] == '\n');

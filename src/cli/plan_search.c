@@ -18,7 +18,7 @@ static void show_progress(void *context, int planned, int listed) {
     progress_update(progress, planned, NULL);
 }
 
-// About four million tokens, as many as large models train with.
+// About four million tokens, as in large models' training.
 static int64_t usual_batch(const struct config *base) {
     int64_t tokens = base->seq_length > 0 ? base->seq_length : base->max_position_embeddings, batch = 1;
     while (tokens > 0 && batch * tokens < 4000000)
@@ -66,12 +66,12 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
                               usual_batch(options->base));
     progress_begin(&progress, "searching layouts", "plans", 0);
     int status = search_open(search, &what);
-    search->options.watch = NULL;  // what it writes to ends here
+    search->options.watch = NULL;  // its output object ends here
     progress_end(&progress, NULL);
     return status;
 }
 
-// Whether a file of the flags that were given says what to train on.
+// Whether a file of the given flags contains the data.
 static bool names_data(const struct config *base) {
     static const char *const flags[] = {"--data-path",
                                         "--train-data-path",

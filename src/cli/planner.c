@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Machines of EC2's Nitro system say what they are.
+// Machines of EC2's Nitro system name their type.
 static const char PRODUCT_NAME[] = "/sys/devices/virtual/dmi/id/product_name";
 
 const struct machine *planner_own_machine(void) {
@@ -27,7 +27,7 @@ const struct machine *planner_own_machine(void) {
     return machine_look_up(name);
 }
 
-// A GPU of 40 GiB says that it has 39.
+// A 40-GiB GPU reports 39.
 bool planner_machine_of(const char *description, int ranks, struct machine *found) {
     int gib = 0;
     const char *memory = strstr(description, " GiB"), *name = peak_name(description);
@@ -44,7 +44,7 @@ bool planner_machine_of(const char *description, int ranks, struct machine *foun
     return true;
 }
 
-// How machines are connected is not known then.
+// The network between machines is unknown in that case.
 static bool find_by_gpu(const struct device *device, int ranks, int local_ranks, struct machine *found) {
     char text[128];
     if (device->ops->is_host_memory || local_ranks < ranks)
@@ -53,7 +53,7 @@ static bool find_by_gpu(const struct device *device, int ranks, int local_ranks,
     return planner_machine_of(text, ranks, found);
 }
 
-// On paper, a step reaches the phases of a real one. Faults are for the real one, messages too.
+// A planned step reaches the phases of a real one. Faults are for the real one, messages too.
 static int plan_hushed(struct plan *plan, const struct plan_options *options) {
     const char *label = whereabouts_set_phase("planning");
     log_hush(true);
@@ -65,7 +65,7 @@ static int plan_hushed(struct plan *plan, const struct plan_options *options) {
     return status;
 }
 
-// A start must not wait for its plan: 20,000 passes of a layer take a second or two.
+// Bounds the delay of a start: 20,000 passes of a layer take a second or two.
 static bool is_quick(const struct config *config) {
     const int64_t most_passes = 20000;
     int64_t count = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
@@ -78,7 +78,7 @@ static bool is_quick(const struct config *config) {
     return steady_passes(&shape) * config_layers(config) <= most_passes;
 }
 
-// Whether the ranks sit on machines as the plan lays them out: all of a machine's GPUs, or a part of one machine's.
+// Whether the ranks are placed as in the plan: on all of a machine's GPUs, or on a part of one machine's.
 static bool is_as_planned(const struct machine *machine, const struct device *device, int ranks, int local_ranks) {
     if (device->ops->is_host_memory != (machine->gpus == 0))
         return false;

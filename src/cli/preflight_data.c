@@ -1,4 +1,4 @@
-// What a run will read: its tokenizer and its datasets. See preflight.h.
+// Inputs of a run: its tokenizer and its datasets. See preflight.h.
 #include "base/error.h"
 #include "base/remote/http.h"
 #include "base/remote/url.h"
@@ -28,7 +28,7 @@ void preflight_tokenizer(struct preflight *flight) {
     tokenizer_free(tokenizer);
 }
 
-// The bound that train holds tokens against: ids that only padding made room for are none.
+// The bound that train checks tokens against: ids from padding alone are invalid.
 static int64_t vocab_size_of(const struct preflight *flight) {
     const struct config *config = &flight->options->config;
     return flight->vocab_size > 0   ? flight->vocab_size
@@ -36,7 +36,7 @@ static int64_t vocab_size_of(const struct preflight *flight) {
                                     : config->padded_vocab_size;
 }
 
-// One dataset: whole, and with --deep every token within the vocabulary.
+// Checks that one dataset is whole, and with --deep every token within the vocabulary.
 static void look_into(struct preflight *flight, const char *prefix) {
     const struct preflight_options *options = flight->options;
     if (text_source_exists(prefix)) {

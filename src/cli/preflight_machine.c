@@ -1,4 +1,4 @@
-// What one machine is like: its GPUs, what its processes may use, its file system. See preflight.h.
+// Checks of one machine: its GPUs, its processes' limits, its file system. See preflight.h.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -29,8 +29,8 @@ static void say_faults(struct preflight *flight, const char *faults) {
     }
 }
 
-// What the GPUs of this machine need; without any, whether the module for them is there. Attention runs without cuDNN,
-// only slower, and one rank has no use for NCCL.
+// Requirements of this machine's GPUs; without any, whether the GPU module is installed. Attention runs without cuDNN,
+// only slower, and one rank does not need NCCL.
 static void libraries(struct preflight *flight, bool has_gpus) {
     const struct library *list[MOST_LIBRARIES];
     int count = libraries_list(list);
@@ -96,7 +96,7 @@ void preflight_gpus(struct preflight *flight) {
     free(gpus);
 }
 
-// Memory that network cards read must stay where it is: EFA and InfiniBand register it.
+// Memory read by network cards must be pinned: EFA and InfiniBand register it.
 static void memlock(struct preflight *flight, bool is_needed) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
@@ -124,7 +124,7 @@ static void open_files(struct preflight *flight) {
                       GOOD_FILES);
 }
 
-// NCCL and MPI put buffers between the ranks of a machine there; containers come with 64 MiB.
+// NCCL and MPI use it for buffers between the ranks of a machine; containers come with 64 MiB.
 static void shared_memory(struct preflight *flight) {
     struct statvfs shm;
     int ranks = flight->session->place.local_size;
@@ -148,7 +148,7 @@ void preflight_limits(struct preflight *flight) {
     shared_memory(flight);
 }
 
-// Seconds of writing `mib` MiB to the descriptor until they are on the disk, -1 if it fails.
+// Seconds to write `mib` MiB to the descriptor and to the disk, -1 on failure.
 static double write_seconds(int file, int64_t mib, const char *piece) {
     double start = clock_seconds();
     for (int64_t i = 0; i < mib; i++)
@@ -164,7 +164,7 @@ static double write_seconds(int file, int64_t mib, const char *piece) {
 }
 
 static double read_seconds(int file, char *piece) {
-    // What was just written would come out of memory.
+    // Otherwise the data just written would be read from memory.
     posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
     if (lseek(file, 0, SEEK_SET) < 0)
         return -1;
@@ -192,7 +192,7 @@ static int try_speed(struct preflight *flight, const char *folder) {
     TRY(file_make_folders(folder));
     char *name = file_join(folder, "preflight"), *path = file_temporary_name(name);
     char *piece = memory_alloc(PIECE_BYTES);
-    // Bytes that a compressing file system cannot make small.
+    // Incompressible bytes, for compressing file systems.
     for (uint64_t i = 0, x = 88172645463325252u; i < PIECE_BYTES; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
         piece[i] = (char)x;
@@ -217,14 +217,14 @@ static int try_speed(struct preflight *flight, const char *folder) {
     return status;
 }
 
-// Bytes of a parameter in a checkpoint: the weight, its fp32 master if that is another, and the optimizer's states.
+// Bytes of a parameter in a checkpoint: the weight, its fp32 master if that differs, and the optimizer's states.
 static uint64_t bytes_per_parameter(const struct config *config) {
     const struct optimizer_rule *rule = optimizer_find(config->optimizer);
     uint64_t bytes = config->bf16 || config->fp16 ? 2 + sizeof(float) : sizeof(float);
     return bytes + (uint64_t)optimizer_saved_bytes(rule, config);
 }
 
-// A checkpoint is written beside the last one before that is removed: there must be room for two.
+// A checkpoint is written next to the last one before that is removed: both must fit.
 void preflight_room(struct preflight *flight) {
     const struct config *config = &flight->options->config;
     uint64_t available;

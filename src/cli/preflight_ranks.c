@@ -1,4 +1,4 @@
-// What ranks are to each other: their clocks, their network and its speed. See preflight.h.
+// Checks between ranks: their clocks, their network and its speed. See preflight.h.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -19,8 +19,8 @@ static int machines_of(const struct session *session) {
     return (session->place.size + local - 1) / local;
 }
 
-// All ranks look at their clocks after a barrier; the smallest spread of several tries is the clocks' own, the rest is
-// the time messages take.
+// All ranks read their clocks after a barrier; the smallest spread of several tries is that of the clocks, the rest is
+// message latency.
 void preflight_clocks(struct preflight *flight) {
     struct group *all = world_group_all(flight->session->world);
     if (group_size(all) == 1)
@@ -78,7 +78,7 @@ void preflight_bandwidth(struct preflight *flight) {
                       least > 0 ? "" : "; no figure to hold it against");
 }
 
-// What fi_info says about EFA on this machine: -1 if there is no fi_info.
+// EFA on this machine according to fi_info: -1 if there is no fi_info.
 static int count_efa(void) {
     const char *const words[] = {"fi_info", "-p", "efa", NULL};
     struct process_result result;
@@ -120,7 +120,7 @@ static void say_ports(struct preflight *flight) {
         preflight_say(flight, VERDICT_OK, "ib", "%d ports up", count);
 }
 
-// The network that this rank's log names, or that of the file the user named.
+// The network named in this rank's log, or in the user's log file.
 static enum transport network_of(struct preflight *flight, const char *path) {
     struct buffer log = {0};
     enum transport found = TRANSPORT_UNKNOWN;

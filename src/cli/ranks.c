@@ -1,4 +1,4 @@
-// Launchers and what they leave in the environment. See ranks.h.
+// Launchers and their variables in the environment. See ranks.h.
 #include "cli/ranks.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -34,7 +34,7 @@ static const char *either(const char *(*get)(const char *), const char *a, const
     return text && *text ? text : get(b);
 }
 
-// Where rank 0 is, as torchrun, PyTorchJob (MASTER_*) and TrainJob (PET_MASTER_*) say it.
+// Address of rank 0 from torchrun, PyTorchJob (MASTER_*) and TrainJob (PET_MASTER_*).
 static int read_meeting(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     const char *address = either(get, "MASTER_ADDR", "PET_MASTER_ADDR");
     const char *id = either(get, "TORCHELASTIC_RUN_ID", "PET_RDZV_ID");
@@ -50,7 +50,7 @@ static int read_meeting(struct launched_ranks *ranks, const char *(*get)(const c
     return 0;
 }
 
-// What a launcher says of a rank that is to meet the others over TCP. It may leave out how many there are here.
+// A launcher's variables for a rank that connects over TCP. The number of ranks on this machine may be missing.
 static int check_place(struct world_place *place, const char *rank, const char *size) {
     if (place->rank < 0 || place->size < 1 || place->rank >= place->size || place->size > STAR_MAX_SIZE)
         return error_set_code(EXIT_CODE_USAGE, "%s %d does not fit %s %d; the launcher sets both", rank, place->rank,
@@ -82,7 +82,7 @@ bool ranks_first_host(const char *list, char *host, size_t size) {
     return used > 0;
 }
 
-// A step of srun's. If MPI has been set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers do.
+// A step of srun. If MPI is set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers are used.
 static int detect_slurm(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     int job, step;
     TRY(read_number(get, "SLURM_PROCID", &ranks->place.rank));
@@ -109,7 +109,7 @@ static int detect_slurm(struct launched_ranks *ranks, const char *(*get)(const c
     if (!ranks->address[0] && (!hosts || !ranks_first_host(hosts, ranks->address, sizeof ranks->address)))
         return error_set("cannot parse srun's list of hosts \"%s\"; set MASTER_ADDR to the first host",
                          hosts ? hosts : "");
-    // Jobs that share a machine must not share a port.
+    // Jobs on one machine must not share a port.
     if (!get("MASTER_PORT"))
         ranks->port = 20000 + (job < 0 ? 0 : job * 7 + (step < 0 ? 0 : step)) % 10000;
     ranks->kind = RANKS_TCP;
@@ -132,7 +132,7 @@ static int detect_torchrun(struct launched_ranks *ranks, const char *(*get)(cons
     return 0;
 }
 
-// Numbers that leave open which rank this is: taken for one rank alone, each would train a model of its own.
+// Variables that do not identify this rank: taken for one rank alone, each would train a model of its own.
 static int check_world(const struct launched_ranks *ranks, const char *(*get)(const char *)) {
     int size;
     TRY(read_number(get, "WORLD_SIZE", &size));
@@ -146,7 +146,7 @@ static int check_world(const struct launched_ranks *ranks, const char *(*get)(co
         size, get("RANK") ? "LOCAL_RANK" : "RANK");
 }
 
-// Jobs of Kubernetes: the number of this machine, and how many there are if the job says so.
+// Jobs of Kubernetes: the number of this machine, and the number of machines if the job has it.
 static int detect_node(struct launched_ranks *ranks, const char *(*get)(const char *)) {
     static const char *const names[] = {"PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"};
     ranks->node = -1;

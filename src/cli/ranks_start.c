@@ -1,7 +1,7 @@
 // --nproc: several ranks on this machine from one command. On a machine by itself mpirun starts them; as one machine of
 // a job that only numbers machines we fork them, each told its place as torchrun would. When one of them fails the
-// others are ended, and the first failure's exit code is the answer. Signals go to the ranks themselves: an mpirun that
-// is told to end kills its ranks before they can save, and has a code of its own.
+// others are ended, and the first failure's exit code is returned. Signals go to the ranks themselves: an mpirun that
+// gets SIGTERM kills its ranks before they can save, and has an exit code of its own.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -47,8 +47,8 @@ static bool has_feature(const char *name) {
     return false;
 }
 
-// The program itself, whatever the folder it was started from. If an upgrade has replaced its file, the file that runs
-// is reached through this process, which outlives its ranks.
+// The program itself, independent of the folder it was started from. If an upgrade has replaced its file, the running
+// file is reached through this process, which outlives its ranks.
 static int own_path(char *path, size_t size) {
     struct stat self, found;
     ssize_t length = readlink(OWN_PROGRAM, path, size - 1);
@@ -60,8 +60,8 @@ static int own_path(char *path, size_t size) {
     return 0;
 }
 
-// The words of the whole command, the program's path first; returns how many, at most argc + 3. A rank starts no
-// others: the last --nproc counts, whatever the arguments or a file call it and say.
+// The words of the whole command, the program's path first; returns their number, at most argc + 3. A rank starts no
+// others: the last --nproc wins over any in the arguments or a file.
 static int append_words(const char **words, const char *path, const struct ranks_command *line) {
     int n = 0;
     words[n++] = path;
@@ -78,8 +78,8 @@ enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few. Its
-// banner about a failed rank would come after the rank's own message, so it is kept quiet if there is a way (`mark`) to
-// find out whether it has started the ranks at all.
+// banner about a failed rank would follow the rank's own message, so it is suppressed if `mark` can show whether the
+// ranks were started at all.
 static int exec_mpirun(const struct ranks_command *line, int nproc, const char *path, const char *mark) {
     char count[16], share[32];
     int cores = pool_available_processors();
@@ -110,17 +110,17 @@ static int exec_mpirun(const struct ranks_command *line, int nproc, const char *
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
     }
-    // Ranks that wait for each other on the same cores must give them up, and containers forbid reading each other's
+    // Ranks that wait for each other on the same cores must yield them, and containers forbid reading each other's
     // memory.
     if (nproc > cores)
         setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    // All ranks are here and share memory: what could reach other machines would only listen on a port, on all
-    // interfaces. Ranks that did not start may have no memory to share (/dev/shm): they may use TCP.
+    // All ranks are here and share memory: networking would only open a port on all interfaces. Ranks that did not
+    // start may have no memory to share (/dev/shm): they may use TCP.
     setenv("OMPI_MCA_pml", "ob1", 0);
     setenv("OMPI_MCA_btl", mark ? "^tcp,ofi,usnic" : "^ofi,usnic", 0);
     setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    // When a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
+    // After a rank has failed or was killed, mpirun waits a second or two between the signals with which it ends the
     // others. They cannot save without that rank, and their supervisor waits.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0);
     setenv("PRTE_MCA_odls_base_sigkill_timeout", "0", 0);
@@ -137,11 +137,11 @@ static int code_of(int status) {
     return code == 128 + SIGKILL ? EXIT_CODE_PEER_LOST : code;
 }
 
-// Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
-// never will knows it this long after its ranks are there, which a busy machine takes its time for.
+// Ranks that have just been started do not yet handle signals and would die of one. A command without handlers is
+// recognised this long after its ranks appear, generous enough for a busy machine.
 static const double READY_SECONDS = 10, START_SECONDS = 30;
 enum { OUTLETS = 2 };  // standard output and standard error
-// How long ranks have to save after another one has failed. Those that a hang holds up cannot.
+// Time for ranks to save after another one has failed. Ranks blocked by a hang cannot.
 static const double LAST_SECONDS = 30, HUNG_SECONDS = 0.5;
 
 static bool may_get_ready(int number) {
@@ -153,15 +153,15 @@ static bool has_ended(pid_t child) {
     return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == child;
 }
 
-// Waits a little for ranks to get ready; returns how long. Time in which the machine was paused, as virtual ones
-// sometimes are, does not count: the ranks made no progress then.
+// Waits a little for ranks to get ready; returns how long. Time in which the machine was paused, e.g. a virtual one,
+// does not count: the ranks made no progress then.
 static double nap(void) {
     double start = clock_seconds();
     clock_sleep(0.02);
     return fmin(clock_seconds() - start, 0.1);
 }
 
-// Until all ranks below mpirun know what to do with the signal, or do not seem to learn it.
+// Waits until all ranks below mpirun handle the signal, or do not seem to install a handler.
 static void await_ranks(pid_t mpirun, int nproc, int number) {
     double now = 0, ready = READY_SECONDS;
     while (now < ready && !has_ended(mpirun) && process_catching_below(mpirun, OWN_PROGRAM, number) < nproc) {
@@ -171,8 +171,8 @@ static void await_ranks(pid_t mpirun, int nproc, int number) {
     }
 }
 
-// A file that ranks make read-only once they have found each other; NULL if there can be none. A launcher that is
-// killed leaves it, and the next one removes it.
+// A file that ranks make read-only once they are connected; NULL if it cannot be created. A killed launcher leaves it,
+// and the next one removes it.
 static char *make_mark(void) {
     char *stem = memory_printf("%s/bevatron-ranks", session_temporary_folder());
     file_sweep(stem);
@@ -219,7 +219,7 @@ void ranks_take_terminal(const char *given) {
             close(terminal);
         return;
     }
-    // mpirun is in the background for the terminal, which may be set to stop what writes from there.
+    // mpirun is a background process of the terminal, which may be set to stop such writers.
     signal(SIGTTOU, SIG_IGN);
     for (size_t i = 0; i < digits; i++) {
         dup2(terminal, given[i] - '0');
@@ -228,7 +228,7 @@ void ranks_take_terminal(const char *given) {
     close(terminal);
 }
 
-// A rank that a signal ended could say nothing itself. mpirun's code says which, as a shell does.
+// A rank ended by a signal could not report it. mpirun's code tells the signal, as a shell's does.
 static void tell_signal(int code, const struct job_kills *before, const char *rank) {
     int number = code - 128;
     char why[JOB_REASON_BYTES], host[256], who[512] = "a rank";
@@ -248,9 +248,9 @@ static void tell_signal(int code, const struct job_kills *before, const char *ra
                   who, code);
 }
 
-// Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
-// to the ranks, which save and end themselves; one more, or one if no ranks start, to mpirun, which ends them and exits
-// with 1: then the code is that of the signal.
+// Waits for mpirun; returns its exit code, which is that of the first rank that failed. The first SIGTERM or SIGINT
+// goes to the ranks, which save and end themselves; another one, or one before ranks have started, to mpirun, which
+// ends them and exits with 1: then the code is that of the signal.
 static int wait_for_mpirun(pid_t mpirun, int nproc, const char *mark, bool *is_ending) {
     const struct job_kills before = job_kills();
     struct ranks_watch *watch = NULL;
@@ -281,8 +281,8 @@ static int wait_for_mpirun(pid_t mpirun, int nproc, const char *mark, bool *is_e
     }
 }
 
-// One mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us. It would end
-// the run when its reader goes away, so its output passes through us.
+// One mpirun as a child, in a group of its own: a terminal's Ctrl-C reaches only us. It would end the run when its
+// reader goes away, so its output passes through us.
 static int run_once(const struct ranks_command *line, int nproc, const char *mark, bool *is_ending) {
     char path[4096];
     TRY(own_path(path, sizeof path));
@@ -313,8 +313,8 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
     return code;
 }
 
-// A quiet mpirun that started no ranks does not say why. Start it again, not quiet and with TCP: nothing has happened
-// yet.
+// A quiet mpirun that started no ranks gives no reason. Start it once more, not quiet and with TCP: nothing has
+// happened yet.
 static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     char *mark = make_mark();
@@ -338,7 +338,7 @@ static void set_number(const char *name, int number) {
     setenv(name, text, 1);
 }
 
-// Child `i`: its place in the environment, then the program again.
+// Child `i`: sets its place in the environment, then runs the program again.
 static void become_rank(const struct launched_ranks *ranks, int nproc, int i, const char **words) {
     set_number("RANK", ranks->node * nproc + i);
     set_number("WORLD_SIZE", (ranks->nodes ? ranks->nodes : 1) * nproc);
@@ -351,7 +351,7 @@ static void become_rank(const struct launched_ranks *ranks, int nproc, int i, co
     _exit(EXIT_CODE_ERROR);
 }
 
-// To all ranks that are left; a child that has ended is 0.
+// Signals all remaining ranks; a child that has ended is 0.
 static void signal_ranks(const pid_t *children, int nproc, int number) {
     for (int i = 0; i < nproc; i++)
         if (children[i] > 0)
@@ -365,8 +365,8 @@ static void await_handlers(const pid_t *children, int nproc, int number) {
             waited += nap();
 }
 
-// Waits for all children. The first that fails gives the exit code, and the others half a minute to save what they
-// can; signals go to all of them. `first` is the rank of the first child.
+// Waits for all children. The first that fails gives the exit code, and the others half a minute to save; signals go to
+// all of them. `first` is the rank of the first child.
 static int wait_for_ranks(pid_t *children, int nproc, int first) {
     int code = 0, left = nproc;
     bool is_passed = false;
@@ -403,7 +403,7 @@ static int wait_for_ranks(pid_t *children, int nproc, int first) {
         if (WIFSIGNALED(status) && !is_passed)
             tell_signal(128 + WTERMSIG(status), &before, name);
         kill_at = clock_seconds() + (code == EXIT_CODE_HANG ? HUNG_SECONDS : LAST_SECONDS);
-        // Those that are saving because of a signal would end at once after a second one.
+        // Ranks that are saving because of a signal would end at once on a second one.
         if (!is_passed)
             signal_ranks(children, nproc, SIGTERM);
     }
@@ -477,7 +477,7 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
 bool ranks_start(const struct ranks_command *command, int *exit_code) {
     bool is_started;
     if (start(command, exit_code, &is_started) == 0) {
-        // A first rank that was killed has left its view.
+        // A killed first rank has left its view.
         if (is_started && *exit_code != EXIT_CODE_OK)
             log_clear_terminal();
         return is_started;

@@ -25,14 +25,14 @@ struct watched_rank {
 struct ranks_watch {
     struct ranks_watch_options options;
     struct watched_rank *ranks;  // (count)
-    struct pollfd *polls;        // (count + 1) the last one is the end of the watch
+    struct pollfd *polls;        // (count + 1) the last one ends the watch
     int count;
-    int ends[2];  // a pipe: the reader sees that the writer is closed
+    int ends[2];  // a pipe: closing the writer ends the watch
     pthread_t thread;
     char text[128];
 };
 
-// The rank of a process as its launcher has told it; -1 if it has not.
+// The rank of a process from its launcher's variables; -1 if there is none.
 static int rank_of(pid_t process) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK="};
     struct buffer all = {0};
@@ -50,7 +50,7 @@ static int rank_of(pid_t process) {
     return rank;
 }
 
-// All ranks that are there.
+// Opens all ranks that exist.
 static void find_ranks(struct ranks_watch *watch) {
     pid_t *found;
     int count = process_list_below(watch->options.mpirun, watch->options.program, &found);
@@ -88,7 +88,7 @@ static void *watch_ranks(void *argument) {
     if (!is_ready)
         return NULL;
     find_ranks(watch);
-    // If one is missing, it may be the one.
+    // If one is missing, it may be the first that ended.
     if (watch->count == watch->options.nproc && poll(watch->polls, (nfds_t)watch->count + 1, -1) > 0)
         name_ended(watch);
     return NULL;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A folder of its own for each address: --checkpoint-cache-path or the user's cache, then NAME-DIGEST.
+// A separate folder for each address: --checkpoint-cache-path or the user's cache, then NAME-DIGEST.
 static int find_cache(const struct config *config, const char *url, char **folder) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *slash = strrchr(url, '/');
@@ -44,10 +44,10 @@ struct load_place {
     int64_t step;
     bool must_exist;
     bool is_own;             // also the address of --save-to: downloaded to --save
-    struct file_lock *hold;  // what keeps the download from being removed
+    struct file_lock *hold;  // keeps the download from being removed
 };
 
-// The iteration that rank 0 finds: all ranks load the same one. `all` is NULL for one process.
+// The iteration found by rank 0: all ranks load the same one. `all` is NULL for one process.
 static int choose(const struct load_place *place, struct group *all, int64_t *iteration) {
     int64_t found[2] = {0, -1};
     int status = 0;
@@ -82,7 +82,7 @@ static int fetch(const struct config *config, const struct load_place *place, in
     return 0;
 }
 
-// First one rank of each machine, which downloads, then the others, which find what it brought.
+// First one rank of each machine, which downloads, then the others, which find its files.
 static int fetch_together(const struct config *config, const struct load_place *place, int64_t iteration,
                           const struct session *session, char **folder) {
     int status = 0;

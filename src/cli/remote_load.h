@@ -4,11 +4,11 @@
 
 #include "cli/session.h"
 
-// Downloads what --load and --pretrained-checkpoint name by an address, and puts folders in their place. If --load is
-// the address of --save-to, the folder is --save: the run continues the newer one of both. Every rank calls it: rank 0
-// chooses the iteration, and the ranks of a machine share one download. The session keeps what was downloaded from
-// being removed; NULL is for a process that only looks, whatever other ranks do. If there is no checkpoint, --load is
-// dropped with a warning, or it is an error (`must_exist`).
+// Downloads the addresses in --load and --pretrained-checkpoint, and replaces them by folders. If --load is the address
+// of --save-to, the folder is --save: the run resumes from the newer one of both. Every rank calls it: rank 0 chooses
+// the iteration, and the ranks of a machine share one download. The session protects the downloads from removal; NULL
+// is for a process that only reads, whatever other ranks do. If there is no checkpoint, --load is dropped with a
+// warning, or it is an error (`must_exist`).
 int remote_load(struct config *config, struct session *session, bool must_exist);
 
 #endif

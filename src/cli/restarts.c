@@ -1,4 +1,4 @@
-// When a failed run is started again. See restarts.h.
+// When a failed run is restarted. See restarts.h.
 #include "cli/restarts.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -13,7 +13,7 @@
 
 static const double LONGEST_DELAY = 60;
 
-// A wrong flag, numbers that are not finite, bad data or a run that was asked to stop will not do better the next time.
+// A wrong flag, numbers that are not finite, bad data or a requested stop will be the same at the next attempt.
 static bool may_retry(int exit_code) {
     switch (exit_code) {
     case EXIT_CODE_OK:
@@ -32,7 +32,7 @@ static bool may_retry(int exit_code) {
 
 static void forget_old(struct restarts *restarts, double now) {
     int64_t old = 0;
-    // A clock that was set back must not make restarts count for longer.
+    // A clock that was set back must not keep restarts in the window for longer.
     for (int64_t i = 0; i < restarts->count; i++)
         restarts->times[i] = fmin(restarts->times[i], now);
     while (old < restarts->count && now - restarts->times[old] > restarts->window_seconds)
@@ -44,7 +44,7 @@ static void forget_old(struct restarts *restarts, double now) {
 enum restarts_decision restarts_decide(struct restarts *restarts, const struct restarts_attempt *attempt,
                                        double *delay) {
     *delay = 0;
-    // The next part of a chain of jobs has failed at nothing yet.
+    // The next job of a chain has not failed yet.
     if (attempt->exit_code == EXIT_CODE_OK)
         restarts->at_one_place = restarts->unstarted = restarts->in_vain = 0;
     bool was_stopped = restarts->continues_stopped && attempt->exit_code == EXIT_CODE_STOPPED;

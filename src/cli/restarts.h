@@ -1,5 +1,5 @@
-// Whether a run that failed is started again. Failures are part of long runs: what counts is whether the run makes
-// progress. It is given up if it fails at the same iteration repeatedly, or too often within the window.
+// Whether a failed run is restarted. Failures are part of long runs: the criterion is progress. A run is given up if it
+// fails at the same iteration repeatedly, or too often within the window.
 #ifndef CLI_RESTARTS_H
 #define CLI_RESTARTS_H
 
@@ -21,42 +21,42 @@ struct restarts {
     int at_one_place;  // attempts that failed there in a row
     int unstarted;     // attempts in a row that did not start
     int in_vain;       // attempts in a row without a new checkpoint
-    // A run that was stopped after saving is continued, e.g. by a job that has reached its time limit. That is not a
-    // failure, but a run that is stopped at the same place repeatedly makes no progress either.
+    // A run that was stopped after saving is resumed, e.g. after the time limit of its job. That is not a failure, but
+    // a run that is stopped at the same place repeatedly makes no progress either.
     bool continues_stopped;
 };
 
-// How an attempt ended.
+// The end of an attempt.
 struct restarts_attempt {
     int exit_code;
     bool has_started;
     int64_t reached;  // the last iteration that it completed, -1 for none
     bool has_new_checkpoint;
-    bool cannot_save;          // it ended since its disk took no checkpoint
+    bool cannot_save;          // it ended because no checkpoint could be written
     bool resumes_from_memory;  // the next attempt has a checkpoint in host memory; for messages
     double now;
 };
 
 enum restarts_decision {
     RESTARTS_AGAIN,
-    RESTARTS_NEVER,      // starting again would not help: the exit code says so
+    RESTARTS_NEVER,      // a restart would not help, according to the exit code
     RESTARTS_STUCK,      // it fails at one place
     RESTARTS_TOO_OFTEN,  // more than `most` within the window
     RESTARTS_NO_START,   // it does not start at all
 };
-// *delay is how many seconds to wait before the next attempt.
+// *delay is the number of seconds to wait before the next attempt.
 enum restarts_decision restarts_decide(struct restarts *restarts, const struct restarts_attempt *attempt,
                                        double *delay);
-// The message about a decision, to be freed; NULL for RESTARTS_NEVER, where the run itself has said everything.
-// `checkpoint` is the iteration from which the next attempt resumes, -1 for none.
+// The message about a decision, to be freed; NULL for RESTARTS_NEVER, which the run itself has explained. `checkpoint`
+// is the iteration from which the next attempt resumes, -1 for none.
 char *restarts_describe(const struct restarts *restarts, enum restarts_decision decision,
                         const struct restarts_attempt *attempt, int64_t checkpoint);
 // Whether the next attempt may resume from checkpoints in memory: processes were lost, and the attempt before did not
-// fail at the same place. If the run has found something wrong with itself, what it computed last may be the reason,
-// unless it could not save, or completed no iteration: then it failed to start, and memory has what was computed
-// before. If it fails to start again, what it takes from memory may be the reason, and the last attempt does without.
+// fail at the same place. If the run itself has reported an error, its last results may be the reason, unless it could
+// not save, or completed no iteration: then it failed to start, and memory holds earlier results. If it fails to start
+// again, the checkpoint in memory may be the reason, and the last attempt does without it.
 bool restarts_trust_memory(const struct restarts *restarts, const struct restarts_attempt *attempt);
-// The exit code of a run that is not started again.
+// The exit code of a run that is given up.
 int restarts_exit_code(enum restarts_decision decision, int exit_code);
 // The iteration of the newest checkpoint in the folders of --save and --save-fallback, -1 if there is none. Both may be
 // NULL.

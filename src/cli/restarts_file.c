@@ -100,7 +100,7 @@ int restarts_state_read(struct restarts_state *state, const char *text, size_t l
     return status;
 }
 
-// A damaged file costs what was counted so far, never the run.
+// A damaged file loses only the counts so far, never the run.
 static void read_state(const struct restarts_file *file, struct restarts_state *state) {
     struct buffer text = {0};
     bool is_read = file_is_regular(file->path) && file_read_all(file->path, STATE_LIMIT_BYTES, &text) == 0 &&
@@ -112,7 +112,7 @@ static void read_state(const struct restarts_file *file, struct restarts_state *
     if (!is_read || strcmp(state->job, file->job) != 0)
         *state = (struct restarts_state){0};
     snprintf(state->job, sizeof state->job, "%s", file->job);
-    // The calls of a job may differ in these.
+    // Fields that may differ between calls of a job.
     state->restarts.most = file->most;
     state->restarts.window_seconds = file->window_seconds;
     state->restarts.continues_stopped = true;
@@ -128,7 +128,7 @@ static int write_state(const struct restarts_file *file, const struct restarts_s
     return status;
 }
 
-// How far the run is: the iteration of its newest checkpoint, or a hash of its journal.
+// Progress of the run: the iteration of its newest checkpoint, or a hash of its journal.
 static void find_progress(const struct restarts_file *file, char *text, size_t size) {
     char hex[65];
     snprintf(text, size, "%s", "none");
@@ -167,13 +167,13 @@ static void tell(const struct restarts_file *file, const struct restarts *restar
     free(text);
 }
 
-// Decides on the attempt that the state says is running, and tells the user.
+// Decides on the attempt that is running according to the state, and tells the user.
 static void decide(const struct restarts_file *file, struct restarts_state *state, int exit_code,
                    struct restarts_end *end) {
     char progress[sizeof state->progress], *path = lifeline_of(file);
     struct lifeline_state line;
     find_progress(file, progress, sizeof progress);
-    // Only train reports. What is not known must not look like a start that was lost.
+    // Only train reports. Unknown progress must not look like a failed start.
     bool is_told = lifeline_read(path, &line);
     struct restarts_attempt attempt = {.exit_code = exit_code,
                                        .has_started = !is_told || file->journal || line.is_attached,
@@ -183,14 +183,14 @@ static void decide(const struct restarts_file *file, struct restarts_state *stat
                                        .now = clock_wall_seconds()};
     bool can_resume = file->save || file->journal || (is_told && attempt.reached < 0);
     enum restarts_decision decision = restarts_decide(&state->restarts, &attempt, &end->delay);
-    // A run that keeps nothing would start over each time.
+    // A run that stores nothing would start over each time.
     if (decision == RESTARTS_AGAIN && !can_resume)
         decision = RESTARTS_NEVER;
     tell(file, &state->restarts, decision, &attempt, progress);
     free(path);
     end->decision = decision;
     end->exit_code = restarts_exit_code(decision, exit_code);
-    // If the next failure would be the last one, other machines may do better.
+    // If the next failure would be the last one, other machines may be better.
     bool is_last = state->restarts.at_one_place >= RESTARTS_AT_ONE_PLACE - 1 ||
                    state->restarts.unstarted >= RESTARTS_UNSTARTED - 1;
     end->is_nothing_lost = is_told && attempt.reached < 0 && !file->journal && !is_last;

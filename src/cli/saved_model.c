@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// Which token ends documents is a choice of its own: the tokenizers are compared as if it were the checkpoint's.
+// The end-of-document token is chosen separately: the tokenizers are compared as if it were the checkpoint's.
 static void warn_of_tokenizer(const struct saved_model *model, const struct config *config) {
     struct json *then = NULL;
     struct tokenizer *alike = NULL;
@@ -19,7 +19,7 @@ static void warn_of_tokenizer(const struct saved_model *model, const struct conf
     if (state_read_config(&then, model->path) == 0 && then) {
         const struct json *eod = json_member(then, "eod_token");
         options.eod_token = eod && eod->type == JSON_STRING ? eod->string : NULL;
-        // A tokenizer without that token is another one.
+        // A tokenizer without that token differs.
         if (tokenizer_open(&alike, &options) < 0)
             alike = NULL;
     }

@@ -1,5 +1,5 @@
-// A model that training has saved: the checkpoint that --load names, the configuration it was trained with, and its
-// tokenizer. Commands that use a model begin with this.
+// A trained model: the checkpoint of --load, its configuration, and its tokenizer. Used by all commands that need a
+// model.
 #ifndef CLI_SAVED_MODEL_H
 #define CLI_SAVED_MODEL_H
 
@@ -9,12 +9,12 @@
 struct saved_model {
     char *path;                   // the checkpoint's iter_… folder
     int64_t iteration;            // of the checkpoint
-    int hold;                     // keeps a run in progress from removing it; -1 for nothing
+    int hold;                     // keeps a run in progress from removing it; -1 for none
     struct tokenizer *tokenizer;  // NULL if neither the checkpoint nor the flags have one
 };
 
-// Completes `config`, which holds the flags that were given, from the checkpoint, and validates it. Verifying checksums
-// is left to state_verify, once the ranks can communicate. Free the result with saved_model_free, also after an error.
+// Completes `config`, which holds the given flags, from the checkpoint, and validates it. Verifying checksums is left
+// to state_verify, once the ranks can communicate. Free the result with saved_model_free, also after an error.
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use);
 void saved_model_free(struct saved_model *model);
 

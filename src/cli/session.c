@@ -26,8 +26,8 @@ static const char *environment(const char *name) {
     return getenv(name);
 }
 
-// Every connection to another rank is an open file, of which a process may have 1024 unless it asks for more. Not all
-// that the system would give: programs that close whatever may be open take a minute for a thousand million.
+// Every connection to another rank is an open file, of which a process may have 1024 unless it asks for more. Not the
+// system's maximum: programs that close all descriptors up to the limit take a minute for a thousand million.
 static void raise_file_limit(void) {
     const rlim_t most = 1 << 20;
     struct rlimit limit;
@@ -42,8 +42,8 @@ static void raise_file_limit(void) {
 }
 
 // Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it gets
-// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here; who asks for
-// more than 8 has thought of it. It counts when CUDA is first used, which MPI may do as it starts.
+// by default: two for itself, some for each of its groups. Scripts for Megatron set 1, which is harmful here; a value
+// above 8 is respected. It is read when CUDA is first used, which MPI may do as it starts.
 static void widen_queues(void) {
     enum { TOO_FEW = 8 };
     const char *given = environment("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -56,7 +56,7 @@ const char *session_temporary_folder(void) {
     return folder && *folder ? folder : "/tmp";
 }
 
-// Before MPI starts: it may need the memory that a dead run still holds. One rank of each machine is enough.
+// Called before MPI starts, which may need the memory still held by a dead run. One rank of each machine is enough.
 static bool is_first_here(void) {
     const char *local = environment("OMPI_COMM_WORLD_LOCAL_RANK"), *slurm = environment("SLURM_LOCALID");
     const char *rank = local ? local : slurm;
@@ -69,8 +69,8 @@ static void note_machine(struct session *session) {
                                            environment("PMIX_NAMESPACE"));
 }
 
-// A terminal that standard input does not share is the launcher's way of reading what its ranks write: Open MPI has one
-// for their standard output. `srun --pty` connects all three.
+// A terminal that is not also standard input is the launcher's way of reading its ranks: Open MPI has one for their
+// standard output. `srun --pty` connects all three.
 static void await_launcher(void) {
     const double patience = 60;
     struct stat input, output;
@@ -121,7 +121,7 @@ int session_start(struct session *session) {
     return 0;
 }
 
-// Ranks that a launcher has started are as many as it has started. A file may say how many there are without one.
+// The number of ranks that a launcher has started cannot change. Without one, a file may set it.
 static int check_nproc(const struct session *session, const struct session_flags *flags) {
     bool is_launched = session->ranks.kind == RANKS_MPI || session->ranks.kind == RANKS_TCP;
     bool is_dry = flags->starts_none && *flags->starts_none;
@@ -135,7 +135,7 @@ static int check_nproc(const struct session *session, const struct session_flags
     return 0;
 }
 
-// Lets the command complete its options; ranks are told by `words` behind the command line.
+// Lets the command complete its options; `words` after the command line inform the ranks.
 static int complete(const struct session_flags *flags, struct ranks_command *ranks, struct string_list *words) {
     struct launched_ranks launched;
     if (!flags->complete)
@@ -164,7 +164,7 @@ int session_begin(struct session *session, const struct session_flags *flags, in
     bool is_over = may_start && ranks_start(&ranks, exit_code);
     if (!is_over && flags->is_watching)
         interrupt_watch();
-    // What is wrong with the flags is said by the caller; starting clears messages of its own.
+    // The caller reports errors in flags; starting clears messages of its own.
     struct error_note *flaw = error_take();
     if (!is_over && session_start(session) < 0) {
         is_over = true;
@@ -174,7 +174,7 @@ int session_begin(struct session *session, const struct session_flags *flags, in
         (void)error_give(flaw);
     else
         error_drop(flaw);
-    // Which rank this is, and so whether it talks about the flags, is known only now.
+    // The rank, and with it whether to print notes about the flags, is known only now.
     if (!is_over)
         flags_say_notes(&notes);
     if (!is_over && status == 0)
@@ -188,7 +188,7 @@ int session_begin(struct session *session, const struct session_flags *flags, in
     return is_over ? SESSION_OVER : status;
 }
 
-// Ranks that are bound to processors use those; ranks that are not share the machine evenly.
+// Ranks bound to processors use those; ranks that are not share the machine evenly.
 static int choose_threads(const struct config *config, const struct world_place *place) {
     if (config->threads > 0)
         return (int)config->threads;
@@ -199,8 +199,8 @@ static int choose_threads(const struct config *config, const struct world_place 
     return available > 1 ? available : 1;
 }
 
-// Ranks with different flags would compute different things, or wait for each other for ever. Rank 0 tells the others
-// a digest of each of its values; a rank that has another says which flag it is.
+// Ranks with different flags would compute different results, or wait for each other forever. Rank 0 sends the others a
+// digest of each of its values; a rank with another value names the flag.
 static int check_same_flags(const struct session *session, const struct config *config) {
     struct flag_table table = config_flag_table(0);
     struct group *all = world_group_all(session->world);
@@ -243,8 +243,8 @@ char *session_user_cache(const char *name) {
     return home && *home == '/' ? memory_printf("%s/.cache/bevatron/%s", home, name) : NULL;
 }
 
-// Where the fastest algorithms of a GPU are kept between runs. NULL if there is no such folder and none can be made;
-// the run is then as good and starts some seconds later. Freed by the caller.
+// File of a GPU's fastest algorithms, kept between runs. NULL if there is no folder and none can be created; the run is
+// then equally fast and starts some seconds later. Freed by the caller.
 static char *find_algorithm_cache(void) {
     char *path = session_user_cache("products");
     if (path && file_make_parent(path) < 0) {
@@ -255,7 +255,7 @@ static char *find_algorithm_cache(void) {
     return path;
 }
 
-// What the flags ask of a device and only the device itself can tell.
+// Requirements of the flags that only the device itself can check.
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
     if (most > 0 && config->multi_latent_attention && (config->kv_channels > most || config->v_head_dim > most))
@@ -274,7 +274,7 @@ static int check_device(const struct device *device, const struct config *config
     return 0;
 }
 
-// Numbers of jobs and names of runs are known to others. Then the secret is one that this user's ranks alone can read.
+// Numbers of jobs and names of runs are public. The secret is then one that only this user's ranks can read.
 static void choose_secret(const struct session *session, const struct config *config, struct world_meeting *meeting) {
     const struct launched_ranks *ranks = &session->ranks;
     if (ranks->kind != RANKS_TCP || ranks->is_secret)
@@ -354,12 +354,12 @@ int session_open(struct session *session, const struct config *config) {
     return mesh_connect(&session->mesh, session->world);
 }
 
-// How long the ranks that got the same signal have to remove what they have begun to write, and how long a rank waits
-// for the first one to say what is wrong: longer if that is known to have the same message and will end us.
+// How long ranks that got the same signal may remove unfinished files, and how long a rank waits for the first one to
+// report the error: longer if that one is known to have the same message and will end us.
 static const double CLEAN_SECONDS = 1, SPEAK_SECONDS = 5, SHARED_SECONDS = 60;
 
-// Waits in short naps: while a machine is paused, as virtual ones sometimes are, the other ranks make no progress
-// either; it costs them one nap.
+// Waits in short naps: while a virtual machine is paused, the other ranks make no progress either; the pause costs them
+// one nap.
 static void wait_for_others(double seconds) {
     const double nap = 0.1;
     for (double waited = 0; waited < seconds; waited += nap)
@@ -374,11 +374,11 @@ int session_failed(const struct session *session) {
     if (session->place.size > 1) {
         if (session->world)
             world_failed(session->world);
-        // Ranks that have got the same signal remove what they have begun to write.
+        // Ranks that got the same signal remove their unfinished files.
         if (is_stopped && !is_said_elsewhere)
             wait_for_others(CLEAN_SECONDS);
-        // The first rank prints the message and ends all; a faster rank would end it before that. A rank that is still
-        // there afterwards has other flags than the first one, which no other rank can report.
+        // The first rank prints the message and ends all; a faster rank would end it before that. A rank that still
+        // lives afterwards has other flags than the first one, which no other rank can report.
         if (is_said_elsewhere) {
             bool is_ended = error_is_shared() && session->ranks.kind == RANKS_MPI;
             wait_for_others(is_ended ? SHARED_SECONDS : SPEAK_SECONDS);
@@ -403,7 +403,7 @@ void session_close(struct session *session) {
 
 int session_run(const struct session_call *call, int argc, char **argv) {
     struct session session;
-    // Ranks first: what is said about the flags is said by rank 0 alone.
+    // Ranks first: notes about the flags are printed by rank 0 alone.
     if (session_start(&session) < 0)
         return command_failed();
     int exit_code = EXIT_CODE_OK;

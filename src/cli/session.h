@@ -1,4 +1,4 @@
-// What the commands that run a model share: finding this process's place among the ranks, opening the device and the
+// Shared by the commands that run a model: finding this process's place among the ranks, opening the device and the
 // world, and closing them in the right order.
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
@@ -23,32 +23,32 @@ struct session {
 
 // Reads the environment (see ranks.h) and starts the collectives. Call before the flags are validated.
 int session_start(struct session *session);
-// What a command with --nproc is made of.
+// Inputs of a command with --nproc.
 struct session_flags {
     const char *before;  // see struct ranks_command
     const struct flag_command *command;
     void *options;
-    const int64_t *nproc;            // where --nproc is in the options
-    const struct flag_given *given;  // where they say where it came from
-    const bool *starts_none;         // where they say that ranks are not to be started, or NULL
-    // Completes the options before ranks are started; adds to `words` what the ranks must be told besides the command
-    // line. `is_alone`: no launcher has started this process. NULL: nothing to do.
+    const int64_t *nproc;            // --nproc in the options
+    const struct flag_given *given;  // sources of the options' values
+    const bool *starts_none;         // option that prevents starting ranks, or NULL
+    // Completes the options before ranks are started; adds words to `words` for the ranks' command lines. `is_alone`:
+    // no launcher has started this process. NULL: nothing to do.
     int (*complete)(void *options, bool is_alone, struct string_list *words);
-    bool is_watching;  // signals are noticed from here on, unless ranks are started
+    bool is_watching;  // signals are handled after this, unless ranks are started
     int argc;
     char **argv;
 };
-// Reads the flags, and starts the ranks that they ask for or, in a process that is one or goes on alone, the session.
-// Returns what flags_parse would; or SESSION_OVER, with the exit code and without options to free, if the ranks have
-// come and gone or the session could not start.
+// Reads the flags, and starts the requested ranks or, in a process that is a rank or runs alone, the session. Returns
+// the result of flags_parse; or SESSION_OVER, with the exit code and without options to free, if the ranks have ended
+// or the session could not start.
 enum { SESSION_OVER = FLAGS_HELP + 1 };
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code);
-// Opens the device and connects the ranks before the configuration is complete, for what they must agree on first.
+// Opens the device and connects the ranks before the configuration is complete, for early agreements.
 int session_meet_early(struct session *session, const struct config *config);
-// The same, unless that is done; and checks the complete configuration. It is an error if a rank's flags differ from
+// Opens and connects unless done; and checks the complete configuration. It is an error if a rank's flags differ from
 // rank 0's.
 int session_meet(struct session *session, const struct config *config);
-// The same, and places the ranks in the mesh of a validated configuration.
+// Calls session_meet, and places the ranks in the mesh of a validated configuration.
 int session_open(struct session *session, const struct config *config);
 // Prints the error and returns its exit code. If there are several ranks, it does not return: the rank must not wait
 // for the others when the collectives are closed, and its exit makes the launcher end them. Only rank 0 prints a usage
@@ -57,12 +57,12 @@ int session_failed(const struct session *session);
 void session_close(struct session *session);
 // $TMPDIR, or /tmp.
 const char *session_temporary_folder(void);
-// The path of something in the user's own cache, $XDG_CACHE_HOME/bevatron or ~/.cache/bevatron. NULL if neither is
-// known. Freed by the caller.
+// A path in the user's own cache, $XDG_CACHE_HOME/bevatron or ~/.cache/bevatron. NULL if neither is known. Freed by the
+// caller.
 char *session_user_cache(const char *name);
 
-// A command whose `run` gets the parsed options and a session that was started; `run` opens the session itself, once
-// the configuration is complete. Returns the exit code.
+// A command whose `run` gets the parsed options and a started session; `run` opens the session itself, once the
+// configuration is complete. Returns the exit code.
 struct session_call {
     const struct flag_command *flags;
     void *options;

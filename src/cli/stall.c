@@ -1,4 +1,4 @@
-// How long a run has completed nothing. See stall.h.
+// Time since a run last made progress. See stall.h.
 #include "cli/stall.h"
 #include "base/buffer.h"
 #include "base/clock.h"

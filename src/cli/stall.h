@@ -1,5 +1,5 @@
-// Notices from outside that a run completes nothing. The run counts what it completes (lifeline.h); what is measured is
-// how long the count stands still, on the observer's own clock, so clocks of different machines do not matter.
+// Detects from outside that a run makes no progress. The run counts its completed work (lifeline.h); the observer
+// measures on its own clock how long the count stands still, so clocks of different machines do not matter.
 #ifndef CLI_STALL_H
 #define CLI_STALL_H
 
@@ -12,10 +12,10 @@ struct stall {
     double waited, looked;
     struct clock *clock;  // see base/clock.h
 };
-// Seconds for which the count has been the same. Of the time between two looks only a little counts: a paused machine,
-// or an observer that was suspended, says nothing about the run. Zeroed before the first call.
+// Seconds for which the count has been the same. Between two looks only a little time counts: a paused machine, or a
+// suspended observer, says nothing about the run. Zeroed before the first call.
 double stall_look(struct stall *stall, int64_t beats);
-// The message about a run that is ended for this, to be freed.
+// The message about a run that is ended for a stall, to be freed.
 char *stall_describe(const struct lifeline_state *state, double seconds);
 
 #endif

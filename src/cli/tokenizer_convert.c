@@ -30,15 +30,15 @@ static const struct flag rows[] = {
         "a longer line, or a longer text without --lines, is an error; memory grows with this limit"),
 };
 
-// What is done to standard input: convert appends the result of text[0…length) to out.
+// Conversion of standard input: convert appends the result of text[0…length) to out.
 struct conversion {
-    bool lines;    // each line by itself, and a line comes out
+    bool lines;    // converts line by line, one output line for each
     size_t limit;  // longest text or line in bytes
     int (*convert)(void *context, const char *text, size_t length, struct buffer *out);
     void *context;
 };
 
-// Adds what comes next of standard input: 1, 0 at its end, -1.
+// Appends more of standard input: returns 1, 0 at its end, -1.
 static int read_more(struct buffer *input) {
     enum { STEP_BYTES = 1 << 16 };
     buffer_reserve(input, STEP_BYTES);
@@ -50,7 +50,7 @@ static int read_more(struct buffer *input) {
     return got > 0;
 }
 
-// Converts a text or a line, and writes what comes out.
+// Converts a text or a line, and writes the result.
 static int convert_piece(const struct conversion *conversion, const char *text, size_t length) {
     struct buffer out = {0};
     int status = conversion->convert(conversion->context, text, length, &out);
@@ -73,8 +73,8 @@ static int too_long(const struct conversion *conversion, int64_t line) {
     return error_context("line %" PRId64, line);
 }
 
-// Converts the whole lines at the beginning of the input, and takes them away. No line ends before byte `searched`. At
-// the end of the input (searched is its length) the last line needs no line end.
+// Converts the whole lines at the beginning of the input, and removes them. No line ends before byte `searched`. At the
+// end of the input (searched is its length) the last line needs no line end.
 static int convert_lines(const struct conversion *conversion, struct buffer *input, size_t searched, int64_t *line) {
     bool is_end = searched == input->length;
     size_t at = 0;
@@ -98,7 +98,7 @@ static int convert_lines(const struct conversion *conversion, struct buffer *inp
     return 0;
 }
 
-// Standard input may be endless: no more than a line is kept, nor more than the limit.
+// Standard input may be endless: at most one line is kept, and at most the limit.
 static int convert_all(const struct conversion *conversion, struct buffer *input) {
     int64_t line = 0;
     int more = 1;
@@ -257,7 +257,7 @@ static int convert_main(struct flag_command command, int (*run)(void *), int arg
     struct convert_options options;
     command.tables = tables;
     command.table_count = sizeof tables / sizeof tables[0];
-    // A terminal shows what is typed or what comes out; a line of progress would be drawn over it.
+    // A terminal shows input or output, over which a progress line would be drawn.
     bool is_watched = isatty(STDIN_FILENO) || isatty(STDOUT_FILENO);
     const char *phase = is_watched ? NULL : run == run_decode ? "decoding standard input" : "encoding standard input";
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run, .phase = phase}, argc,

@@ -1,5 +1,4 @@
-// bevatron tokenizer dictionary: the words of a text as a dictionary of fairseq, the one that fairseq-preprocess
-// builds.
+// bevatron tokenizer dictionary: makes a fairseq dictionary of a text's words, as fairseq-preprocess does.
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "data/extract/inputs.h"
@@ -41,7 +40,7 @@ static const struct flag rows[] = {
         "a longer line is an error; memory grows with this limit"),
 };
 
-// No word goes across the end of a line, and chunks are whole lines.
+// No word crosses a line end, and chunks are whole lines.
 static int count_words(struct word_table *words, const struct dictionary_options *options) {
     struct string_list files = {0};
     struct line_reader *lines = NULL;

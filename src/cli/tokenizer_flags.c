@@ -1,4 +1,4 @@
-// Megatron's flags for tokenizers, and the way from them to an open one.
+// Megatron's flags for tokenizers, and opening one from them.
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
 

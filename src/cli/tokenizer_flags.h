@@ -23,7 +23,7 @@ struct tokenizer_flags {
 
 // The table for options that contain a struct tokenizer_flags at offset `base`.
 struct flag_table tokenizer_flag_table(size_t base);
-// What they say; the strings remain the flags'.
+// Their values; the strings remain the flags'.
 struct tokenizer_options tokenizer_options_from_flags(const struct tokenizer_flags *flags);
 int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags);
 

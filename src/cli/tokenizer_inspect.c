@@ -1,4 +1,4 @@
-// bevatron tokenizer inspect: what a tokenizer is, and its tokens.
+// bevatron tokenizer inspect: the properties of a tokenizer, and its tokens.
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
@@ -73,7 +73,7 @@ struct number {
 
 enum { MOST_NUMBERS = 12 };
 
-// Special tokens that the vocabulary lacks are left out.
+// Special tokens that are not in the vocabulary are left out.
 static size_t list_numbers(const struct tokenizer *tokenizer, const struct token_survey *report,
                            struct number *numbers) {
     struct sample_vocabulary special;

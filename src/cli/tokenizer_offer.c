@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { USUAL_SIZE = 32000 };  // as config_validate has it
+enum { USUAL_SIZE = 32000 };  // the default of config_validate
 
 static bool has_tokenizer(const struct config *config) {
     return config->tokenizer_type || config->vocab_file || config->merge_file || config->tokenizer_model;
@@ -46,7 +46,7 @@ int tokenizer_offer(const struct config *config, bool may_ask) {
     struct string_list texts = {0};
     config_copy(&trial, config);
     bool is_wanted = false;
-    // The run itself says what it takes from files.
+    // The run itself reports values taken from files.
     log_hush(true);
     int status = config_apply_preset(&trial);
     log_hush(false);

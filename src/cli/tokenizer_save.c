@@ -1,4 +1,4 @@
-// bevatron tokenizer convert: any tokenizer as files of Hugging Face.
+// bevatron tokenizer convert: writes any tokenizer as files of Hugging Face.
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"

@@ -61,8 +61,8 @@ static const struct flag train_rows[] = {
 
 struct outputs {
     char *vocab_file, *merge_file, *json_file;
-    char *folder;     // that they are in
-    int new_folders;  // how many of it and those above it were not there before
+    char *folder;     // folder of the files
+    int new_folders;  // number of folders on its path that were created
 };
 
 static void free_outputs(struct outputs *outputs) {
@@ -85,7 +85,7 @@ static int count_missing(const char *folder) {
     return count;
 }
 
-// After a failure: removes the folders that were made for the files, unless something else is in them.
+// After a failure: removes the folders created for the files, unless they contain something else.
 static void remove_new_folders(const struct outputs *outputs) {
     char *path = memory_string(outputs->folder);
     for (int i = 0; i < outputs->new_folders; i++) {
@@ -97,7 +97,7 @@ static void remove_new_folders(const struct outputs *outputs) {
     free(path);
 }
 
-// Names the files, and finds out before the work whether they can be written.
+// Names the files, and checks before the work whether they can be written.
 static int prepare_outputs(struct outputs *outputs, const struct tokenizer_train_options *options) {
     if (options->save) {
         outputs->vocab_file = file_join(options->save, "vocab.json");

@@ -22,7 +22,7 @@ static bool is_true(const struct json *object, const char *key) {
     return member && member->type == JSON_TRUE;
 }
 
-// The route table of a subnet: the one that names it, else the main one of its VPC.
+// The route table of a subnet: one associated with it, else the main one of its VPC.
 static const struct json *table_of(const struct account_subnet *subnet, const struct json *tables) {
     const struct json *list = list_of(tables, "RouteTables"), *main_table = NULL;
     for (size_t i = 0; i < list->count; i++) {
@@ -37,7 +37,7 @@ static const struct json *table_of(const struct account_subnet *subnet, const st
     return main_table;
 }
 
-// Where packets to the rest of the world go.
+// Target of the default route.
 static void follow_routes(struct account_subnet *subnet, const struct json *table) {
     const struct json *routes = list_of(table, "Routes");
     for (size_t i = 0; i < routes->count; i++) {
@@ -88,7 +88,7 @@ static bool is_among(const struct string_list *list, const char *text) {
     return list->count == 0;
 }
 
-// How good a subnet is for the queues; 0: not at all.
+// Rank of a subnet for the queues; 0: unsuitable.
 static int worth(const struct account_subnet *subnet, const struct account_wish *wish, const char *vpc) {
     if (!is_among(wish->zones, subnet->zone) || (vpc && strcmp(vpc, subnet->vpc) != 0) || subnet->addresses < 1)
         return 0;
@@ -182,7 +182,7 @@ void account_zones(const struct json *offerings, const struct string_list *types
     }
 }
 
-// The longest prefix counts; digits follow the letters of a family ("p4d", "inf2").
+// The longest matching prefix wins; digits follow the letters of a family ("p4d", "inf2").
 static const struct account_quota quotas[] = {
     {"p", "L-417A185B", "L-7212CCBC", "P instances"},         {"g", "L-DB2E81BA", "L-3819A6DF", "G and VT instances"},
     {"vt", "L-DB2E81BA", "L-3819A6DF", "G and VT instances"}, {"inf", "L-1945791B", "L-B5D1601B", "Inf instances"},

@@ -1,5 +1,5 @@
-// What an AWS account has for a cluster, from the answers of the aws command line: subnets and the way out of each, the
-// zones that offer a machine, and the quotas that count its processors.
+// Resources of an AWS account for a cluster, from the output of the aws command line: subnets and their routes to the
+// internet, the zones that offer a machine, and the quotas that count its processors.
 #ifndef CLUSTER_ACCOUNT_H
 #define CLUSTER_ACCOUNT_H
 
@@ -13,7 +13,7 @@
 struct account_subnet {
     const char *id, *vpc, *zone;  // strings of the answer
     bool is_public;               // its route leads to an internet gateway
-    bool has_way_out;             // …or to a NAT gateway or the like
+    bool has_way_out;             // …or to a NAT gateway or similar
     int64_t addresses;            // free ones
 };
 
@@ -26,19 +26,19 @@ int account_read_subnets(const struct json *subnets, const struct json *tables, 
 
 struct account_wish {
     const struct string_list *zones;  // that offer all machines; empty: any
-    const char *head, *compute;       // subnets that are settled already; NULL: to be found
+    const char *head, *compute;       // subnets already chosen; NULL: to be found
     bool needs_private;               // machines with several network cards get no public address
 };
-// The subnets of the head node (public if there is one) and of the queues (private with a way out, in a zone of the
-// wish, with the most free addresses). -1, with what is missing, if there is none; `notes` gets a line for what will
-// work but badly.
+// The subnets of the head node (public if there is one) and of the queues (private with a way out, in one of the wanted
+// zones, with the most free addresses). -1, naming the missing part, if there is none; `notes` gets a line for a choice
+// that works, but badly.
 int account_choose(const struct account_subnets *subnets, const struct account_wish *wish,
                    const struct account_subnet *chosen[2], struct buffer *notes);
 
-// The zones of `aws ec2 describe-instance-type-offerings` that offer all of the types.
+// The zones of `aws ec2 describe-instance-type-offerings` that offer all these types.
 void account_zones(const struct json *offerings, const struct string_list *types, struct string_list *zones);
 
-// The quota of EC2 that counts the processors of an instance type; NULL if it is not known here.
+// The quota of EC2 that counts the processors of an instance type; NULL if unknown.
 struct account_quota {
     const char *prefix, *code, *spot_code, *name;
 };

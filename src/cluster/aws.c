@@ -1,6 +1,6 @@
-// Running pcluster and aws, and understanding them. See aws.h. pcluster prints {"message": …} on stdout and leaves with
-// code 1 when it refuses; if the configuration is at fault, the reasons are in configurationValidationErrors. aws
-// prints "An error occurred (Code) when calling …" on stderr.
+// Running pcluster and aws, and understanding them. See aws.h. pcluster prints {"message": …} on stdout and exits with
+// 1 when it refuses; if the configuration is at fault, the reasons are in configurationValidationErrors. aws prints "An
+// error occurred (Code) when calling …" on stderr.
 #include "cluster/aws.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -83,7 +83,7 @@ static void append_complaint(struct buffer *out, const char *text) {
         buffer_append(out, text[i] == '\n' || text[i] == '\r' ? " " : &text[i], 1);
 }
 
-// Adds what is wrong with the configuration, or with its change, said once however many queues have it.
+// Adds the errors in the configuration, or in its change, each only once however many queues have it.
 static void collect_errors(const struct json *errors, struct buffer *out, bool *is_first) {
     for (size_t i = 0; errors && errors->type == JSON_ARRAY && i < errors->count; i++) {
         const struct json *level = json_member(&errors->items[i], "level");
@@ -101,7 +101,7 @@ static void collect_errors(const struct json *errors, struct buffer *out, bool *
     }
 }
 
-// The sentence of a refusal: the message, and each thing that is wrong.
+// The sentence of a refusal: the message, and each error.
 static void collect(const struct json *answer, struct buffer *out) {
     const struct json *message = json_member(answer, "message");
     if (message && message->type == JSON_STRING)
@@ -111,7 +111,7 @@ static void collect(const struct json *answer, struct buffer *out) {
     collect_errors(json_member(answer, "updateValidationErrors"), out, &is_first);
 }
 
-// The last line that is not empty: Python's and aws's errors end with what happened.
+// The last non-empty line: errors of Python and aws end with the reason.
 static void last_line(const char *text, struct buffer *out) {
     size_t end = strlen(text);
     while (end > 0 && strchr("\r\n ", text[end - 1]))

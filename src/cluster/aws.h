@@ -1,5 +1,5 @@
-// The command-line programs of AWS, pcluster and aws: run without a shell, their JSON read, and their errors turned
-// into one message with what can be done about it.
+// The command-line programs of AWS, pcluster and aws: runs them without a shell, reads their JSON, and turns their
+// errors into one message with a remedy.
 #ifndef CLUSTER_AWS_H
 #define CLUSTER_AWS_H
 
@@ -8,9 +8,9 @@
 // Runs the words (the program first, NULL at the end) and reads the JSON on its stdout into *answer, to be freed with
 // json_free; NULL if it printed nothing.
 int aws_run(const char *const *words, struct json **answer);
-// The same with text for its stdin (NULL for none).
+// Like aws_run, with text for its stdin (NULL for none).
 int aws_send(const char *const *words, const char *input, struct json **answer);
-// The remedy for what a program of AWS said, NULL if none is known.
+// The remedy for an error message of an AWS program, NULL if none is known.
 const char *aws_remedy(const char *complaint);
 
 #endif

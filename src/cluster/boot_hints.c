@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-// The first row whose text occurs in the line counts.
+// The first row whose text occurs in the line applies.
 static const struct {
     const char *text, *hint;
 } hints[] = {

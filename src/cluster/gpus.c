@@ -1,4 +1,4 @@
-// nvidia-smi's table. See gpus.h. A field that a driver or a card does not know comes as "[N/A]" or "[Not Supported]".
+// nvidia-smi's table. See gpus.h. A field unknown to the driver or the card is "[N/A]" or "[Not Supported]".
 #include "cluster/gpus.h"
 #include "base/error.h"
 #include "base/process.h"
@@ -20,7 +20,7 @@ enum {
     THROTTLE_BRAKE = 0x80
 };
 
-// What --query-gpu is given.
+// The fields for --query-gpu.
 static const char query_fields[] =
     "name,driver_version,memory.total,clocks.sm,clocks.max.sm,ecc.mode.current,"
     "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,clocks_throttle_reasons.active,temperature.gpu";
@@ -107,7 +107,7 @@ static int fault(struct buffer *out, int i, const char *text) {
     return 1;
 }
 
-// Whether the name has this word in it: L4 is none of "NVIDIA L40S".
+// Whether the name contains this word: L4 is not in "NVIDIA L40S".
 static bool has_word(const char *name, const char *word) {
     size_t length = strlen(word);
     for (const char *at = strstr(name, word); at; at = strstr(at + 1, word))
@@ -116,7 +116,7 @@ static bool has_word(const char *name, const char *word) {
     return false;
 }
 
-// Cards of data centres come with error correction on; those of workstations with it off.
+// Data-centre cards come with error correction on; workstation cards with it off.
 static bool is_data_centre(const char *name) {
     static const char *const cards[] = {"V100", "A100", "A30",  "A10",   "A10G", "A40",  "T4",    "L4",   "L40",
                                         "L40S", "H100", "H200", "GH200", "B200", "B300", "GB200", "GB300"};
@@ -133,8 +133,8 @@ static bool has_any_ecc(const struct gpus *gpus) {
     return false;
 }
 
-// Cards that are older than MACHINE_OLDEST_CAPABILITY, by words of their names. nvidia-smi tells the capability itself
-// only with drivers that many of these do not have.
+// Cards older than MACHINE_OLDEST_CAPABILITY, by words of their names. nvidia-smi reports the capability itself only
+// with drivers that many of these do not have.
 static const char *old_capability(const char *name) {
     static const char *const cards[][2] = {
         {"V100", "7.0"}, {"V100S", "7.0"},     {"GV100", "7.0"},      {"TITAN V", "7.0"}, {"T4", "7.5"},
@@ -155,7 +155,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
         snprintf(text, sizeof text, "is a %s, the first is a %s", gpu->name, first->name);
         count += fault(out, i, text);
     }
-    // Of equal ones the first says it, and others are a fault anyway.
+    // Reported once for equal GPUs; unequal ones are a fault anyway.
     const char *capability = i == 0 ? old_capability(gpu->name) : NULL;
     if (capability) {
         snprintf(text, sizeof text, "a %s has compute capability %s, but %d.%d is needed (A100 or later)", gpu->name,
@@ -180,7 +180,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
 }
 
 int gpus_differ(const struct gpus *gpus, const struct machine *machine, struct buffer *out) {
-    // Drivers keep some of a card's memory for themselves, and count the rest in MiB.
+    // Drivers reserve some of a card's memory, and count the rest in MiB.
     int64_t mib = (int64_t)machine->gpu_gib * 1024, slack = mib / 10;
     int count = 0;
     for (int i = 0; machine->gpu && i < gpus->count; i++) {

@@ -1,4 +1,4 @@
-// The GPUs of this machine as nvidia-smi describes them, and what about them would spoil a run.
+// The GPUs of this machine from nvidia-smi, and faults that would spoil a run.
 #ifndef CLUSTER_GPUS_H
 #define CLUSTER_GPUS_H
 
@@ -13,12 +13,12 @@ enum { MOST_GPUS = 64 };
 struct gpu {
     char name[64], driver[32];
     int64_t memory_mib;
-    int64_t clock_mhz, most_mhz;  // of the multiprocessors, now and at most; -1: not said
+    int64_t clock_mhz, most_mhz;  // of the multiprocessors, now and at most; -1: unknown
     bool has_ecc, is_ecc_off;     // error correction is on; exists but is off
-    int64_t uncorrected;          // memory errors it could not correct since the driver started; -1: not said
-    int64_t pending;              // rows or pages that wait for a restart to be replaced; -1: not said
-    int64_t throttle;             // bits: why the clocks are held down; -1: not said
-    int64_t temperature;          // degrees; -1: not said
+    int64_t uncorrected;          // uncorrectable memory errors since the driver started; -1: unknown
+    int64_t pending;              // rows or pages to be replaced at the next restart; -1: unknown
+    int64_t throttle;             // bits: reasons for reduced clocks; -1: unknown
+    int64_t temperature;          // degrees; -1: unknown
 };
 
 struct gpus {
@@ -26,14 +26,13 @@ struct gpus {
     int count;
 };
 
-// Asks nvidia-smi. -1 if it is not there, fails, or says what cannot be read.
+// Runs nvidia-smi. -1 if it is missing, fails, or its output is not readable.
 int gpus_query(struct gpus *gpus);
-// The same from nvidia-smi's answer, for tests.
+// Parses nvidia-smi's output, for tests.
 int gpus_parse(struct gpus *gpus, const char *text);
-// Appends, a sentence per line, what must not be so; `expected` is how many there should be, 0 if unknown.
-// Returns how many sentences.
+// Appends faults, a sentence per line; `expected` is the number of GPUs, 0 if unknown. Returns the number of sentences.
 int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out);
-// The same for what a machine of EC2 has: GPUs of another kind or with other memory.
+// Appends differences from EC2's machine: GPUs of another kind or with other memory.
 int gpus_differ(const struct gpus *gpus, const struct machine *machine, struct buffer *out);
 
 #endif

@@ -13,7 +13,7 @@ struct ini_reader {
     int64_t line;
     const char *kind, *name;  // of the section
     size_t capacity;
-    bool has_value;  // the line before belongs to a value of this section
+    bool has_value;  // the previous line belongs to a value of this section
 };
 
 static int refuse(const struct ini_reader *reader, const char *what) {
@@ -53,8 +53,8 @@ static int read_section(struct ini_reader *reader, char *line) {
     return 0;
 }
 
-// A line that is indented continues the value before it. Its words move to where that value ends, which is further to
-// the front of the same text.
+// An indented line continues the value before it. Its words move to the end of that value, which is further to the
+// front of the same text.
 static int read_continuation(struct ini_reader *reader, const char *words) {
     struct ini_document *document = reader->document;
     if (!reader->has_value)

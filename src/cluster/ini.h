@@ -1,4 +1,4 @@
-// Configurations of ParallelCluster 2, which were INI files, as the short file of `bevatron cluster`.
+// Converts configurations of ParallelCluster 2, which were INI files, to the short file of `bevatron cluster`.
 #ifndef CLUSTER_INI_H
 #define CLUSTER_INI_H
 
@@ -27,7 +27,7 @@ struct ini_document {
 int ini_parse(struct ini_document *document, const char *text, size_t length, const char *path);
 void ini_free(struct ini_document *document);
 
-// Appends the short file to `out`, and to `notes` a sentence per line for what was replaced or left out. -1 if the
+// Appends the short file to `out`, and to `notes` a sentence per line for each replaced or omitted key. -1 if the
 // document does not describe a cluster.
 int ini_convert(struct ini_document *document, const char *path, struct buffer *out, struct buffer *notes);
 

@@ -1,5 +1,5 @@
-// From an INI file of ParallelCluster 2 to the short file: every key either has a counterpart, is not needed any more,
-// or is named in a note. See ini.h.
+// From an INI file of ParallelCluster 2 to the short file: every key either has a counterpart, is obsolete, or is named
+// in a note. See ini.h.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -16,8 +16,8 @@ struct ini_conversion {
     struct buffer *out, *notes;
 };
 
-// The value of a key in a section; NULL if there is none, or if it is a place holder ("<Your subnet>"). A NULL name
-// stands for any section of that kind.
+// The value of a key in a section; NULL if there is none, or only a placeholder ("<Your subnet>"). A NULL name matches
+// any section of that kind.
 static const char *get(struct ini_conversion *c, const char *kind, const char *name, const char *key) {
     for (size_t i = 0; i < c->document->count; i++) {
         struct ini_entry *entry = &c->document->entries[i];
@@ -34,7 +34,7 @@ static const char *get(struct ini_conversion *c, const char *kind, const char *n
     return NULL;
 }
 
-// Begins a note about the line of a key that get() has found.
+// Begins a note about the line of a key found by get().
 static void note_line(struct ini_conversion *c, const char *kind, const char *name, const char *key) {
     for (size_t i = 0; i < c->document->count; i++) {
         const struct ini_entry *entry = &c->document->entries[i];
@@ -45,7 +45,7 @@ static void note_line(struct ini_conversion *c, const char *kind, const char *na
     }
 }
 
-// A number of machines that a cluster began with, but did not keep.
+// An initial number of machines that the cluster did not keep.
 static void note_first(struct ini_conversion *c, const char *kind, const char *name, const char *key) {
     const char *first = get(c, kind, name, key);
     if (!first || strcmp(first, "0") == 0)
@@ -55,7 +55,7 @@ static void note_first(struct ini_conversion *c, const char *kind, const char *n
                   first, first);
 }
 
-// The names of a list that is separated by commas. NULL is an empty one.
+// The names of a comma-separated list. NULL is an empty list.
 static void split_list(const char *list, struct string_list *names) {
     while (list && *list) {
         list += strspn(list, " ,\t");
@@ -96,7 +96,7 @@ static bool is_yes(const char *value) {
     return value && (strcmp(value, "true") == 0 || strcmp(value, "True") == 0 || strcmp(value, "compute") == 0);
 }
 
-// The words of a queue that come from a section and from its parent.
+// The words of a queue from a section and its parent.
 static void queue_words(struct ini_conversion *c, const char *kind, const char *name, struct buffer *words) {
     const char *group = get(c, kind, name, "placement_group");
     const char *type = get(c, kind, name, strcmp(kind, "queue") == 0 ? "compute_type" : "cluster_type");
@@ -127,7 +127,7 @@ static void convert_resource(struct ini_conversion *c, const char *queue, const 
     note_first(c, "compute_resource", resource, "initial_count");
 }
 
-// One queue of the short file for each kind of machine: here a queue has one number of machines.
+// One queue of the short file for each type of machine: here a queue has only one number of machines.
 static void convert_queue(struct ini_conversion *c, const char *queue) {
     struct string_list resources = {0};
     struct buffer words = {0};
@@ -203,7 +203,7 @@ static void convert_mount(struct ini_conversion *c, const char *kind, const char
     free(whole);
 }
 
-// Volumes are gp3 now, whatever they were; its limits are those of parallelcluster_check.c.
+// All volumes become gp3; its limits are in parallelcluster_check.c.
 static void convert_speed(struct ini_conversion *c, const char *ebs) {
     const char *type = get(c, "ebs", ebs, "volume_type"), *iops = get(c, "ebs", ebs, "volume_iops");
     const char *size = get(c, "ebs", ebs, "volume_size");
@@ -313,7 +313,7 @@ static void convert_lists(struct ini_conversion *c, const char *cluster) {
         convert_tags(c, tags);
 }
 
-// Keys that mean nothing any more, or that were read for their sections only.
+// Keys that are obsolete, or were read only for their sections.
 static bool is_idle(const struct ini_entry *entry) {
     static const char *const keys[] = {"vpc_id",           "update_check",   "sanity_check",   "cluster_template",
                                        "config_version",   "use_public_ips", "ssh_from",       "vpc_settings",
@@ -335,7 +335,7 @@ static void note_rest(struct ini_conversion *c) {
     }
 }
 
-// The remote desktop. Its port is always 8443 now, and its addresses are those of ssh.
+// The remote desktop. Its port is always 8443 now, and its addresses equal those of ssh.
 static void convert_desktop(struct ini_conversion *c, const char *dcv) {
     const char *enabled = dcv ? get(c, "dcv", dcv, "enable") : NULL;
     if (enabled && strcmp(enabled, "master") == 0)

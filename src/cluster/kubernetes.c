@@ -22,8 +22,8 @@ static void begin(struct yaml *y, const struct kubernetes_job *job, const char *
     yaml_map(y, "spec");
 }
 
-// A Job ends at once if a restart cannot mend what is wrong: flags, numbers that are not finite, memory, data,
-// checkpoints, restarts that got nowhere. Such a rule wants pods that are never restarted in place.
+// A Job fails at once if a restart cannot help: flags, numbers that are not finite, memory, data, checkpoints, restarts
+// without progress. Such a rule requires pods that are never restarted in place.
 static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
     static const int codes[] = {EXIT_CODE_USAGE,    EXIT_CODE_NOT_FINITE,    EXIT_CODE_OUT_OF_MEMORY,
                                 EXIT_CODE_BAD_DATA, EXIT_CODE_NO_CHECKPOINT, EXIT_CODE_NO_PROGRESS};
@@ -44,8 +44,8 @@ static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
     yaml_end(y);
 }
 
-// Kubernetes counts restarts over the job's lifetime, whatever progress the run makes. If the run keeps checkpoints,
-// `launch decide` in the first pod decides instead, by the rules of `launch local`, and ends with 217 to give up.
+// Kubernetes counts restarts over the job's lifetime, regardless of the run's progress. If the run has checkpoints,
+// `launch decide` in the first pod decides instead, by the rules of `launch local`, and exits with 217 to give up.
 static bool decides_itself(const struct kubernetes_job *job) {
     return job->save && job->max_restarts > 0;
 }
@@ -58,7 +58,7 @@ static int64_t most_restarts(const struct kubernetes_job *job) {
 static void decide_words(const struct kubernetes_job *job, struct string_list *words) {
     if (!decides_itself(job))
         return;
-    // Another manifest for the same folder starts counting from zero.
+    // A new manifest for the same folder starts counting from zero.
     char *state = memory_printf("%s/restarts.json", job->save);
     char *name = memory_printf("%s-%.12s", job->name, job->token ? job->token : "");
     char most[24], window[32];
@@ -79,7 +79,7 @@ static void decide_words(const struct kubernetes_job *job, struct string_list *w
     free(name);
 }
 
-// An Indexed Job's own fields; every pod is a machine.
+// Fields of an Indexed Job; every pod is a machine.
 static void indexed(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod) {
     yaml_text(y, "completionMode", "Indexed");
     yaml_number(y, "completions", job->nodes);
@@ -103,7 +103,7 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_bool(y, "enableDNSHostnames", true);
     yaml_bool(y, "publishNotReadyAddresses", true);
     yaml_end(y);
-    // One lost pod ends the run of all; all start again from the last checkpoint.
+    // One lost pod ends the run on all; all restart from the last checkpoint.
     yaml_map(y, "failurePolicy");
     yaml_number(y, "maxRestarts", most_restarts(job));
     yaml_text(y, "restartStrategy", "BlockingRecreate");
@@ -160,7 +160,7 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     yaml_document(y);
     begin(y, job, "batch/v1", "Job");
-    // A pod that ends is replaced; its peers leave with code 211 and are replaced too.
+    // A pod that ends is replaced; its peers exit with 211 and are replaced too.
     yaml_number(y, "backoffLimit", decides_itself(job) ? most_restarts(job) : job->max_restarts * job->nodes);
     indexed(y, job, &pod);
     yaml_end(y);
@@ -174,7 +174,7 @@ static void single_job(struct yaml *y, const struct kubernetes_job *job) {
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind), .before = &words, .restart = "Never"};
     begin(y, job, "batch/v1", "Job");
     yaml_number(y, "backoffLimit", most_restarts(job));
-    // getdata is curl, whose codes mean other things.
+    // getdata is curl, whose exit codes have other meanings.
     if (strcmp(job->command[0], "curl") != 0)
         failure_policy(y, &pod);
     kubernetes_pod(y, job, &pod, true);
@@ -182,7 +182,7 @@ static void single_job(struct yaml *y, const struct kubernetes_job *job) {
     string_list_free(&words);
 }
 
-// A variable of the launcher's that the ranks get as well, named once.
+// A variable of the launcher that is also exported to the ranks, named once.
 static void passed_on(struct string_list *words, const char *name, size_t length) {
     for (int64_t i = 1; i < words->count; i++)
         if (strcmp(words->items[i - 1], "-x") == 0 && strlen(words->items[i]) == length &&
@@ -197,12 +197,12 @@ static void passed_on(struct string_list *words, const char *name, size_t length
 static void mpirun_words(const struct kubernetes_job *job, struct string_list *words) {
     char ranks[24];
     snprintf(ranks, sizeof ranks, "%" PRId64, job->nodes * job->ranks_per_node);
-    // mpirun kills a second after it was told to stop, which is too soon to save in.
+    // mpirun kills its ranks a second after it was told to stop, too soon to save.
     const char *const fixed[] = {"mpirun", "--allow-run-as-root",       "-n",  ranks,   "--bind-to", "none",
                                  "--mca",  "odls_base_sigkill_timeout", "240", "--mca", "pml",       "^ucx"};
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         string_list_add(words, fixed[i]);
-    // Ranks are started over ssh, whose sessions have nothing of the container's environment.
+    // Ranks are started over ssh, whose sessions lack the container's environment.
     passed_on(words, "PATH", 4);
     passed_on(words, "LD_LIBRARY_PATH", 15);
     int efa_count;
@@ -240,7 +240,7 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
-    // The operator looks for a container called pytorch, and gives MASTER_ADDR and the pod's number.
+    // The operator looks for a container called pytorch, and provides MASTER_ADDR and the pod's number.
     struct kubernetes_pod pod = {
         .container = kubernetes_container(job->kind), .has_nproc = true, .port = PYTORCHJOB_PORT};
     char count[24];

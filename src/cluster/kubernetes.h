@@ -6,8 +6,8 @@
 //   PyTorchJob    for what expects one (training-operator, HyperPod's auto-resume)
 //   Job           one pod: getting and preparing data
 //
-// In the first two and in a PyTorchJob each pod is one machine that starts its own ranks (--nproc), told its number and
-// where the first pod is; see cli/ranks.h.
+// In the first two and in a PyTorchJob each pod is one machine that starts its own ranks (--nproc), and gets its number
+// and the first pod's address; see cli/ranks.h.
 #ifndef CLUSTER_KUBERNETES_H
 #define CLUSTER_KUBERNETES_H
 
@@ -30,7 +30,7 @@ struct kubernetes_job {
     const char *const *command;  // of a rank, NULL at the end
     int64_t nodes, ranks_per_node;
     int64_t gpus, efa;                                      // of each pod
-    const char *cpu, *memory, *huge_pages, *shared_memory;  // Kubernetes quantities; NULL: not said
+    const char *cpu, *memory, *huge_pages, *shared_memory;  // Kubernetes quantities; NULL: none
     const char *machine;                                    // node selector by instance type; NULL: any
     const char *claim, *mount;  // persistent volume claim and where it is mounted; NULL: none
     const char *service_account;
@@ -40,28 +40,28 @@ struct kubernetes_job {
     const struct string_list *node_selectors;  // "key=value"
     const struct string_list *host_paths;      // "path[:mount][:ro]"
     // Merged into the pods of ranks: fields of a pod's spec, or a template with spec and metadata. A container called
-    // bevatron stands for the one with the command, whatever this kind of job calls it. NULL: none.
+    // bevatron means the one with the command, whatever its name in this kind of job. NULL: none.
     const struct yaml_node *pod_fields;
     int64_t max_restarts;  // within the window if the run has --save, otherwise in all
     double window_minutes;
-    double progress_minutes;  // pods of train whose ranks complete nothing for so long are restarted; 0: never
+    double progress_minutes;  // pods of train whose ranks make no progress for this long are restarted; 0: never
     const char *save;         // folder of the run's checkpoints, where restarts are counted; NULL for none
     const char *fallback;     // of --save-fallback; NULL for none
-    const char *token;        // random, by which the ranks of a PyTorchJob know each other; NULL: none
+    const char *token;        // random secret shared by the ranks of a PyTorchJob; NULL: none
 };
 
-// What files at a path of the pod are on.
+// Kinds of disks under a path of the pod.
 enum kubernetes_disk {
     KUBERNETES_DISK_POD,        // ends with the pod
     KUBERNETES_DISK_READ_ONLY,  // cannot be written
-    KUBERNETES_DISK_NODE,       // a folder of the node: another one on each, unless it is a shared file system
+    KUBERNETES_DISK_NODE,       // a folder of the node: separate on each, unless it is a shared file system
     KUBERNETES_DISK_LASTING,    // a claim, a file server, S3
 };
-// The job is one that kubernetes_manifest takes.
+// Whether kubernetes_manifest accepts the job.
 enum kubernetes_disk kubernetes_disk_of(const struct kubernetes_job *job, const char *path);
 
-// Words of the command and values of variables arrive as they are given: nothing in them is a reference to a variable.
-// -1 if a field is not valid in a manifest.
+// Words of the command and values of variables are taken literally, never as references to variables. -1 if a field is
+// not valid in a manifest.
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out);
 
 #endif

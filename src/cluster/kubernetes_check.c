@@ -1,4 +1,4 @@
-// Finds out before anything is written what Kubernetes would refuse later. See kubernetes_parts.h.
+// Checks for errors that Kubernetes would report only later, before anything is written. See kubernetes_parts.h.
 #include "base/error.h"
 #include "base/utf8.h"
 #include "cluster/kubernetes_parts.h"
@@ -53,7 +53,7 @@ static int check_huge_pages(const char *text) {
     return error_set_code(EXIT_CODE_USAGE, "--hugepages %s is not a multiple of the page size, 2Mi", text);
 }
 
-// A manifest is UTF-8; the API server refuses what is not, without saying where it stands.
+// A manifest is UTF-8; the API server refuses anything else, without naming the place.
 static int check_text(const char *what, const char *text) {
     size_t length = text ? strlen(text) : 0, good = utf8_check(text ? text : "", length);
     if (good == length)

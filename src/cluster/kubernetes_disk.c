@@ -1,5 +1,5 @@
-// Which disk of a pod a path is on, by the pod as it will be sent: the claim, folders of the node and the user's fields
-// are all mounts there. See kubernetes.h.
+// Finds the disk under a path of a pod, from the pod as it will be sent: the claim, folders of the node and the user's
+// fields are all mounts there. See kubernetes.h.
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "cluster/kubernetes_parts.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The path without empty parts, "." and "..", which are resolved by their names alone.
+// The path without empty parts, "." and "..", resolved as text only.
 static char *plain_path(const char *path) {
     struct buffer out = {0};
     for (const char *at = path; *at;) {
@@ -47,7 +47,7 @@ static struct yaml_node *find_named(struct yaml_node *list, const char *name) {
     return NULL;
 }
 
-// A volume has a name and one member that says what it is; without that it is an emptyDir.
+// A volume has a name and one member for its kind; without that it is an emptyDir.
 static enum kubernetes_disk disk_of_volume(struct yaml_node *volume) {
     static const struct {
         const char *key;

@@ -1,4 +1,4 @@
-// What kubernetes.c puts manifests together from: the checks of a job, and its pod. Internal to this folder.
+// Parts of kubernetes.c's manifests: the checks of a job, and its pod. Internal to this folder.
 #ifndef CLUSTER_KUBERNETES_PARTS_H
 #define CLUSTER_KUBERNETES_PARTS_H
 
@@ -10,7 +10,7 @@ enum { KUBERNETES_PORT = 29500, PYTORCHJOB_PORT = 23456 };
 // -1, naming the flag, if a field of the job cannot appear in a manifest.
 int kubernetes_check(const struct kubernetes_job *job);
 
-// How the pod of one kind of job differs from that of another.
+// The differences between the pods of the kinds of jobs.
 struct kubernetes_pod {
     const char *container;             // its name
     const char *master;                // host name of the first pod; NULL if the operator provides it
@@ -38,7 +38,7 @@ struct kubernetes_host_path {
 };
 int kubernetes_host_path_parse(struct kubernetes_host_path *host, const char *text);
 
-// Writes what tells where pods may run and where their images come from.
+// Writes the placement of pods and the sources of their images.
 void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher);
 // -1, naming the flag, if placement cannot be written.
 int kubernetes_check_placement(const struct kubernetes_job *job);
@@ -46,7 +46,7 @@ int kubernetes_check_placement(const struct kubernetes_job *job);
 struct kubernetes_variable {
     const char *name, *value;
 };
-// The variables that a job with EFA needs; *count is 0 without EFA.
+// Variables for a job with EFA; *count is 0 without EFA.
 const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count);
 
 #endif

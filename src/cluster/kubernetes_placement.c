@@ -1,4 +1,4 @@
-// Where pods may run and where their image comes from. See kubernetes_parts.h.
+// Placement of pods and the source of their image. See kubernetes_parts.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -145,7 +145,7 @@ void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool
         }
         yaml_end(y);
     }
-    // mpirun needs no GPU, and no node that has them.
+    // mpirun needs neither a GPU nor a node with GPUs.
     if (!is_launcher)
         node_selector(y, job);
     tolerations(y, job->tolerations);

@@ -10,8 +10,8 @@
 
 enum { GRACE_SECONDS = 300 };
 
-// Kubernetes replaces $(NAME) by a variable's value, and $$ by $, in commands and in the environment. Nothing here is
-// meant that way, so every $ is doubled.
+// Kubernetes replaces $(NAME) by a variable's value, and $$ by $, in commands and in the environment. All text here is
+// literal, so every $ is doubled.
 static char *literal(const char *text) {
     struct buffer out = {0};
     for (const char *c = text; *c; c++) {
@@ -45,7 +45,7 @@ static void variable_number(struct yaml *y, const char *name, int64_t value) {
     variable(y, name, text);
 }
 
-// The last one, without which NCCL would fall back to TCP, is for jobs of several machines: one needs no network.
+// The last one, without which NCCL would fall back to TCP, is only for jobs of several machines: one needs no network.
 static const struct kubernetes_variable efa_variables[] = {
     {"FI_PROVIDER", "efa"}, {"NCCL_SOCKET_IFNAME", "^docker,lo,veth"}, {"NCCL_NET", "AWS Libfabric"}};
 
@@ -55,7 +55,7 @@ const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernet
     return efa_variables;
 }
 
-// A variable that gets the value of one of the pod's labels.
+// A variable with the value of one of the pod's labels.
 static void variable_label(struct yaml *y, const char *name, const char *label) {
     char *path = memory_printf("metadata.labels['%s']", label);
     yaml_item(y);
@@ -69,16 +69,16 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
     free(path);
 }
 
-// The kubelet ends a container whose probe fails, and the job starts it again as after any failure. What counts is in
-// memory of the pod: a file system that does not answer cannot hold the probe up. A paused machine fails one probe, not
-// three in a row. The launcher of an MPIJob has no ranks, and its workers are not restarted by anyone.
+// The kubelet ends a container whose probe fails, and the job starts it again as after any failure. The counts are in
+// memory of the pod: a file system that does not respond cannot block the probe. A paused machine fails one probe, not
+// three in a row. The launcher of an MPIJob has no ranks, and no controller restarts its workers.
 static bool has_probe(const struct kubernetes_job *job) {
     return job->progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
 }
 
-// Tells where the first pod is, for kinds of jobs whose operator does not, and adds the user's variables. The token by
-// which ranks know each other is the random id that Kubernetes gives to a Job, another one after each restart of a
-// JobSet. Pods of a PyTorchJob have no such id in common and get one with the manifest.
+// Adds the first pod's address, for kinds of jobs whose operator does not, and the user's variables. The token shared
+// by the ranks is the random id that Kubernetes gives to a Job, another one after each restart of a JobSet. Pods of a
+// PyTorchJob share no such id and get a token with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
     bool has_own = job->environment && job->environment->count > 0;
     bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
@@ -117,13 +117,13 @@ static void amounts(struct yaml *y, const struct kubernetes_job *job, const char
     yaml_text(y, "hugepages-2Mi", job->huge_pages);
     yaml_text(y, "cpu", job->cpu);
     yaml_text(y, "memory", job->memory);
-    // Huge pages alone are forbidden: the API server wants processors or memory with them.
+    // Huge pages alone are forbidden: the API server requires processors or memory with them.
     if (job->huge_pages && !job->cpu && !job->memory && strcmp(key, "requests") == 0)
         yaml_text(y, "memory", "16Gi");
     yaml_end(y);
 }
 
-// Extended resources must be the same as request and limit.
+// Request and limit of extended resources must be equal.
 static void resources(struct yaml *y, const struct kubernetes_job *job) {
     if (!job->gpus && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
         return;
@@ -279,7 +279,7 @@ static void spec(struct yaml *y, const struct kubernetes_job *job, const struct 
     yaml_end(y);
 }
 
-// The container that the user's fields call bevatron gets the name it has here.
+// The user's container called bevatron gets the container's actual name.
 static void rename_container(struct yaml_node *fields, const char *name) {
     struct yaml_node *containers = yaml_tree_member(fields, "containers");
     for (size_t i = 0; containers && i < containers->count; i++) {
@@ -291,7 +291,7 @@ static void rename_container(struct yaml_node *fields, const char *name) {
     }
 }
 
-// The same spec with the user's fields: what was written is read again as a tree and merged.
+// The spec merged with the user's fields: the written text is read again as a tree.
 static void merged_spec(struct yaml_node *whole, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
                         bool has_command) {
     struct buffer text = {0};

@@ -72,7 +72,7 @@ static void access_modes(struct yaml *y) {
     yaml_end(y);
 }
 
-// Runs on several machines lock the folder of their checkpoints.
+// Runs on several machines need locks on the folder of their checkpoints.
 static void mount_options(struct yaml *y) {
     yaml_list(y, "mountOptions");
     yaml_item_text(y, "flock");
@@ -87,7 +87,7 @@ static void size(struct yaml *y, const char *key, int64_t gib) {
     yaml_end(y);
 }
 
-// The file system stays when the claim goes.
+// The file system outlives the claim.
 static void persistent_volume(struct yaml *y, const struct kubernetes_volume *volume) {
     begin(y, "v1", "PersistentVolume", volume->claim, NULL);
     yaml_map(y, "spec");

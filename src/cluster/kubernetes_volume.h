@@ -1,5 +1,5 @@
 // FSx for Lustre as a volume claim of Kubernetes, through its CSI driver (fsx.csi.aws.com): an existing file system, or
-// one that the driver makes.
+// one that the driver creates.
 #ifndef CLUSTER_KUBERNETES_VOLUME_H
 #define CLUSTER_KUBERNETES_VOLUME_H
 
@@ -14,7 +14,7 @@ struct kubernetes_volume {
     // A new one, if fsx_id is NULL.
     const char *subnet, *type, *s3;  // s3 may be NULL
     const struct string_list *security_groups;
-    int64_t throughput;  // MB/s per TiB of PERSISTENT types; 0: not said
+    int64_t throughput;  // MB/s per TiB of PERSISTENT types; 0: none
 };
 
 // -1, naming the flag, if a field is not valid.

@@ -10,9 +10,9 @@
 // Prices are from github.com/skypilot-org/skypilot-catalog, which reads EC2's price list, 2026-08-22. p5e and p6e have
 // none on demand: they are sold by capacity block.
 static const struct machine machines[] = {
-    // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA, GPUs joined,
-    // network, dollars an hour
-    // Those with GPUs that are too old are here so that they are refused by name, before a job is queued.
+    // name, GPU, its compute capability × 10, how many, GiB each, processors, GiB, Gbit/s, EFA, GPUs joined, network,
+    // dollars an hour Machines whose GPUs are too old are listed so that they are refused by name, before a job is
+    // queued.
     {"p3.2xlarge", "V100", 70, 1, 16, 8, 61, 10, 0, 1, NETWORK_ETHERNET, 0},
     {"p3.8xlarge", "V100", 70, 4, 16, 32, 244, 10, 0, 4, NETWORK_ETHERNET, 0},
     {"p3.16xlarge", "V100", 70, 8, 16, 64, 488, 25, 0, 8, NETWORK_ETHERNET, 0},
@@ -32,7 +32,7 @@ static const struct machine machines[] = {
     {"p5en.48xlarge", "H200", 90, 8, 141, 192, 2048, 3200, 16, 8, NETWORK_EFA, 63.296},
     {"p6-b200.48xlarge", "B200", 100, 8, 179, 192, 2048, 3200, 8, 8, NETWORK_EFA, 113.933},
     {"p6-b300.48xlarge", "B300", 103, 8, 269, 192, 4096, 6400, 16, 8, NETWORK_EFA, 142.416},
-    // One of the 18 machines of an UltraServer, whose 28.8 Tbit/s are shared out; its processors are arm64.
+    // One of the 18 machines of an UltraServer, with its share of 28.8 Tbit/s; its processors are arm64.
     {"p6e-gb200.36xlarge", "GB200", 100, 4, 185, 144, 960, 1600, 4, 72, NETWORK_EFA, 0},
     {"g5.xlarge", "A10G", 86, 1, 22, 4, 16, 10, 0, 1, NETWORK_ETHERNET, 1.006},
     {"g5.2xlarge", "A10G", 86, 1, 22, 8, 32, 10, 0, 1, NETWORK_ETHERNET, 1.212},
@@ -72,7 +72,7 @@ const struct machine *machine_look_up(const char *name) {
     return NULL;
 }
 
-// Whether the name has that of a GPU in it, as "h100x" and "nvidia-h100" have. Two letters could be anything.
+// Whether the name contains that of a GPU, e.g. "h100x" and "nvidia-h100". Two letters could be anything.
 static bool names_gpu(const char *name, const char *gpu) {
     size_t length = strlen(gpu), typed = strlen(name);
     for (size_t i = 0; length > 2 && i + length <= typed; i++)
@@ -92,8 +92,8 @@ static const char *largest_of_family(const char *name) {
     return largest ? largest->name : NULL;
 }
 
-// The first machine with GPUs that are called so, the largest of the family, the name that comes nearest, or the first
-// machine with GPUs that the name has in it; NULL if there is none.
+// The first machine whose GPUs have this name, the largest of the family, the machine with the nearest name, or the
+// first machine whose GPU's name is contained in the name; NULL if there is none.
 static const char *probably_meant(const char *name) {
     if (largest_of_family(name))
         return largest_of_family(name);
@@ -103,7 +103,7 @@ static const char *probably_meant(const char *name) {
         if (machine_has_old_gpus(&machines[i]))
             continue;
         nearest_consider(&nearest, machines[i].name);
-        // One GPU alone is not what a name of GPUs means.
+        // The name of a GPU does not mean a machine with a single one.
         if (!machines[i].gpu || machines[i].gpus == 1)
             continue;
         if (strcasecmp(machines[i].gpu, name) == 0)
@@ -179,7 +179,7 @@ const char *machine_unpriced_note(const struct machine *machine) {
     return "the price of this machine is not known; give it as price in a --hardware file";
 }
 
-// Of machines without a row above, as head nodes are.
+// Prices of machines without a row above, e.g. head nodes.
 static const struct {
     const char *name;
     double dollars;

@@ -124,7 +124,7 @@ static void security_group(struct yaml *y, const struct parallelcluster *cluster
     yaml_end(y);
 }
 
-// Size and speed of a volume, as far as they are given.
+// Size and speed of a volume, where given.
 static void volume(struct yaml *y, const struct cluster_disk *disk) {
     if (disk->gib > 0)
         yaml_number(y, "Size", disk->gib);
@@ -176,7 +176,7 @@ static void networking(struct yaml *y, const struct parallelcluster *cluster, co
     yaml_list(y, "SubnetIds");
     yaml_item_text(y, queue->subnet ? queue->subnet : cluster->subnet);
     yaml_end(y);
-    // With EFA it must be said, yes or no.
+    // With EFA it must be given explicitly.
     if (queue->has_placement_group || queue->has_efa) {
         yaml_map(y, "PlacementGroup");
         yaml_bool(y, "Enabled", queue->has_placement_group);
@@ -207,7 +207,7 @@ static void disks(struct yaml *y, const struct parallelcluster *cluster) {
 }
 
 static void compute_resource(struct yaml *y, const struct cluster_queue *queue) {
-    // Node names are made of it: "p4d" of p4d.24xlarge, the family, which has no dot.
+    // Node names contain it: "p4d" of p4d.24xlarge, the family, which has no dot.
     char *name = memory_printf("%.*s", (int)strcspn(queue->types[0], "."), queue->types[0]);
     yaml_list(y, "ComputeResources");
     yaml_item(y);
@@ -280,7 +280,7 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_text(y, "Scheduler", "slurm");
     yaml_map(y, "SlurmSettings");
     yaml_number(y, "ScaledownIdletime", cluster->idle_minutes);
-    // A queue that changes does not take its machines from jobs that run.
+    // Changing a queue does not take its machines from running jobs.
     yaml_text(y, "QueueUpdateStrategy", "DRAIN");
     database(y, &cluster->accounting);
     if (cluster->slurm_settings->count > 0) {
@@ -303,7 +303,7 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_end(y);
 }
 
-// A new file system, and how it keeps in step with S3. The newest type takes associations, the older ones two paths.
+// A new file system, and its synchronisation with S3. The newest type takes associations, the older ones two paths.
 static void new_lustre(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_number(y, "StorageCapacity", cluster->fsx_gib);
     yaml_text(y, "DeploymentType", cluster->fsx_type);
@@ -391,7 +391,7 @@ int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *o
     yaml_text(y, "Os", parallelcluster_system(cluster->os));
     yaml_text(y, "CustomAmi", cluster->custom_ami);
     yaml_end(y);
-    // Programs on the machines get credentials only with a token.
+    // Programs on the machines need a token to get credentials.
     yaml_map(y, "Imds");
     yaml_text(y, "ImdsSupport", "v2.0");
     yaml_end(y);

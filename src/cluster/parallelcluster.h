@@ -1,6 +1,6 @@
 // Clusters and machine images for AWS ParallelCluster 3: typed fields in, the YAML of `pcluster create-cluster` and
-// `pcluster build-image` out. What ParallelCluster would refuse only after minutes, and what it accepts and makes slow
-// (GPUs without EFA, EFA over several subnets), is said here at once.
+// `pcluster build-image` out. Configurations that ParallelCluster would refuse only after minutes, and slow ones that
+// it accepts (GPUs without EFA, EFA over several subnets), are reported at once.
 #ifndef CLUSTER_PARALLELCLUSTER_H
 #define CLUSTER_PARALLELCLUSTER_H
 
@@ -16,12 +16,12 @@ enum { QUEUE_MOST_TYPES = 8 };
 struct cluster_queue {
     char *text;
     const char *name;
-    const char *types[QUEUE_MOST_TYPES];  // any of these will do; usually one
+    const char *types[QUEUE_MOST_TYPES];  // alternatives; usually one
     int type_count;
-    int64_t least, most;  // nodes that are always there; nodes at most
+    int64_t least, most;  // minimum and maximum number of nodes
     bool has_efa, has_placement_group, no_smt, is_exclusive, checks_gpus;
     bool is_spot, is_capacity_block;
-    const char *placement_group, *reservation, *subnet, *ami;  // NULL: not said
+    const char *placement_group, *reservation, *subnet, *ami;  // NULL: none
 };
 
 // Reads "NAME TYPE[,TYPE…] COUNT|LEAST-MOST WORD…", where a word is efa, placement-group[=NAME], no-smt, exclusive,
@@ -29,7 +29,7 @@ struct cluster_queue {
 int cluster_queue_parse(struct cluster_queue *queue, const char *text);
 void cluster_queue_free(struct cluster_queue *queue);
 
-// A volume of EBS (gp3). Zeros: what AWS gives by default.
+// A volume of EBS (gp3). Zeros: AWS's defaults.
 struct cluster_disk {
     int64_t gib, iops, mib_per_second;
 };
@@ -39,7 +39,7 @@ struct cluster_accounting {
     const char *address;   // "host" or "host:port"
     const char *user;      // of the database
     const char *secret;    // ARN of its password in Secrets Manager
-    const char *database;  // name of the database; NULL: ParallelCluster's choice
+    const char *database;  // NULL: ParallelCluster's default
 };
 
 struct parallelcluster {
@@ -48,10 +48,10 @@ struct parallelcluster {
     const char *head_type, *head_subnet, *subnet;
     const char *security_group;  // added to all machines; NULL: none
     struct cluster_disk head_disk, compute_disk;
-    const char *scratch;  // where the machines' own NVMe disks are mounted; NULL: ParallelCluster's place
+    const char *scratch;  // mount point of the machines' own NVMe disks; NULL: ParallelCluster's default
     const struct cluster_queue *queues;
     int queue_count;
-    int64_t idle_minutes;  // after which a node without work is given back
+    int64_t idle_minutes;  // after which an idle node is released
     // FSx for Lustre: an existing one by its id, or a new one, linked to a folder of S3 if `fsx_s3` is given.
     const char *fsx_mount, *fsx_id, *fsx_type, *fsx_s3;
     int64_t fsx_gib, fsx_throughput;
@@ -65,21 +65,21 @@ struct parallelcluster {
     bool has_ssm, has_pyxis, has_dcv;
 };
 
-// -1 if a field is not valid in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
+// -1 if a field is not valid in a cluster. Appends to `notes`, a sentence per line, settings that work, but badly.
 int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *out, struct buffer *notes);
-// The system that takes the place of one which ParallelCluster no longer offers; the name itself if it still does.
+// The successor of a system that ParallelCluster no longer offers; the name itself if it still does.
 const char *parallelcluster_system(const char *os);
-// The script that turns Pyxis and Enroot on, which a cluster with has_pyxis runs on every machine, and where it must
-// be: s3://BUCKET/bevatron/pyxis.sh in the cluster's first bucket, to be freed; NULL if the cluster has no bucket.
+// The script that turns Pyxis and Enroot on, which a cluster with has_pyxis runs on every machine, and its place:
+// s3://BUCKET/bevatron/pyxis.sh in the cluster's first bucket, to be freed; NULL if the cluster has no bucket.
 const char *parallelcluster_pyxis_script(void);
 char *parallelcluster_pyxis_url(const struct parallelcluster *cluster);
-// What an hour costs with the fewest and the most nodes, as a table for people.
+// The cost per hour with the fewest and the most nodes, as a table for users.
 void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *out);
 
 struct parallelcluster_image {
     const char *id, *region, *parent, *instance_type;
     const char *subnet;                  // NULL: the default one
-    const struct string_list *scripts;   // run on the machine that becomes the image, without arguments
+    const struct string_list *scripts;   // run without arguments on the machine that becomes the image
     const struct string_list *policies;  // of IAM, added to that machine
     int64_t disk_gib;
 };

@@ -1,4 +1,4 @@
-// What must be so in a cluster or an image, and what had better be. See parallelcluster_check.h.
+// Requirements and recommendations for a cluster or an image. See parallelcluster_check.h.
 #include "cluster/parallelcluster_check.h"
 #include "base/error.h"
 #include "cluster/machine.h"
@@ -82,7 +82,7 @@ static int check_pairs(const char *flag, const struct string_list *list) {
     return 0;
 }
 
-// Each setting is one line of slurm.conf; those that ParallelCluster writes itself it refuses.
+// Each setting is one line of slurm.conf; ParallelCluster refuses those that it writes itself.
 static int check_slurm_settings(const struct string_list *list) {
     static const char *const taken[] = {
         "Prolog",         "Epilog",           "ResumeProgram",   "ResumeFailProgram", "ResumeTimeout",
@@ -122,7 +122,7 @@ static int check_policies(const struct string_list *policies) {
     return 0;
 }
 
-// Scripts are fetched by the machines; a file of this one they cannot see.
+// Scripts are fetched by the machines, which cannot see files of this one.
 static int check_scripts(const struct string_list *scripts) {
     for (int64_t i = 0; i < scripts->count; i++) {
         const char *url = scripts->items[i];
@@ -139,7 +139,7 @@ static int check_scripts(const struct string_list *scripts) {
     return 0;
 }
 
-// Sizes and speeds that Lustre is sold in.
+// Sizes and speeds in which Lustre is sold.
 int parallelcluster_check_lustre(const char *type, int64_t gib, int64_t throughput) {
     int64_t step = strcmp(type, "SCRATCH_1") == 0 ? 3600 : 2400;
     if (gib != 1200 && (gib < 2400 || (gib % step != 0 && gib != 2400)))
@@ -217,7 +217,7 @@ static int check_system(const char *os) {
         "--os \"%s\" is not one of ubuntu2204, ubuntu2404, alinux2023, rhel8, rhel9, rocky8 and rocky9", os);
 }
 
-// What EBS sells as gp3: 3000 to 16000 operations a second, 125 to 1000 MiB/s, at most a quarter of a MiB for each.
+// EBS's limits for gp3: 3000 to 16000 operations a second, 125 to 1000 MiB/s, at most a quarter of a MiB for each.
 static int check_disk(const char *flag, const struct cluster_disk *disk) {
     int64_t iops = disk->iops, speed = disk->mib_per_second, base = iops > 0 ? iops : 3000;
     if (iops != 0 && (iops < 3000 || iops > 16000))
@@ -312,7 +312,7 @@ int parallelcluster_image_check(const struct parallelcluster_image *image) {
     return check_scripts(image->scripts);
 }
 
-// Systems that ParallelCluster took once, and what is closest to them among those that it takes now.
+// Systems no longer supported by ParallelCluster, and the closest ones that are.
 static const struct {
     const char *old, *now;
 } systems[] = {{"alinux", "alinux2023"},    {"alinux2", "alinux2023"},    {"centos7", "rocky8"},
@@ -343,7 +343,7 @@ static void note_types(const struct cluster_queue *queue, struct buffer *notes) 
                           queue->name, queue->types[i]);
 }
 
-// Any of a queue's types may come, so each is named.
+// A queue may get any of its types, so each is named.
 static void note_old_gpus(const struct cluster_queue *queue, struct buffer *notes) {
     for (int i = 0; i < queue->type_count; i++) {
         const struct machine *machine = machine_look_up(queue->types[i]);

@@ -1,4 +1,4 @@
-// What parallelcluster.c asks before it writes. See parallelcluster.h.
+// Checks made by parallelcluster.c before it writes. See parallelcluster.h.
 #ifndef CLUSTER_PARALLELCLUSTER_CHECK_H
 #define CLUSTER_PARALLELCLUSTER_CHECK_H
 
@@ -11,7 +11,7 @@ void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer 
 bool aws_is_id(const char *text, const char *prefix);
 // "p4d.24xlarge": a family and a size. Whether EC2 has such a machine is another question.
 bool aws_is_instance_type(const char *text);
-// -1, naming --fsx-size or --fsx-throughput, if FSx for Lustre does not have that size or speed in the type.
+// -1, naming --fsx-size or --fsx-throughput, if FSx for Lustre does not have that size or speed in this type.
 int parallelcluster_check_lustre(const char *type, int64_t gib, int64_t throughput);
 // -1 if the text is not "s3://bucket…"; `flag` names it in the message.
 int parallelcluster_check_s3(const char *flag, const char *text);

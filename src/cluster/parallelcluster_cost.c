@@ -1,4 +1,4 @@
-// What a cluster costs an hour, as a table. See parallelcluster.h.
+// The cost of a cluster per hour, as a table. See parallelcluster.h.
 #include "base/memory.h"
 #include "cluster/machine.h"
 #include "cluster/parallelcluster.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// One line: machines of which the cheapest and the dearest cost this much an hour; 0 if that is not known.
+// One line: price range of its machines, from the cheapest to the dearest; 0 if unknown.
 struct cost_line {
     const char *what, *machine;
     int64_t least, most;
@@ -26,8 +26,8 @@ static void cost_line(struct buffer *out, const struct cost_line *line) {
     buffer_printf(out, "  %-26s %-18s %9s %10s %10s %12s\n", line->what, line->machine, nodes, each, least, most);
 }
 
-// Any of a queue's types may come: at least the cheapest, at most the dearest. With one that has no price there is no
-// such bound.
+// A queue may get any of its types: at least the cheapest, at most the dearest. A type without a price leaves no such
+// bound.
 static void price_queue(const struct cluster_queue *queue, struct cost_line *line) {
     line->machine = queue->types[0];
     line->cheapest = line->dearest = machine_price(queue->types[0]);

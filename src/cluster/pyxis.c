@@ -1,5 +1,5 @@
 // The script that turns Pyxis and Enroot on. See parallelcluster.h. Images of ParallelCluster have had both since
-// 3.11.1 and leave them switched off: their settings lie among the examples.
+// 3.11.1, switched off: their settings are among the examples.
 #include "cluster/parallelcluster.h"
 
 const char *parallelcluster_pyxis_script(void) {

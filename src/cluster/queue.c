@@ -26,7 +26,7 @@ static int refuse(const struct cluster_queue *queue, const char *what) {
     return error_set_code(EXIT_CODE_USAGE, "queue \"%s\": %s", queue->name ? queue->name : "", what);
 }
 
-// Slurm makes node names of it.
+// Slurm uses it in node names.
 static int check_name(const struct cluster_queue *queue) {
     const char *name = queue->name;
     size_t length = strlen(name);
@@ -55,7 +55,7 @@ static int read_types(struct cluster_queue *queue, char *text) {
     return queue->type_count > 0 ? 0 : refuse(queue, "no instance type");
 }
 
-// "4" is 0-4: nodes are started when jobs ask for them.
+// "4" means 0-4: nodes are started when jobs need them.
 static int read_count(struct cluster_queue *queue, const char *text) {
     char *end;
     long first = strtol(text, &end, 10), second = first;
@@ -70,7 +70,7 @@ static int read_count(struct cluster_queue *queue, const char *text) {
     return is_good ? 0 : refuse(queue, "its count must be a number of nodes, e.g. 4, or a range, e.g. 0-4");
 }
 
-// "word=value" gives the value, NULL if it is another word.
+// The value of "word=value", NULL if it is another word.
 static const char *value_of(const char *word, const char *name) {
     size_t length = strlen(name);
     return strncmp(word, name, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
@@ -130,7 +130,7 @@ static int read_word(struct cluster_queue *queue, const char *word) {
     return 0;
 }
 
-// What EC2 does not do, and says so only when nodes do not come up.
+// Combinations that EC2 does not support, and reports only when nodes do not start.
 static int check_together(const struct cluster_queue *queue) {
     if (queue->is_capacity_block && !queue->reservation)
         return refuse(queue, "a capacity block is a reservation; add reservation=cr-…");

@@ -9,7 +9,7 @@
 #include <string.h>
 
 // Lines that begin with #SBATCH are read by sbatch, not by a shell, and have no safe quoting, so their values must be
-// plain. `%` is Slurm's own (%j is the job).
+// plain. `%` is Slurm's own (%j is the job's number).
 static int directive(struct buffer *out, const char *option, const char *value) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-&|()*[]";
     if (!value)
@@ -40,7 +40,7 @@ static int check_name(const char *name) {
                                      name);
 }
 
-// Behind the job's number a list of other conditions could follow.
+// A list of other conditions could follow the job's number.
 static int check_dependency(const char *number) {
     if (*number >= '0' && *number <= '9' && !number[strspn(number, "0123456789_:")])
         return 0;
@@ -67,7 +67,7 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
         buffer_append_string(out, "#SBATCH --exclusive\n");
     if (job->nodes + job->spares > 1)
         buffer_append_string(out, "#SBATCH --wait-all-nodes=1\n");
-    // The job outlives the loss of a machine.
+    // The job survives the loss of a machine.
     if (job->spares > 0)
         buffer_append_string(out, "#SBATCH --no-kill\n");
     if (job->dependency) {
@@ -80,7 +80,7 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     }
     if (job->chain > 0)
         buffer_printf(out, "#SBATCH --array=1-%" PRId64 "%%1\n", job->chain);
-    // The shell below gets the warning and passes it on; a requeued job appends to the same file.
+    // The shell below gets the warning and forwards it; a requeued job appends to the same file.
     if (job->warning_seconds > 0)
         buffer_printf(out, "#SBATCH --signal=B:USR1@%" PRId64 "\n", job->warning_seconds);
     buffer_append_string(out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n");
@@ -92,13 +92,13 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     return status;
 }
 
-// What the network of these machines needs; newer plugins set the rest by themselves.
+// Settings for the network of these machines; newer plugins set the rest by themselves.
 static int environment(const struct slurm_job *job, struct buffer *out) {
     if (job->machine && job->machine->efa > 0 && job->machine->gpus > 0) {
         buffer_append_string(out,
                              "# NCCL over EFA: fail rather than fall back to TCP; bootstrap on the real interface.\n");
         TRY(shell_export(out, "FI_PROVIDER", "efa"));
-        // The plugin's name for itself up to 1.11; later ones answer to it too. One machine needs no network.
+        // The plugin's own name up to 1.11; later ones accept it too. One machine needs no network.
         if (job->nodes > 1)
             TRY(shell_export(out, "NCCL_NET", "AWS Libfabric"));
         TRY(shell_export(out, "NCCL_SOCKET_IFNAME", "^docker,lo,veth"));
@@ -147,13 +147,13 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
     free(mounts);
 }
 
-// Whether there is anything to decide when the ranks have ended: other commands would start over.
+// Whether there is a decision when the ranks have ended: other commands would start over.
 static bool may_restart(const struct slurm_job *job) {
     return job->is_train || job->journal;
 }
 
-// The function `decide`: the same rules as `launch local`'s, by the same program. What it remembers is in the job's
-// folder, of a chain in that of the whole chain. A container may not have that folder, but has the run's own.
+// The function `decide`: the rules of `launch local`, applied by the same program. Its state is in the job's folder,
+// for a chain in that of the whole chain. A container may not have that folder, but has the run's own.
 static void decision(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "# Whether the ranks are started again when they have ended; the file remembers earlier "
                               "attempts.\nstate=");
@@ -189,7 +189,7 @@ static void decision(const struct slurm_job *job, struct buffer *out) {
                   job->max_requeues > 0 ? job->max_requeues : 1, job->window_minutes);
 }
 
-// The functions `choose` and `has_lost`: which machines the ranks are started on. Slurm may notice a lost machine only
+// The functions `choose` and `has_lost`: the machines on which ranks are started. Slurm may notice a lost machine only
 // minutes later, so after a failure each of them must answer.
 static const char machines[] =
     "# The ranks run on the first machines of the job that work; the others are spares. After a failure each must "
@@ -225,14 +225,14 @@ static void spares(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, machines);
 }
 
-// Attempts in this allocation: another one follows if nothing was computed, since going back to the queue, or spending
-// one of a chain, would cost more. An attempt that was told to stop is the last one here.
+// Attempts in this allocation: another one follows if nothing was computed, since requeueing, or spending one of a
+// chain, would cost more. An attempt that was told to stop is the last one here.
 static const char attempts_begin[] =
     "# An attempt that was lost before its first iteration is repeated here: nothing was done, so nothing is lost.\n"
     "while :; do\n"
     "    verdict=end answer=217 code=217\n"
     "    decide || [ $? != 217 ] || break\n";
-// A lost machine counts as a lost rank, whatever srun makes of it.
+// A lost machine counts as a lost rank, whatever srun's exit code.
 static const char attempt_with_spares[] = "    choose\n"
                                           "    attempt\n"
                                           "    case $code in\n"
@@ -284,7 +284,7 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "exit \"$code\"\n");
 }
 
-// Signals of the batch shell. These lines come first: a warning that finds no trap ends the job, and with a short time
+// Signals of the batch shell. These lines come first: a warning without a trap ends the job, and with a short time
 // limit Slurm may warn as soon as the shell runs.
 static const char signals[] =
     "# Slurm warns this shell (USR1); it signals the ranks, which save and exit with code 210. scancel (TERM) kills "
@@ -296,9 +296,9 @@ static const char signals[] =
     "trap 'interrupted=1 cancelled=1 warned=TERM; [ -n \"$step\" ] && kill -TERM \"$step\" 2>/dev/null' TERM\n"
     "trap 'interrupted=1 cancelled=all warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR2\n";
 
-// The function `guard`, which ends a step of a run that completes nothing for too long, as `launch local` does. Its
-// exit code is then 212. It runs on the machine of rank 0, so both see the same pages of the file. SIGTERM makes srun
-// kill its tasks; if Slurm does not manage that, srun itself is killed, and the job goes on without it.
+// The function `guard`, which ends a step of a run without progress, like `launch local`. Its exit code is then 212. It
+// runs on the machine of rank 0, so both see the same pages of the file. SIGTERM makes srun kill its tasks; if Slurm
+// does not manage that, srun itself is killed, and the job continues without it.
 static void guard(const struct slurm_job *job, struct buffer *out) {
     if (!job->is_train || job->progress_minutes <= 0) {
         buffer_append_string(out, "guard() { :; }\n\n");
@@ -331,8 +331,8 @@ static void guard(const struct slurm_job *job, struct buffer *out) {
                   job->progress_minutes);
 }
 
-// A function that runs one step and sets `code`. Its logs may hold what earlier attempts wrote: `seen` is how many
-// bytes of each, which are not shown again.
+// A function that runs one step and sets `code`. Its logs may hold output of earlier attempts: `seen` is the number of
+// bytes in each, which are not shown again.
 static const char attempt[] =
     "# Runs the ranks once. What earlier attempts wrote to their logs is not shown again.\n"
     "declare -A seen\n"
@@ -377,7 +377,7 @@ static const char attempt[] =
     "    echo \"bevatron: the ranks ended with code $code\"\n"
     "}\n\n";
 
-// What train says about its job: in metrics.jsonl, for `board`, and when scancel would not wait for a checkpoint.
+// Job facts that train reports: in metrics.jsonl, for `board`, and in a warning about scancel.
 static void describe_job(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "# For bevatron board, and for a warning if scancel cannot wait for a checkpoint.\n"
                               "export BEVATRON_JOB_LOG=");
@@ -391,7 +391,7 @@ static void describe_job(const struct slurm_job *job, struct buffer *out) {
              "export BEVATRON_KILL_WAIT\n\n");
 }
 
-// A step of its own holds checkpoints in memory, so that they outlive the step of the ranks.
+// A separate step holds checkpoints in memory, so that they outlive the step of the ranks.
 static void keepers(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "# Holds checkpoints in the memory of every node while ranks are started again.\n"
                               "export BEVATRON_MEMORY=${TMPDIR:-/tmp}/bevatron-memory-$SLURM_JOB_ID-%N\n");

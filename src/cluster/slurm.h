@@ -1,7 +1,6 @@
-// A job for Slurm: typed fields in, an sbatch script out that a person can read, check and keep. The script starts the
-// ranks, passes Slurm's warning on to them, and asks `bevatron launch decide` what to do when they have ended: start
-// them again in the same allocation, put the job back in the queue, or end it. Beside them `bevatron launch progress`
-// looks whether they complete anything.
+// A job for Slurm: typed fields in, a readable sbatch script out. The script starts the ranks, forwards Slurm's warning
+// to them, and asks `bevatron launch decide` what to do when they have ended: restart them in the same allocation,
+// requeue the job, or end it. `bevatron launch progress` runs beside them and checks for progress.
 #ifndef CLUSTER_SLURM_H
 #define CLUSTER_SLURM_H
 
@@ -14,64 +13,64 @@
 
 struct slurm_job {
     const char *name;
-    const char *partition, *account, *reservation, *qos, *constraint;  // NULL: what the cluster does by itself
+    const char *partition, *account, *reservation, *qos, *constraint;  // NULL: the cluster's default
     const char *time;                                                  // limit in Slurm's form; NULL: the partition's
-    const char *dependency;  // job number that must have ended well; NULL: none
+    const char *dependency;  // number of a job that must have succeeded; NULL: none
     const char *logs;        // folder of the job's output and the ranks' logs
     int64_t nodes, tasks_per_node;
-    int64_t spares;           // further machines, which take the place of lost ones; only if it keeps_memory
-    int64_t gpus_per_node;    // that the ranks of a machine use
-    bool has_no_gres;         // Slurm is not asked for them: whole machines, whose GPUs it does not count
+    int64_t spares;           // additional machines that replace lost ones; only if it keeps_memory
+    int64_t gpus_per_node;    // used by the ranks of a machine
+    bool has_no_gres;         // Slurm is not asked for GPUs: whole machines, whose GPUs it does not count
     int64_t cpus_per_task;    // 0: Slurm's default
-    int64_t warning_seconds;  // before the time limit the ranks are told to save and stop; 0: they are not
+    int64_t warning_seconds;  // time before the limit at which ranks are told to save and stop; 0: never
     int64_t max_requeues;     // after failures, within the window; 0: none at all
     double window_minutes;
-    double progress_minutes;  // a step of train that completes nothing for so long is ended; 0: never
+    double progress_minutes;  // a step of train without progress for this long is ended; 0: never
     const char *save;         // folder of the run's checkpoints; NULL: none
     const char *fallback;     // of --save-fallback; NULL: none
-    const char *journal;      // file of a preprocessing that says how far it is; NULL: none
-    int64_t chain;            // 0: one allocation; else so many, one after the other
-    bool is_train;            // it may be started again
+    const char *journal;      // file in which a preprocessing records progress; NULL: none
+    int64_t chain;            // 0: one allocation; else this many, one after the other
+    bool is_train;            // it may be restarted
     bool keeps_memory;        // its checkpoints are also in the memory of its nodes
     bool is_exclusive;
-    bool has_mpi;                                    // ranks are started by PMIx; else they find each other
+    bool has_mpi;                                    // ranks are started by PMIx; else they connect by themselves
     const char *container_image, *container_mounts;  // for Pyxis; NULL: none
     bool container_mount_home;
     const struct string_list *sbatch;       // options passed through, each item one or more of them; NULL: none
     const struct machine *machine;          // NULL: unknown; its network's settings are exported
     const struct string_list *environment;  // "NAME=value"
-    const char *const *command;             // what each rank runs, NULL at the end
+    const char *const *command;             // command of each rank, NULL at the end
 };
 
 // -1 if a field is not valid in a script.
 int slurm_script(const struct slurm_job *job, struct buffer *out);
-// Appends a line for each option of sbatch in `text`, split as a shell splits words. -1 if it is not a list of options,
-// or has one that the job sets itself.
+// Appends a line for each option of sbatch in `text`, split into words as in a shell. -1 if it is not a list of
+// options, or has one that the job sets itself.
 int slurm_pass_options(const struct slurm_job *job, const char *text, struct buffer *out);
 
-// What sbatch calls a job that it took.
+// sbatch's name for a submitted job.
 struct slurm_ticket {
     char *number;
-    char *cluster;  // that it was sent to, by --clusters or SBATCH_CLUSTERS; NULL: the one of this machine
+    char *cluster;  // the cluster it was sent to by --clusters or SBATCH_CLUSTERS; NULL: this machine's
 };
-// Hands the script to sbatch.
+// Submits the script with sbatch.
 int slurm_submit(const char *path, struct slurm_ticket *ticket);
-// The same out of what `sbatch --parsable` prints.
+// Parses the output of `sbatch --parsable`.
 int slurm_read_ticket(const char *text, struct slurm_ticket *ticket);
 void slurm_ticket_free(struct slurm_ticket *ticket);
 
-// Seconds between scancel's TERM and its KILL on the job's cluster; 0 if that is not known.
+// Seconds between scancel's TERM and its KILL on the job's cluster; 0 if unknown.
 int64_t slurm_kill_wait(const struct slurm_ticket *ticket);
-// The same out of what `scontrol show config` prints.
+// Parses the output of `scontrol show config`.
 int64_t slurm_read_kill_wait(const char *settings);
 
-// How a job stands, as squeue prints it.
+// State of a job, from squeue.
 struct slurm_state {
     char state[32], reason[64];
     bool has_ended;
     int exit_code;  // of a job that has ended; 128 + number if a signal ended it
 };
-// Reads the first line of what slurm_watch asks squeue for, after one that names the cluster. False if there is none.
+// Reads the first line of squeue's output for slurm_watch, after one that names the cluster. False if there is none.
 bool slurm_read_state(const char *text, struct slurm_state *state);
 
 // The path of the job's log, or of the allocation `link` of a chain, from 1 on; to be freed.

@@ -1,13 +1,13 @@
 // Options of sbatch that a user passes through. See slurm.h. sbatch reads its lines by rules of its own: words end at
-// spaces, "#" begins a comment, quotes group, and a backslash takes the next character as it is, within quotes too. A
-// space after a backslash ends the word all the same (Slurm 22.05), so a word that is not plain stands in quotes.
+// spaces, "#" begins a comment, quotes group, and a backslash makes the next character literal, within quotes too. A
+// space after a backslash still ends the word (Slurm 22.05), so a word that is not plain is quoted.
 #include "base/error.h"
 #include "cluster/slurm.h"
 
 #include <ctype.h>
 #include <string.h>
 
-// What the script sets itself, so that another value would contradict what was checked or what the script relies on.
+// Options set by the script itself: another value would contradict the checks or the script's assumptions.
 static const struct {
     const char *name;
     char letter;  // 0 if it has none
@@ -38,13 +38,12 @@ static int refuse_own(const char *word, const char *remedy) {
     return error_set_code(EXIT_CODE_USAGE, "%s cannot be passed to sbatch: %s", word, remedy);
 }
 
-// sbatch takes an abbreviation of a name for the name. It refuses one that fits several names, so that nothing is lost
-// if it is refused here.
+// sbatch accepts abbreviations of a name. It refuses one that fits several names, so refusing it here loses nothing.
 static bool is_option(const char *word, const char *name, char letter) {
     size_t length = strcspn(word, "=");
     if (strncmp(word, "--", 2) != 0)
         return letter && word[1] == letter;
-    // The only other option that begins one of ours.
+    // The only other option that is a prefix of one of ours.
     static const char gpus[] = "--gpus";
     bool is_gpus = length == sizeof gpus - 1 && strncmp(word, gpus, length) == 0;
     return length > 2 && !is_gpus && strncmp(word, name, length) == 0;

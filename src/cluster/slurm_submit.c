@@ -1,4 +1,4 @@
-// Talking to Slurm: handing a script to sbatch, and asking for the cluster's settings. See slurm.h.
+// Talking to Slurm: submitting a script with sbatch, and reading the cluster's settings. See slurm.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -26,7 +26,7 @@ static const struct {
     {"configuration file", "run this on a node of the cluster, or set SLURM_CONF to its slurm.conf"},
 };
 
-// All that sbatch said in one sentence, without its name before each part.
+// All of sbatch's messages in one sentence, without its name before each part.
 static int refused(const char *complaint) {
     static const char *const prefixes[] = {"sbatch: ", "error: ", "fatal: "};
     struct buffer text = {0};
@@ -54,7 +54,7 @@ static int refused(const char *complaint) {
 }
 
 int slurm_read_ticket(const char *text, struct slurm_ticket *ticket) {
-    // "1234" or, of several clusters, "1234;name".
+    // "1234" or, with several clusters, "1234;name".
     size_t digits = strspn(text, "0123456789"), length = strcspn(text, "\n");
     *ticket = (struct slurm_ticket){0};
     if (digits == 0 || !strchr("\n;", text[digits]))

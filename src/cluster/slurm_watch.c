@@ -1,5 +1,5 @@
 // Following a job: its log is copied to stdout as it grows, through requeues and from one allocation of a chain to the
-// next, until Slurm says that the job has ended. See slurm.h.
+// next, until Slurm reports its end. See slurm.h.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -15,9 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
-// Slurm's controller is shared by all users: after some questions it is asked rarely. The file is read more often.
+// Slurm's controller is shared by all users: after a while it is queried rarely. The file is read more often.
 static const double FIRST_PAUSE = 1, LONGEST_PAUSE = 10, READ_SECONDS = 0.5, REMIND_SECONDS = 60;
-// A busy controller misses a question now and then; that is not worth a warning.
+// A busy controller misses a query now and then; that deserves no warning.
 static const double SILENT_SECONDS = 30;
 
 char *slurm_log_path(const struct slurm_job *job, const char *number, int64_t link) {
@@ -50,7 +50,7 @@ bool slurm_read_state(const char *text, struct slurm_state *state) {
     take_word(&text, state->reason, sizeof state->reason);
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
         state->has_ended = state->has_ended || strcmp(state->state, endings[i]) == 0;
-    // As wait() has it: 256 times the exit code, or the signal.
+    // As in wait(): 256 times the exit code, or the signal.
     long status = strtol(code, NULL, 10) & 0xffff;
     int exit_code = status >> 8 ? (int)(status >> 8) : status & 127 ? 128 + (int)(status & 127) : 0;
     bool is_good = strcmp(state->state, "COMPLETED") == 0;
@@ -58,7 +58,7 @@ bool slurm_read_state(const char *text, struct slurm_state *state) {
     return true;
 }
 
-// Whether Slurm answered. A job that it has forgotten has ended in an unknown way.
+// Whether Slurm answered. A job that it has forgotten ended in an unknown way.
 static bool ask(const char *job, const char *cluster, struct slurm_state *state) {
     char *jobs = memory_printf("--jobs=%s", job), *clusters = cluster ? memory_printf("--clusters=%s", cluster) : NULL;
     const char *const command[] = {
@@ -82,10 +82,10 @@ static bool ask(const char *job, const char *cluster, struct slurm_state *state)
 struct follower {
     const struct slurm_job *job;
     const char *number, *cluster;
-    int64_t link;  // of a chain: whose log is read
+    int64_t link;  // of a chain: the allocation whose log is read
     int file;      // -1: there is none yet
     bool has_read;
-    bool has_started;  // it was seen in another state than those of a job that waits, or is cancelled while it does
+    bool has_started;  // seen in a state other than PENDING and CANCELLED
 };
 
 static int copy_rest(struct follower *follower) {
@@ -113,7 +113,7 @@ static int open_log(const struct follower *follower, int64_t link) {
     return file;
 }
 
-// What has come since the last call. The log of a chain's next allocation begins when that of the last one is whole.
+// Copies new output. The log of a chain's next allocation begins when that of the last one is complete.
 static int copy_new(struct follower *follower) {
     if (follower->file < 0 && (follower->file = open_log(follower, follower->link)) < 0)
         return 0;
@@ -133,7 +133,7 @@ static int copy_new(struct follower *follower) {
     return 0;
 }
 
-// Says why a job waits, when that changes and once a minute.
+// Reports why a job waits, on changes and once a minute.
 static void tell_wait(const struct slurm_state *state, const char *number, char *told, double *told_at) {
     if (strcmp(state->state, "PENDING") != 0) {
         told[0] = 0;

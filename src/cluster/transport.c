@@ -13,12 +13,12 @@ const char *transport_name(enum transport transport) {
     return names[transport];
 }
 
-// A line counts if it contains both texts.
+// A line matches if it contains both texts.
 static const struct {
     const char *first, *second;
     enum transport transport;
 } signs[] = {
-    // The plug-in names its provider; "tcp" and "sockets" are providers of libfabric too.
+    // The plug-in names its provider; "tcp" and "sockets" are also providers of libfabric.
     {"NET/OFI", "rovider is efa", TRANSPORT_EFA},
     {"NET/OFI", "rovider is tcp", TRANSPORT_TCP},
     {"NET/OFI", "rovider is sockets", TRANSPORT_TCP},
@@ -36,7 +36,7 @@ enum transport transport_of_log(const char *log) {
         size_t length = strcspn(log, "\n");
         for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
             if (stands_in(log, length, signs[i].first) && stands_in(log, length, signs[i].second)) {
-                // One rank on TCP makes the whole run as slow.
+                // One rank on TCP slows down the whole run equally.
                 found = found == TRANSPORT_TCP ? TRANSPORT_TCP : signs[i].transport;
                 break;
             }
@@ -45,7 +45,7 @@ enum transport transport_of_log(const char *log) {
     return found;
 }
 
-// Each interface has several endpoints; their domains tell them apart: "    domain: rdmap16s27-rdm".
+// Each interface has several endpoints, distinguished by their domains: "    domain: rdmap16s27-rdm".
 int transport_efa_interfaces(const char *fi_info) {
     int count = 0;
     bool is_efa = false;
@@ -60,7 +60,7 @@ int transport_efa_interfaces(const char *fi_info) {
     return count;
 }
 
-// "4: ACTIVE" is all a port's file says when it is up.
+// "4: ACTIVE" is the whole content of a port's file when it is up.
 static bool is_active(const char *path) {
     char state[32] = "";
     FILE *file = fopen(path, "r");
@@ -85,8 +85,8 @@ int transport_ib_ports(const char *folder) {
     return count;
 }
 
-// Measured with nccl-tests by AWS: 2 machines of p4de and p5, 16 of p5en; one machine of p5, whose GPUs and links p5e
-// and p5en share.
+// Measured with nccl-tests by AWS: 2 machines of p4de and p5, 16 of p5en; one machine of p5, which has the same GPUs
+// and links as p5e and p5en.
 static const struct {
     const char *machine;
     double one, several;

@@ -64,7 +64,7 @@ void yaml_list(struct yaml *yaml, const char *key) {
 }
 
 void yaml_item(struct yaml *yaml) {
-    // The dash stands where the list's keys would, its map's keys two further in.
+    // The dash is at the column of the list's keys, and its map's keys two further in.
     indent(yaml);
     buffer_append_string(yaml->out, "- ");
     yaml->depth++;

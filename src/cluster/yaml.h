@@ -1,5 +1,5 @@
 // A writer of YAML: nested maps and lists in block form, every string in double quotes with JSON's escapes, which YAML
-// reads the same way. So whatever is in a string, it is that string.
+// reads the same way. Any string thus stays a string.
 #ifndef CLUSTER_YAML_H
 #define CLUSTER_YAML_H
 
@@ -10,17 +10,17 @@
 
 struct yaml {
     struct buffer *out;
-    int depth;        // maps and lists that are open
-    bool is_at_dash;  // the next key stands on the line of its list's dash
+    int depth;        // number of open maps and lists
+    bool is_at_dash;  // the next key is on the line of its list's dash
 };
 
-// A key of the map that is open; the key itself is the program's, not the user's, unless it is given to yaml_pair.
+// A key of the open map; the key itself is the program's, not the user's, unless it is given to yaml_pair.
 void yaml_text(struct yaml *yaml, const char *key, const char *value);  // nothing if value is NULL
 void yaml_number(struct yaml *yaml, const char *key, int64_t value);
 void yaml_bool(struct yaml *yaml, const char *key, bool value);
 void yaml_map(struct yaml *yaml, const char *key);                      // opens a map below the key
 void yaml_list(struct yaml *yaml, const char *key);                     // opens a list below the key
-void yaml_pair(struct yaml *yaml, const char *key, const char *value);  // a key that is quoted too
+void yaml_pair(struct yaml *yaml, const char *key, const char *value);  // the key is quoted, too
 // In a list: an item that is a map (closed with yaml_end), a string, or a number.
 void yaml_item(struct yaml *yaml);
 void yaml_item_text(struct yaml *yaml, const char *value);

@@ -1,4 +1,4 @@
-// Reads YAML into a tree, line by line. See yaml_tree.h for what is understood.
+// Reads YAML into a tree, line by line. See yaml_tree.h for the supported subset.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -22,7 +22,7 @@ struct yaml_reader {
     const char *path;
     struct yaml_line *lines;
     size_t count, at;
-    int64_t number;  // of the line that is being read, for messages
+    int64_t number;  // of the current line, for messages
 };
 
 static int refuse(const struct yaml_reader *reader, const char *what) {
@@ -147,7 +147,7 @@ static int read_scalar(const struct yaml_reader *reader, const char **cursor, co
         else if (is_dash(plain) || *plain == '#')
             status = refuse(reader, "a value that begins with - or # must stand in quotes");
         else if (strstr(plain, " #") || strstr(plain, "\t#"))
-            // Not cut off as a comment, since a quote before it looks open; other readers would cut it.
+            // Not cut off as a comment because an earlier quote looks open; other readers would cut it.
             status = refuse(reader, "a comment after a tab or an open quote; put the value or the key in quotes");
     }
     if (status == 0) {
@@ -180,7 +180,7 @@ static int read_flow_value(const struct yaml_reader *reader, const char **cursor
     return read_scalar(reader, cursor, ",]}", node);
 }
 
-// [a, b] or {a: b}, which may hold others.
+// [a, b] or {a: b}, possibly nested.
 static int read_flow(const struct yaml_reader *reader, const char **cursor, int depth, struct yaml_node *node) {
     const bool is_map = **cursor == '{';
     const char close = is_map ? '}' : ']';
@@ -216,7 +216,7 @@ static int read_flow(const struct yaml_reader *reader, const char **cursor, int 
     return 0;
 }
 
-// A value on the line of its key or dash.
+// A value on the same line as its key or dash.
 static int read_inline(const struct yaml_reader *reader, const char *text, int depth, struct yaml_node *node) {
     if (*text != '[' && *text != '{')
         return read_scalar(reader, &text, "", node);
@@ -224,7 +224,7 @@ static int read_inline(const struct yaml_reader *reader, const char *text, int d
     return *text ? refuse(reader, "there is text after a list or map") : 0;
 }
 
-// Where the value of "key: value" begins, and the key; NULL if the line is not of that form.
+// Start of the value of "key: value", and the key; NULL if the line is not of that form.
 static const char *split_key(const struct yaml_reader *reader, const char *text, struct buffer *key) {
     const char *begin = text;
     if (*text == '"' || *text == '\'') {
@@ -248,7 +248,7 @@ static const char *split_key(const struct yaml_reader *reader, const char *text,
 
 static int read_block(struct yaml_reader *reader, size_t indent, int depth, struct yaml_node *node);
 
-// What stands below a key or dash without a value; null if nothing does.
+// The block below a key or dash without a value; null if there is none.
 static int read_below(struct yaml_reader *reader, size_t indent, bool is_key, int depth, struct yaml_node *node) {
     const struct yaml_line *next = reader->at < reader->count ? &reader->lines[reader->at] : NULL;
     if (next && (next->indent > indent || (is_key && next->indent == indent && is_dash(next->text))))
@@ -270,7 +270,7 @@ static int read_item(struct yaml_reader *reader, size_t indent, int depth, struc
         reader->at++;
         status = read_below(reader, indent, false, depth, &value);
     } else if (is_dash(text) || split_key(reader, text, &key)) {
-        // A map or list that begins on the dash's line: its first line stands further in.
+        // A map or list that begins on the dash's line: its first line is further in.
         line->text = text;
         line->indent = indent + 1 + blanks;
         status = read_block(reader, line->indent, depth + 1, &value);

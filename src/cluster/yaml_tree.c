@@ -108,7 +108,7 @@ void yaml_tree_merge(struct yaml_node *into, const struct yaml_node *from) {
     }
 }
 
-// Keys of Kubernetes are plain; others, and those that would be read as another type, get quotes.
+// Keys of Kubernetes are plain; others, and those that would be read as another type, are quoted.
 static void write_key(const char *key, struct buffer *out) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-";
     bool is_plain = key[strspn(key, plain)] == 0 &&

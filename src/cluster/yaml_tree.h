@@ -1,7 +1,7 @@
-// YAML as a tree: reads what people write for Kubernetes, merges two trees as kubectl would, and writes the result.
-// Understood are block maps and lists, flow maps and lists on one line, plain and quoted scalars, comments; or a JSON
-// file. Refused with the line, because a reader that guesses would start another pod: block scalars, anchors, aliases,
-// tags, several documents, keys that are written twice.
+// YAML as a tree: reads files that people write for Kubernetes, merges two trees as kubectl would, and writes the
+// result. Supported are block maps and lists, flow maps and lists on one line, plain and quoted scalars, comments; or a
+// JSON file. Block scalars, anchors, aliases, tags, several documents and duplicate keys are refused with their line,
+// because a reader that guesses would start another pod.
 #ifndef CLUSTER_YAML_TREE_H
 #define CLUSTER_YAML_TREE_H
 
@@ -16,7 +16,7 @@ struct yaml_node {
     enum yaml_kind kind;
     char *key;       // of a member of a map; NULL elsewhere
     char *text;      // of a scalar
-    bool is_quoted;  // the scalar is a string whatever it looks like
+    bool is_quoted;  // the scalar is a string in any case
     struct yaml_node *items;
     size_t count;
 };
@@ -26,14 +26,14 @@ int yaml_tree_parse(struct yaml_node *root, const char *text, size_t length, con
 void yaml_tree_free(struct yaml_node *root);
 // A member of a map; NULL if there is none, or if it is not a map.
 struct yaml_node *yaml_tree_member(struct yaml_node *map, const char *key);
-// Adds a member to a map and takes over what `value` owns.
+// Adds a member to a map and takes ownership of the contents of `value`.
 void yaml_tree_add(struct yaml_node *map, const char *key, struct yaml_node value);
 
-// Merges `from` into `into`: maps by key, lists of maps that have a name by that name, other lists one after the other;
-// null removes a member; anything else replaces.
+// Merges `from` into `into`: maps by key, lists of maps with a name by that name, other lists by appending; null
+// removes a member; anything else replaces.
 void yaml_tree_merge(struct yaml_node *into, const struct yaml_node *from);
 
-// Writes the members of a map as block YAML, each line `depth` levels in.
+// Writes the members of a map as block YAML, each line indented by `depth` levels.
 void yaml_tree_write(const struct yaml_node *map, int depth, struct buffer *out);
 
 #endif

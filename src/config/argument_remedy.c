@@ -1,10 +1,10 @@
-// What to say about a word of the command line that is not a flag: the names of Megatron's scripts, and a schedule that
-// the shell has split.
+// Remedies for words of the command line that are not flags: names of Megatron's scripts, and a schedule that the shell
+// has split.
 #include "config/config.h"
 
 #include <string.h>
 
-// TOKENS:SIZE, as 2.4B:320.
+// TOKENS:SIZE, e.g. 2.4B:320.
 static bool is_batch_step(const char *argument) {
     size_t tokens = strspn(argument, "0123456789._");
     size_t unit = tokens + strspn(argument + tokens, "KMBTkmbt");

@@ -1,4 +1,4 @@
-// --step-batch-size-schedule: batch sizes that hold from a number of tokens on, as Megatron has them: "0:16 2.4B:320".
+// --step-batch-size-schedule: batch sizes, each from a number of tokens on, in Megatron's notation: "0:16 2.4B:320".
 #include "base/number.h"
 #include "config/validate.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A number of tokens, perhaps with a fraction and K, M, B or T behind it, for thousands, millions and so on.
+// A number of tokens, perhaps with a fraction and a suffix K, M, B or T for thousands, millions and so on.
 static bool read_tokens(const char *text, size_t length, int64_t *tokens) {
     static const struct {
         char letter;
@@ -107,7 +107,7 @@ int64_t batch_steps_iterations(const struct config *config) {
         bool is_last = i == config->batch_step_count - 1 || config->batch_steps[i + 1].samples >= end;
         if (!is_last)
             end = config->batch_steps[i + 1].samples;
-        // A batch that begins before the border is whole; what is left at the end of the run is dropped.
+        // A batch that begins before the border is whole; the remainder at the end of the run is dropped.
         int64_t left = end > consumed ? end - consumed : 0, count = is_last ? left / size : (left + size - 1) / size;
         iterations += count;
         consumed += count * size;

@@ -1,11 +1,11 @@
-// Complaints, numbered in the order they came. All are reported; only a flood of them is cut, where a message ends.
+// Complaints, numbered in order of arrival. All are reported; a flood of them is cut at the limit of a message.
 #include "config/complaints.h"
 #include "base/error.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-// The text fits into an error with its first line and the count of what is left out.
+// The text fits into an error together with its first line and the number of omitted complaints.
 enum { LARGEST_TEXT = ERROR_BYTES - 256 };
 
 void complain(struct complaints *complaints, const char *format, ...) {

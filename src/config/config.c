@@ -1,5 +1,5 @@
-// Reading a run's configuration from a command line, and the few numbers that are computed from it everywhere: the
-// padded vocabulary, the number of parameters and the size of each global batch.
+// Reading a run's configuration from a command line, and the few numbers computed from it everywhere: the padded
+// vocabulary, the number of parameters and the size of each global batch.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -54,7 +54,7 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
     if (vocab_size < 1 || vocab_size > INT32_MAX)
         return error_set("a vocabulary of %" PRId64 " tokens is out of range", vocab_size);
     if (config->padded_vocab_size == 0) {
-        // Not by the tensor-parallel ranks as well: the layout of ranks must not change the model.
+        // The tensor-parallel size is not a factor here: the layout of ranks must not change the model.
         int64_t multiple = config->make_vocab_size_divisible_by;
         config->padded_vocab_size = (vocab_size + multiple - 1) / multiple * multiple;
     }
@@ -63,7 +63,7 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
                               "the tokenizer has %" PRId64 " tokens, but --padded-vocab-size is %" PRId64
                               "; use the model's own tokenizer or, for a new model, leave the flag out",
                               vocab_size, config->padded_vocab_size);
-    // The size of the model is known only now.
+    // The size of the model is known only here.
     struct complaints complaints = {0};
     validate_size(config, &complaints);
     return complaints_report(&complaints);
@@ -78,7 +78,7 @@ int64_t config_model_ranks(const struct config *config) {
 }
 
 int64_t config_least_ranks(const struct config *config) {
-    // Data-parallel ranks without end: as many as the experts want.
+    // Without a limit on data-parallel ranks: as many as the experts need.
     struct config_expert_ranks ranks = {.data = 1};
     (void)config_expert_ranks(config, 0, &ranks);
     return config_model_ranks(config) * ranks.data;

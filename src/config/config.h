@@ -1,11 +1,11 @@
 // The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. The meaning, range
 // and default of a flag are defined once, in the tables (flags.c); this header only gives the types.
 //
-// Conventions: a number that the user did not give and that has no default is 0, a string NULL, a list empty; where 0
-// could be meant, a comment says what stands for "not given". After config_validate the fields are consistent and
-// complete: everything below "derived" is set, and sizes that have a default (ffn_hidden_size, global_batch_size,
-// train_iters, …) hold it. Strings are owned; config_free releases them. Nothing here depends on the rank: every rank
-// holds the same config.
+// Conventions: a number that is not given and has no default is 0, a string NULL, a list empty; where 0 is a legal
+// value, a comment says what means "not given". After config_validate the fields are consistent and complete:
+// everything below "derived" is set, and sizes that have a default (ffn_hidden_size, global_batch_size, train_iters, …)
+// hold it. Strings are owned; config_free releases them. Nothing here depends on the rank: every rank holds the same
+// config.
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
@@ -40,7 +40,7 @@ struct config {
     double rotary_percent;
     bool rotary_interleaved;
     double rotary_seq_len_interpolation_factor;  // positions are divided by it
-    bool use_rope_scaling;                       // as rope_scaling_type says, with the fields after it
+    bool use_rope_scaling;                       // see rope_scaling_type and the fields after it
     char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic" | "longrope"
     double rope_scaling_factor;
     double rope_low_freq_factor;
@@ -55,9 +55,9 @@ struct config {
     int64_t relative_attention_max_distance;
     bool relative_attention_per_layer, scale_alibi;
     int64_t sliding_window;       // 0 for none
-    char *window_size;            // config_validate makes a sliding_window of it
+    char *window_size;            // config_validate turns it into sliding_window
     char *window_attn_skip_freq;  // layers with the window: "N", a list, or NULL for all; see config_layer_window
-    double rotary_base_local;     // of layers with the window, without scaling; 0: as in the others
+    double rotary_base_local;     // of layers with the window, without scaling; 0: the same base as in other layers
     double attn_logit_softcapping, final_logit_softcapping;  // 0 for none
     char *softmax_type;                                      // "vanilla" | "off-by-one" | "learnable"
     double softmax_scale;                                    // 0: 1 / sqrt(kv_channels)
@@ -75,7 +75,7 @@ struct config {
     bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head, qk_layernorm_after_rope;
     bool parallel_residual, parallel_residual_one_norm;
     double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
-    int64_t no_rope_freq;      // every so many layers one has no rotary positions; 0 for none
+    int64_t no_rope_freq;      // every N-th layer has no rotary positions; 0 for none
     char *activation;          // see config_activation
     char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
@@ -84,7 +84,7 @@ struct config {
     bool quick_geglu;
     double glu_linear_offset, activation_func_clamp_value;  // 0 for none
     bool no_bias_gelu_fusion;                               // the exact GELU (erf) instead of the tanh form
-    bool openai_gelu, onnx_safe, use_legacy_models;         // config_validate makes an activation of them
+    bool openai_gelu, onnx_safe, use_legacy_models;         // config_validate turns them into an activation
     bool disable_bias_linear;
     bool add_qkv_bias;
     bool add_attention_bias;
@@ -99,14 +99,14 @@ struct config {
     double hidden_dropout;
     double attention_dropout;
     double init_method_std;
-    int64_t encoder_num_layers;  // these two: see config_encoder_layers
+    int64_t encoder_num_layers;  // this and the next: see config_encoder_layers
     int64_t decoder_num_layers;
     bool bert_no_binary_head;
     int64_t num_token_types;           // -1: not given, see config_token_types
     int64_t biencoder_projection_dim;  // ICT: width of the embeddings; 0: H, without a projection
     bool biencoder_shared_query_context_model;
     bool retriever_score_scaling;
-    int64_t mtp_num_layers;  // multi-token prediction: how many tokens ahead beyond the next; 0: none
+    int64_t mtp_num_layers;  // multi-token prediction: number of tokens predicted beyond the next; 0: none
     double mtp_loss_scaling_factor;
 
     // Experts; see config_experts.c.
@@ -117,7 +117,7 @@ struct config {
     char *moe_router_score_function;  // "softmax" | "sigmoid" | "sqrtsoftplus"
     bool moe_router_pre_softmax;
     double moe_router_topk_scaling_factor;  // 0: none
-    int64_t moe_router_num_groups;          // 0: none, like the next
+    int64_t moe_router_num_groups;          // 0: none; the next field, too
     int64_t moe_router_group_topk;
     int64_t moe_router_group_best;                      // 0: moe_router_topk / moe_router_group_topk
     char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
@@ -147,12 +147,12 @@ struct config {
     char *step_batch_size_schedule;
     int64_t train_iters;    // derived from train_samples if those are given
     int64_t train_samples;  // 0: the run is counted in iterations
-    int64_t train_tokens;   // the run ends after so many, if not before; 0: no such end
+    int64_t train_tokens;   // the run ends after this many at the latest; 0: no such end
     double tokens,
-        epochs;  // the length of the run instead, of which train_iters or train_samples is made; 0: not given
+        epochs;  // length of the run, converted to train_iters or train_samples; 0: not given
     int64_t exit_interval;
     double exit_duration_in_mins;           // 0: no limit
-    char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that are waited for; see ending.h
+    char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that the run polls for; see ending.h
     bool exit_signal_handler;
     bool skip_train;
     bool calculate_per_token_loss;
@@ -161,7 +161,7 @@ struct config {
     char *optimizer;  // "adam" | "sgd" | "lion" | "muon" | "adaptive_muon"
     double lr;
     double min_lr;
-    double decoupled_lr;                  // of the input embedding and the output layer; 0: as the others
+    double decoupled_lr;                  // of the input embedding and the output layer; 0: lr
     double decoupled_min_lr;              // min_lr if not given
     struct string_list lr_mult, wd_mult;  // PATTERN=FACTOR, see factors.h
     char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay" | …
@@ -171,7 +171,7 @@ struct config {
     double lr_warmup_fraction;
     int64_t lr_warmup_iters;
     int64_t lr_warmup_samples;
-    int64_t lr_decay_tokens, lr_warmup_tokens;  // 0: as the fields above say
+    int64_t lr_decay_tokens, lr_warmup_tokens;  // 0: see the fields above
     double lr_warmup_init;
     char *lr_wsd_decay_style;  // "exponential" | "linear" | "cosine" | "minus_sqrt"
     int64_t lr_wsd_decay_iters;
@@ -185,7 +185,7 @@ struct config {
     double clip_grad;               // 0 for no clipping
     double adam_beta1, adam_beta2, adam_eps;
     char *exp_avg_dtype;     // "fp32" | "bf16" | "fp8"; of Adam's moments
-    char *exp_avg_sq_dtype;  // the same
+    char *exp_avg_sq_dtype;  // the same names
     bool optimizer_cpu_offload;
     double optimizer_offload_fraction;
     double ema_decay;  // 0: no moving average of the weights
@@ -225,15 +225,15 @@ struct config {
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
     char *fp4_format;             // "e2m1", or NULL for no fp4 matmuls
     char *fp4_recipe;             // "nvfp4"
-    bool first_last_layers_bf16;  // no fp8 or fp4 in so many layers:
+    bool first_last_layers_bf16;  // no fp8 or fp4 in this many layers at each end:
     int64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
     bool accumulate_allreduce_grads_in_fp32, grad_reduce_in_bf16;
     bool no_check_for_nan_in_loss_and_grad;
     char *nan_policy;    // "stop" | "skip" | "rewind-and-skip"
     char *spike_policy;  // "none" | "warn" | "rewind-and-skip"
     double spike_threshold;
-    int64_t rewind_iterations;  // counts if it is given
-    int64_t skip_batches;       // the same
+    int64_t rewind_iterations;  // used if given
+    int64_t skip_batches;       // used if given
     int64_t max_rewinds;
     struct string_list iterations_to_skip;  // numbers and ranges, see config_skip
 
@@ -241,10 +241,10 @@ struct config {
     struct string_list data_path, train_data_path, valid_data_path, test_data_path;
     char *data_args_path;  // a file with the words of data_path
     char *per_split_data_args_path;
-    // Groups of datasets with parts of them, see data/sample/weighted_split.h, or files with such groups.
+    // Groups of datasets with portions of them, see data/sample/weighted_split.h, or files with such groups.
     struct string_list train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
     char *train_weighted_split_paths_path, *valid_weighted_split_paths_path, *test_weighted_split_paths_path;
-    char *split;  // "969, 30, 1" if data_path is given without it for training
+    char *split;  // "969, 30, 1" if data_path is given without it in training
     char *data_cache_path;
     char *json_keys;  // the member of JSON Lines that holds the text
     bool mock_data;
@@ -278,7 +278,7 @@ struct config {
     int64_t tiktoken_num_special_tokens;
     int64_t null_tokenizer_eod_id;  // -1: not given
     char *eod_token;                // NULL: the tokenizer's own
-    int64_t decoder_start_token;    // of T5; -1: what begins a text in the vocabulary
+    int64_t decoder_start_token;    // of T5; -1: the vocabulary's beginning-of-text token
 
     // Evaluation.
     int64_t eval_iters;
@@ -298,14 +298,14 @@ struct config {
     int64_t save_interval;  // 0: every save_minutes
     double save_minutes;
     bool resume, keep_best;
-    int64_t keep_last;             // how many checkpoints are kept; 0 for all
-    int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
+    int64_t keep_last;             // number of checkpoints to keep; 0 for all
+    int64_t save_retain_interval;  // multiples of it are kept whatever keep_last is; 0 for none
     char *load;
-    char *pretrained_checkpoint;  // weights to begin with, where `load` has no checkpoint
-    char *bert_load;              // ICT: a BERT for both towers, where there is nothing else to begin with
+    char *pretrained_checkpoint;  // initial weights if `load` has no checkpoint
+    char *bert_load;              // ICT: a BERT for both towers, if there are no other initial weights
     int64_t ckpt_step;            // -1: the latest
-    char *checkpoint_cache_path;  // where checkpoints from S3 are kept; NULL for the user's cache
-    char *endpoint_url;           // of S3; NULL for what the environment says
+    char *checkpoint_cache_path;  // folder for checkpoints from S3; NULL for the user's cache
+    char *endpoint_url;           // of S3; NULL for the environment's
     bool finetune;
     bool no_save_optim, no_save_rng, no_load_optim, no_load_rng;
     bool exit_on_missing_checkpoint;
@@ -317,7 +317,7 @@ struct config {
     bool async_save;
     bool checkpoint_in_memory;
     int64_t memory_interval;  // iterations between checkpoints in host memory
-    int64_t ckpt_writers;     // how many ranks of a stage write a checkpoint; 0 to decide by its size
+    int64_t ckpt_writers;     // number of ranks of a stage that write a checkpoint; 0: chosen by its size
 
     // Logging.
     int64_t log_interval;
@@ -331,9 +331,9 @@ struct config {
     int64_t timing_log_level;
     char *timing_log_option;
     bool profile;
-    int64_t profile_step_start, profile_step_end;  // iterations after the first up to the second
+    int64_t profile_step_start, profile_step_end;  // iterations after the first up to and including the second
     struct string_list profile_ranks;              // numbers; empty for all
-    char *profile_dir;                             // NULL for the folder of --save, or another that is there
+    char *profile_dir;                             // NULL for the folder of --save, or another existing one
     bool log_straggler;
     int64_t straggler_minmax_count;
     int64_t straggler_ctrlr_port;  // 0 for none
@@ -354,32 +354,32 @@ struct config {
 
     // Machine, parallelism and memory.
     char *device;       // "auto" | "cpu" | "cuda"
-    int64_t threads;    // CPU threads of a rank; 0 for all it may use
+    int64_t threads;    // CPU threads of a rank; 0 for all available
     char *cpu_kernels;  // for matmuls, by name; NULL for the best on this processor
     int64_t seed;
     int64_t check_replicas;
-    int64_t replay_check;  // every how many iterations; 0: never
+    int64_t replay_check;  // every N iterations; 0: never
     int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
     int64_t context_parallel_size;
     struct string_list cp_comm_type;  // one for all layers, or one for each; see config_context.h
-    struct string_list hierarchical_context_parallel_sizes;  // of a2a+p2p, see there
-    int64_t expert_model_parallel_size;                      // ranks that share out the experts
+    struct string_list hierarchical_context_parallel_sizes;  // of a2a+p2p, see config_context.h
+    int64_t expert_model_parallel_size;                      // ranks that the experts are split over
     bool overlap_moe_expert_parallel_comm;
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;
-    int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0 for as many as there are stages
-    int64_t decoder_first_pipeline_num_layers;  // of the first and last stage; 0 for as many as the others
+    int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0: the number of stages
+    int64_t decoder_first_pipeline_num_layers;                 // of the first and last stage; 0: the same as the others
     int64_t decoder_last_pipeline_num_layers;
     bool account_for_embedding_in_pipeline_split;  // the embedding counts as a layer of the first stage,
     bool account_for_loss_in_pipeline_split;       // the head as one of the last
-    char *pipeline_model_parallel_layout;          // the layers of every chunk, see pipeline_layout.h; NULL: as above
-    int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: by the numbers of layers
+    char *pipeline_model_parallel_layout;          // see pipeline_layout.h; NULL: by the fields above
+    int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: in proportion to layers
     char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     bool deepspeed;
-    char *deepspeed_config;     // its file, see deepspeed.h
-    int64_t zero_stage;         // ZeRO's, 0 for none; the file's counts more
+    char *deepspeed_config;     // a DeepSpeed file, see deepspeed.h
+    int64_t zero_stage;         // ZeRO stage, 0 for none; the file's takes precedence
     char *pp_partition_method;  // NULL | "type:transformer" | "type:transformer|embedding"
     int64_t ddp_bucket_size, ddp_num_buckets;
     char *distributed_backend;  // NULL | "nccl" | "mpi" | "gloo"
@@ -398,11 +398,11 @@ struct config {
     bool allow_injected_faults;
 
     // Derived by config_validate, undefined before it.
-    bool has_wide_experts;  // only in plans: experts in 16 bits though --fp8-format is given, as rates stand for it
+    bool has_wide_experts;  // only in plans: experts in 16 bits despite --fp8-format; rates account for fp8
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / config_model_ranks
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
-    // Of --step-batch-size-schedule: from `samples` consumed ones on, a batch has `size`.
+    // From --step-batch-size-schedule: once `samples` are consumed, a batch has `size`.
     struct config_batch_step {
         int64_t samples, size;
     } batch_steps[CONFIG_MOST_BATCH_STEPS];
@@ -417,25 +417,25 @@ struct config {
     int64_t wd_incr_steps;
 };
 
-// The rows of all flags above, for a struct config at offset 0. A command that adds flags of its own includes a struct
-// config in its options, and this table, with its base, beside its own.
+// The rows of all flags above, for a struct config at offset 0. A command with flags of its own includes a struct
+// config in its options, and this table, with its base, besides its own.
 struct flag_table config_flag_table(size_t base);
-// Sets a flag to what a file of another program says.
+// Sets a flag to a number from another program's file.
 int config_take(struct config *config, const char *flag, const char *text);
 int config_take_number(struct config *config, const char *flag, int64_t number);
 
-// What a command is going to do with the config, which decides what must be given.
+// The purpose of the config; decides which flags are required.
 enum config_use {
     CONFIG_TRAIN,     // everything
     CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
     CONFIG_GENERATE,  // model and tokenizer
-    CONFIG_PLAN,      // everything, and experts in fp8 as only other trainers have them
+    CONFIG_PLAN,      // everything, and experts in fp8 as in other trainers
 };
-// The same for a command that only evaluates or generates: flags that have no meaning there are refused.
+// The table for a command that only evaluates or generates: flags without meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);
 
-// What to do about an argument of train that is not a flag: a script of Megatron's says which model it trains. NULL if
-// there is nothing to say.
+// The remedy for an argument of train that is not a flag: names of Megatron's scripts say which model they train. NULL
+// if there is none.
 const char *config_argument_remedy(const char *argument);
 
 // The command "train": only the flags of struct config.
@@ -447,45 +447,45 @@ int config_parse(struct config *config, int argc, char **argv);
 // All defaults, as from an empty command line.
 void config_defaults(struct config *config);
 void config_free(struct config *config);
-// A copy of its own, to be freed, whatever `copy` held before.
+// Makes a deep copy, to be freed, overwriting `copy`.
 void config_copy(struct config *copy, const struct config *config);
 
-// Sets every flag that the user did not give to the value that config->preset (if not NULL) and the family named by
-// --model give it, then what the file of --deepspeed says. From then on `model` is gpt, bert or t5. config_parse calls
-// this; commands with a flag_command of their own call it after flags_parse.
+// Sets every flag that is not given to the value from config->preset (if not NULL) and the family named by --model,
+// then applies the file of --deepspeed. After this `model` is gpt, bert or t5. config_parse calls this; commands with a
+// flag_command of their own call it after flags_parse.
 int config_apply_preset(struct config *config);
-// Leaves one of tokens, epochs, train_iters and train_samples; a usage error if the command line gives several.
+// Keeps one of tokens, epochs, train_iters and train_samples; a usage error if the command line gives several.
 int config_choose_length(struct config *config);
-// Appends a table of the presets with their sizes, for people.
+// Appends a table of the presets with their sizes, for users.
 void config_list_presets(struct buffer *out);
 // Name of preset i, NULL after the last.
 const char *config_preset_name(size_t i);
-// The parameters of preset i as published, "1.1B", for people and tests.
+// The parameters of preset i as published, "1.1B", for users and tests.
 const char *config_preset_parameters(size_t i);
-// The vocabulary of the published model behind a preset; 0 for a name that is none.
+// The vocabulary of a preset's published model; 0 for an unknown name.
 int64_t config_preset_vocabulary(const char *name);
 
-// Derives what follows from the flags, and refuses what is contradictory or not implemented: all complaints in one
-// message, each with its remedy. world_size is the number of ranks.
+// Sets the derived fields, and refuses contradictory and unimplemented settings: all complaints in one message, each
+// with its remedy. world_size is the number of ranks.
 int config_validate(struct config *config, int world_size);
 int config_validate_for(struct config *config, int world_size, enum config_use use);
 // The iterations of entry i of --iterations-to-skip, "N" or "N-M"; -1 if it is neither.
 int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t *last);
-// Whether a model of this kind can write text on this layout; a config that is only evaluated may ask that too.
+// Whether a model of this kind can generate text on this layout; a config of an evaluation may ask that too.
 int config_check_writing(const struct config *config);
 
 // padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by,
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 
-// What the model's flags mean in combination (config_model.c). The fields themselves stay as they were given, so that
-// they can be compared with a checkpoint's.
-// How many ranks may share out the experts at most.
+// Combined meaning of the model's flags (config_model.c). The fields themselves stay as given, so that they can be
+// compared with a checkpoint's.
+// Maximal number of ranks that the experts are split over.
 enum { EXPERT_RANKS_MOST = 256 };
 
 enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5, CONFIG_ICT };
 enum config_form config_form(const struct config *config);
-// Whether a stack of it reads whole texts in both directions and nothing else does: BERT, and each tower of ICT.
+// Whether its only stacks read whole texts in both directions: BERT, and each tower of ICT.
 bool config_is_encoder(const struct config *config);
 // The i-th of the top-k accuracies that ICT reports.
 enum { CONFIG_MOST_TOPS = 8 };
@@ -493,7 +493,7 @@ enum { CONFIG_MOST_TOPS = 8 };
 enum { CONFIG_MOST_DEPTHS = 8 };
 int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
-// How many tensor-parallel ranks share a head of keys and values: 1 unless there are more ranks than such heads.
+// Number of tensor-parallel ranks that share a head of keys and values: 1 unless there are more ranks than such heads.
 int64_t config_kv_ranks(const struct config *config);
 // "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu" | "quick_gelu", and whether the MLP is gated.
 const char *config_activation(const struct config *config);
@@ -513,54 +513,54 @@ int64_t config_word_embedding_size(const struct config *config);
 // The channels of a head's values.
 int64_t config_value_channels(const struct config *config);
 double config_latent_epsilon(const struct config *config);  // of the norms of latents; 0: there are none
-// The layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
+// Number of layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);
 int64_t config_layers(const struct config *config);  // of both
 // The pipeline (config_pipeline.c): the chunks of each stage, the layers of a stage, the first stage with decoder
-// layers of a T5 (0 if there is only one stage, and for other models), and which layers of each stack a chunk has.
+// layers of a T5 (0 if there is only one stage, and for other models), and the layers of each stack in a chunk.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
-// The same with an embedding or a head that counts as a layer; this is what chunks divide evenly.
+// The layers of a stage, plus an embedding or a head that counts as a layer; chunks divide this evenly.
 int64_t config_stage_places(const struct config *config, int64_t stage);
-// --pipeline-model-parallel-layout as "Et|tt|tL", to be freed; NULL if there is none, or none that can be read.
+// --pipeline-model-parallel-layout as "Et|tt|tL", to be freed; NULL if there is none, or it is not readable.
 char *config_expand_layout(const struct config *config);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
 // A chunk has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
 struct config_chunk {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;
-    bool begins, ends;  // its stack: it has the embeddings before the first layer, what follows the last one
-    int64_t depths;     // of multi-token prediction, behind the last layer
+    bool begins, ends;  // its stack: it has the embeddings before the first layer, the head after the last one
+    int64_t depths;     // of multi-token prediction, after the last layer
 };
 struct config_chunk config_chunk(const struct config *config, int64_t number);
-struct config_chunk config_whole(const struct config *config);  // all of it, whatever the pipeline
-// The factor of attention scores without that of rotary scaling.
+struct config_chunk config_whole(const struct config *config);  // the whole model, for any pipeline
+// The scale of attention scores without that of rotary scaling.
 float config_softmax_scale(const struct config *config);
-// Which layers have the window (config_layers.c): how wide that of a layer is, 0 for none; whether some layers of a
-// model with a window have none; and whether all layers of two models have the same.
+// Sliding windows (config_layers.c): the width of a layer's window, 0 for none; whether some layers of a model with a
+// window have none; and whether all layers of two models have the same.
 int64_t config_layer_window(const struct config *config, int64_t layer);
 bool config_mixes_windows(const struct config *config);
 bool config_same_windows(const struct config *a, const struct config *b);
-// Whether all blocks of --fp8-recipe blockwise or mxfp8 are whole, as GPUs need them.
+// Whether all blocks of --fp8-recipe blockwise or mxfp8 are whole, which GPUs require.
 int config_check_whole_blocks(const struct config *config);
-// Whether --first-last-layers-bf16 keeps a layer of a stack of so many in bf16.
+// Whether --first-last-layers-bf16 keeps this layer of a stack of `layers` in bf16.
 bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers);
-// Layers that --window-attn-skip-freq and --moe-layer-freq name: sets layers[i] for i below `count`. -1 if a text names
-// none so, or other than `count`.
+// Layers selected by --window-attn-skip-freq and --moe-layer-freq: sets layers[i] for i below `count`. -1 if the text
+// is malformed, or has another number of layers.
 int config_parse_window_freq(const char *text, bool *layers, int64_t count);
 int config_parse_layer_freq(const char *text, bool *layers, int64_t count);
 
-// --tokenizer-type auto: train trains a tokenizer on its text. Then vocab_size is how many tokens it gets at most.
+// --tokenizer-type auto: train trains a tokenizer on its text. vocab_size is then its maximal number of tokens.
 bool config_trains_tokenizer(const struct config *config);
 
-// The ranks that work on the same samples: the product of all axes of the mesh that data-parallel ranks do not lie on.
+// Number of ranks that work on the same samples: the product of all mesh axes but the data-parallel one.
 int64_t config_model_ranks(const struct config *config);
-// The ranks that one copy of the model needs, its experts included.
+// Number of ranks that one copy of the model needs, its experts included.
 int64_t config_least_ranks(const struct config *config);
 
-// The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
-// train_samples make.
+// The size of the global batch that begins after consumed_samples (with ramp-up), and the number of iterations in
+// train_samples.
 bool config_batch_varies(const struct config *config);
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
 int64_t config_eval_batch_size(const struct config *config);  // samples of one iteration of an evaluation
@@ -568,27 +568,26 @@ int64_t config_eval_batch_size(const struct config *config);  // samples of one 
 // The reference page of all flags, docs/flags.md.
 void config_markdown(struct buffer *out);
 
-// Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value. Folded, it has only those that
-// were given or differ from their defaults, and says how many it leaves out.
+// Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value. Folded, it has only flags that
+// were given or differ from their defaults, and counts the omitted ones.
 void config_dump(const struct config *config, bool is_folded, struct buffer *out);
 
 // All fields as one JSON object: {"num_layers": 12, …}; unset ones are null.
 void config_to_json(const struct config *config, struct json_writer *writer);
-// Takes the fields that define the model (and the tokenizer) from such an object, for flags that the user did not give.
+// Takes the fields of the model (and the tokenizer) from such an object, for flags that the user did not give.
 int config_from_json(struct config *config, const struct json *object);
-// Compares the fields that say how the model is stored, which a run that resumes with its optimizer must share; -1,
-// naming every difference, if there are any. `name` is the file that the object came from.
+// Compares the fields of the model's storage format, which a run that resumes with its optimizer must share; -1, naming
+// every difference, if there are any. `name` is the object's file.
 int config_check_storage(const struct config *config, const struct json *object, const char *name);
-// Whether such an object's run kept its norms' gains as their distance from 1.
+// Whether such an object's run stored its norms' gains as their distance from 1.
 bool config_json_is_centered(const struct json *object);
 // The learning-rate and weight-decay schedules as one JSON object; config_to_json writes it as its member "schedule".
 void config_schedule_to_json(const struct config *config, struct json_writer *writer);
-// For a run that is continued: its schedules must equal those of such an object, unless --override-opt_param-scheduler
-// keeps the flags' or --use-checkpoint-opt_param-scheduler takes the object's. -1, naming every difference, if they do
-// not.
+// For a resumed run: its schedules must equal those of such an object, unless --override-opt_param-scheduler keeps the
+// flags' or --use-checkpoint-opt_param-scheduler takes the object's. -1, naming every difference, if they do not.
 int config_match_schedule(struct config *config, const struct json *object, const char *name);
-// Appends what else such a run does otherwise than the configuration in `json` (the text of a config.json) says:
-// "--seed is 1234 there and 99 here, …". Nothing if samples and updates are the same.
+// Appends the run's other differences from the configuration in `json` (the text of a config.json): "--seed is 1234
+// there and 99 here, …". Nothing if samples and updates are the same.
 void config_list_changes(const struct config *config, const char *json, struct buffer *out);
 
 #endif

@@ -1,13 +1,13 @@
-// Settings in which a resumed run differs from the one that wrote its checkpoint. What chooses samples or makes the
-// update may change, and often that is intended, but an unnoticed change trains on samples twice, or on others than the
-// log says. How states are stored may not. The model and the schedules are compared elsewhere.
+// Settings in which a resumed run differs from the one that wrote its checkpoint. Flags that choose samples or affect
+// the update may change, often intentionally, but an unnoticed change trains on samples twice, or on others than the
+// log says. The format of stored states may not change. The model and the schedules are compared elsewhere.
 #include "config/config.h"
 #include "config/flags.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <string.h>
 
-// ./d/x is the dataset d/x.
+// ./d/x is the same dataset as d/x.
 static bool names_same_files(const struct config *config, const struct config *before, const struct flag *flag) {
     const void *own = (const char *)config + flag->offset, *other = (const char *)before + flag->offset;
     if (flag->type == FLAG_STRING) {
@@ -38,7 +38,7 @@ static void compare(const struct config *config, const struct config *before, co
 void config_list_changes(const struct config *config, const char *json, struct buffer *out) {
     struct config before;
     config_defaults(&before);
-    // A file of another version may say what this one does not know; what it does know is compared nevertheless.
+    // A file of another version may have unknown members; the known ones are still compared.
     if (flags_read_text(config_command(), &before, "config.json", json, strlen(json)) < 0)
         error_clear();
     const struct flag *flag;
@@ -48,7 +48,7 @@ void config_list_changes(const struct config *config, const char *json, struct b
     config_free(&before);
 }
 
-// Flags of one optimizer say nothing about the states of another.
+// Flags of one optimizer do not affect the states of another.
 static bool is_storage_of(const struct config *config, const char *name) {
     bool is_adaptive = strcmp(config->optimizer, "adaptive_muon") == 0;
     if (strcmp(name, "--muon-scalar-optimizer") == 0)

@@ -1,4 +1,4 @@
-// Which context-parallel ranks exchange heads. See config_context.h.
+// The context-parallel ranks that exchange heads. See config_context.h.
 #include "config/config_context.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// What the flags of mixtures of experts mean. See config_experts.h.
+// Combined meaning of the flags of mixtures of experts. See config_experts.h.
 #include "config/config_experts.h"
 #include "base/memory.h"
 #include "config/config.h"
@@ -95,7 +95,7 @@ int64_t config_expert_slices(const struct config *config) {
     return given > 0 && config->num_experts > 0 ? given : config->tensor_model_parallel_size;
 }
 
-// Takes as many of the ranks that are left as lie along an axis of `length`; -1 if they do not divide each other.
+// Takes as many of the remaining ranks as lie along an axis of `length`; -1 if neither number divides the other.
 static int take_ranks(int64_t *left, int64_t length, int64_t *taken) {
     if (length < 1 || (*left % length != 0 && length % *left != 0))
         return -1;

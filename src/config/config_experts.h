@@ -1,4 +1,4 @@
-// What the flags of mixtures of experts mean. A part of config.h, which includes it.
+// Combined meaning of the flags of mixtures of experts. A part of config.h, which includes it.
 #ifndef CONFIG_CONFIG_EXPERTS_H
 #define CONFIG_CONFIG_EXPERTS_H
 
@@ -7,12 +7,12 @@
 
 struct config;
 
-// Which layers have experts, how many do, the width of one, and the losses that balance them.
-bool *config_list_expert_layers(const struct config *config);  // a value for each layer of the decoder; to be freed
+// The layers with experts, their number, the width of one expert, and the losses that balance experts.
+bool *config_list_expert_layers(const struct config *config);  // one value for each layer of the decoder; to be freed
 int64_t config_expert_layers(const struct config *config);
-// The same with those of multi-token prediction, which are like the last layer.
+// The number including the depths of multi-token prediction, which are like the last layer.
 int64_t config_routed_layers(const struct config *config);
-// Whether some layers have MLPs that all tokens go through: those without experts, and shared experts.
+// Whether some layers have MLPs for all tokens: those without experts, and shared experts.
 bool config_has_dense_mlps(const struct config *config);
 // Whether `load` is the dense checkpoint of --moe-use-upcycling; if not, `pretrained_checkpoint` may be.
 bool config_upcycles_load(const struct config *config);
@@ -28,9 +28,9 @@ struct config_balance {
 bool config_has_sinkhorn(const struct config *config);
 struct config_balance config_balance(const struct config *config);
 
-// How many tensor-parallel ranks split each expert.
+// Number of tensor-parallel ranks that split each expert.
 int64_t config_expert_slices(const struct config *config);
-// How many of the ranks along each axis share out the experts: first those of the tensor axis that do not split the
+// Number of ranks along each axis that the experts are split over: first ranks of the tensor axis that do not split the
 // same expert, then context-parallel, then data-parallel ranks, as in Megatron. -1 without a message if they do not
 // divide the axes.
 struct config_expert_ranks {

@@ -1,4 +1,4 @@
-// Which layers of a model are meant by a number or a list, and which of them have a window.
+// Layers of a model selected by a number or a list, and the layers with a window.
 #include "base/memory.h"
 #include "config/config.h"
 
@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A list as Python has it, and as Megatron evaluates it: [0, 1, 1], repeated by *, joined by +, in parentheses or not.
-// `layers` has room for `most`; `count` may go beyond it.
+// A Python list, as Megatron evaluates it: [0, 1, 1], repeated by *, joined by +, optionally in parentheses. `layers`
+// has room for `most`; `count` may exceed it.
 struct layer_list {
     const char *at;
     bool *layers;
@@ -41,7 +41,7 @@ static void add(struct layer_list *list, bool is_named) {
     list->count++;
 }
 
-// What was added from `first` on, `times` times in all.
+// Repeats the items from `first` on, `times` times in all.
 static void repeat(struct layer_list *list, int64_t first, int64_t times) {
     int64_t length = list->count - first;
     if (times == 0)

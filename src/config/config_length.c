@@ -2,13 +2,13 @@
 #include "config/validate.h"
 #include "base/error.h"
 
-// Where a length comes from; FLAG_FROM_DEFAULT if it is not given.
+// Source of a length; FLAG_FROM_DEFAULT if it is not given.
 static enum flag_source source_of(const struct config *config, const char *flag, bool is_set) {
     return is_set ? flag_source(&config->given, flag) : FLAG_FROM_DEFAULT;
 }
 
 int config_choose_length(struct config *config) {
-    // A plan without data has mock data in its place, and a length for the moment.
+    // A plan without data uses mock data, and a provisional length.
     if (config->mock_data && !flag_is_given(&config->given, "--mock-data"))
         config->epochs = 0;
     const enum flag_source tokens = source_of(config, "--tokens", config->tokens > 0),
@@ -24,7 +24,7 @@ int config_choose_length(struct config *config) {
                                                "other; give one");
     if (config->mock_data && epochs > FLAG_FROM_DEFAULT)
         return error_set_code(EXIT_CODE_USAGE, "--epochs needs data, and --mock-data has no end; give --train-iters");
-    // The command line counts before a file. A file that this program wrote has both, and the iterations count there.
+    // The command line takes precedence over a file. Files of this program have both: iterations win.
     if (own > counted)
         config->train_iters = config->train_samples = 0;
     else
@@ -36,8 +36,8 @@ int config_choose_length(struct config *config) {
     return 0;
 }
 
-// In samples if the other flags of the schedule are, or the batch grows; otherwise in iterations. What earlier
-// validations derived is replaced: the batch may have changed.
+// In samples if the other flags of the schedule are, or the batch grows; otherwise in iterations. Replaces values
+// derived by earlier validations: the batch may have changed.
 void derive_length_of_tokens(struct config *config) {
     static const char *const of_samples[] = {"--lr-decay-samples", "--lr-warmup-samples", "--lr-wsd-decay-samples",
                                              "--rampup-batch-size", "--step-batch-size-schedule"};

@@ -1,4 +1,4 @@
-// What the flags of a model mean together: each question that several flags answer is asked here.
+// Combined meaning of the model's flags: one function for each question that several flags answer.
 #include "config/config.h"
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,8 @@ int64_t config_kv_ranks(const struct config *config) {
     return groups > 0 && ranks > groups ? ranks / groups : 1;
 }
 
-// Megatron's kernel of bias and GELU has the tanh form, and the exact one is what remains if it is not used. Its
-// BERT and T5 say so in the same way.
+// Megatron's fused kernel of bias and GELU has the tanh form; without it the exact form is used. Its BERT and T5 choose
+// in the same way.
 const char *config_activation(const struct config *config) {
     if (config->activation)
         return config->activation;
@@ -57,7 +57,7 @@ bool config_has_output_bias(const struct config *config) {
     return config_form(config) == CONFIG_BERT || config->add_output_bias;
 }
 
-// Every text of ICT has type 0 only. Its towers have two types because the BERTs that they begin with do.
+// All texts of ICT have type 0. Its towers have two types because their initial BERTs do.
 int64_t config_token_types(const struct config *config) {
     bool has_two = config_has_binary_head(config) || config_form(config) == CONFIG_ICT;
     return config->num_token_types >= 0 ? config->num_token_types : has_two ? 2 : 0;

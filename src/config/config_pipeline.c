@@ -1,7 +1,7 @@
-// How the layers of a model are cut into the chunks of a pipeline. The i-th chunk of a stage has number
-// i * stages + stage, as in parallel/schedule.h. A stage's layers are divided evenly among its chunks, and chunks are
-// numbered in the order of the layers. An embedding or a head that counts as a layer takes the place of one in the
-// first or last chunk, which then may have no layers at all. --pipeline-model-parallel-layout says all of it instead.
+// Division of a model's layers into the chunks of a pipeline. The i-th chunk of a stage has number i * stages + stage,
+// as in parallel/schedule.h. A stage's layers are divided evenly among its chunks, and chunks are numbered in the order
+// of the layers. An embedding or a head that counts as a layer takes the place of one in the first or last chunk, which
+// then may have no layers at all. --pipeline-model-parallel-layout replaces all of this.
 #include "config/config.h"
 #include "config/pipeline_layout.h"
 
@@ -13,7 +13,7 @@ char *config_expand_layout(const struct config *config) {
     return text ? pipeline_layout_expand(text, &mistake) : NULL;
 }
 
-// The chunks of each stage that a layout has; 0 without one.
+// Number of chunks of each stage in a layout; 0 without one.
 static int64_t listed_chunks(const struct config *config) {
     char *layout = config_expand_layout(config);
     int64_t chunks = layout ? pipeline_layout_chunks(layout) / config->pipeline_model_parallel_size : 0;

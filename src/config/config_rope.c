@@ -1,4 +1,4 @@
-// What the flags of rotary positions mean together.
+// Combined meaning of the flags of rotary positions.
 #include "config/config_rope.h"
 #include "config/config.h"
 #include <math.h>
@@ -19,7 +19,7 @@ bool config_has_longrope(const struct config *config) {
            is(config->position_embedding_type, "rope");
 }
 
-// With smaller ones, frequencies would not be finite.
+// Smaller ones would make frequencies infinite.
 static const double LEAST_FACTOR = 1e-6;
 
 int64_t config_rope_factors(const char *text, double *factors, int64_t room) {
@@ -49,7 +49,7 @@ struct config_yarn config_yarn(const struct config *config) {
     return yarn;
 }
 
-// How much YaRN lets scores of latent attention grow, for one of its two settings (DeepSeek-V2).
+// YaRN's growth of scores of latent attention, for one of its two settings (DeepSeek-V2).
 static double latent_growth(const struct config *config, double setting) {
     double factor = config_yarn(config).factor;
     return factor > 1 ? 1 + 0.1 * setting * log(factor) : 1;

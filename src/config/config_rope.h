@@ -1,4 +1,4 @@
-// What the flags of rotary positions mean. A part of config.h, which includes it.
+// Combined meaning of the flags of rotary positions. A part of config.h, which includes it.
 #ifndef CONFIG_CONFIG_ROPE_H
 #define CONFIG_CONFIG_ROPE_H
 
@@ -18,12 +18,12 @@ bool config_scales_rope(const struct config *config);
 // LongRoPE: sequences of at most rope_original_length tokens have the frequencies of the short factors, longer ones
 // those of the long factors.
 bool config_has_longrope(const struct config *config);
-// The numbers of at least 1e-6 that commas separate in a text (NULL: none), the first `room` of them to `factors`.
-// Returns how many there are, -1 if it is not such a list.
+// Reads numbers of at least 1e-6, separated by commas (NULL: none), the first `room` of them into `factors`. Returns
+// their count, -1 if the text is not such a list.
 int64_t config_rope_factors(const char *text, double *factors, int64_t room);
-// What rotary scaling multiplies queries and keys by, those channels that are rotated; 1 if it does not.
+// Rotary scaling's factor for the rotated channels of queries and keys; 1 for none.
 double config_rope_attention_factor(const struct config *config);
-// --no-rope-freq, 0 if it is beyond the last layer; and whether it leaves out a layer's rotary positions.
+// --no-rope-freq, 0 if it is beyond the last layer; and whether it disables a layer's rotary positions.
 int64_t config_no_rope_freq(const struct config *config);
 bool config_layer_skips_rope(const struct config *config, int64_t layer);
 // The number of rotated channels of a head: int(kv_channels × rotary_percent), or those of latent attention.

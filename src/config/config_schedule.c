@@ -1,5 +1,5 @@
-// The schedules of a resumed run: those of its checkpoint and those of the flags must be the same, unless the user
-// says which of the two counts. A schedule that changes unnoticed ruins a run slowly.
+// The schedules of a resumed run: those of its checkpoint and those of the flags must be the same, unless the user says
+// which of the two wins. A schedule that changes unnoticed ruins a run slowly.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,7 +15,7 @@ static const struct schedule_member {
     const char *name;
     enum value_kind kind;
     size_t offset;
-    const char *over, *flag;  // of steps: what takes them, and how the flag that says so begins
+    const char *over, *flag;  // of steps: the thing scheduled over them, and the prefix of their flag
 } members[] = {
     {"lr", KIND_DOUBLE, offsetof(struct config, lr), NULL, NULL},
     {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr), NULL, NULL},
@@ -62,7 +62,7 @@ void config_schedule_to_json(const struct config *config, struct json_writer *wr
     json_end_object(writer);
 }
 
-// A member of the file, read as what it should be.
+// A member of the file, converted to its type.
 struct member_value {
     bool is_there;
     int64_t integer;
@@ -71,7 +71,7 @@ struct member_value {
     const struct json *factors;  // an array; NULL for none
 };
 
-// One of the names that the flag of a style takes.
+// One of the choices of a style's flag.
 static bool is_choice(const struct schedule_member *member, const char *text) {
     struct flag_table table = config_flag_table(0);
     const struct flag *flag;
@@ -85,7 +85,7 @@ static bool is_choice(const struct schedule_member *member, const char *text) {
     return false;
 }
 
-// Members that were added when there were files without them, in whose runs they were 0 or empty.
+// Members that older files lack, in whose runs they were 0 or empty.
 static bool was_zero(const struct schedule_member *member) {
     return member->kind == KIND_FACTORS || strcmp(member->name, "decoupled_lr") == 0 ||
            strcmp(member->name, "decoupled_min_lr") == 0;
@@ -99,7 +99,7 @@ static int read_factors(const struct json *value, const char *name) {
     return is_whole ? 0 : error_set("the key \"%s\" does not hold a list of PATTERN=FACTOR", name);
 }
 
-// Files of other versions may lack a member, and a value that was never given is null.
+// Files of other versions may lack a member, and a value that was not given is null.
 static int read_member(struct member_value *reading, const struct json *schedule,
                        const struct schedule_member *member) {
     const struct json *value = json_member(schedule, member->name);
@@ -149,7 +149,7 @@ static bool is_equal(const struct config *config, const struct schedule_member *
     return text && strcmp(text, reading->text) == 0;
 }
 
-// A number of steps over which nothing changes is not a difference: a longer run has the same weight decay.
+// A number of steps over which nothing changes is not compared: a longer run has the same weight decay.
 static bool is_unused(const struct config *config, const struct schedule_member *member) {
     return strcmp(member->name, "wd_incr_steps") == 0 && config->weight_decay_incr_style &&
            strcmp(config->weight_decay_incr_style, "constant") == 0;
@@ -162,7 +162,7 @@ static void append_items(const struct string_list *items, struct buffer *out) {
         buffer_append_string(out, "None");
 }
 
-// What the file holds, as append_value writes it.
+// The file's value, formatted like append_value.
 static void append_reading(const struct schedule_member *member, const struct json *there, struct buffer *out) {
     bool is_there = there && there->type != JSON_NULL;
     if (member->kind != KIND_FACTORS) {
@@ -188,8 +188,7 @@ static void append_value(const struct config *config, const struct schedule_memb
         buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
 }
 
-// What schedules are counted in: iterations of so many samples there and here, or samples themselves, e.g. if batches
-// grow.
+// Units of schedules: iterations with the batch sizes there and here, or samples themselves, e.g. if batches grow.
 struct schedule_unit {
     const char *name, *suffix;  // of flags
     double there, here;
@@ -251,7 +250,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     const struct json *schedule = json_member(run, "schedule");
     if (!schedule || config->override_opt_param_scheduler)
         return 0;
-    // Read whole first, so that a bad member changes nothing.
+    // Read completely first, so that a bad member changes nothing.
     struct member_value readings[MEMBER_COUNT];
     for (size_t i = 0; i < MEMBER_COUNT; i++)
         if (read_member(&readings[i], schedule, &members[i]) < 0)
@@ -262,7 +261,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
         if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]) || is_unused(config, &members[i]))
             continue;
-        // By now the step has been built with the factors of the flags.
+        // The step has already been built with the flags' factors.
         if (config->use_checkpoint_opt_param_scheduler && members[i].kind != KIND_FACTORS)
             take(config, &members[i], &readings[i]);
         else if (members[i].over)

@@ -1,5 +1,5 @@
-// The configuration as text: Megatron's argument dump for the log, and JSON for checkpoints. Fields are walked
-// through the rows of the flag table, so a new flag appears in both without further work.
+// The configuration as text: Megatron's argument dump for the log, and JSON for checkpoints. Both iterate over the rows
+// of the flag table, so a new flag appears in both without further work.
 #include "config/config.h"
 #include "config/flag_internal.h"
 #include "config/flags.h"
@@ -162,7 +162,7 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
         buffer_clear(&name);
         append_field_name(flag->name, &name);
         json_key(writer, name.data);
-        // A 0 that was given is one.
+        // A 0 that was given counts as given.
         if (flag_is_unset(flag, config) && config->given.source[i] == FLAG_FROM_DEFAULT)
             json_null(writer);
         else
@@ -180,7 +180,7 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
     buffer_free(&name);
 }
 
-// The text a scalar of a checkpoint would have on the command line; NULL if it is none.
+// The command-line form of a scalar from a checkpoint; NULL if it is not a scalar.
 static const char *json_text(const struct json *value) {
     if (value->type == JSON_TRUE || value->type == JSON_FALSE)
         return value->type == JSON_TRUE ? "true" : "false";
@@ -205,7 +205,7 @@ static int take_field(struct config *config, const struct json *object, const st
     return status;
 }
 
-// Whether the user gives another tokenizer than the object's.
+// Whether the user gives a tokenizer other than the object's.
 static bool has_other_tokenizer(const struct config *config, const struct json *object) {
     const char *type = config->tokenizer_type;
     const struct {

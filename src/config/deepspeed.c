@@ -19,7 +19,7 @@ static const char *const read_members[] = {"train_batch_size",
                                            "fp16",
                                            "bf16",
                                            "bfloat16"};
-// Logs, profiles, the way of messages and files.
+// Logs, profiles, and transport of messages and files.
 static const char *const idle_members[] = {"steps_per_print",
                                            "wall_clock_breakdown",
                                            "dump_state",
@@ -50,7 +50,7 @@ static const char *const idle_members[] = {"steps_per_print",
                                            "use_data_before_expert_parallelism",
                                            "graph_harvesting",
                                            "use_node_local_storage"};
-// Refused unless their member "enabled" is false or, for those whose default that is, missing.
+// Refused unless their member "enabled" is false, or missing and false by default.
 static const char *const switched_members[] = {
     "curriculum_learning", "data_efficiency", "progressive_layer_drop", "amp",
     "elasticity",          "eigenvalue",      "hybrid_engine",          "autotuning"};
@@ -90,7 +90,7 @@ static const struct json *section_of(const struct deepspeed_reading *reading, co
     return section;
 }
 
-// A number of a section that may be missing; `initial` then. NaN, after a complaint, if it is not a number.
+// A number of a section, `initial` if it is missing. NaN, after a complaint, if it is not a number.
 static double number_of(const struct deepspeed_reading *reading, const struct json *section, const char *key,
                         double initial) {
     const struct json *member = json_member(section, key);
@@ -102,7 +102,7 @@ static double number_of(const struct deepspeed_reading *reading, const struct js
     return NAN;
 }
 
-// Sets the flag to what the file says, which DeepSpeed obeys.
+// Sets the flag to the file's value, which DeepSpeed obeys.
 static void obey(const struct deepspeed_reading *reading, const char *flag, double *field, double value,
                  const char *key) {
     if (isnan(value))
@@ -139,7 +139,7 @@ static void obey_count(const struct deepspeed_reading *reading, const char *flag
     }
 }
 
-// A size that Megatron and DeepSpeed must agree on.
+// A size on which Megatron and DeepSpeed must agree.
 static void agree(const struct deepspeed_reading *reading, const struct json *file, const char *flag, int64_t field,
                   const char *key) {
     double value = number_of(reading, file, key, (double)field);

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// The ] of the class whose [ stands at `at`, or NULL. As in shells a ] that comes first belongs to the class.
+// The ] that closes the class whose [ is at `at`, or NULL. As in shells, a leading ] belongs to the class.
 static const char *class_end(const char *at, const char *end) {
     at++;
     if (at < end && *at == '!')
@@ -45,8 +45,7 @@ static bool class_has(const char *at, const char *end, char letter) {
 
 bool factor_matches(const struct factor *factor, const char *name) {
     const char *at = factor->pattern, *end = at + factor->length;
-    // Behind the last * that was met, and the first letter that it does not stand for yet: where to go on after a
-    // mismatch.
+    // The pattern after the last *, and the first letter not yet matched by that *: where to continue after a mismatch.
     const char *star = NULL, *beyond = NULL;
     while (*name) {
         const char *next = at + 1;

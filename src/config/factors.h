@@ -1,5 +1,5 @@
-// PATTERN=FACTOR, the items of --lr-mult and --wd-mult. A pattern matches names of parameters as a shell matches those
-// of files: * is any text, dots included, ? one letter, [ab], [a-z] and [!ab] one letter of a class.
+// PATTERN=FACTOR, the items of --lr-mult and --wd-mult. A pattern matches names of parameters as a shell matches file
+// names: * is any text, dots included, ? one letter, [ab], [a-z] and [!ab] one letter of a class.
 #ifndef CONFIG_FACTORS_H
 #define CONFIG_FACTORS_H
 

@@ -1,5 +1,5 @@
-// Rows and values: setting a row from text with its range, resetting it to its default, showing it. A value is always
-// whole: text that does not pass leaves the old one in place.
+// Rows and values: setting a row from text with its range, resetting it to its default, showing it. Values change
+// completely or not at all: rejected text leaves the old one in place.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -66,7 +66,7 @@ static bool has_range(const struct flag *flag) {
     return flag->minimum != 0 || flag->maximum != 0;
 }
 
-// Steps compute in fp32: a number that is left out must not be reached by rounding to it either.
+// Steps compute in fp32: rounding to it must not reach an excluded number either.
 static bool in_range(const struct flag *flag, double value) {
     if (!has_range(flag))
         return true;
@@ -77,7 +77,7 @@ static bool in_range(const struct flag *flag, double value) {
     return !((flag->bounds & FLAG_BELOW_MAXIMUM) && (float)value == (float)flag->maximum);
 }
 
-// `nearest` is the value that the flag could have instead; NULL if none is close. An excluded bound is not named.
+// `nearest` is the nearest legal value; NULL if none is close. An excluded bound is not named.
 static int refuse_number(const struct flag *flag, const char *text, const double *nearest) {
     struct buffer range = {0}, remedy = {0};
     flag_format_range(flag, &range);
@@ -205,7 +205,7 @@ static void release(const struct flag *flag, void *base) {
     }
 }
 
-// Sets the zero of the type, then the default over it. A default that its own row refuses is a mistake in the table.
+// Sets the zero of the type, then the default. A default that its own row refuses is a bug in the table.
 static void reset(const struct flag *flag, void *base) {
     void *slot = (char *)base + flag->offset;
     release(flag, base);
@@ -237,7 +237,7 @@ void flags_set_defaults(const struct flag_command *command, void *options) {
         for (size_t i = 0; (flag = flag_at(&table->rows, i)); i++) {
             if (flag->type == FLAG_GROUP)
                 continue;
-            // The memory is new: whatever stands there is not our pointer.
+            // The memory is uninitialized: its content is not our pointer.
             if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE)
                 *(char **)(base + flag->offset) = NULL;
             else if (flag->type == FLAG_STRING_LIST)
@@ -279,7 +279,7 @@ size_t flag_count(const struct flag_rows *rows) {
     return count;
 }
 
-// The number of a name's row; that of all rows if there is none.
+// Index of a name's row; the number of rows if there is none.
 static size_t find_row(const struct flag_rows *rows, const char *name, size_t length) {
     size_t before = 0;
     char first = length > 2 && name[0] == '-' && name[1] == '-' ? name[2] : name[0];

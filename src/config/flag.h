@@ -25,9 +25,9 @@
 //         …
 //     flags_free(&command, &options);
 //
-// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL if unset)
-// for FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until
-// it is given. The same flag twice: the last one counts, as in Megatron (except with repeats_add).
+// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL if unset) for
+// FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until it is
+// given. If a flag is given twice, the last value counts, as in Megatron (except with repeats_add).
 #ifndef CONFIG_FLAG_H
 #define CONFIG_FLAG_H
 
@@ -47,7 +47,7 @@ enum flag_type {
     FLAG_STRING_LIST,  // struct string_list; takes every argument up to the next one that begins with --
 };
 
-// Which ends of [minimum, maximum] do not belong to the range.
+// Which bounds of [minimum, maximum] are excluded.
 enum flag_bounds { FLAG_CLOSED = 0, FLAG_ABOVE_MINIMUM = 1, FLAG_BELOW_MAXIMUM = 2 };
 
 // As a maximum: no limit (of a count that is still safe to multiply by two).
@@ -61,38 +61,38 @@ struct string_list {
 void string_list_add(struct string_list *list, const char *item);
 void string_list_free(struct string_list *list);
 
-// A name that is not one of a flag's choices, and what to say about it: the reason and what to use instead.
+// A name that is not one of a flag's choices, and the answer: the reason and what to use instead.
 struct flag_refusal {
     const char *name;
     const char *reason;
 };
 
 struct flag {
-    const char *name;  // "--num-layers"; found with _ for - as well
+    const char *name;  // "--num-layers"; _ for - is also accepted
     enum flag_type type;
     size_t offset;            // of the value in its struct
-    const char *initial;      // the default as one would type it; NULL for none (lists: separated by spaces)
+    const char *initial;      // the default as typed on a command line; NULL for none (lists: separated by spaces)
     double minimum, maximum;  // of numbers; both 0 for no range. Of lists: the number of items
     enum flag_bounds bounds;
     const char *const *choices;           // FLAG_CHOICE: the names, NULL at the end
-    const struct flag_refusal *refusals;  // of it: names that other programs have, up to one that is NULL; may be NULL
-    // What --help calls the value; NULL for N, X, TEXT, … Completion offers files for a name that contains FILE, PATH,
+    const struct flag_refusal *refusals;  // FLAG_CHOICE: names from other programs, up to a NULL name; may be NULL
+    // The value's name in --help; NULL for N, X, TEXT, … Completion offers files for a name that contains FILE, PATH,
     // PREFIX or SCRIPT, and folders for DIR or FOLDER.
     const char *value_name;
     const char *(*offer)(size_t i);  // FLAG_STRING: value i that completion offers, NULL after the last; may be NULL
     const char *help;                // one sentence or two, without a full stop
-    char letter;                     // "-b" stands for it, with its value; 0 for none
+    char letter;                     // "-b", a short form with a value; 0 for none
     bool is_size;                    // FLAG_INT: bytes, may end with K, M, G, T; FLAG_DOUBLE: a count, with K, M, B, T
     bool required;                   // leaving it out is an error
     bool repeats_add;                // FLAG_STRING_LIST: a second --flag adds items and does not replace them
-    bool has_phrases;                // FLAG_STRING_LIST: items hold blanks, so that one text in a file is one item
-    // FLAG_STRING: a command, which may hold secrets anywhere: what is shown and stored has a mark in its place. Of
-    // "@FILE", which only says where the command is, it has the value.
+    bool has_phrases;                // FLAG_STRING_LIST: items may contain spaces; one text in a file is one item
+    // FLAG_STRING: a command, which may hold secrets anywhere: a mark replaces it in all output and stored files. For
+    // "@FILE", which only names the command's file, the value itself is shown.
     bool is_secret;
     bool advanced;  // shown by --help-all, not by --help
     bool not_yet;   // its feature is not built: only the default is accepted (by the command, not by the parser)
-    // What else there is to know about the flag, as the table's owner defines it: of a run's flags, enum flag_use and
-    // enum flag_meaning (flags.h).
+    // Other properties of the flag, defined by the table's owner: for flags of a run, enum flag_use and enum
+    // flag_meaning (flags.h).
     unsigned uses;
     int meaning;
 };
@@ -106,8 +106,8 @@ struct flag_rows {
 const struct flag *flag_at(const struct flag_rows *rows, size_t i);  // NULL after the last
 size_t flag_count(const struct flag_rows *rows);
 
-// Another name: sets `target` to `value`, or, if that is NULL, to what follows on the command line. Several rows
-// with one name set several flags. If there is a note, it is printed once: "note: --old is the old name of …".
+// Another name: sets `target` to `value`, or, if that is NULL, to the value on the command line. Several rows with one
+// name set several flags. A note is printed once: "note: --old is the old name of …".
 struct flag_alias {
     const char *name;
     const char *target;
@@ -119,89 +119,88 @@ struct flag_alias {
 // switch, "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
 struct flag_names {
     const char *names;
-    const char *message;  // said about each one used: "--name has no meaning here"
+    const char *message;  // printed for each one used: "--name has no meaning here"
     bool refused;         // true: an error, unless the default value is given; false: accepted, without effect
 };
 
-// Names by which other programs call something that a flag here does. They are unknown here, and the error says what to
-// use instead: "unknown flag --max-tokens; use --tokens: of the run…".
+// Names in other programs for something that a flag here does. They are unknown here, and the error says what to use
+// instead: "unknown flag --max-tokens; use --tokens: of the run…".
 struct flag_synonym {
     const char *names;   // "--a --b"; NULL after the last row
-    const char *target;  // "--c", "--c and --d" or "--c VALUE"; NULL if nothing takes its place
+    const char *target;  // "--c", "--c and --d" or "--c VALUE"; NULL if there is no equivalent
     const char *how;     // where unit or meaning differ; may be NULL if there is a target
 };
 
 enum flag_source { FLAG_FROM_DEFAULT, FLAG_FROM_PRESET, FLAG_FROM_FILE, FLAG_FROM_COMMAND };
 
-// Where each row's value came from. A member of the options struct, filled by the parser.
+// Source of each row's value. A member of the options struct, filled by the parser.
 struct flag_given {
     struct flag_rows rows;
-    unsigned char *source;  // enum flag_source, one per row; owned
+    unsigned char *source;  // one enum flag_source per row; owned
 };
 
 // Rows over one struct. Several tables let commands share flags: a command that has `struct config config` among its
 // own options uses the config table with base = offsetof(struct options, config).
 struct flag_table {
     struct flag_rows rows;
-    size_t base;                       // where the struct begins inside the command's options
+    size_t base;                       // offset of the struct inside the command's options
     size_t given;                      // offset of its struct flag_given, counted from base
     const struct flag_alias *aliases;  // the last has no name; NULL for none
     const struct flag_names *names;    // groups of names without a row
     size_t names_count;
     const struct flag_synonym *synonyms;  // the last has no names; NULL for none
-    // A command for which only some rows mean anything has bits of their `uses` here; 0 for all. The others keep their
-    // defaults, are not in its --help, and on its command line are refused with the message. In a file
-    // they pass: one file may serve several commands.
+    // Bits of `uses` of the rows that apply to this command; 0 for all. Other rows keep their defaults, are not in its
+    // --help, and are refused with the message on its command line. In a file they are skipped: one file may serve
+    // several commands.
     unsigned offered;
     const char *refusal;  // "is a flag of train, not of generate"
-    unsigned essential;   // and bits of those that its short --help shows; 0 for all but the advanced ones
-    // Members that this program writes into JSON files beside the flags, with spaces between: reading passes over
-    // them.
+    unsigned essential;   // bits of those in its short --help; 0 for all but the advanced ones
+    // Members that this program writes into JSON files besides the flags, separated by spaces: reading skips them.
     const char *derived;
-    // Flags that commands with this table may have beside it, with spaces between: in a file of theirs that another one
-    // reads they pass, too.
+    // Flags that other commands with this table may have besides it, separated by spaces: files for those commands are
+    // read by this one, too, and it skips these flags.
     const char *beside;
 };
 
 struct flag_command {
     const char *name;     // "dataset inspect": for messages and --help
-    const char *summary;  // what the command does, sentences
+    const char *summary;  // what the command does, in sentences
     const struct flag_table *tables;
     size_t table_count;
-    // Arguments that are not flags: how --help calls them ("PREFIX…", NULL for none), how many, and the offset of the
-    // struct string_list that takes them. "--" ends the flags.
+    // Arguments that are not flags: their name in --help ("PREFIX…", NULL for none), their number, and the offset of
+    // the struct string_list that takes them. "--" ends the flags.
     const char *positional_name;
     int64_t positional_minimum, positional_maximum;
     size_t positional_offset;
-    // What to do about an argument that is not a flag, where the command takes none; the function, or what it returns,
-    // may be NULL.
+    // The remedy for an argument that is not a flag, if the command takes none; the function, or its result, may be
+    // NULL.
     const char *(*argument_remedy)(const char *argument);
-    const char *argument_flag;  // the flag that such an argument is probably the value of; may be NULL
-    const char *flag_remedy;    // what to do about a flag that is not one, unless a similar one exists; may be NULL
-    const char *epilogue;       // text after the flags in --help, examples for instance; may be NULL
+    const char *argument_flag;  // the flag whose value such an argument probably is; may be NULL
+    const char *flag_remedy;    // the remedy for an unknown flag, unless a similar one exists; may be NULL
+    const char *epilogue;       // text after the flags in --help, e.g. examples; may be NULL
 };
 
 // flags_parse: the command was --help or --help-all, which has been written to stdout; the caller is done, exit code
 // 0.
 enum { FLAGS_HELP = 1 };
 
-// Fills *options (its previous content is overwritten): defaults, then the files named by --config in their order,
-// then the flags in argv[1…argc). Returns 0, FLAGS_HELP, or -1 with a message and EXIT_CODE_USAGE. Whatever it
-// returns, flags_free(command, options) must follow.
+// Fills *options (overwriting it): defaults, then the files named by --config in order, then the flags in argv[1…argc).
+// Returns 0, FLAGS_HELP, or -1 with a message and EXIT_CODE_USAGE. In every case flags_free(command, options) must
+// follow.
 int flags_parse(const struct flag_command *command, void *options, int argc, char **argv);
 void flags_free(const struct flag_command *command, void *options);
 
-// The same without printing (except --help): notes about the flags go to a list, which is empty
-// before. A command that does not know yet whether it is the one rank that speaks says it later.
+// Parses without printing (except --help): notes about the flags go to a list, whose old content is overwritten. For a
+// command that does not know yet whether it is the one rank that prints them.
 struct flag_line {
     int argc;
     char **argv;
     struct string_list *notes;
 };
 int flags_read(const struct flag_command *command, void *options, struct flag_line line);
-void flags_say_notes(struct string_list *notes);  // frees them, too
+void flags_say_notes(struct string_list *notes);  // prints and frees them
 
-// The parts, for those who build options otherwise (presets, checkpoints, tests).
+// Parts of it, for callers that build options otherwise (presets, checkpoints, tests).
 void flags_set_defaults(const struct flag_command *command, void *options);
 // Reads the text of a configuration file (--config) from memory; errors call it `name`.
 int flags_read_text(const struct flag_command *command, void *options, const char *name, const char *text,
@@ -209,40 +208,40 @@ int flags_read_text(const struct flag_command *command, void *options, const cha
 // Sets one flag from text, checked like the command line; a list is split at spaces. name with or without "--".
 int flag_set(const struct flag_table *table, void *options, const char *name, const char *text,
              enum flag_source source);
-// Where the value of `name` came from; asking for a name that is in no row is a broken invariant.
+// Source of the value of `name`; asking for an unknown name is a broken invariant.
 enum flag_source flag_source(const struct flag_given *given, const char *name);
-// True if the user said it, in a file or on the command line.
+// True if it was given, in a file or on the command line.
 bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
-// A number without a default that is still 0, a text or a list that is not there.
+// A number without a default that is still 0, or an empty text or list.
 bool flag_is_unset(const struct flag *flag, const void *base);
 // Appends a value as text: the number, the string, items with spaces between; "None" if unset.
 // `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);
-// The same for people and for files that others read: without secrets (base/redact.h). A file in which it is found is
-// read as if the flag were not there.
+// Appends it for people and for files that others read: without secrets (base/redact.h). A file that contains the mark
+// of a secret is read as if the flag were not in it.
 void flag_show(const struct flag *flag, const void *base, struct buffer *out);
-// A text of the flag as it may be shown, to be freed; NULL stays NULL.
+// A text of the flag as shown to users, to be freed; NULL stays NULL.
 char *flag_redact(const struct flag *flag, const char *text);
 
-// The texts that an argument of a command may ask for. Users type the first two. `bevatron help` asks each command for
-// the others, because only a command knows its tables.
+// Texts that an argument of a command may request. Users type the first two. `bevatron help` asks each command for the
+// others, because only a command knows its tables.
 enum flag_text {
     FLAG_TEXT_NONE,
     FLAG_TEXT_HELP,  // --help, -h
     FLAG_TEXT_ALL,   // --help-all
-    FLAG_TEXT_NAME,  // --help-names: the command's name, of a command with parts also theirs
+    FLAG_TEXT_NAME,  // --help-names: the command's name, with its parts'
     FLAG_TEXT_MAN,   // --help-man: a manual page
-    FLAG_TEXT_BASH,  // --help-bash and so on: the command's part of the completion script of that shell
+    FLAG_TEXT_BASH,  // --help-bash and so on: the command's part of that shell's completion script
     FLAG_TEXT_ZSH,
     FLAG_TEXT_FISH,
 };
 enum flag_text flag_text_asked(const char *argument);
 
 void flags_help(const struct flag_command *command, bool all, struct buffer *out);
-// The same as Markdown tables, one per group.
+// Its flags as Markdown tables, one per group.
 void flags_markdown(const struct flag_command *command, struct buffer *out);
 
 #endif

@@ -1,5 +1,5 @@
-// The fragments of completion scripts that come from tables of flags; src/cli/completion.c has the functions of each
-// script that use them. A fragment is
+// Fragments of completion scripts, generated from tables of flags; src/cli/completion.c has each script's functions
+// that use them. A fragment is
 //
 //   bash  an entry of a case statement that adds lines to $rows: "--flag KIND [words]", ": KIND" for arguments that are
 //         not flags, or the name of a part. KIND is switch, text, word, file or folder; + after it: several values
@@ -38,7 +38,7 @@ static void append_words(const struct flag *flag, struct buffer *out) {
 }
 
 // Text between single quotes. fish escapes a quote with a backslash, the others by leaving the quotes; `escaped` are
-// characters that a backslash must precede for the reader of the text.
+// characters that need a backslash in the script's own syntax.
 static void append_quoted(const char *text, const char *escaped, enum flag_text shell, struct buffer *out) {
     for (; *text; text++) {
         if (*text == '\'')

@@ -1,5 +1,5 @@
-// Texts that other programs read, made from the tables of flags: manual pages for man(1), completion scripts for
-// shells. The CLI makes those of commands that have parts from the same pieces.
+// Texts for other programs, made from the tables of flags: manual pages for man(1), completion scripts for shells. The
+// CLI makes those of commands with parts from the same pieces.
 #ifndef CONFIG_FLAG_DOCS_H
 #define CONFIG_FLAG_DOCS_H
 
@@ -8,21 +8,21 @@
 // The manual page of a command.
 void flags_man(const struct flag_command *command, struct buffer *out);
 
-// Pieces of a page. Its first lines for a command ("dataset merge", "" for the program itself), whose summary begins
-// with a sentence.
+// Pieces of a page. The first lines of a page for a command ("dataset merge", "" for the program itself); the summary
+// begins with a sentence.
 void man_begin(const char *command, const char *summary, struct buffer *out);
-// Text, with what the formatter would take for an instruction escaped; `this` becomes bold.
+// Text, escaped for the formatter; `this` becomes bold.
 void man_text(const char *text, struct buffer *out);
 // A paragraph with a hanging label.
 void man_item(const char *label, const char *text, struct buffer *out);
-// Lines as they are.
+// Lines, verbatim.
 void man_verbatim(const char *text, struct buffer *out);
-// The page of a command: bevatron-dataset-merge.
+// The name of a command's page: bevatron-dataset-merge.
 void man_page_name(const char *command, struct buffer *out);
 
-// A command's flags as a fragment of the completion script of a shell, FLAG_TEXT_BASH and so on.
+// A command's flags as a fragment of a shell's completion script, FLAG_TEXT_BASH and so on.
 void flags_completion(const struct flag_command *command, enum flag_text shell, struct buffer *out);
-// The same for a command with parts ("dataset", "" for the program itself): begin, each of the parts, end.
+// The fragment for a command with parts ("dataset", "" for the program itself): begin, each of the parts, end.
 struct completion {
     enum flag_text shell;
     const char *command;

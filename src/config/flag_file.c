@@ -1,7 +1,7 @@
-// Configuration files: a JSON object, or the part of YAML that a flat list of flags needs: `flag: value` lines,
-// comments, both kinds of quotes, lists as [a, b] or as `- item` lines, null for "leave it at its default". A key
-// that is written twice, nesting, anchors, blocks and tags are errors that say so, because a reader that guessed
-// would train the wrong model. Values refer to variables of the environment (flag_variables.c), except in '…'.
+// Configuration files: a JSON object, or the subset of YAML for a flat list of flags: `flag: value` lines, comments,
+// both kinds of quotes, lists as [a, b] or as `- item` lines, null for the default. A duplicate key, nesting, anchors,
+// blocks and tags are errors, because a reader that guessed would train the wrong model. Values refer to variables of
+// the environment (flag_variables.c), except in '…'.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -27,17 +27,17 @@ struct file_reader {
     struct flag_match match;
     struct flag_values values;
     int64_t key_line;
-    bool has_key, is_null, is_refused;  // refused: its values are passed over
+    bool has_key, is_null, is_refused;  // refused: its values are skipped
     struct seen_key *seen;
     size_t seen_count;
-    int64_t unknown;  // keys that are not flags, of other programs neither
-    bool is_over;     // too many of them: the rest is not read
+    int64_t unknown;  // keys that are flags neither here nor in other programs
+    bool is_over;     // too many of them: reading stops
 };
 
-// A file whose first keys are all unknown, a vocabulary for instance, is not a configuration.
+// A file whose first keys are all unknown, e.g. a vocabulary, is not a configuration.
 enum { UNKNOWN_KEYS = 12 };
 
-// Puts the place before the present message.
+// Prepends the position to the current message.
 static int at_line(const struct file_reader *reader, int64_t line) {
     if (line == 0)
         return error_context("%s", reader->path);
@@ -94,7 +94,7 @@ static int begin_key(struct file_reader *reader, const char *name, size_t length
     return 0;
 }
 
-// Gives the collected values to their flag. What the flag does not take is put off; the file can be read further.
+// Gives the collected values to their flag. Errors are deferred, and the file is read on.
 static void end_key(struct file_reader *reader) {
     if (!reader->has_key)
         return;
@@ -126,7 +126,7 @@ static int unescape(struct file_reader *reader, char letter, struct buffer *out)
     return 0;
 }
 
-// A quoted text at *cursor, which is moved past it.
+// Reads a quoted text at *cursor, and moves the cursor past it.
 static int read_quoted(struct file_reader *reader, const char **cursor, struct buffer *out) {
     const char quote = **cursor;
     const char *p = *cursor + 1;
@@ -174,8 +174,8 @@ static int read_scalar(struct file_reader *reader, const char **cursor, const ch
     return 0;
 }
 
-// Replaces variables in the value. One that is not set is reported later: the rest of the file is read first, and all
-// of them are reported together.
+// Replaces variables in the value. An unset variable is reported later: the rest of the file is read first, and all of
+// them are reported together.
 static void expand(struct file_reader *reader, struct buffer *value) {
     if (!reader->parse->has_variables || !strstr(buffer_string(value), "${"))
         return;
@@ -189,7 +189,7 @@ static void expand(struct file_reader *reader, struct buffer *value) {
     *value = expanded;
 }
 
-// A scalar that is a value. '…' is taken as it is written.
+// A scalar value. '…' is taken verbatim.
 static int read_expanded(struct file_reader *reader, const char **cursor, const char *terminators, struct buffer *out) {
     bool is_literal = **cursor == '\'';
     TRY(read_scalar(reader, cursor, terminators, out));
@@ -228,7 +228,7 @@ static int read_value(struct file_reader *reader, const char *p) {
     struct buffer text = {0};
     int status = read_expanded(reader, &p, "", &text);
     const char *string = buffer_string(&text);
-    // Nothing is left of ${NAME:-} where the variable is not set.
+    // ${NAME:-} is empty if the variable is not set.
     bool is_null = !*string || strcmp(string, "null") == 0 || strcmp(string, "~") == 0;
     if (status == 0 && !reader->values.quoted && is_null)
         reader->is_null = true;
@@ -295,7 +295,7 @@ static int read_yaml(struct file_reader *reader, char *text) {
     return 0;
 }
 
-// The line of a key, found by its text: the tree does not keep places. 0 if it is written with escapes.
+// The line of a key, found by its text: the tree stores no positions. 0 if it is written with escapes.
 static int64_t json_line(const char *text, const char *key) {
     struct buffer quoted = {0};
     buffer_printf(&quoted, "\"%s\"", key);

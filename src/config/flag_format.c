@@ -1,4 +1,4 @@
-// Values and ranges as text: what a person reads in --help and error messages, and what the engine would read back.
+// Values and ranges as text, for --help, error messages and the engine itself, which reads them back.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 void flag_format_double(double value, struct buffer *out) {
-    // The shortest of three that reads back as the same number.
+    // The shortest of three formats that reads back as the same number.
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);

@@ -33,7 +33,7 @@ const char *flag_value_name(const struct flag *flag) {
     }
 }
 
-// Letters as a terminal shows them: bytes that continue a UTF-8 sequence take no place.
+// Width on a terminal: continuation bytes of a UTF-8 sequence take no column.
 static size_t width_of(const char *text, size_t length) {
     size_t width = 0;
     for (size_t i = 0; i < length; i++)
@@ -65,10 +65,10 @@ static void append_choices(const struct flag *flag, struct buffer *out) {
         buffer_printf(out, "%s%s", name == flag->choices ? "" : "|", *name);
 }
 
-// A bound that only guards arithmetic says nothing to a reader.
+// A bound that only guards arithmetic is not shown.
 static const double largest_told = 65535;
 
-// What a value may be: its choices or its range, "≥ 1" if there is no upper end worth telling.
+// Legal values: the choices or the range, "≥ 1" if there is no meaningful upper bound.
 static void append_values(const struct flag *flag, struct buffer *out) {
     if (flag->type == FLAG_CHOICE) {
         append_choices(flag, out);
@@ -115,7 +115,7 @@ static void help_row(const struct flag *flag, struct buffer *out) {
     buffer_free(&right);
 }
 
-// A heading waits for its first visible row: a group of advanced flags alone leaves no empty title.
+// A heading waits for its first visible row: a group of only advanced flags has no heading.
 static size_t help_table(const struct flag_table *table, bool all, struct buffer *out) {
     const struct flag *heading = NULL;
     size_t hidden = 0;
@@ -164,7 +164,7 @@ void flags_help(const struct flag_command *command, bool all, struct buffer *out
         buffer_printf(out, "\n%s\n", command->epilogue);
 }
 
-// In a table cell a bar would end the cell.
+// A bar would end the table cell.
 static void append_cell(const char *text, struct buffer *out) {
     for (; *text; text++) {
         if (*text == '|')

@@ -1,4 +1,4 @@
-// What only the files of the flag engine share.
+// Shared by the files of the flag engine only.
 //
 // A name is resolved first, to a row, an alias or a known name without a row, which says how many values it takes;
 // then the values, from the command line or from a file, are applied to it. Both sources go through the same two
@@ -11,7 +11,7 @@
 
 enum flag_arity { ARITY_NONE, ARITY_ONE, ARITY_MANY };
 
-// What a name stands for: exactly one of flag, alias and names is set.
+// Meaning of a name: exactly one of flag, alias and names is set.
 struct flag_match {
     const struct flag_table *table;
     const struct flag *flag;
@@ -21,8 +21,8 @@ struct flag_match {
     enum flag_arity arity;
 };
 
-// One parse: the command, its options, the comments so far, each beginning with its flag's name, and the mistakes,
-// which are reported together at the end.
+// One parse: the command, its options, the notes so far, each beginning with its flag's name, and the errors, which are
+// reported together at the end.
 struct flag_parse {
     const struct flag_command *command;
     void *options;
@@ -31,39 +31,39 @@ struct flag_parse {
     bool has_variables;  // its files may refer to variables of the environment
 };
 
-// Keeps the present error for the end.
+// Stores the current error for the end.
 void flag_put_off(struct flag_parse *parse);
-// Says the notes and frees the parse; -1 with all its mistakes if there were any.
+// Prints the notes and frees the parse; -1 with all its errors if there were any.
 int flag_parse_end(struct flag_parse *parse);
 
-// The values of one flag as written. `quoted` keeps a single text with spaces in one piece for a list.
+// Values of one flag, verbatim. `quoted` keeps a single text with spaces in one piece for a list.
 struct flag_values {
     struct string_list items;
     bool quoted;
 };
 
-// Whether two names are the same, "--" before them and _ for - aside; `length` is that of a; b ends
-// at NUL, '=' or a space.
+// Whether two names are equal, ignoring a leading "--" and _ for -; `length` is that of a; b ends at NUL, '=' or a
+// space.
 bool flag_name_equal(const char *a, size_t length, const char *b);
 
 // The next of names separated by spaces, moving the cursor past it; NULL after the last. Its length goes to
 // *length.
 const char *flag_next_name(const char **cursor, size_t *length);
 
-// Whether a name is among names separated by spaces.
+// Whether a name is in a list of names separated by spaces.
 bool flag_name_listed(const char *name, size_t length, const char *names);
-// As flag_find, for a name of this length.
+// Like flag_find, for a name of this length.
 const struct flag *flag_find_name(const struct flag_table *table, const char *name, size_t length);
 // Whether the table's command has this row at all.
 bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
 
-// Finds a name ("--x" or "x"), false if nothing is known about it.
+// Resolves a name ("--x" or "x"); false if it is unknown.
 bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);
-// Whether another program calls a flag so; such a name does not resolve.
+// Whether another program has a flag of this name; such a name does not resolve.
 bool flag_is_synonym(const struct flag_command *command, const char *name, size_t length);
-// The error for a name that does not resolve: what it is called here, or the nearest name that would.
+// The error for a name that does not resolve: its name here, or the nearest name that would resolve.
 int flag_unknown(const struct flag_command *command, const char *name, size_t length);
-// Gives the values to what the name stands for. The error names the flag and the value, not the file.
+// Gives the values to a resolved name. The error names the flag and the value, not the file.
 int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,
                enum flag_source source);
 
@@ -82,12 +82,12 @@ int flag_parse_file(struct flag_parse *parse, const char *path);
 int flag_truth(const char *text);
 // A number in the fewest digits that read back as the same double.
 void flag_format_double(double value, struct buffer *out);
-// "from 0 to less than 1", "at least 1"; nothing if the row has no range.
+// "from 0 to less than 1", "at least 1"; empty if the row has no range.
 void flag_format_range(const struct flag *flag, struct buffer *out);
 // The flags that every command has: --config, --help, --help-all.
 enum { FLAG_GENERAL_COUNT = 3 };
 extern const struct flag flag_general[FLAG_GENERAL_COUNT];
-// What --help calls the value, NULL if there is none; and what it says about the flag: meaning, values, default.
+// Name of the value in --help, NULL if there is none; and the description of the flag: meaning, values, default.
 const char *flag_value_name(const struct flag *flag);
 void flag_row_text(const struct flag *flag, struct buffer *out);
 // Splits text at spaces and adds the pieces.

@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-// Characters that every output device has under a name; the others are named by number. A list may break after a bar.
+// Characters with a name on every output device; the others are given by number. A list may break after a bar.
 static void append_character(uint32_t character, struct buffer *out) {
     static const struct {
         uint32_t character;
@@ -82,7 +82,7 @@ void man_begin(const char *command, const char *summary, struct buffer *out) {
     buffer_append_string(out, ".TH ");
     for (const char *letter = name.data; *letter; letter++)
         buffer_append_byte(out, (char)toupper((unsigned char)*letter));
-    // Without a date the same source makes the same page on every day.
+    // Without a date the same source always gives the same page.
     buffer_printf(out, " 1 \"\" \"bevatron %s\" \"Bevatron\"\n.ad l\n.nh\n.SH NAME\n", BEVATRON_VERSION);
     append_escaped(name.data, name.length, out);
     buffer_append_string(out, " \\- ");
@@ -148,7 +148,7 @@ void flags_man(const struct flag_command *command, struct buffer *out) {
     buffer_append_string(out, ".SS General\n");
     for (size_t i = 0; i < FLAG_GENERAL_COUNT; i++)
         man_flag(&flag_general[i], out);
-    // The heading says what the first line of --help says.
+    // The heading repeats the first line of --help.
     const char *examples = command->epilogue, *first_end = examples ? strchr(examples, '\n') : NULL;
     if (examples) {
         buffer_append_string(out, ".SH EXAMPLES\n");

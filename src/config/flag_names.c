@@ -1,6 +1,5 @@
-// Names: which row, alias or known name a text stands for, and what to say of a text that stands for none: what another
-// program's name is here, or the name that is nearest.
-// _ and - are the same letter here, so that --local_rank and a file's num_layers are found.
+// Resolves a text to a row, an alias or a known name. The error for any other text gives the equivalent of another
+// program's name, or the nearest name. _ and - are equal here, so that --local_rank and a file's num_layers are found.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -96,7 +95,7 @@ bool flag_is_synonym(const struct flag_command *command, const char *name, size_
     return find_synonym(command, name, length, &table) != NULL;
 }
 
-// The error for such a name; false if it is not one.
+// The error for such a name; false if it is not another program's name.
 static bool explain_synonym(const struct flag_command *command, const char *name, size_t length) {
     const struct flag_table *table = NULL;
     const struct flag_synonym *synonym = find_synonym(command, name, length, &table);
@@ -135,7 +134,7 @@ static bool explain_dotted(const struct flag_command *command, const char *name,
     return is_known;
 }
 
-// The error for a path that other commands take as a flag and this one as an argument; false if it is not one.
+// The error for a flag of other commands whose path is an argument of this one; false if it is not one.
 static bool explain_argument(const struct flag_command *command, const char *name, size_t length) {
     static const char names[] = "--input --load --path --checkpoint --data-path --prefix --input-prefix ";
     if (command->positional_minimum == 0 || !flag_name_listed(name, length, names))

@@ -1,6 +1,6 @@
-// The command line, and how the values of a flag reach its row, its aliases' rows, or a note. An argument that begins
-// with "--" is always a flag, never a value, so a forgotten value is noticed where it is missing and files can be
-// read before the flags that override them.
+// The command line, and the way of a flag's values to its row, its aliases' rows, or a note. An argument that begins
+// with "--" is always a flag, never a value, so a missing value is noticed where it is missing and files can be read
+// before the flags that override them.
 #include "config/flag.h"
 #include "config/flag_docs.h"
 #include "config/flag_internal.h"
@@ -25,13 +25,13 @@ int flag_parse_end(struct flag_parse *parse) {
     return complaints_report(&parse->complaints);
 }
 
-// What a note says about its flag, e.g. " has no meaning here".
+// The text of a note after its flag, e.g. " has no meaning here".
 static const char *reason_of(const char *note) {
     return note + strcspn(note, " ");
 }
 
-// The flags of the note at `first` and of all later ones with the same reason; returns how many there are. 0 if an
-// earlier note has that reason.
+// The flags of the note at `first` and of all later ones with the same reason; returns their number. 0 if an earlier
+// note has that reason.
 static int64_t gather_flags(const struct string_list *notes, int64_t first, struct buffer *out) {
     int64_t count = 0;
     buffer_clear(out);
@@ -112,7 +112,7 @@ static int apply_row(struct flag_parse *parse, const struct flag_table *table, c
 static int apply_alias(struct flag_parse *parse, const struct flag_match *match, const struct string_list *items,
                        enum flag_source source) {
     const struct flag_table *table = match->table;
-    // A switch that is an alias can be switched off: then it says nothing.
+    // An alias of a switch can be switched off: then it gives no note.
     if (match->alias->value && items->count && flag_truth(items->items[0]) == 0)
         return 0;
     for (const struct flag_alias *alias = table->aliases; alias->name; alias++) {
@@ -132,8 +132,8 @@ static int apply_alias(struct flag_parse *parse, const struct flag_match *match,
     return 0;
 }
 
-// A file that this program wrote lacks secrets: what --config finds in place of a value is none. Comparisons with a
-// checkpoint's flags keep it.
+// Files written by this program have marks in place of secrets, which --config treats as missing. Comparisons with a
+// checkpoint's flags keep them.
 static bool is_redacted(const struct flag_parse *parse, const struct string_list *items) {
     for (int64_t i = 0; parse->has_variables && i < items->count; i++)
         if (redact_is_marked(items->items[i]))
@@ -177,8 +177,8 @@ static bool is_truth_word(const char *argument) {
     return strcasecmp(argument, "true") == 0 || strcasecmp(argument, "false") == 0;
 }
 
-// Collects the values that follow argv[i] and returns how many arguments they are. A switch takes none, but programs
-// that others write are started with --bf16 True: where no argument can stand alone, that can only be its value.
+// Collects the values after argv[i] and returns their number. A switch takes none, but many users write --bf16 True: if
+// the command takes no other arguments, such a word can only be the switch's value.
 static int take_values(const struct flag_command *command, enum flag_arity arity, int available, char **arguments,
                        struct string_list *items) {
     const char *name = arguments[-1];
@@ -214,7 +214,7 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
         error_set_code(EXIT_CODE_USAGE, "%s (%s)", why, match.flag->help);
         free(why);
     }
-    // Files were read before the flags; here their names are only passed over.
+    // Files were read before the flags; their names are skipped here.
     if (taken >= 0 && !is_config && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
         taken = -1;
     string_list_free(&values.items);
@@ -277,7 +277,7 @@ static void parse_files(struct flag_parse *parse, int argc, char **argv) {
     }
 }
 
-// Values of a flag that is wrong are not separate mistakes.
+// Values of an unknown flag are not separate errors.
 static int count_values(int argc, char **argv) {
     int count = 0;
     while (count + 1 < argc && !is_flag(argv[count + 1]))
@@ -285,8 +285,8 @@ static int count_values(int argc, char **argv) {
     return count;
 }
 
-// Whether an argument overrides a value as Hydra's programs (NeMo) take it: training.model.num_layers=24. *name is the
-// last part.
+// Whether an argument overrides a value in the syntax of Hydra (NeMo): training.model.num_layers=24. *name is the last
+// part.
 static bool is_override(const struct flag_command *command, const char *argument, const char **name) {
     size_t length = strcspn(argument, "=");
     struct flag_match match;
@@ -334,7 +334,7 @@ static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct 
     }
 }
 
-// The length of what a help text says first. A message needs no more of it.
+// Length of the first clause of a help text, enough for a message.
 static int first_clause(const char *help) {
     size_t length = strcspn(help, ";:");
     const char *bracket = strstr(help, " (");
@@ -375,7 +375,7 @@ enum flag_text flag_text_asked(const char *argument) {
     return FLAG_TEXT_NONE;
 }
 
-// Help wins over everything else on the line, mistakes included: who asks for it may be looking for them.
+// Help wins over everything else on the line, errors included: the user may be looking for the correct flag.
 static enum flag_text find_text(int argc, char **argv) {
     enum flag_text text = FLAG_TEXT_NONE;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0 && text == FLAG_TEXT_NONE; i++)
@@ -412,7 +412,7 @@ int flags_read(const struct flag_command *command, void *options, struct flag_li
     struct flag_parse parse = {.command = command, .options = options};
     parse_files(&parse, argc, argv);
     parse_flags(&parse, argc, argv, positional);
-    // A misspelt flag is not missing besides.
+    // A misspelt flag is not also reported as missing.
     if (parse.complaints.count == 0)
         check_complete(&parse, positional);
     *line.notes = parse.notes;

@@ -1,4 +1,4 @@
-// Rows of flag tables, one macro for each type of value. A file with such a table says which struct the values go to,
+// Rows of flag tables, one macro for each type of value. A file with such a table names the struct of the values,
 //
 //     #define FLAG_STRUCT struct peek_options
 //
@@ -12,8 +12,8 @@
 #define OFFSET(member) offsetof(FLAG_STRUCT, member)
 #define ROW(flag, kind, member) .name = flag, .type = kind, .offset = OFFSET(member)
 
-// A heading of --help; the value's member, the default as one would type it (NULL for none), the range (0, 0 for none),
-// what --help calls the value (NULL for its type's name).
+// A heading of --help; the value's member, the default as typed (NULL for none), the range (0, 0 for none), the value's
+// name in --help (NULL for its type's name).
 #define GROUP(title)                                                                                                   \
     { .name = title, .type = FLAG_GROUP }
 #define SWITCH(flag, member, ...)                                                                                      \

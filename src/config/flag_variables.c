@@ -1,5 +1,5 @@
-// ${NAME} and ${NAME:-default} in the values of configuration files. Only a $ before { means anything, and $${ is the
-// text ${, so that other uses of $ stay as they are written. A value is not expanded again.
+// ${NAME} and ${NAME:-default} in the values of configuration files. Only ${ is special, and $${ is the text ${; other
+// uses of $ stay verbatim. A value is not expanded again.
 #include "config/flag_internal.h"
 #include "base/environment.h"
 #include "base/error.h"

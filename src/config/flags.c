@@ -1,4 +1,4 @@
-// The table of a run's flags, and which of them commands take that do not train. See flags.h.
+// The table of a run's flags, and the subset for commands that do not train. See flags.h.
 #include "config/flags.h"
 #include "config/config.h"
 

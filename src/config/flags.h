@@ -1,9 +1,9 @@
 // The flags of a run: one row each, in the tables flags_*.c, one of a subject. A row says everything about its flag:
-// name, field, default, range, help, and its uses. There are no other lists of flags: what takes some of them goes over
-// the rows. Names are Megatron-LM's; where its default depends on its version, the row has that of the classic releases
-// (--eval-interval 1000). Rows marked ADVANCED stay out of the short --help; of those marked NOT_YET the validation
-// accepts only the default, until the feature is built. Other names of these flags are in flags_aliases.c, those of
-// other programs in flags_synonyms.c, Megatron's flags without a row in flags_megatron.c.
+// name, field, default, range, help, and its uses. There are no other lists of flags: code that needs some of them
+// iterates over the rows. Names are Megatron-LM's; where its default depends on its version, the row has that of the
+// classic releases (--eval-interval 1000). Rows marked ADVANCED are not in the short --help; rows marked NOT_YET accept
+// only the default, until the feature is built. Other names of these flags are in flags_aliases.c, those of other
+// programs in flags_synonyms.c, Megatron's flags without a row in flags_megatron.c.
 #ifndef CONFIG_FLAGS_H
 #define CONFIG_FLAGS_H
 
@@ -11,25 +11,24 @@
 
 // Bits of a row's `uses`.
 enum flag_use {
-    USE_MODEL = 1 << 0,    // describes the model: a checkpoint and a run that loads it agree on it (model/likeness.h)
-    USE_FAMILY = 1 << 1,   // and if a family of Hugging Face does not mention it, it has its default there
-    USE_EXPERTS = 1 << 2,  // says nothing without experts
-    USE_STORED = 1 << 3,   // how a checkpoint stores the model, and its states; loading only the weights converts them
-    USE_TOKENIZER = 1 << 4,  // how text becomes tokens: taken from a checkpoint if it is not given
-    USE_TRAINING =
-        1 << 5,            // acts in training alone: taken from a checkpoint, so that none continues with other dropout
-    USE_WATCHED = 1 << 6,  // chooses samples or makes the update: a resumed run in which it differs says so
-    // Offered by commands that train nothing, like those of the model and the tokenizer.
+    USE_MODEL = 1 << 0,      // describes the model: a checkpoint and a run that loads it agree on it (model/likeness.h)
+    USE_FAMILY = 1 << 1,     // and if a Hugging Face family does not mention it, it has its default there
+    USE_EXPERTS = 1 << 2,    // has no effect without experts
+    USE_STORED = 1 << 3,     // storage of the model and its states in a checkpoint; loading weights alone converts
+    USE_TOKENIZER = 1 << 4,  // text to tokens: taken from a checkpoint if it is not given
+    USE_TRAINING = 1 << 5,  // used only in training: taken from a checkpoint, so that no run resumes with other dropout
+    USE_WATCHED = 1 << 6,   // chooses samples or affects the update: a resumed run reports a difference in it
+    // Offered by commands that do not train, like flags of the model and the tokenizer.
     USE_ANYWHERE = 1 << 7,
-    USE_EVALUATE = 1 << 8,   // by evaluate: the text, and how samples are made of it
-    USE_ESSENTIAL = 1 << 9,  // in the short --help of these commands, whose model comes from a checkpoint
-    USE_BENCH = 1 << 10,     // in that of bench
+    USE_EVALUATE = 1 << 8,   // by evaluate: the text, and its division into samples
+    USE_ESSENTIAL = 1 << 9,  // in the short --help of these commands, which take their model from a checkpoint
+    USE_BENCH = 1 << 10,     // in the short --help of bench
 };
 
-// What a flag of the model says, where that is not just its value (model/likeness.c).
+// Meaning of a model's flag beyond its value (model/likeness.c).
 enum flag_meaning {
     MEANS_ITSELF,
-    MEANS_NOTHING,  // alone: it is a spelling of others
+    MEANS_NOTHING,  // none alone: it is a spelling of others
     MEANS_FORM,
     MEANS_OF_ICT,
     MEANS_LAYERS,
@@ -68,7 +67,7 @@ enum flag_meaning {
     MEANS_GROUP_BEST,
 };
 
-// Upper bounds that only keep arithmetic from overflowing: no real run comes near them.
+// Upper bounds that only prevent arithmetic overflow: real runs do not come near them.
 enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
 
 // The rows by subject, in the order of --help; each table leads to the next.
@@ -76,8 +75,8 @@ extern const struct flag_rows flags_model, flags_experts, flags_training, flags_
     flags_machine;
 
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
-extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c, the same
-// Of flags_groups.c.
+extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c; its last row has no names
+// In flags_groups.c.
 enum { FLAGS_GROUP_COUNT = 17 };
 extern const struct flag_names flags_groups[FLAGS_GROUP_COUNT];
 
@@ -91,7 +90,7 @@ extern const char flags_other_models[];
 extern const char flags_torchrun[];
 extern const char flags_refused[];
 
-// Those of Megatron's forks, from flags_forks.c.
+// Flags of Megatron's forks, from flags_forks.c.
 extern const char flags_forks_always_so[];
 extern const char flags_forks_only_speed[];
 extern const char flags_forks_no_meaning[];

@@ -1,5 +1,5 @@
-// Other names of flags: those of Megatron-LM v1.1 (2020) and of its releases since, fairseq's, and short forms. If one
-// old flag said several things, it has several rows, one after another.
+// Other names of flags: those of Megatron-LM v1.1 (2020) and its later releases, fairseq's, and short forms. An old
+// flag with several meanings has several rows, one after another.
 #include "config/flags.h"
 
 const struct flag_alias flags_aliases[] = {

@@ -1,12 +1,12 @@
 // Flags of Megatron-LM's forks without a row, in the notation of flags_megatron.c: Megatron-DeepSpeed (Microsoft's and
 // BigScience's), llm-jp, swiss-ai, BigCode and Pai-Megatron-Patch. Those that change no numbers are accepted with a
-// note. The others are refused with what to do instead; names that have an exact equivalent are in flags_aliases.c or
+// note. The others are refused with a remedy; names that have an exact equivalent are in flags_aliases.c or
 // flags_synonyms.c.
 #include "config/flags.h"
 
 const char flags_forks_always_so[] = "--use-mpi --sync-tp-duplicated-parameters ";
 
-// How DeepSpeed keeps activations, states and gradients, and kernels that others have.
+// DeepSpeed's storage of activations, states and gradients, and kernels of others.
 const char flags_forks_only_speed[] =
     "--deepspeed-activation-checkpointing --partition-activations --contigious-checkpointing --checkpoint-in-cpu "
     "--synchronize-each-layer --profile-backward --zero-reduce-scatter --zero-contigious-gradients "
@@ -31,7 +31,7 @@ const char flags_deepspeed_experts[] =
     "--moe-min-capacity= --create-moe-param-group --mlp-type= --disable-moe-token-dropping "
     "--disable-moe-top2-2nd-expert-sampling --use-tutel ";
 
-// What other models and other losses have.
+// Features of other models and other losses.
 const char flags_forks_other_models[] =
     "--use-z-loss --xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
     "--attention-head-type= --ademamix-alpha= --ademamix-beta3= --ademamix-alpha-warmup= --ademamix-beta3-warmup= "

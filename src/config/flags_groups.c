@@ -1,4 +1,4 @@
-// What is said about flags without a row: the lists of flags_megatron.c and flags_forks.c, with the message of each.
+// Messages about flags without a row: the lists of flags_megatron.c and flags_forks.c, each with its message.
 #include "config/flags.h"
 
 const struct flag_names flags_groups[] = {

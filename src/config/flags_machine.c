@@ -1,4 +1,4 @@
-// The flags of the machine: devices, ranks, what is kept in memory, and faults that are injected. See flags.h.
+// The flags of the machine: devices, ranks, memory, and injected faults. See flags.h.
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "config/flags.h"

@@ -1,7 +1,6 @@
-// Megatron-LM's flags without a row, so that a user of Megatron hears more than "unknown flag". Those that change no
-// numbers are accepted with a note; those that would change the run are refused by name, unless they are given with
-// Megatron's default. The notation is that of struct flag_names: a switch stands alone, a flag with a value has its
-// default (if any) after =.
+// Megatron-LM's flags without a row, for better messages than "unknown flag". Those that change no numbers are accepted
+// with a note; those that would change the run are refused by name, unless they are given with Megatron's default. The
+// notation is that of struct flag_names: a switch stands alone, a flag with a value has its default (if any) after =.
 #include "config/flags.h"
 
 const char flags_always_so[] =
@@ -15,14 +14,14 @@ const char flags_always_so[] =
     "--use-pytorch-profiler --nvtx-ranges "
     "--yarn-correction-range-round-to-int ";
 
-// Numbers that Megatron can keep in fewer bits: here they have more, and the run differs by less rounding only.
+// Values that Megatron can store in fewer bits: here they have more, and the run differs only by less rounding.
 const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
                            "--fp16-lm-cross-entropy --fp8-param-gather ";
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
     "--mla-down-proj-fusion "
-    // Rows without a weight, for kernels that need whole tiles: ours do not.
+    // Padding rows without a weight, for kernels that need whole tiles: ours do not.
     "--moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
     "--tp-comm-overlap --no-tp-comm-bulk-wgrad --disable-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
     "--disable-tp-comm-bulk-dgrad --no-tp-comm-overlap-ag --disable-tp-comm-overlap-ag --no-tp-comm-overlap-rs "
@@ -66,9 +65,9 @@ const char flags_only_speed[] =
     "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "
     "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
     "--fine-grained-offloading-max-inflight-offloads= "
-    // Experts are always grouped, and what is fused and which products are symmetric follows from the device.
+    // Experts are always grouped, and fusion and symmetric matmuls are chosen by the device.
     "--moe-grouped-gemm --moe-permute-fusion --moe-router-fusion --muon-use-syrk "
-    // How tokens travel to experts, and what runs beside that.
+    // Transport of tokens to experts, and work overlapped with it.
     "--moe-shared-expert-overlap --use-grouped-gemm-for-shared-expert --moe-enable-deepep "
     "--moe-flex-dispatcher-backend= --moe-permute-fusion-into-hybridep --moe-hybridep-pad-uneven-dispatch-inputs "
     "--moe-flex-dispatcher-num-sms= --moe-deepep-num-sms= --moe-hybridep-num-sms= --moe-hybridep-num-blocks-permute= "
@@ -97,7 +96,7 @@ const char flags_no_meaning[] =
     "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --test-mode "
     "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "
     "--s3-cache-path= --tokenizer-hf-use-fast --trust-remote-code --moe-per-layer-logging --check-for-large-grads "
-    // Of Megatron's ModelOpt scripts: which of its implementations the model is built from.
+    // Megatron's ModelOpt scripts: choice of its model implementation.
     "--export-force-local-attention --export-te-mcore-model --export-default-te-spec ";
 
 // Sharding of the parameters themselves.
@@ -121,7 +120,7 @@ const char flags_other_models[] =
     "--heterogeneous-layers-config-path= --heterogeneous-layers-config-encoded-json= --export-model-type=GPTModel "
     "--export-qk-l2-norm --export-moe-apply-probs-on-input ";
 
-// Those of the launcher, which stand before the script's name and are easily copied along.
+// Flags of the launcher, which precede the script's name and are easily copied along.
 const char flags_torchrun[] = "--nproc-per-node= --nnodes= --node-rank= --master-addr= --master-port= --rdzv-id= "
                               "--rdzv-backend= --rdzv-endpoint= --rdzv-conf= --standalone ";
 
@@ -297,7 +296,7 @@ const char flags_refused[] =
     "--fault-injector-fault-probabilities= --fault-injector-fault-delay= "
     "--fault-injector-delay-start-iteration= --fault-injector-mtti-seconds= --fault-injector-offset-seconds= "
     "--fault-injector-seed= "
-    // Of v1.1 and of releases in between, gone from Megatron itself.
+    // From v1.1 and later releases, since removed from Megatron itself.
     "--num-unique-layers= --param-sharing-style=grouped --standalone-embedding-stage "
     "--encoder-tensor-model-parallel-size=0 --encoder-pipeline-model-parallel-size=0 --retro-add-retriever "
     "--retro-project-dir= --retro-cyclic-train-iters= --retro-encoder-layers=2 --retro-num-neighbors=2 "

@@ -1,4 +1,4 @@
-// The flags of what a run reports, and where. See flags.h.
+// The flags of a run's reports and their destinations. See flags.h.
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "config/flags.h"

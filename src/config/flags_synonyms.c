@@ -1,7 +1,7 @@
-// What other programs call the flags of a run: Hugging Face's Trainer, nanoGPT, llm.c, fairseq, NeMo, DeepSpeed,
+// Names of a run's flags in other programs: Hugging Face's Trainer, nanoGPT, llm.c, fairseq, NeMo, DeepSpeed,
 // torchtitan, LitGPT, axolotl and forks of Megatron-LM. These names are not accepted, because their units and defaults
-// differ too often; the error says what to give instead, by meaning rather than by spelling. A name that Megatron or
-// this program knows does not belong here.
+// differ too often; the error says what to use instead, by meaning rather than by spelling. Names of Megatron or of
+// this program do not belong here.
 #include "config/flags.h"
 
 #define DATASET "text (.jsonl, .txt, a folder), or the PREFIX of a dataset that `bevatron preprocess` wrote"

@@ -25,7 +25,7 @@ static int refuse(const char *text, const char *at, const char *what, const char
                           remedy);
 }
 
-// Equal up to - and _, which users mix up.
+// Equal up to - and _, which users confuse.
 static bool is_word(struct inject_word word, const char *name) {
     size_t at = 0;
     for (;; name++) {
@@ -233,7 +233,7 @@ int inject_parse(const char *text, struct fault *fault) {
         part.length = strcspn(part.at, ":");
         TRY(read_part(text, part, fault));
     }
-    // Without a step, a phase of iterations is not one of the start.
+    // Without a step, a phase of iterations does not mean the start.
     bool is_of_start = fault->phase == FAULT_AT_RENDEZVOUS || fault->phase == FAULT_AT_LOAD;
     if (fault->is_anywhere)
         fault->first = is_of_start ? 0 : 1;

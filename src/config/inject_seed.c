@@ -1,5 +1,5 @@
-// The list of faults of a configuration: those that were given, and those that are drawn from --inject-seed. Drawing is
-// a pure function of the flags, so that all ranks, and all starts of a run, have the same faults.
+// The list of faults of a configuration: given ones, and those drawn from --inject-seed. Drawing is a pure function of
+// the flags, so that all ranks, and all starts of a run, have the same faults.
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/rng.h"
@@ -10,12 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// The kinds after which a run that is started again ends with the same weights, and which do not depend on how ranks
-// are connected.
+// Kinds after which a restarted run ends with the same weights, and which do not depend on the connections of ranks.
 static const char *const usual_kinds[] = {"kill", "segv",   "abort", "stop",       "hang",
                                           "slow", "enospc", "eio",   "stuck-fsync"};
 
-// Phases that every rank of every layout reaches in each iteration; the last ones only if it is saved.
+// Phases that every rank of every layout reaches in each iteration; the last ones only if the iteration is saved.
 static const char *const phases[] = {"step",      "data",  "forward", "backward", "gradients",
                                      "optimizer", "agree", "write",   "fsync",    "rename"};
 enum { PHASES = sizeof phases / sizeof phases[0], FILE_PHASES = 3, ALONE_PHASES = PHASES - FILE_PHASES - 1 };
@@ -41,7 +40,7 @@ static bool is_of_files(enum fault_kind kind) {
     return kind == FAULT_ENOSPC || kind == FAULT_EIO || kind == FAULT_STUCK_FSYNC;
 }
 
-// One that is saved, if there are any.
+// One of the saved iterations, if there are any.
 static int64_t draw_save(struct draw *draw, const struct config *config) {
     int64_t saves = config->save_interval > 0 ? config->train_iters / config->save_interval : 0;
     return saves > 0 ? config->save_interval * (1 + draw_below(draw, saves)) : config->train_iters;

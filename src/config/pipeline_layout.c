@@ -21,7 +21,7 @@ static void skip_commas(struct expansion *expansion) {
     expansion->at += strspn(expansion->at, ",");
 }
 
-// *N behind what was added from `first` on; `is_needed` if it must be there.
+// Repeats the text from `first` on by a following *N, which must be there if `is_needed`.
 static int take_times(struct expansion *expansion, size_t first, bool is_needed) {
     skip_commas(expansion);
     if (*expansion->at != '*')
@@ -94,7 +94,7 @@ int64_t pipeline_layout_chunks(const char *expanded) {
     return count;
 }
 
-// Of the chunks from `first` up to `end`.
+// Counts symbols of the chunks from `first` up to `end`.
 static int64_t count_symbols(const char *expanded, int64_t first, int64_t end, char symbol) {
     int64_t chunk = 0, count = 0;
     for (; *expanded && chunk < end; expanded++) {

@@ -1,4 +1,4 @@
-// --pipeline-model-parallel-layout, in Megatron-LM's notation: which layers each chunk of a pipeline has.
+// --pipeline-model-parallel-layout, in Megatron-LM's notation: the layers of each chunk of a pipeline.
 //
 //   E  embedding      t  layer      m  depth of multi-token prediction      L  head and loss      |  between two chunks
 //
@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LAYOUT_MOST_SYMBOLS = 1 << 18, LAYOUT_MOST_CHUNKS = 128 };  // these of a stage
+enum { LAYOUT_MOST_SYMBOLS = 1 << 18, LAYOUT_MOST_CHUNKS = 128 };  // the latter per stage
 
-// What is wrong with a text, and the byte where; `what` is NULL if nothing is.
+// The error in a text and its byte; `what` is NULL if there is none.
 struct layout_mistake {
     const char *what;
     size_t at;
@@ -20,7 +20,7 @@ struct layout_mistake {
 
 // The text without commas, numbers and parentheses, to be freed; NULL with a mistake.
 char *pipeline_layout_expand(const char *text, struct layout_mistake *mistake);
-// Of an expanded text: how many chunks it has, and how many of a symbol one of them has, or all of them before a chunk.
+// For an expanded text: its number of chunks, and the number of a symbol in one chunk, or in all chunks before one.
 int64_t pipeline_layout_chunks(const char *expanded);
 int64_t pipeline_layout_count(const char *expanded, int64_t chunk, char symbol);
 int64_t pipeline_layout_before(const char *expanded, int64_t chunk, char symbol);

@@ -1,5 +1,4 @@
-// Presets: a preset is a short command line that gives values to the flags the user did not give. The table is in
-// presets_table.c.
+// Presets: a preset is a short command line that sets the flags that are not given. The table is in presets_table.c.
 #include "config/presets.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -63,12 +62,12 @@ static int apply_sizes(struct config *config, const struct preset *preset) {
     TRY(give(config, "--make-vocab-size-divisible-by", preset->vocab_multiple));
     TRY(give_all(config, preset->kind));
     TRY(give_all(config, preset->more));
-    // A longer --seq-length wants a longer table, unless the user says otherwise.
+    // A longer --seq-length needs a longer table, unless the user gives its size.
     int64_t positions = preset->positions > config->seq_length ? preset->positions : config->seq_length;
     return give(config, "--max-position-embeddings", positions);
 }
 
-// What --model names becomes a form and its flags, so that nothing after this needs to know families.
+// Replaces the family named by --model by a form and its flags, so that later code needs no families.
 static int apply_family(struct config *config) {
     const struct preset_family *family = NULL;
     for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model) != 0; i++)

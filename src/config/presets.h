@@ -8,7 +8,7 @@
 struct preset {
     const char *name;
     int64_t layers, hidden, heads, positions;
-    int64_t vocabulary;      // rows of the released embedding: what a plan takes for the tokenizer's
+    int64_t vocabulary;      // rows of the released embedding: a plan uses it as the tokenizer's size
     int64_t vocab_multiple;  // --make-vocab-size-divisible-by
     const char *kind;        // flags of its family, "--flag value …"
     const char *more;        // flags of its own, or ""
@@ -16,7 +16,7 @@ struct preset {
     const char *source;
 };
 
-// A family that --model names but that is another form with other flags.
+// A family named by --model that is another form with other flags.
 struct preset_family {
     const char *name, *form;
     const char *kind;  // "--flag value …"

@@ -144,10 +144,10 @@
 #define FOR_CPU "for a CPU: learns in minutes to hours"
 #define FOR_GPU "for one GPU"
 
-// GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the
-// values here (5120, 16 heads) are the ones commonly trained. The Megatron family has a vocabulary of 51200: 50257
-// padded to a multiple of 1024. The first rows are not published models: sizes for one machine. The vocabulary is that
-// of the released embedding.
+// The GPT-3 paper gives 13B a width of 5140, and 1.3B 24 heads of 128, which contradict its own tables; the values here
+// (5120, 16 heads) are the ones commonly trained. The Megatron family has a vocabulary of 51200: 50257 padded to a
+// multiple of 1024. The first rows are not published models but sizes for one machine. The vocabulary is that of the
+// released embedding.
 static const struct preset presets[] = {
     {"cpu-3m", 4, 192, 3, 256, 8192, 128, TIED_LLAMA, "--ffn-hidden-size 512", "3.3M", FOR_CPU},
     {"cpu-10m", 6, 320, 5, 512, 8192, 128, TIED_LLAMA, "--ffn-hidden-size 896", "10M", FOR_CPU},

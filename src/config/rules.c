@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A flag of a term, with values that `|` separates, or NULL.
+// A flag of a term, with values separated by `|`, or NULL.
 struct condition {
     const struct flag *flag;
     const char *values;
     size_t length;
 };
 
-// The next flag of the term at *at, which goes past it; false at the end of the term.
+// Parses the next flag of the term at *at and moves *at past it; false at the end of the term.
 static bool next_condition(const char **at, struct condition *condition) {
     struct flag_table table = config_flag_table(0);
     *at += strspn(*at, " ");
@@ -32,7 +32,7 @@ static bool next_condition(const char **at, struct condition *condition) {
     return true;
 }
 
-// The value of a condition that is this text; NULL if none is.
+// The value of a condition that equals this text; NULL if there is none.
 static const char *find_value(const struct condition *condition, const char *text, size_t *length) {
     const char *end = condition->values + condition->length;
     for (const char *value = condition->values; value < end; value += *length + 1) {
@@ -58,7 +58,7 @@ static bool differs(const struct flag *flag, const void *slot, const char *text)
     }
 }
 
-// Whether a condition holds. Its flag, with the value that it has if the condition names values, goes to `shown`.
+// Whether a condition holds. Appends its flag to `shown`, with its present value if the condition names values.
 static bool condition_holds(const struct condition *condition, const struct config *config, bool is_idle,
                             struct buffer *shown) {
     const struct flag *flag = condition->flag;
@@ -87,7 +87,7 @@ static bool condition_holds(const struct condition *condition, const struct conf
     return holds;
 }
 
-// Whether the term at *at holds; *at goes to the next one.
+// Whether the term at *at holds; moves *at to the next one.
 static bool term_holds(const struct config *config, const char **at, bool is_idle, struct buffer *shown) {
     struct condition condition;
     bool holds = true;

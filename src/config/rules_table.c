@@ -1,4 +1,4 @@
-// The rules between flags. See rules.h. Sorted by what the rule is about.
+// The rules between flags. See rules.h. Sorted by subject.
 #include "config/rules.h"
 
 #define NEEDS .kind = RULE_NEEDS, .flags
@@ -11,7 +11,7 @@
 #define LONGROPE "--position-embedding-type rope --use-rope-scaling --rope-scaling-type longrope"
 
 const struct flag_rule rules_always[] = {
-    // What only some forms of model have.
+    // Features of only some forms of model.
     {BELONGS = "--position-embedding-type alibi", "--model gpt", "; give learned_absolute or rope, or relative for T5"},
     {BELONGS = "--reset-attention-mask, --reset-position-ids, --eod-mask-loss, --word-embedding-size, --num-experts, "
                "--sliding-window, --attn-logit-softcapping, --final-logit-softcapping, --softmax-type learnable, "
@@ -264,7 +264,7 @@ const struct flag_rule rules_of_training[] = {
     {NEEDS = "--lr-decay-style WSD", "--lr-wsd-decay-iters, --lr-wsd-decay-samples",
      ", the length of its last part; without a last part it is --lr-decay-style constant", .when = "--lr"},
 
-    // Going back, and faults.
+    // Rewinding, and faults.
     {NEEDS = "--replay-check, --nan-policy rewind-and-skip, --spike-policy rewind-and-skip", "--save",
      ", the folder of the checkpoints to go back to"},
     {EXCLUDES = "--replay-check", "--fp8-format", ", whose scales see every pass"},

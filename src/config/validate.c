@@ -14,7 +14,7 @@
 #include <string.h>
 
 const char *divisors(int64_t number, char *text, size_t size) {
-    enum { MOST = 1024 };  // larger ones are of no use
+    enum { MOST = 1024 };  // larger ones are useless
     size_t used = 0;
     text[0] = 0;
     for (int64_t d = 1; d <= number && d <= MOST && used < size; d++)
@@ -38,8 +38,8 @@ int64_t nearest_multiple(int64_t wanted, int64_t unit) {
     return below > 0 && wanted - below < below + unit - wanted ? below : below + unit;
 }
 
-// Up to three shares, of which one is above 0. As in Megatron, whatever is neither a digit nor a dot separates them,
-// the quotes that a script's own quoting leaves included; letters and signs are not taken for separators.
+// Up to three shares, at least one of them above 0. As in Megatron, they are separated by anything but digits and dots,
+// including quotes left over by a script's own quoting; letters and signs are not accepted as separators.
 static bool is_split(const char *text) {
     int numbers = 0;
     double sum = 0;
@@ -103,7 +103,7 @@ static void validate_trained_tokenizer(struct config *config, enum config_use us
     enum { LEAST = 257, USUAL = 32000 };
     if (use != CONFIG_TRAIN)
         complain(complaints, "--tokenizer-type auto is for train; leave it out: the checkpoint has the tokenizer");
-    // A dry run without data has mock data in its place; the size is known.
+    // A dry run without data uses mock data; its size is known.
     if (flag_is_given(&config->given, "--mock-data") && config->mock_data)
         complain(complaints, "--tokenizer-type auto needs text to learn from, but --mock-data has none; give "
                              "--vocab-size alone");
@@ -119,7 +119,7 @@ static void validate_tokenizer(struct config *config, enum config_use use, struc
         free(config->tokenizer_type);
         config->tokenizer_type = memory_string("HuggingFaceTokenizer");
     }
-    // As pretrain_bert.py and pretrain_t5.py have it, and pretrain_gpt.py.
+    // The defaults of pretrain_bert.py, pretrain_t5.py and pretrain_gpt.py.
     bool is_gpt = strcmp(config->model, "gpt") == 0;
     bool is_assumed = !config->tokenizer_type && (config->vocab_file || config->merge_file);
     if (is_assumed)
@@ -168,7 +168,7 @@ static void validate_checkpoints(struct config *config, struct complaints *compl
         config->metrics_file = file_join(config->save, "metrics.jsonl");
 }
 
-// A short run would spend its time in evaluations.
+// A short run would spend its time on evaluations.
 static void scale_evaluations(struct config *config) {
     const int64_t most = 100, share = 10;
     if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_DEFAULT && config->train_iters > 0)
@@ -177,7 +177,7 @@ static void scale_evaluations(struct config *config) {
 
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
-    // The parser fills only what has a flag.
+    // The parser fills only fields with a flag.
     config->rampup_start = config->rampup_increment = config->rampup_samples = config->batch_step_count = 0;
     config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
     config->lr_warmup_steps = 0;

@@ -1,4 +1,4 @@
-// What a token attends to and how: windows, in all layers or in some, and their rotary positions; caps and sinks.
+// Attention: windows, in all layers or in some, and their rotary positions; caps and sinks.
 #include "base/memory.h"
 #include "config/config_context.h"
 #include "config/validate.h"
@@ -11,7 +11,7 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-// "127,0" or "(127, 0)"; -1 if it is neither. Megatron counts the tokens before one, ours also the token itself.
+// "127,0" or "(127, 0)"; -1 for any other text. Megatron counts the tokens before one, ours also the token itself.
 static int64_t parse_window_size(const char *text) {
     char *end = NULL;
     bool has_brackets = *text == '(';
@@ -40,7 +40,7 @@ static void validate_window_size(struct config *config, struct complaints *compl
         config->sliding_window = window;
 }
 
-// What is given is not two sizes.
+// The text is not two sizes.
 static void complain_of_sizes(const struct string_list *given, int64_t ranks, struct complaints *complaints) {
     char remedy[128];
     snprintf(remedy, sizeof remedy,
@@ -73,8 +73,7 @@ static bool validate_hierarchy(const struct config *config, struct complaints *c
     return false;
 }
 
-// What exchanges heads gives each of the context-parallel ranks that do so an equal part of the heads that a
-// tensor-parallel rank has.
+// Each context-parallel rank that exchanges heads gets an equal part of the heads of a tensor-parallel rank.
 static void validate_exchange(const struct config *config, const char *type, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, sizes[2];
     bool is_near = is(type, "a2a+p2p");

@@ -118,8 +118,8 @@ static void warn_of_balance(const struct config *config) {
     }
 }
 
-// Sinkhorn's algorithm chooses by logits alone, and what it chooses has scores of its own: sigmoids if a token goes to
-// one expert, else a softmax over all of them.
+// Sinkhorn's algorithm chooses by logits alone, and the chosen experts' scores are computed separately: sigmoids if a
+// token goes to one expert, else a softmax over all of them.
 static void validate_sinkhorn(struct config *config, struct complaints *complaints) {
     struct config_balance balance = config_balance(config);
     if (!config_has_sinkhorn(config))
@@ -171,7 +171,7 @@ static void validate_slices(const struct config *config, struct complaints *comp
                  slices, tensor);
 }
 
-// Ranks that share out the experts.
+// Ranks that the experts are split over.
 static void validate_ranks(const struct config *config, struct complaints *complaints) {
     int64_t ranks = config->expert_model_parallel_size, E = config->num_experts, copies = config->data_parallel_size;
     int64_t tensor = config->tensor_model_parallel_size, slices = config_expert_slices(config);
@@ -209,7 +209,7 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     validate_capacity(config, complaints);
     validate_slices(config, complaints);
     validate_ranks(config, complaints);
-    // While rows of one micro-batch are on their way, another one computes.
+    // While rows of one micro-batch are in transit, another one computes.
     if (config->overlap_moe_expert_parallel_comm && config->pipeline_model_parallel_size > 1 &&
         config_chunks(config) == 1)
         complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "

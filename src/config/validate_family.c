@@ -1,5 +1,5 @@
-// Flags that only a BERT or a T5 has. Megatron says by the name of its script which model they are for, and here
-// --model does: a command line with neither would silently train a GPT.
+// Flags that only a BERT or a T5 has. In Megatron the name of the script selects the model, here --model does: without
+// it such a command line would silently train a GPT.
 #include "config/validate.h"
 #include "base/log.h"
 #include <string.h>
@@ -28,8 +28,8 @@ static const struct {
     {"--retriever-report-topk-accuracies", ict},
 };
 
-// Whether a model of this form has the flags of a family. Megatron's scripts for BERT serve ICT as well, so flags of
-// BERT's samples may stand there without an effect.
+// Whether a model of this form has the flags of a family. Megatron's scripts for BERT also serve ICT, so flags of
+// BERT's samples are allowed there without effect.
 static bool has_flags_of(enum config_form form, const char *family) {
     if (family == ict || form == CONFIG_ICT)
         return family == ict && form == CONFIG_ICT;
@@ -40,7 +40,7 @@ static const char *name_of(const struct config *config) {
     return config_form(config) == CONFIG_ICT ? "ICT" : "a GPT";
 }
 
-// What a GPT can have, but seldom has; NULL if there is nothing.
+// Features that a GPT may have, but seldom has; NULL if there are none.
 static const char *find_unusual(const struct config *config) {
     static const char *const flags[] = {"--encoder-seq-length", "--encoder-num-layers", "--vocab-extra-ids"};
     static const char sentences[] = "_sentence";
@@ -59,7 +59,7 @@ static const char *find_unusual(const struct config *config) {
 }
 
 void validate_family(const struct config *config, struct complaints *complaints) {
-    // A launcher leaves it to the ranks to find the family in the checkpoint.
+    // A launcher leaves it to the ranks to read the family from the checkpoint.
     if (config->use_checkpoint_args && flag_source(&config->given, "--model") == FLAG_FROM_DEFAULT)
         return;
     enum config_form form = config_form(config);
@@ -74,7 +74,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
                      family, family, flag);
         else if (family == t5 || (family == ict && flag_source(&config->given, flag) == FLAG_FROM_COMMAND))
             complain(complaints, "%s belongs to %s; leave it out", flag, family);
-        else if (flag_source(&config->given, flag) == FLAG_FROM_COMMAND)  // a file may have all flags there are
+        else if (flag_source(&config->given, flag) == FLAG_FROM_COMMAND)  // a file may have flags of any command
             log_info("note: %s has no effect in %s; it belongs to %s", flag, name_of(config), family);
         is_refused = is_refused || !is_chosen;
     }

@@ -1,6 +1,6 @@
-// What the flags can say and this version cannot do. A flag whose row is marked not_yet is refused unless it has its
+// Flags of features that this version does not have. A flag whose row is marked not_yet is refused unless it has its
 // default, because it would change the numbers or the memory of the run; one in the list below passes with a note,
-// because it would not. When a feature is built, the mark or the line goes.
+// because it would not. When a feature is built, its mark or line is removed.
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -20,7 +20,7 @@ static const struct {
     {"--tensorboard-queue-size", "has no effect: bevatron decides when its files are written"},
 };
 
-// Compares the value with the default by their texts.
+// Compares the value with the default as texts.
 static bool is_default(const struct config *config, const struct config *defaults, const struct flag *flag,
                        struct buffer *value, struct buffer *initial) {
     buffer_clear(value);
@@ -31,7 +31,7 @@ static bool is_default(const struct config *config, const struct config *default
 }
 
 void validate_features(const struct config *config, struct complaints *complaints) {
-    // If every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
+    // If every micro-batch has the same number of counted tokens, the mean over tokens is the mean of means.
     if (config->calculate_per_token_loss && config_form(config) == CONFIG_GPT && !config->eod_mask_loss)
         log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
     struct flag_table table = config_flag_table(0);

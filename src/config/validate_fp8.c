@@ -1,10 +1,10 @@
-// Sizes that fp8 and fp4 matmuls can have.
+// Legal sizes of fp8 and fp4 matmuls.
 #include "config/validate.h"
 #include "base/error.h"
 #include <inttypes.h>
 #include <string.h>
 
-// Sizes that fp8 matmuls can have, and with blocks of 32 and 128 values.
+// Units of sizes of fp8 matmuls, plain and with blocks of 32 and 128 values.
 enum { FP8_STEP = 16, FP8_STEP_MX = 32, FP8_STEP_BLOCKS = 128 };
 
 static bool is_recipe(const struct config *config, const char *name) {
@@ -22,7 +22,7 @@ static int64_t expert_width(const struct config *config) {
     return is_fp8 ? config_expert_width(config) / slices : 0;
 }
 
-// Blocks of ranks that split a size must be those of one rank, so their parts are whole blocks. A size that no rank
+// Blocks of ranks that split a size must equal those of one rank, so their parts are whole blocks. A size that no rank
 // splits may end within a block.
 struct fp8_size {
     const char *name;
@@ -30,7 +30,7 @@ struct fp8_size {
     bool is_split, is_latent;
 };
 
-// A part of a size that is split among so many ranks.
+// One rank's part of a split size.
 static struct fp8_size part_of(const char *name, int64_t whole, int64_t parts) {
     return (struct fp8_size){.name = name, .value = whole / parts, .is_split = parts > 1};
 }
@@ -62,7 +62,7 @@ static size_t list_heads(const struct config *config, struct fp8_size *sizes) {
     return count;
 }
 
-// What the matmuls of a layer have as rows, columns or inner dimensions, tokens excepted.
+// Rows, columns and inner dimensions of a layer's matmuls, tokens excepted.
 static size_t list_sizes(const struct config *config, struct fp8_size *sizes) {
     bool has_dense = config_expert_layers(config) < config->num_layers;
     int64_t slices = config_expert_slices(config);
@@ -75,8 +75,8 @@ static size_t list_sizes(const struct config *config, struct fp8_size *sizes) {
     return count + list_heads(config, sizes + count);
 }
 
-// The tokens of a micro-batch that a rank rounds together. By blocks, rows that ranks split are gathered before,
-// except those of latents.
+// The tokens of a micro-batch that a rank rounds together. With block scaling, rows that ranks split are gathered
+// before, except those of latents.
 static int64_t tokens_of(const struct config *config, int64_t length, int step, bool *are_split) {
     bool splits = config->sequence_parallel && (step == FP8_STEP || config->multi_latent_attention);
     int64_t ranks = config->context_parallel_size * (splits ? config->tensor_model_parallel_size : 1);
@@ -153,7 +153,7 @@ static void validate_output(const struct config *config, struct complaints *comp
                  (int)FP8_STEP, config_word_embedding_size(config));
 }
 
-// Megatron-LM refuses this with delayed scaling, and more layers than a pipeline stage has; neither matters here.
+// Megatron-LM refuses this with delayed scaling, or for more layers than a pipeline stage has; neither matters here.
 static void validate_bf16_layers(const struct config *config, struct complaints *complaints) {
     int64_t start = config->num_layers_at_start_in_bf16, end = config->num_layers_at_end_in_bf16;
     int64_t stacks[] = {config_encoder_layers(config), config_decoder_layers(config)};

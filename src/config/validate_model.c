@@ -1,4 +1,4 @@
-// The model's flags: which are missing, and which sizes contradict each other.
+// The model's flags: missing ones, and sizes that contradict each other.
 #include "config/validate.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The lengths of samples: T5 has two, and Megatron's scripts call the first one by either name.
+// The lengths of samples: T5 has two, and Megatron's scripts use either name for the first one.
 static void validate_lengths(struct config *config, struct complaints *complaints) {
     if (config->seq_length == 0)
         config->seq_length = config->encoder_seq_length;
@@ -24,7 +24,7 @@ static void validate_lengths(struct config *config, struct complaints *complaint
     if (config->seq_length == 0)
         config->seq_length = config->max_position_embeddings;
     if (config->seq_length > config->max_position_embeddings)
-        // Dynamic scaling is by how far a text exceeds the positions, which another number of them would change.
+        // Dynamic scaling depends on how far a text exceeds the positions, which another number of them would change.
         complain(complaints, "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64 "; %s",
                  config->seq_length, config->max_position_embeddings,
                  config->use_rope_scaling && strcmp(config->rope_scaling_type, "dynamic") == 0
@@ -137,7 +137,7 @@ static int64_t next_multiple(int64_t value, int64_t unit) {
     return (value / unit + 1) * unit;
 }
 
-// The next length above one that --context-parallel-size and --sequence-parallel both divide.
+// The next larger length that --context-parallel-size and --sequence-parallel both divide.
 static int64_t next_length(const struct config *config, int64_t tokens) {
     int64_t ranks = config->context_parallel_size, unit = ranks > 1 ? 2 * ranks : 1;
     do
@@ -146,8 +146,8 @@ static int64_t next_length(const struct config *config, int64_t tokens) {
     return tokens;
 }
 
-// Ranks that share sequences take two of 2 × ranks equal strips of each; those that divide the residual stream divide
-// the rows of the strips that a rank has.
+// Context-parallel ranks take two of 2 × ranks equal strips of each sequence; sequence-parallel ranks divide the rows
+// of one rank's strips.
 static void validate_strips(const struct config *config, struct complaints *complaints) {
     int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, strips = 2 * ranks;
     const struct {
@@ -189,7 +189,7 @@ static void validate_optimizer(struct config *config, struct complaints *complai
     use_bf16(&config->exp_avg_dtype, "--exp-avg-dtype");
     use_bf16(&config->exp_avg_sq_dtype, "--exp-avg-sq-dtype");
     bool is_muon = is(config->optimizer, "muon") || is(config->optimizer, "adaptive_muon");
-    // Its first polynomial makes -0.585 of 1, which is about what the four steps made of singular values.
+    // Its first polynomial turns 1 into -0.585, roughly the result of the four steps for singular values.
     if (is_muon && is(config->muon_coefficient_type, "aol") && config->muon_num_ns_steps > 4)
         complain(complaints, "--muon-coefficient-type aol has 4 steps; more would begin again with the first, which "
                              "reverses every update; give --muon-num-ns-steps 4");
@@ -203,8 +203,8 @@ static void validate_optimizer(struct config *config, struct complaints *complai
 }
 
 // Megatron's older models, chosen by --use-legacy-models since core 0.8, let --openai-gelu and --onnx-safe choose the
-// GELU, whatever is fused. Megatron core's models read neither: fused with the bias it is the tanh form, else the exact
-// one. What a flag's name promises and the model does not do is worth a warning.
+// GELU, fused or not. Megatron core's models read neither: fused with the bias it is the tanh form, else the exact one.
+// A flag whose name promises something that the model does not do deserves a warning.
 static void validate_gelu(struct config *config) {
     if (!config->openai_gelu && !config->onnx_safe)
         return;
@@ -249,7 +249,7 @@ static void warn_of_groups(const struct config *config) {
                       groups, heads);
 }
 
-// As in Megatron-LM: one more part of selective recompute.
+// As in Megatron-LM: another part of selective recompute.
 static void resolve_expert_recompute(struct config *config) {
     struct string_list *modules = &config->recompute_modules;
     if (!config->recompute_granularity)

@@ -1,5 +1,5 @@
-// The flags of a pipeline: whether the layers can be cut as asked, and whether the schedule can be run with that number
-// of micro-batches. Refusals say which numbers would work.
+// The flags of a pipeline: whether the layers can be split as requested, and whether the schedule supports that number
+// of micro-batches. Refusals name numbers that would work.
 #include "config/pipeline_layout.h"
 #include "config/validate.h"
 #include <inttypes.h>
@@ -11,7 +11,7 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-// One stack of `layers` over `stages`: a complaint if they do not divide.
+// Checks one stack of `layers` over `stages`: a complaint if they do not divide.
 static void validate_even(const char *what, int64_t layers, int64_t stages, struct complaints *complaints) {
     char text[256];
     if (layers < stages || layers % stages != 0)
@@ -24,13 +24,13 @@ static void validate_even(const char *what, int64_t layers, int64_t stages, stru
             nearest_multiple(layers, stages));
 }
 
-// Whether `left` layers go evenly into the stages between the first and the last.
+// Whether `left` layers divide evenly among the stages between the first and the last.
 static bool goes_into(int64_t left, int64_t between) {
     return between == 0 ? left == 0 : left >= between && left % between == 0;
 }
 
-// The numbers of layers that one stage can have where `left` of them are there for it and `between` other stages:
-// "1, 4, 7"; "none" if no number works.
+// Legal numbers of layers of one stage, where `left` are for it and `between` other stages: "1, 4, 7"; "none" if no
+// number works.
 static const char *working_layers(int64_t left, int64_t between, char *text, size_t size) {
     size_t length = 0;
     snprintf(text, size, "none");
@@ -58,8 +58,8 @@ static void validate_uneven(const struct config *config, struct complaints *comp
              first > 0 && last > 0 ? working_layers(layers - first, between, lasts, sizeof lasts) : "");
 }
 
-// What the ends of a model weigh: each counts as a layer of its stage that the stage has less. A stage may be left with
-// an end and no layers.
+// Weight of a model's ends: each counts as a layer of its stage, which gets one layer less. A stage may be left with an
+// end and no layers.
 static void validate_weighed(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
     int64_t ends = config->account_for_embedding_in_pipeline_split + config->account_for_loss_in_pipeline_split;
@@ -72,7 +72,7 @@ static void validate_weighed(const struct config *config, struct complaints *com
                  layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
 }
 
-// Whether E is the first symbol of an expanded layout, L the last, and nothing but layers and then depths between them.
+// Whether an expanded layout begins with E, ends with L, and has only layers and then depths between them.
 static bool is_in_order(const char *layout) {
     size_t length = strcspn(layout, "L"), depths = strcspn(layout, "m");
     return layout[0] == 'E' && layout[length] == 'L' && layout[length + 1] == 0 && !strchr(layout + 1, 'E') &&
@@ -128,8 +128,8 @@ static bool can_split(const struct config *config, int64_t stages, int64_t split
            goes_into(config_decoder_layers(config), stages - split);
 }
 
-// Where both stacks divide: "2, 4", for a number of stages the stages where the decoder may begin, for 0 the numbers of
-// stages that have such a place; "" if there is none.
+// Where both stacks divide: "2, 4"; for a number of stages the stages where the decoder may begin, for 0 the numbers of
+// stages with such a place; "" if there is none.
 static const char *working_splits(const struct config *config, int64_t stages, char *text, size_t size) {
     size_t length = 0;
     int64_t most = stages > 0 ? stages - 1 : config_layers(config) < 1024 ? config_layers(config) : 1024;
@@ -160,7 +160,7 @@ static void validate_split(const struct config *config, struct complaints *compl
     }
 }
 
-// Chunks of a stage: every stage's layers, and the ends that count as layers, must divide among them.
+// Chunks of a stage: every stage's layers, and the ends that count as layers, must be divisible by their number.
 static void validate_chunks(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
     int64_t together = config->num_layers_per_virtual_pipeline_stage;

@@ -1,4 +1,4 @@
-// Which iterations and ranks are profiled.
+// Iterations and ranks to profile.
 #include "config/validate.h"
 
 #include <errno.h>

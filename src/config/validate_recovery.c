@@ -8,7 +8,7 @@
 
 static const char digits[] = "0123456789";
 
-// A positive number without a sign; *end is what follows it. -1 if there is none.
+// A positive number without a sign; *end is the text after it. -1 if there is none.
 static int64_t read_number(const char *text, const char **end) {
     enum { MOST_DIGITS = 18 };
     size_t length = strspn(text, digits);
@@ -25,7 +25,7 @@ int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t 
     return *first > 0 && *last >= *first && !*end ? 0 : -1;
 }
 
-// The folder may be made later; what stands in its place would never be one.
+// The folder may be created later; an existing file of that name would never become one.
 void validate_stops(const struct config *config, struct complaints *complaints) {
     const char *folder = config->trigger_path;
     if (!folder)

@@ -1,4 +1,4 @@
-// Rotary positions: their scaling, and what it does not go with.
+// Rotary positions: their scaling, and features that exclude it.
 #include "config/validate.h"
 #include <inttypes.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static void validate_factors(const char *flag, const char *text, int64_t pairs, 
                  flag, count, pairs);
 }
 
-// Which frequencies a sample has follows from its length. With positions that start over at every document, it would
+// The frequencies of a sample follow from its length. With positions that start over at every document, they would
 // follow from the longest document of a micro-batch.
 static void validate_longrope(struct config *config, struct complaints *complaints) {
     int64_t pairs = config_rotary_channels(config) / 2;

@@ -1,6 +1,5 @@
-// Batches and schedules: how many samples an update has, how long the run is, and the learning-rate and weight-decay
-// schedules in samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in
-// both.
+// Batches and schedules: samples of an update, the length of the run, and the learning-rate and weight-decay schedules
+// in samples, Megatron's unit. A run is counted in iterations or in samples, never in both.
 #include "config/validate.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -59,8 +58,8 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
     config->rampup_samples = samples;
 }
 
-// Evaluations run in micro-batches of training's size. Their mean is over all tokens, so that another size changes
-// nothing, except where a loss is the mean of each micro-batch.
+// Evaluations run in micro-batches of training's size. Their mean is over all tokens, so another size changes nothing,
+// except where a loss is the mean of each micro-batch.
 static void validate_eval_batches(const struct config *config, struct complaints *complaints) {
     int64_t dp = config->data_parallel_size, size = config->micro_batch_size, wanted = config_eval_batch_size(config);
     int64_t eval_size = config->eval_micro_batch_size > 0 ? config->eval_micro_batch_size : size;
@@ -101,7 +100,7 @@ void validate_batches(struct config *config, enum config_use use, struct complai
                  "%" PRId64 " %s not a multiple of tensor × pipeline × context parallelism = %" PRId64
                  "; start %" PRId64 " or a multiple of it (--nproc %" PRId64 " on one machine)",
                  config->world_size, config->world_size == 1 ? "rank is" : "ranks are", parts, parts, parts);
-    // Data-parallel ranks that share out experts all write the same text.
+    // Data-parallel ranks that share experts all generate the same text.
     struct config_expert_ranks along = {.data = 1};
     if (config_expert_ranks(config, 0, &along) < 0)
         along.data = 1;
@@ -133,8 +132,8 @@ void validate_batches(struct config *config, enum config_use use, struct complai
     validate_eval_batches(config, complaints);
 }
 
-// Iterations that train_samples make, partial last batch dropped. During the ramp-up many iterations have the same
-// size: they are passed over together, up to a few before the next step, and the rest one by one.
+// Number of iterations of train_samples, partial last batch dropped. During the ramp-up many iterations have the same
+// size: they are skipped together, up to a few before the next step, and the rest one by one.
 static int64_t iterations_of_samples(const struct config *config) {
     int64_t iterations = 0, consumed = 0;
     if (config->batch_step_count > 0)
@@ -160,7 +159,7 @@ static int64_t iterations_of_samples(const struct config *config) {
 }
 
 static void validate_length(struct config *config, struct complaints *complaints) {
-    // The same number is what an earlier validation of the same config derived.
+    // An earlier validation of the same config derived this number, too.
     if (config->train_iters > 0 && config->train_samples > 0 && config->train_iters != iterations_of_samples(config)) {
         complain(complaints, "--train-iters and --train-samples exclude each other; give one");
         return;
@@ -239,7 +238,7 @@ static void validate_factors(const struct string_list *items, const char *flag, 
                      flag, items->items[i], FACTOR_MOST, flag);
 }
 
-// The flag that says how long the decay is, in the unit of the run; without it, that of the run itself.
+// The flag of the decay's length, in the unit of the run; without it, that of the run itself.
 static const char *decay_flag(const struct config *config) {
     if (config->train_samples > 0)
         return flag_is_given(&config->given, "--lr-decay-samples") ? "--lr-decay-samples" : "--train-samples";
@@ -295,7 +294,7 @@ static void validate_weight_decay(struct config *config, struct complaints *comp
     bool start = flag_is_given(&config->given, "--start-weight-decay");
     bool end = flag_is_given(&config->given, "--end-weight-decay");
     if (strcmp(config->weight_decay_incr_style, "constant") == 0) {
-        // The configuration of a checkpoint holds both, derived from the one.
+        // A checkpoint's configuration holds both, one derived from the other.
         bool is_derived =
             config->start_weight_decay == config->weight_decay && config->end_weight_decay == config->weight_decay;
         if ((start || end) && !is_derived)

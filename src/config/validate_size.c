@@ -1,22 +1,22 @@
-// Sizes that no device here can compute with: limits of the operations, and models beyond any memory. Told as a
-// complaint about flags before anything is opened; behind this the same limits end the process.
+// Sizes that no device here supports: limits of the operations, and models beyond any memory. Reported as complaints
+// about flags before anything is opened; later the same limits would end the process.
 #include "config/validate.h"
 #include "base/error.h"
 #include <inttypes.h>
 #include <math.h>
 
 enum {
-    MOST_HEAD_SIZE = 4096,  // twice the pairs of channels that are rotated; a GPU takes less, and says so
+    MOST_HEAD_SIZE = 4096,  // twice the rotated pairs of channels; a GPU has a lower limit, and reports it
     MOST_HEADS = 65535,     // blocks of a grid along one side
     MOST_LAYERS = 16383,    // four places of dropout each, numbered in 16 bits; T5's decoder counts twice
 };
 static const double MOST_BYTES = 0x1p48;  // 281 TB; steps are measured in arenas of four times that
 static const double TERABYTE = 1e12;
 
-// More than a step takes: parameters, gradients and Adam's state in fp32, and everything a block keeps of a token.
-// In doubles, because the product of the largest flags is far beyond 64 bits.
+// More than a step takes: parameters, gradients and Adam's state in fp32, and all that a block stores per token. In
+// doubles, because the product of the largest flags far exceeds 64 bits.
 static double bound_of_bytes(const struct config *config) {
-    // Every layer counts as a dense one and, if there are any, as one with experts.
+    // Every layer counts as a dense one and, with experts, as one with experts.
     double experts = (double)config->num_experts, chosen = experts > 0 ? (double)config->moe_router_topk : 0;
     double inner = (double)config_expert_width(config), shared = (double)config->moe_shared_expert_intermediate_size;
     double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size + shared,
@@ -29,12 +29,12 @@ static double bound_of_bytes(const struct config *config) {
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
     double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
-    double depths = (double)config->mtp_num_layers;  // each a layer, a matmul before it and logits behind it
+    double depths = (double)config->mtp_num_layers;  // each is a layer, a matmul before it and logits after it
     layers += depths;
     double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
     double tokens = (double)config->micro_batch_size * (double)config->seq_length;
     if (tokens < positions)
-        tokens = positions;  // generation goes that far
+        tokens = positions;  // generation goes up to this length
     double gated = config_is_gated(config) ? 2 : 1, output = config->untie_embeddings_and_output_weights ? 2 : 1;
     if (config_form(config) == CONFIG_ICT) {  // two towers, each with its tables
         output = 2;
@@ -48,7 +48,7 @@ static double bound_of_bytes(const struct config *config) {
         layers *
             (4 * h * q + latents * (h + 2 * q + 2) + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
         (output * vocabulary + positions + heads_of_bert + 32) * words + projections + depths * (2 * h + 8) * h;
-    // What is kept of a token. A padded capacity has more places than there are choices.
+    // Stored values per token. A padded capacity has more places than there are choices.
     double places = chosen * fmax(1, config->moe_expert_capacity_factor);
     double kept = layers * (8 * h + 8 * q + 4 * latents + 4 * gated * f + 2 * heads +
                             places * (2 * h + 4 * gated * inner + 8) + experts) +
@@ -56,8 +56,8 @@ static double bound_of_bytes(const struct config *config) {
     return 20 * parameters + 4 * tokens * kept;
 }
 
-// Choices of experts, the places of rows that are padded to a capacity, and the rows that may arrive from all ranks
-// that share out the experts are numbered in 32 bits.
+// Choices of experts, the places of rows padded to a capacity, and the rows received from all ranks of the experts are
+// numbered in 32 bits.
 static void validate_places(const struct config *config, struct complaints *complaints) {
     double tokens =
         (double)config->micro_batch_size * (double)config->seq_length / (double)config->context_parallel_size;
@@ -68,7 +68,7 @@ static void validate_places(const struct config *config, struct complaints *comp
     double rows = tokens * (double)config_expert_slices(config) / (double)config->tensor_model_parallel_size;
     if (ranks > 1)
         places = fmax(places, ranks * rows * fmin((double)config->moe_router_topk, E / ranks));
-    if (config->fp8_format)  // by blocks, those of an expert begin at a multiple of at most 128
+    if (config->fp8_format)  // with block scaling, each expert's rows begin at a multiple of at most 128
         places += 127 * E;
     if (E > 0 && places > INT32_MAX)
         complain(
@@ -95,7 +95,7 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross + config->mtp_num_layers;
     if (layers > MOST_LAYERS)
         complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
-    // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last ones what is left.
+    // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last one the remainder.
     int64_t ranks = config->tensor_model_parallel_size, vocabulary = config->padded_vocab_size;
     if (vocabulary > 0 && ranks > 1 && (vocabulary + ranks - 1) / ranks * (ranks - 1) >= vocabulary)
         complain(complaints,

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 // In a folder that others may write to, a link would let them choose which of our files grows. The system's own names
-// for open files, e.g. /dev/stdout, are links too.
+// of open files, e.g. /dev/stdout, are links too.
 int appender_link_flag(const char *path) {
     return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0 ? 0 : O_NOFOLLOW;
 }
@@ -22,7 +22,7 @@ int appender_link_flag(const char *path) {
 int appender_open(struct appender *appender, const char *path, const char *what, enum appender_mode mode) {
     *appender = (struct appender){.descriptor = -1, .what = what};
     struct stat status;
-    // A pipe or a terminal must be opened so that it never blocks, also while it is opened.
+    // A pipe or a terminal is opened non-blocking, so that neither opening nor writing ever blocks.
     bool is_other = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
     int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | appender_link_flag(path);
     flags |= mode == APPENDER_NEW ? O_EXCL : is_other ? O_NONBLOCK : 0;
@@ -48,7 +48,7 @@ void appender_close(struct appender *appender) {
     *appender = (struct appender){.descriptor = -1};
 }
 
-// Removes the first bytes of a record that could not be completed, unless another process has written after them.
+// Removes the first bytes of an incomplete record, unless another process has written after them.
 static bool take_back(const struct appender *appender, size_t written) {
     struct stat status;
     if (written == 0)

@@ -1,5 +1,5 @@
-// Megatron-LM's log lines. Widths, precisions, spaces and bars are those of its format strings, so a script that
-// reads the logs of the one program reads those of the other.
+// Megatron-LM's log lines. Widths, precisions, spaces and bars are those of its format strings, so a script reads the
+// logs of both programs.
 #include "report/console.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ static double without_nan_sign(double value) {
     return isnan(value) ? fabs(value) : value;
 }
 
-// In addition to Megatron's throughput, and after everything that a Megatron script may look for.
+// In addition to Megatron's throughput, and after everything that a Megatron script may search for.
 static void append_pace(struct buffer *out, const struct metrics *m) {
     double left = (double)(m->train_iters - m->iteration) * m->elapsed_ms / 1e3;
     int64_t seconds = left > 0 && left < 1e12 ? (int64_t)(left + 0.5) : 0;
@@ -41,7 +41,7 @@ void console_train(struct buffer *out, const struct metrics *m) {
         buffer_printf(out, " decoupled learning rate: %.6E |", m->decoupled_learning_rate);
     buffer_printf(out, " global batch size: %5" PRId64 " |", m->global_batch_size);
     for (int i = 0; i < m->loss_count; i++) {
-        if (m->losses[i].value >= 0)  // false for NaN, which is left out as well
+        if (m->losses[i].value >= 0)  // false for NaN, which is also left out
             buffer_printf(out, " %s: %.6E |", m->losses[i].name, m->losses[i].value);
     }
     buffer_printf(out, " loss scale: %.1f |", m->loss_scale);
@@ -90,7 +90,7 @@ void console_sample(struct buffer *out, const struct metrics_sample *sample) {
         buffer_append_string(out, " | ");
         size_t start = out->length;
         json_cstring(&json, parts[i]);
-        // U+0080 to U+009F: a terminal may take them for commands.
+        // U+0080 to U+009F: a terminal may interpret them as commands.
         for (size_t at = start; at + 1 < out->length; at++)
             if ((unsigned char)out->data[at] == 0xC2 && (unsigned char)out->data[at + 1] < 0xA0)
                 memcpy(out->data + at, "??", 2);

@@ -1,7 +1,7 @@
 // The log lines of Megatron-LM, character for character, so that scripts that read its logs can read these. Only
-// --log-throughput departs from them: below 1 TFLOP/s the throughput has four decimals instead of one, and behind
-// Megatron's last column stand two more, " tokens per second: 1234 | time left: 0:01:02 |". Each function appends to a
-// buffer, including the newline.
+// --log-throughput departs from them: below 1 TFLOP/s the throughput has four decimals instead of one, and two more
+// columns follow Megatron's last, " tokens per second: 1234 | time left: 0:01:02 |". Each function appends to a buffer,
+// including the newline.
 #ifndef REPORT_CONSOLE_H
 #define REPORT_CONSOLE_H
 
@@ -18,7 +18,7 @@ void console_sample(struct buffer *out, const struct metrics_sample *sample);
 
 // "saving checkpoint at iteration      10 to DIR in bevatron format"
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
-// A checkpoint, and how many ranks the run has along the tensor and pipeline axes.
+// A checkpoint, and the numbers of ranks along the tensor and pipeline axes.
 struct console_checkpoint {
     int64_t iteration;
     const char *folder;

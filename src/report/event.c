@@ -1,4 +1,4 @@
-// TensorBoard's events. Only what TensorBoard reads is written:
+// TensorBoard's events. Only fields that TensorBoard reads are written:
 //
 //   Event    1 wall_time double · 2 step int64 · 3 file_version string · 5 summary Summary
 //   Summary  1 value Value, repeated
@@ -36,7 +36,7 @@ static void put_value(struct buffer *out, struct event_place place, struct buffe
     struct buffer summary = {0}, event = {0};
     protobuf_message(&summary, 1, value);
     protobuf_double(&event, 1, place.wall_seconds);
-    // Zero is what a reader assumes for a number that is left out; leaving it out is the canonical form.
+    // Readers assume zero for a missing number; leaving it out is the canonical form.
     if (place.step != 0)
         protobuf_int(&event, 2, place.step);
     protobuf_message(&event, 5, &summary);

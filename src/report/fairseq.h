@@ -1,5 +1,5 @@
 // The log lines of fairseq's --log-format json, for scripts that read them: "TIME | INFO | train_inner | {…}", with all
-// values as strings of six digits and losses in bits (base 2). What only fairseq knows (its epochs) is left out.
+// values as strings of six digits and losses in bits (base 2). fairseq's epochs are left out.
 #ifndef REPORT_FAIRSEQ_H
 #define REPORT_FAIRSEQ_H
 

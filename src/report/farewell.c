@@ -20,11 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
-// A dying process waits this long for its last message to be written, since the file system may be what it dies of, and
-// longer if there is a command of --on-event.
+// Time for the last message of a dying process to be written, since the file system may be the cause of death; longer
+// with a command of --on-event.
 static const double DYING_SECONDS = 1, COMMAND_SECONDS = 4;
-// When a rank is lost or hangs, or the loss is not finite, all notice. The reporting rank reports first, then one of
-// these, if none has.
+// All ranks notice a lost or hanging rank, or a loss that is not finite. The reporting rank reports first, then one of
+// these ranks, if none has.
 enum { LAST_SPEAKER = 7 };
 static const double TURN_SECONDS = 0.2;
 
@@ -36,7 +36,7 @@ static void tell_elsewhere(const struct farewell *farewell, const struct metrics
     const char *path = farewell->metrics_path;
     if (path && metrics_file_add_event(path, event, farewell->rank == 0) < 0)
         log_debug("%s", error_message());
-    // Without the file, ranks would not know about each other's messages.
+    // Without the file, ranks would not know of each other's messages.
     if (path || farewell->rank == 0)
         on_event_tell(farewell->on_event, event);
     if (metrics_event_is_end(event->name))
@@ -52,7 +52,7 @@ static void tell(const struct farewell *farewell, const struct metrics_event *ev
         tell_elsewhere(farewell, event);
 }
 
-// Whether this rank is to report, after those that are before it.
+// Waits for this rank's turn to report; false if it does not report.
 static bool awaits_turn(const struct farewell *farewell, enum exit_code code) {
     bool is_everybodys = code == EXIT_CODE_PEER_LOST || code == EXIT_CODE_HANG || code == EXIT_CODE_NOT_FINITE;
     if (farewell->rank == 0 || !is_everybodys || watchdog_has_fired())
@@ -63,7 +63,7 @@ static bool awaits_turn(const struct farewell *farewell, enum exit_code code) {
 }
 
 void farewell_say(struct farewell *farewell, enum exit_code code, const char *text) {
-    // The user who gave wrong flags sees the message.
+    // A user with wrong flags sees the message.
     if (atomic_flag_test_and_set(&farewell->is_said) || code == EXIT_CODE_USAGE || !awaits_turn(farewell, code))
         return;
     char host[256], *full;
@@ -72,7 +72,7 @@ void farewell_say(struct farewell *farewell, enum exit_code code, const char *te
         full = memory_printf("rank %d on %s: %s", farewell->rank, host, text);
     else
         full = memory_string(text);
-    // The text may be the thread's own message, which this sets aside.
+    // The text may be the thread's own message, which this call sets aside.
     struct error_note *note = error_take();
     bool is_stopped = code == EXIT_CODE_STOPPED || (code > 128 && code <= 128 + 64);
     bool is_known = farewell->ranks > 1 && farewell->metrics_path &&
@@ -102,8 +102,7 @@ static void *say_words(void *opaque) {
     return NULL;
 }
 
-// In short naps: while a machine is paused, as virtual ones sometimes are, the thread makes no progress either; it
-// costs one nap.
+// Waits in short naps: while a virtual machine is paused the thread makes no progress either; the pause costs one nap.
 static void await_thread(pthread_t thread, double seconds) {
     const double nap = 0.1;
     int status = ETIMEDOUT;
@@ -117,8 +116,8 @@ static void await_thread(pthread_t thread, double seconds) {
     }
 }
 
-// A thread that dies may hold a lock that this needs, or the file system may hang, so another thread does it and may be
-// left behind: the process ends then, and nothing is freed.
+// A dying thread may hold a lock that is needed here, or the file system may hang, so another thread does it and may be
+// abandoned: the process ends then, and nothing is freed.
 static void witness(void *context, enum exit_code code, const char *text) {
     struct farewell_words *words = memory_alloc(sizeof *words);
     *words = (struct farewell_words){.farewell = context, .code = code, .text = memory_string(text)};
@@ -135,7 +134,7 @@ static const char *name_of(int number) {
     return number == SIGSEGV ? "SIGSEGV" : number == SIGBUS ? "SIGBUS" : number == SIGABRT ? "SIGABRT" : "a fault";
 }
 
-// For people, on stderr: the log of a rank that crashes may end long before.
+// For users, on stderr: the log of a crashing rank may end long before.
 static void tell_crash(const char *where, int number) {
     char text[512];
     int length = snprintf(text, sizeof text, "error: bevatron: this process was ended by signal %d (%s)%s%s\n", number,

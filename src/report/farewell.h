@@ -1,8 +1,8 @@
-// How a run that fails says so where it is watched: an event "failed" in metrics.jsonl, and the command of --on-event.
-// The reporting rank does that through its report. Any other rank adds the line to the file itself, if it can reach it,
-// because its own error is often the cause and the reporting rank only sees that a rank is lost. The first one counts.
-// A die() on any thread is reported too, and a fault (SIGSEGV, SIGBUS, abort) at least in the file. For a process
-// killed by SIGKILL, its supervisor reports it (launch local).
+// Reports the failure of a run to its watchers: an event "failed" in metrics.jsonl, and the command of --on-event. The
+// reporting rank uses its report. Any other rank adds the line to the file itself, if it can reach it, because its own
+// error is often the cause and the reporting rank only sees that a rank is lost. The first line wins. A die() on any
+// thread is reported too, and a fault (SIGSEGV, SIGBUS, abort) at least in the file. For a process killed by SIGKILL,
+// its supervisor reports it (launch local).
 #ifndef REPORT_FAREWELL_H
 #define REPORT_FAREWELL_H
 
@@ -15,18 +15,18 @@ struct farewell {
     struct on_event *on_event;  // NULL for none
     const char *metrics_path;   // NULL for none
     int rank, ranks;
-    atomic_int_fast64_t iteration;  // the last one that was completed
+    atomic_int_fast64_t iteration;  // the last completed one
     double started;                 // set by farewell_open
-    struct clock *clock;            // of the turns, see base/clock.h
+    struct clock *clock;            // for the turns, see base/clock.h
     atomic_flag is_said;
 };
 
-// From now on die() and faults are reported. The struct must stay where it is until farewell_close.
+// Makes die() and faults report. The struct must stay in place until farewell_close.
 void farewell_open(struct farewell *farewell);
 void farewell_close(struct farewell *farewell);
 
-// The run ends with this error, which is the thread's: "stopped" if its code says so, else "failed", after "hang" or
-// "nan" if that was the cause. Only the first call of a process counts.
+// Reports the end of the run with this error, which is the thread's: "stopped" if its code says so, else "failed",
+// after "hang" or "nan" if that was the cause. Only the first call of a process has an effect.
 void farewell_say(struct farewell *farewell, enum exit_code code, const char *text);
 
 #endif

@@ -15,7 +15,7 @@ bool host_is_loopback(const char *address) {
     return strcasecmp(address, "localhost") == 0 || strcasecmp(address, "localhost.") == 0;
 }
 
-// "[::1]:6006" and "localhost:6006" without the port; false if there is something else behind the name.
+// "[::1]:6006" and "localhost:6006" without the port; false if other text follows the name.
 static bool strip_port(const char *header, char *name, size_t size) {
     bool is_bracketed = header[0] == '[';
     const char *begin = header + is_bracketed;

@@ -1,5 +1,5 @@
-// The most important facts come first, because a narrow terminal has no room for the last. Time left follows from this
-// start's own pace, evaluations and saves included.
+// The most important facts come first, because a narrow terminal has no room for the last ones. Time left is based on
+// this start's own pace, evaluations and saves included.
 #include "report/live.h"
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ bool live_open(struct live *live, int64_t first_iteration) {
 
 // ---- one fact after the other ----
 
-// Facts that fill lines as words fill them.
+// Facts fill lines like words.
 struct fact_lines {
     struct buffer *out;
     int columns, at;  // `at`: columns that the present line has
@@ -40,7 +40,7 @@ struct fact_lines {
     bool is_full;
 };
 
-// A name that is faint if the terminal can do that, and a value. False if there is no room, not even on another line.
+// A name, faint if the terminal supports it, and a value. False if there is no room, not even on another line.
 static bool add_fact(struct fact_lines *lines, const char *name, const char *value) {
     int width = screen_width(name) + screen_width(value) + (*name != '\0'), most = lines->columns - 1;
     bool breaks = lines->at > 0 && lines->at + 2 + width > most;
@@ -68,8 +68,7 @@ static void add_count(struct fact_lines *lines, const char *name, double count, 
 
 // ---- the view ----
 
-// The later half of the losses, which the fall at the beginning does not flatten: means of as many parts as there are
-// cells.
+// The later half of the losses, which the initial fall would flatten: means of as many parts as there are cells.
 static size_t gather_sparks(struct live_losses losses, double means[SPARKS]) {
     size_t first = losses.count > 2 * SPARKS ? losses.count / 2 : 0, count = losses.count - first;
     size_t cells = count < SPARKS ? count : SPARKS, made = 0;
@@ -109,7 +108,7 @@ static double seconds_left(const struct live *live, const struct metrics *m, dou
     return done > 0 && left > 0 ? (now - live->started) / done * left : 0;
 }
 
-// "[====>   ] 1234/5000  25%  ETA 1:23:45", the bar in the room that is left.
+// "[====>   ] 1234/5000  25%  ETA 1:23:45", the bar in the remaining room.
 static void append_head(struct buffer *out, const struct live *live, const struct metrics *m, double now) {
     struct buffer rest = {0};
     double fraction = m->train_iters > 0 ? (double)m->iteration / (double)m->train_iters : 0;
@@ -149,7 +148,7 @@ static void add_loss(struct fact_lines *lines, const struct live *live, const st
     buffer_free(&value);
 }
 
-// Of this process, in bytes; 0 if the system does not say.
+// Memory of this process, in bytes; 0 if unknown.
 static double resident_bytes(void) {
     long long pages = 0;
     FILE *file = fopen("/proc/self/statm", "re");
@@ -197,7 +196,7 @@ void live_compose(struct buffer *out, const struct live *live, const struct metr
     add_saved(&lines, live, now);
 }
 
-// The mean of rates whose seconds count alike, as they do over an interval: the harmonic one.
+// The mean of rates weighted by time: the harmonic one.
 static void smooth(double *mean, double rate) {
     if (rate > 0 && isfinite(rate))
         *mean = *mean == 0 ? rate : 1 / ((1 - smoothing) / *mean + smoothing / rate);

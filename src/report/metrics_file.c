@@ -1,5 +1,5 @@
-// Writing metrics.jsonl. Each line is handed to the kernel in one write at the end of the file, so a kill can tear
-// only the last line, and a torn last line has no newline: that is how it is known and cut off on the next start.
+// Writes metrics.jsonl. Each line is written by one system call at the end of the file, so a kill can tear only the
+// last line. A torn line has no newline, by which it is recognised and cut off on the next start.
 #include "report/metrics_file.h"
 
 #include "base/clock.h"
@@ -51,8 +51,8 @@ static int repair(struct metrics_file *file) {
     return 0;
 }
 
-// A job that was submitted twice is noticed by its log: the lock goes with the process that holds it. File systems
-// without locks notice nothing.
+// A job submitted twice is detected by its log: the lock ends with the process that holds it. Without locks in the file
+// system it is not detected.
 static bool is_in_use(const struct appender *appender) {
     if (flock(appender->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
         return false;
@@ -74,7 +74,7 @@ int metrics_file_check(const char *path) {
 
 int metrics_file_open(struct metrics_file *file, const char *path) {
     *file = (struct metrics_file){.appender = {.descriptor = -1}};
-    // Lines are added to it, and an unfinished one is cut off.
+    // Lines are appended to it, and an unfinished one is cut off.
     TRY(metrics_file_check(path));
     TRY(file_make_parent(path));
     TRY(appender_open(&file->appender, path, "metrics", APPENDER_APPEND));
@@ -120,7 +120,7 @@ static void write_losses(struct json_writer *json, const struct metrics_loss *lo
     json_end_object(json);
 }
 
-// The caller's object inside ours, on one line: a line break can stand only between the tokens of JSON.
+// The caller's object inside ours, on one line: a line break can only be between the tokens of JSON.
 static void write_config(struct json_writer *json, const char *config_json) {
     struct json *root = NULL;
     json_key(json, "config");

@@ -1,8 +1,7 @@
 // metrics.jsonl: one JSON object per line, appended and flushed, so that a run can be watched and a killed run loses
 // nothing. "kind" is "run" (once per start), "train", "eval", "sample" or "event"; report_line adds further kinds, and
 // readers skip those that they do not know. A line cut short by a kill is removed when the file is opened again, and
-// readers skip it. A resumed run writes again some iterations that an earlier start had already written; readers use
-// the later line.
+// readers skip it. A resumed run repeats some iterations of an earlier start; readers use the later line.
 #ifndef REPORT_METRICS_FILE_H
 #define REPORT_METRICS_FILE_H
 
@@ -17,24 +16,24 @@ struct metrics_file {
     double peak_teraflops;  // of the last start
 };
 
-// -1 if there is a file of that name that is not a file of metrics.
+// -1 if an existing file of that name is not a file of metrics.
 int metrics_file_check(const char *path);
 // Opens the file for appending, creating folders and file if missing, and removes an incomplete last line.
 int metrics_file_open(struct metrics_file *file, const char *path);
 void metrics_file_close(struct metrics_file *file);  // safe on a zeroed or closed one
 
-// A start of a run. What is NULL is left out.
+// A start of a run. NULL members are left out.
 struct metrics_start {
     double wall_seconds;
     int64_t iteration;
     const char *config_json;    // one JSON object
     const char *job, *job_log;  // the scheduler's number of the job, and the file with its output
     const char *host;
-    int64_t process;           // its number; left out with what follows if it is 0
-    int64_t ranks;             // how many there are
-    double tokens_per_sample;  // left out if 0, and so is what follows
+    int64_t process;           // its number; if 0 it and the following members are left out
+    int64_t ranks;             // number of ranks
+    double tokens_per_sample;  // if 0 it and the following members are left out
     double flops_per_token;    // of the model, forward and backward
-    double peak_teraflops;     // that a device can do, as its maker says; left out if 0
+    double peak_teraflops;     // a device's peak according to its maker; left out if 0
     double planned_seconds;    // of a step; left out if 0
 };
 void metrics_file_run(struct metrics_file *file, const struct metrics_start *start);
@@ -48,10 +47,10 @@ void metrics_file_sample(struct metrics_file *file, const struct metrics_sample 
 void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration);
 void metrics_file_line(struct metrics_file *file, struct buffer *line);
 
-// For a process that does not write the metrics itself: a rank that fails, the supervisor of a run that was killed.
-// Whether a line at the end of the file, not older than this, says how the run has ended. False if it cannot be read.
+// For a process that does not write the metrics itself: a rank that fails, the supervisor of a killed run. Whether a
+// line at the end of the file, not older than this, reports the end of the run. False if the file cannot be read.
 bool metrics_file_has_end(const char *path, double since_wall_seconds);
-// Adds an event to a file that exists, or, with may_create, to a new one; -1 if it cannot be written.
+// Adds an event to an existing file, or, with may_create, to a new one; -1 if it cannot be written.
 int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create);
 
 // Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
@@ -70,12 +69,12 @@ struct metrics_history {
     size_t count;
     int64_t last_iteration, train_iters;  // 0 if unknown
     double last_wall_seconds, last_tokens_per_second, last_elapsed_ms;
-    size_t bad_lines;  // lines that were not valid and were skipped
-    char *jobs;        // the scheduler's numbers of the jobs that ran it, "17, 18"; NULL if there are none
-    char *job_log;     // of the last of them, or NULL
+    size_t bad_lines;  // invalid lines, which were skipped
+    char *jobs;        // the scheduler's numbers of the run's jobs, "17, 18"; NULL if there are none
+    char *job_log;     // of the last job, or NULL
 };
 
-// Reads the loss curves back. Lines that cannot be understood are counted and skipped.
+// Reads the loss curves back. Malformed lines are counted and skipped.
 int metrics_history_read(struct metrics_history *history, const char *path);
 void metrics_history_free(struct metrics_history *history);
 

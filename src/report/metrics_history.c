@@ -1,5 +1,5 @@
-// Reading metrics.jsonl back into curves. The file may be of a run that is still writing, that was killed in a line,
-// or that resumed from an earlier iteration; each "run" line says where its start began, and points beyond it are
+// Reads metrics.jsonl back into curves. The run may still be writing the file, may have been killed in a line, or may
+// have resumed from an earlier iteration; each "run" line has its start's first iteration, and points beyond it are
 // dropped.
 #include "report/metrics_file.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A run has a few losses; more names than this are garbage and are passed over.
+// A run has a few losses; more names than this are garbage and are skipped.
 enum { MAX_CURVES = 64 };
 
 void metrics_history_free(struct metrics_history *history) {
@@ -39,7 +39,7 @@ static struct metrics_curve *curve_named(struct metrics_history *history, const 
     return curve;
 }
 
-// Drops points beyond x, so that the curve can go on from there.
+// Drops points beyond x, so that the curve can continue from there.
 static void curve_cut(struct metrics_curve *curve, double x) {
     while (curve->count > 0 && curve->x[curve->count - 1] > x)
         curve->count--;
@@ -95,7 +95,7 @@ static const char *text_or_null(const struct json *root, const char *key) {
     return value && value->type == JSON_STRING ? value->string : NULL;
 }
 
-// A requeued job keeps its number, so the same one is not added again. Only the last ones are of use.
+// A requeued job keeps its number, which is then not added again. Only the last numbers are useful.
 static void add_job(struct metrics_history *history, const char *job, const char *log) {
     enum { LONGEST = 40, MOST = 200 };
     if (!job || !*job || strlen(job) > LONGEST)
@@ -126,7 +126,7 @@ static int add_line(struct metrics_history *history, const struct json *root) {
         return -1;
     if (strcmp(kind, "train") == 0)
         return add_train(history, root, iteration);
-    // Every line says how far the run is, also where no interval of the log ends.
+    // Every line has the run's iteration, also between intervals of the log.
     history->last_iteration = iteration;
     if (strcmp(kind, "eval") == 0) {
         if (json_get_string(root, "set", &set) < 0 || strlen(set) > 64)

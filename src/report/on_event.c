@@ -1,4 +1,4 @@
-// The command of --on-event and what it gets. See on_event.h.
+// The command of --on-event and its inputs. See on_event.h.
 #include "report/on_event.h"
 
 #include "base/clock.h"
@@ -14,15 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-// Of one command. Variables of more than 128 KiB cannot be passed on at all.
+// Limit per command. Variables of more than 128 KiB cannot be passed at all.
 static const double LIMIT_SECONDS = 60;
 enum { TEXT_BYTES = 8192, MOST_VARIABLES = 12, HOST_BYTES = 256 };
 
 struct on_event {
     struct on_event_options options;
     pthread_mutex_t lock;
-    struct errands *errands;  // from the first event on
-    bool has_failed;          // there is no thread for it
+    struct errands *errands;  // created by the first event
+    bool has_failed;          // its thread could not be started
     char host[HOST_BYTES];
 };
 
@@ -82,7 +82,7 @@ static char *compose_message(const struct on_event *on_event, const struct metri
     return variable;
 }
 
-// Under the lock.
+// Call with the lock held.
 static bool has_thread(struct on_event *on_event) {
     if (!on_event->errands && !on_event->has_failed) {
         on_event->errands = errands_open(&(struct errand_options){

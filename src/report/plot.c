@@ -34,8 +34,7 @@ static bool is_point(const struct plot *plot, size_t i) {
     return isfinite(plot->x[i]) && isfinite(plot->y[i]);
 }
 
-// Range of the finite points; false if there are none. A range of nothing is widened, so that it can be divided
-// by.
+// Range of the finite points; false if there are none. An empty range is widened, so that it can be divided by.
 static bool find_range(const struct plot *plot, const double *values, struct range *range) {
     bool has_any = false;
     for (size_t i = 0; i < plot->count; i++) {
@@ -54,7 +53,7 @@ static bool find_range(const struct plot *plot, const double *values, struct ran
 }
 
 static void set_dot(struct canvas *canvas, int x, int y) {
-    // Bits of a braille character by row; the first six came before the fourth row was invented.
+    // Bits of a braille character by row; the fourth row was added later, after the first six bits.
     static const unsigned char bits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     if (x < 0 || y < 0 || x >= 2 * canvas->columns || y >= 4 * canvas->rows)
         return;
@@ -62,7 +61,7 @@ static void set_dot(struct canvas *canvas, int x, int y) {
 }
 
 static int to_dot(double value, struct range range, int dots) {
-    // Halves first: the difference of two huge values of different sign would not be finite.
+    // Halves first: the difference of two huge values of opposite sign would not be finite.
     double fraction = (value / 2 - range.low / 2) / (range.high / 2 - range.low / 2);
     return (int)lround(fmin(fmax(fraction, 0), 1) * (dots - 1));
 }
@@ -131,7 +130,7 @@ static void append_canvas(struct buffer *out, const struct canvas *canvas, struc
 
 static void append_axis(struct buffer *out, const struct plot *plot, int columns, struct range x) {
     char low[32], high[32];
-    // Over a long axis a fraction says nothing.
+    // On a long axis a fraction is meaningless.
     bool is_long = x.high - x.low >= 20 && fabs(x.high) < 1e15 && fabs(x.low) < 1e15;
     (void)snprintf(low, sizeof low, is_long ? "%.0f" : "%.10g", x.low);
     (void)snprintf(high, sizeof high, is_long ? "%.0f" : "%.10g", x.high);

@@ -1,4 +1,4 @@
-// What is exported to Prometheus. See prometheus.h.
+// Metrics exported to Prometheus. See prometheus.h.
 #include "report/prometheus.h"
 
 #include "base/clock.h"
@@ -35,7 +35,7 @@ struct prometheus_value {
 
 struct prometheus {
     struct prometheus_options options;
-    pthread_mutex_t lock;  // around everything below
+    pthread_mutex_t lock;  // protects all fields below
     char *labels;          // run="…",job="…" or "", without braces
     char host[256];
     struct metrics last;  // its losses are in `losses`
@@ -46,7 +46,7 @@ struct prometheus {
     int64_t saved_iteration;
     double started, saved_time, updated;
     int state;
-    double written;   // when the textfile was written last, by its clock
+    double written;   // time of the last write of the textfile, by its clock
     bool is_stale;    // the textfile lacks the last metrics
     bool has_failed;  // the last write of the textfile failed
     struct scrape *scrape;
@@ -81,7 +81,7 @@ static void put_family(struct buffer *out, const char *name, const char *type, c
     buffer_printf(out, "# HELP bevatron_%s %s\n# TYPE bevatron_%s %s\n", name, help, name, type);
 }
 
-// One sample; `more` holds labels beside those of the run, "" for none.
+// One sample; `more` holds further labels besides those of the run, "" for none.
 static void put_sample(const struct prometheus *p, struct buffer *out, const char *name, const char *more,
                        double value) {
     bool has_both = *p->labels && *more, has_any = *p->labels || *more;
@@ -174,7 +174,7 @@ static void put_metrics(const struct prometheus *p, struct buffer *out) {
     put_one(p, out, "nan_iterations_total", "Iterations of this start whose loss was not finite.", (double)p->nan);
 }
 
-// Under the lock.
+// Call with the lock held.
 static void compose(const struct prometheus *p, struct buffer *out) {
     put_run(p, out);
     put_metrics(p, out);
@@ -213,7 +213,7 @@ static bool write_and_close(int descriptor, const struct buffer *text) {
     return done == text->length && is_closed;
 }
 
-// A scrape sees the old file or the new one. It is not synced: after a crash of the machine the numbers are old anyway.
+// A scrape sees the old file or the new one. It is not synced: after a crash of the machine its numbers are obsolete.
 static bool replace_file(const char *path, const struct buffer *text) {
     struct stat status;
     bool is_other = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
@@ -221,7 +221,7 @@ static bool replace_file(const char *path, const struct buffer *text) {
         int device = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
         return device >= 0 && write_and_close(device, text);
     }
-    // The collector takes only names that end with .prom.
+    // The collector accepts only names that end with .prom.
     char *temporary = memory_printf("%s.%ld.tmp", path, (long)getpid());
     int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     bool is_done = descriptor >= 0 && write_and_close(descriptor, text) && rename(temporary, path) == 0;
@@ -233,7 +233,7 @@ static bool replace_file(const char *path, const struct buffer *text) {
     return is_done;
 }
 
-// Under the lock.
+// Call with the lock held.
 static void write_textfile(struct prometheus *p) {
     struct buffer text = {0};
     p->written = clock_now(p->options.clock);
@@ -249,8 +249,8 @@ static void write_textfile(struct prometheus *p) {
     p->has_failed = !is_written;
 }
 
-// What happened is written at once. Metrics of fast steps are not all worth a new file, which takes a third of a
-// millisecond; collectors look every 15 seconds or so. Under the lock.
+// Events are written at once. Metrics of fast steps do not all deserve a new file, which takes a third of a
+// millisecond; collectors read every 15 seconds or so. Call with the lock held.
 static void publish(struct prometheus *p, bool is_urgent) {
     const double least_seconds = 5;
     p->updated = clock_wall_seconds();
@@ -262,7 +262,7 @@ static void publish(struct prometheus *p, bool is_urgent) {
         p->is_stale = true;
 }
 
-// ---- what happens ----
+// ---- events ----
 
 int prometheus_open(struct prometheus **prometheus, const struct prometheus_options *options) {
     *prometheus = NULL;

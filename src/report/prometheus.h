@@ -17,9 +17,9 @@ struct prometheus_options {
     const char *run;       // labels: the name of the run, the scheduler's number of its job; NULL for none
     const char *job;
     int64_t first_iteration, train_iters, ranks;
-    struct clock *clock;  // of the pauses between two writes, see base/clock.h
+    struct clock *clock;  // for the pauses between two writes, see base/clock.h
 };
-// *prometheus is NULL if neither is asked for. -1 only if the textfile would replace a file of another kind.
+// *prometheus is NULL if neither output is requested. -1 only if the textfile would replace a file of another kind.
 int prometheus_open(struct prometheus **prometheus, const struct prometheus_options *options);
 void prometheus_step(struct prometheus *prometheus, const struct metrics *metrics, bool is_nan);  // each iteration
 void prometheus_train(struct prometheus *prometheus, const struct metrics *metrics);
@@ -27,7 +27,7 @@ void prometheus_eval(struct prometheus *prometheus, const struct metrics_eval *e
 void prometheus_event(struct prometheus *prometheus, const struct metrics_event *event);
 void prometheus_close(struct prometheus *prometheus);  // NULL is fine; the textfile stays
 
-// Appends the text as it is now; safe from any thread.
+// Appends the current text; safe from any thread.
 void prometheus_compose(struct prometheus *prometheus, struct buffer *out);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// To the microsecond: finer digits are noise, and there may be many ranks.
+// To the microsecond: more digits are noise, and there may be many ranks.
 static void key_ms(struct json_writer *json, const char *key, double ms) {
     json_key(json, key);
     json_double(json, round(ms * 1e3) / 1e3);
@@ -37,7 +37,7 @@ static int compare_own(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-// The own time that a rank must have to be listed; ties may list a few more.
+// The minimal own time of a listed rank; ties may list a few more.
 static double find_limit(const struct ranks_line *line) {
     if (line->count <= RANKS_LINE_MOST)
         return -INFINITY;

@@ -1,5 +1,5 @@
-// The lines of kind "ranks" in metrics.jsonl: how the time of a step is spent on every rank, averaged over a log
-// interval, and the rank that holds up the others.
+// The lines of kind "ranks" in metrics.jsonl: the parts of a step's time on every rank, averaged over a log interval,
+// and the rank that delays the others.
 //
 //     {"kind": "ranks", "time": …, "iteration": 100, "steps": 10,
 //      "ranks": [{"rank": 0, "host": "a", "step_ms": …, "wait_ms": …, "data_ms": …, "memory": bytes}, …],

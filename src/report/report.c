@@ -1,4 +1,4 @@
-// One value in, all sinks out. On a terminal a live view is below everything else, and lines are shorter there.
+// One value in, all sinks out. On a terminal the live view is below everything else, and lines are shorter.
 #include "report/report.h"
 
 #include "base/clock.h"
@@ -23,8 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Points kept for the plot. When they are all used, neighbours are averaged and each then stands for twice as many
-// steps.
+// Points kept for the plot. When they are full, neighbours are averaged and each then stands for twice as many steps.
 enum { MAX_POINTS = 4096 };
 
 struct loss_curve {
@@ -35,7 +34,7 @@ struct loss_curve {
 };
 
 struct report {
-    pthread_mutex_t lock;  // around every call: a thread that ends the process says so here, too
+    pthread_mutex_t lock;  // around every call: a thread that ends the process reports here, too
     struct report_options options;
     struct prometheus *prometheus;  // NULL for none
     struct wandb *wandb;            // NULL for none
@@ -55,13 +54,13 @@ struct report {
     pthread_cond_t closing;
     struct loss_curve history;
     bool is_fairseq;
-    double opened;           // wall seconds
-    int64_t last_iteration;  // of a line
-    int64_t lines;           // of iterations so far
+    double opened;           // wall seconds when it was opened
+    int64_t last_iteration;  // iteration of the last line
+    int64_t lines;           // number of iteration lines so far
 };
 
-// An output that cannot be opened is left out. A disk that is full or read-only when a run is restarted at night must
-// not keep it from training.
+// An output that cannot be opened is left out. A full or read-only disk must not prevent training from restarting at
+// night.
 static void leave_out(const char *flag) {
     log_warn("%s; the run continues without it (%s)", error_message(), flag);
     error_clear();
@@ -98,7 +97,7 @@ static struct live_losses losses_of(const struct report *report) {
     return (struct live_losses){report->history.y, report->history.count};
 }
 
-// An iteration may take minutes, and the window may change meanwhile.
+// An iteration may take minutes, and the window may change in the meantime.
 static void *redraw_view(void *argument) {
     struct report *report = argument;
     double next = clock_seconds();
@@ -192,7 +191,7 @@ static void history_push(struct loss_curve *history, double x, double y) {
     history->gathered = 0;
 }
 
-// A value as Python would print it, for the text tab that people compare with Megatron's.
+// A value as Python would print it, for comparing the text tab with Megatron's.
 static void append_value(struct buffer *out, const struct json *value) {
     switch (value->type) {
     case JSON_NULL:
@@ -277,7 +276,7 @@ static void print_and_free(struct report *report, struct buffer *text) {
     buffer_free(text);
 }
 
-// Under the lock.
+// Call with the lock held.
 static void tell(struct report *report, const struct metrics_event *event, bool is_known) {
     if (report->has_metrics && !is_known)
         metrics_file_event(&report->metrics, event);
@@ -356,7 +355,7 @@ void report_step(struct report *report, const struct metrics *m) {
 }
 
 // Iterations without an update are reported once per line: fp16 has some at its start, and a run that accepts them may
-// have many. Under the lock.
+// have many. Call with the lock held.
 static void tell_skipped(struct report *report, const struct metrics *m) {
     char text[160];
     if (report->nan > 0) {
@@ -373,7 +372,7 @@ static void tell_skipped(struct report *report, const struct metrics *m) {
     report->steps = report->skipped = report->nan = 0;
 }
 
-// Under the lock.
+// Call with the lock held.
 void report_print(struct report *report, const char *text) {
     if (!report)
         return;
@@ -387,8 +386,8 @@ void report_print_long(struct report *report, const char *text) {
         report_print(report, text);
 }
 
-// For who reads a file: once the time of an iteration is known, and at each tenth of the run. Lines on the console stay
-// those of Megatron.
+// For readers of a file: once the time of an iteration is known, and at each tenth of the run. Console lines stay those
+// of Megatron.
 static void tell_time_left(const struct report *report, const struct metrics *m, int64_t before) {
     const int parts = 10;
     int64_t left = m->train_iters - m->iteration;
@@ -402,7 +401,7 @@ static void tell_time_left(const struct report *report, const struct metrics *m,
     buffer_free(&time);
 }
 
-// Under the lock.
+// Call with the lock held.
 static void print_line(struct report *report, const struct metrics *m) {
     struct buffer line = {0};
     int64_t before = report->last_iteration;

@@ -1,8 +1,7 @@
-// The trainer's single entry to everything that reports how a run is going: the console line, metrics.jsonl,
-// TensorBoard, Prometheus, wandb, the command of --on-event and, on a terminal, a live view. Only the reporting rank
-// opens one; the others pass NULL, which every function accepts. Nothing here can make a run fail: an output that
-// cannot be opened, or breaks, is reported once, and the run continues without it. Functions may be called from any
-// thread.
+// The trainer's single entry to all reports of a run: the console line, metrics.jsonl, TensorBoard, Prometheus, wandb,
+// the command of --on-event and, on a terminal, a live view. Only the reporting rank opens one; the others pass NULL,
+// which every function accepts. Nothing here can make a run fail: an output that cannot be opened, or breaks, is
+// reported once, and the run continues without it. Functions may be called from any thread.
 //
 //     report_open(&report, &options);
 //     report_run(report, iteration, config_json);
@@ -33,15 +32,15 @@ struct report_options {
     struct tensorboard_choice tensorboard;
     bool is_fairseq;                       // console lines as fairseq's JSON instead of Megatron's
     bool no_live_view;                     // otherwise there is a live view if stderr is a terminal
-    double peak_teraflops, device_bytes;   // of a device: what it can do, and has in use for that view; 0 if unknown
-    int64_t first_iteration, train_iters;  // where this start begins, and where the run ends
+    double peak_teraflops, device_bytes;   // of a device: peak, and memory in use for the live view; 0 if unknown
+    int64_t first_iteration, train_iters;  // first iteration of this start, and last one of the run
     const char *job, *job_log;  // of the scheduler, for metrics.jsonl; NULL for none; they outlive the report
     int64_t ranks;
     double tokens_per_sample, flops_per_token;  // 0 if unknown
-    double planned_seconds;                     // of a step; 0 if nothing is planned
+    double planned_seconds;                     // of a step; 0 without a plan
     struct on_event *on_event;                  // NULL for none; outlives the report
     struct wandb_options wandb;                 // none without a project; its choice is that of TensorBoard
-    struct prometheus_options prometheus;       // without what this struct has already
+    struct prometheus_options prometheus;       // without the fields that this struct has already
 };
 
 // -1 only if an output would replace a file of another kind.
@@ -53,13 +52,13 @@ void report_close(struct report *report);
 void report_run(struct report *report, int64_t iteration, const char *config_json);
 void report_step(struct report *report, const struct metrics *metrics);
 void report_interval(struct report *report, const struct metrics *metrics);
-// The iterations after the last interval, when the run ends: metrics.jsonl alone, since Megatron prints no such line.
+// Iterations after the last interval, at the end of the run: only in metrics.jsonl, as Megatron prints no such line.
 void report_rest(struct report *report, const struct metrics *metrics);
 void report_eval(struct report *report, const struct metrics_eval *eval);
-// How long a phase of a step takes: to TensorBoard, with tensorboard.timers above.
+// The duration of a phase of a step: to TensorBoard, with tensorboard.timers above.
 void report_timer(struct report *report, const char *name, double seconds, int64_t iteration);
-// A line in metrics.jsonl, what Prometheus and wandb keep of it, and the command of --on-event. The second is for an
-// event of which another process has written the line and run the command.
+// An event: a line in metrics.jsonl, its state in Prometheus and wandb, and the command of --on-event. The second is
+// for an event whose line and command another process has already handled.
 void report_event(struct report *report, const struct metrics_event *event);
 void report_known_event(struct report *report, const struct metrics_event *event);
 // A line of another kind for metrics.jsonl, see metrics_line_begin; frees it.
@@ -67,7 +66,7 @@ void report_line(struct report *report, struct buffer *line);
 void report_sample(struct report *report, const struct metrics_sample *sample);
 // Any other text for the console (checkpoint messages), ending in a newline. The live view makes room for it.
 void report_print(struct report *report, const char *text);
-// The same for a line of Megatron-LM's that an event repeats: it is left out where the event has a short line.
+// Prints a line of Megatron-LM's that repeats an event: it is left out where the event has a short line.
 void report_print_long(struct report *report, const char *text);
 // Draws the first loss over this start's iterations, as seen by report_step.
 void report_plot_loss(struct report *report, FILE *out);

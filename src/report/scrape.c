@@ -37,7 +37,7 @@ struct scrape {
     struct prometheus *source;  // NULL for a switch
     atomic_bool *is_on;         // of a switch
     const char *what;
-    char host[256];  // the address; "" if other machines reach it
+    char host[256];  // the server's address; "" if other machines can reach it
     struct scrape_client clients[MOST_CLIENTS];
     pthread_t thread;
 };
@@ -48,7 +48,7 @@ static bool is_word(const char *bytes, size_t length, const char *word) {
     return length == strlen(word) && memcmp(bytes, word, length) == 0;
 }
 
-// The end of the header: an empty line.
+// End of the header: an empty line.
 static bool is_complete(const char *bytes, size_t length) {
     for (const char *at = bytes; (at = memchr(at, '\n', (size_t)(bytes + length - at))); at++) {
         size_t left = (size_t)(bytes + length - at) - 1;
@@ -58,7 +58,7 @@ static bool is_complete(const char *bytes, size_t length) {
     return false;
 }
 
-// The value of a header in lines that end with an empty one; "" if there is none. False if it does not fit.
+// The value of a header in lines that end with an empty one; "" if it is missing. False if it does not fit.
 static bool read_header(const char *bytes, size_t length, const char *name, char *value, size_t size) {
     size_t name_bytes = strlen(name);
     *value = '\0';
@@ -80,7 +80,7 @@ static bool read_header(const char *bytes, size_t length, const char *name, char
     return true;
 }
 
-// Programs may leave the headers out, and browsers do not.
+// Programs may omit the headers, browsers do not.
 static bool is_of_other_site(const char *bytes, size_t length, const char *host) {
     char name[256], site[32];
     if (!host)
@@ -115,7 +115,7 @@ enum scrape_request scrape_parse(const char *bytes, size_t length, const char *h
     return is_word(target, path_bytes, "/") ? SCRAPE_INDEX : SCRAPE_NOT_FOUND;
 }
 
-// What a switch does and says.
+// A switch's action and answer.
 static void turn_over(const struct scrape *scrape, struct buffer *body) {
     bool is_on = !atomic_load(scrape->is_on);
     atomic_store(scrape->is_on, is_on);
@@ -163,7 +163,7 @@ static void end_client(struct scrape_client *client) {
     *client = (struct scrape_client){.socket = -1};
 }
 
-// Reads and writes as far as it goes without waiting.
+// Reads and writes as much as possible without blocking.
 static void serve_client(const struct scrape *scrape, struct scrape_client *client) {
     bool is_open = true;
     while (is_open && client->answer.length == 0) {
@@ -189,8 +189,8 @@ static void serve_client(const struct scrape *scrape, struct scrape_client *clie
     end_client(client);
 }
 
-// A free place, or that of the client that has been here longest: one that sends a request is served at once, so those
-// that stay have nothing to say.
+// A free place, or that of the longest-connected client: a client that sends a request is served at once, so clients
+// that stay are idle.
 static struct scrape_client *make_room(struct scrape *scrape) {
     struct scrape_client *oldest = &scrape->clients[0];
     for (int i = 0; i < MOST_CLIENTS; i++) {
@@ -215,11 +215,11 @@ static void accept_client(struct scrape *scrape) {
     struct scrape_client *client = make_room(scrape);
     client->socket = connected;
     client->until = clock_seconds() + CLIENT_SECONDS;
-    // What it sent while it waited to be accepted is answered before another one may take its place.
+    // Data sent while it waited to be accepted is answered before another client may take its place.
     serve_client(scrape, client);
 }
 
-// How long the first client has left, in milliseconds; -1 if there is none.
+// Time left for the first client, in milliseconds; -1 if there is none.
 static int time_left(const struct scrape *scrape) {
     double now = clock_seconds(), next = -1;
     for (int i = 0; i < MOST_CLIENTS; i++) {
@@ -244,7 +244,7 @@ static void *serve(void *opaque) {
             return NULL;
         if (files[0].revents)
             return NULL;
-        // Time in which this thread did not run does not count against a client that has sent something meanwhile.
+        // Time in which this thread did not run does not count against a client that has sent data since.
         double now = clock_seconds();
         for (int i = 0; i < MOST_CLIENTS; i++) {
             if (files[2 + i].fd >= 0 && files[2 + i].revents)
@@ -283,7 +283,7 @@ static int listen_on(const char *address, int port) {
     return listener >= 0 ? listener : error_set("cannot listen on %s port %d: %s", address, port, strerror(error));
 }
 
-// Starts to serve; what the server is for is in *scrape already.
+// Starts serving; the purpose of the server is already in *scrape.
 static int open_server(struct scrape *scrape, const char *address, int port) {
     int listener = listen_on(address, port);
     TRY(listener);

@@ -1,6 +1,6 @@
 // A small web server for Prometheus: GET /metrics, nothing else; or a switch that GET / toggles. It runs on a thread of
 // its own, with a limit on connections, on the size of a request and on the time of each, so that clients can neither
-// hold it nor grow it.
+// block it nor exhaust its memory.
 #ifndef REPORT_SCRAPE_H
 #define REPORT_SCRAPE_H
 
@@ -11,28 +11,28 @@
 struct prometheus;
 struct scrape;
 
-// Listens on this address; -1 with an error if it cannot.
+// Listens on this address; -1 with an error on failure.
 int scrape_open(struct scrape **scrape, struct prometheus *source, const char *address, int port);
-// A switch for programs on this machine only: each GET / toggles *is_on, and the answer says what `what` is now. The
-// address is 127.0.0.1.
+// A switch for programs on this machine only: each GET / toggles *is_on, and the answer reports the state of `what`.
+// The address is 127.0.0.1.
 int scrape_open_switch(struct scrape **scrape, atomic_bool *is_on, const char *what, int port);
 void scrape_close(struct scrape *scrape);  // NULL is fine
 
 enum { SCRAPE_REQUEST_BYTES = 8192 };
-// What a request asks for, of which these bytes have come so far.
+// The kind of a request, of which these bytes have arrived so far.
 enum scrape_request {
     SCRAPE_INCOMPLETE,
     SCRAPE_METRICS,
     SCRAPE_METRICS_HEAD,  // without the body
-    SCRAPE_INDEX,         // /: a line that says where the metrics are
+    SCRAPE_INDEX,         // /: a line with the path of the metrics
     SCRAPE_NOT_FOUND,
     SCRAPE_BAD_METHOD,
     SCRAPE_BAD_REQUEST,
     SCRAPE_TOO_LARGE,
-    SCRAPE_OTHER_HOST,  // a page of another site has sent it
+    SCRAPE_OTHER_HOST,  // sent by a page of another site
 };
-// `host` is the address that the server listens on, if only this machine reaches it: then a Host header must name it or
-// this machine. NULL: names are not checked, since other machines may call this one anything.
+// `host` is the address that the server listens on, if only this machine can reach it: then a Host header must name it
+// or this machine. NULL: names are not checked, since other machines may use any name for this one.
 enum scrape_request scrape_parse(const char *bytes, size_t length, const char *host);
 
 #endif

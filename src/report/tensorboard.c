@@ -1,5 +1,5 @@
 // The event file and Megatron's tags. Records gather in memory and are written at each flush, whole records only, so
-// what a killed run leaves ends between two records or in one torn record, which TensorBoard passes over.
+// the file of a killed run ends between two records or in one torn record, which TensorBoard skips.
 #include "report/tensorboard.h"
 
 #include "base/buffer.h"
@@ -73,14 +73,14 @@ static void write_scalar(struct tensorboard *board, const char *tag, double valu
 }
 
 void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step) {
-    // The name PyTorch's writer gives, which existing boards and scripts look for.
+    // The name format of PyTorch's writer, which existing boards and scripts look for.
     char *full = memory_printf("%s/text_summary", tag);
     event_text(&board->pending, (struct event_place){clock_wall_seconds(), step}, full, text);
     free(full);
     flush_if_large(board);
 }
 
-// What both curves of a value share: the x of the one over iterations and of the one over samples.
+// Shared by both curves of a value: the x of the one over iterations and of the one over samples.
 struct axes {
     int64_t iteration, samples;
 };

@@ -12,9 +12,9 @@ struct tensorboard;
 // Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID.0.
 int tensorboard_open(struct tensorboard **board, const char *folder);
 void tensorboard_close(struct tensorboard *board);  // flushes; NULL is fine
-void tensorboard_flush(struct tensorboard *board);  // makes what was written visible to readers
+void tensorboard_flush(struct tensorboard *board);  // makes written records visible to readers
 
-// Outside the tags of training.
+// Scalars besides the tags of training.
 void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step);
 
 struct tensorboard_choice {
@@ -26,7 +26,7 @@ struct tensorboard_choice {
 // Every --tensorboard-log-interval iterations.
 void tensorboard_train(struct tensorboard *board, const struct metrics *metrics,
                        const struct tensorboard_choice *choice);
-// How long a phase of the step took, in seconds, as Megatron writes its timers: tag "NAME-time".
+// The duration of a phase of the step in seconds, like Megatron's timers: tag "NAME-time".
 void tensorboard_timer(struct tensorboard *board, const char *name, double seconds, int64_t iteration);
 // iteration-time and throughput, at the log interval.
 void tensorboard_timers(struct tensorboard *board, const struct metrics *metrics);

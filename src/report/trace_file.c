@@ -1,5 +1,5 @@
-// The trace of one rank. Spans are gathered over an iteration and sorted, so that a span comes before those within it
-// and tracks can be given out, then written in one go: a rank that is killed leaves whole lines and at most one torn.
+// The trace of one rank. Spans are gathered over an iteration and sorted, so that a span precedes those within it and
+// tracks can be assigned, then written in one go: a rank that is killed leaves whole lines and at most one torn.
 #include "report/trace_file.h"
 
 #include "base/error.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_LANE = 10 };  // the numbers of threads before it are those of enum trace_track
+enum { FIRST_LANE = 10 };  // lower thread numbers are those of enum trace_track
 
 static const char *const kind_names[TRACE_KINDS] = {
     [TRACE_COMPUTE] = "compute",     [TRACE_COMMUNICATION] = "communication",
@@ -24,7 +24,7 @@ static const char *const kind_names[TRACE_KINDS] = {
     [TRACE_ITERATION] = "iteration",
 };
 
-// What it is called on its track. An iteration's number is part of its name, so that it is found without opening it.
+// Name of a span on its track. It includes an iteration's number, to be seen without opening it.
 static void write_name(struct json_writer *json, const struct trace_event *event) {
     char *text = NULL;
     json_key(json, "name");
@@ -91,7 +91,7 @@ static void name_thread(struct trace_file *file, int thread, const char *name) {
     write_meta(file, thread, "thread_sort_index", NULL, thread);
 }
 
-// A lane of this name that is free from `start` on; -1 if there are too many.
+// A lane of this name that is free after `start`; -1 if there are too many.
 static int find_lane(struct trace_file *file, const char *name, double start) {
     int same = 0;
     for (int i = 0; i < file->lane_count; i++) {
@@ -253,7 +253,7 @@ void trace_file_add(struct trace_file *file, const struct trace_event *event) {
     file->events[file->count++] = *event;
 }
 
-// Earlier first; of those that begin together, the one that contains the others.
+// Earlier first; for equal starts, the one that contains the others.
 static int compare_events(const void *a, const void *b) {
     const struct trace_event *x = a, *y = b;
     if (x->start != y->start)

@@ -1,5 +1,5 @@
-// Merging the traces of all ranks into one file. Files may be torn, or not be what their name says: each line is parsed
-// and rewritten, and what is not an event is counted and left out.
+// Merges the traces of all ranks into one file. Files may be torn, or may not be traces at all: each line is parsed and
+// rewritten, and lines that are not events are counted and left out.
 #include "report/trace_file.h"
 
 #include "base/error.h"
@@ -56,7 +56,7 @@ static bool is_phase(const struct json *event, const char *phase) {
     return member && member->type == JSON_STRING && strcmp(member->string, phase) == 0;
 }
 
-// The members of a span, its times moved by `slope` from `from` on.
+// The members of a span, its times stretched by `slope` after `from`.
 static bool write_span(struct buffer *out, const struct json *event, double from, double slope) {
     double start, duration;
     if (!get_time(event, "ts", &start) || !get_time(event, "dur", &duration) || duration < 0)
@@ -102,7 +102,7 @@ bool trace_merge_line(struct buffer *out, const char *line, size_t length, doubl
     return is_event;
 }
 
-// The comparisons of a rank's clock, of which the first is in its times already.
+// The comparisons of a rank's clock, of which the first is already included in its times.
 struct clock_line {
     double at, offset;
 };
@@ -124,7 +124,7 @@ static bool read_clock(const char *line, size_t length, struct clock_line *clock
     return is_read;
 }
 
-// How fast the clock drifts from the first rank's, by its first and last comparison.
+// The drift of the clock from the first rank's, by its first and last comparison.
 static double find_drift(const struct file_map *map, double *from) {
     struct clock_line clock, first = {0}, last = {0};
     bool has_first = false;
@@ -139,7 +139,7 @@ static double find_drift(const struct file_map *map, double *from) {
     }
     *from = first.at;
     double slope = last.at > first.at ? (last.offset - first.offset) / (last.at - first.at) : 0;
-    // No real clock drifts by a thousandth; the comparison was not good.
+    // No real clock drifts by a thousandth: the comparison was bad.
     return fabs(slope) < 1e-3 ? slope : 0;
 }
 

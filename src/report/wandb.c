@@ -79,7 +79,7 @@ static void put_record(struct buffer *out, uint64_t offset, const struct buffer 
             buffer_append_byte(out, 0);
         room = BLOCK_BYTES;
     }
-    // A block of which only a frame is left gets a first part without bytes.
+    // A block with room for only a frame gets a first part without bytes.
     for (bool is_first = true, is_last = false; !is_last; is_first = false) {
         size_t left = record->length - done, length = room - FRAME_BYTES < left ? room - FRAME_BYTES : left;
         is_last = length == left;
@@ -114,7 +114,7 @@ static void put_item(struct buffer *out, const char *key, const char *value_json
     protobuf_message(out, 1, &item);
 }
 
-// As Python's json writes it: its readers take NaN and Infinity for numbers.
+// Written like Python's json: its readers accept NaN and Infinity as numbers.
 static void put_number(struct buffer *out, const char *key, double value) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
@@ -126,7 +126,7 @@ static void put_number(struct buffer *out, const char *key, double value) {
     buffer_free(&text);
 }
 
-// The latest value of each name. Of equal names the last one counts.
+// The latest value of each name. Of equal names the last one wins.
 static void write_summary(struct wandb *wandb) {
     if (wandb->news.length > 0)
         write_record(wandb, RECORD_SUMMARY, &wandb->news);
@@ -149,7 +149,7 @@ static void write_row(struct wandb *wandb) {
         write_summary(wandb);
 }
 
-// The row to which values of this iteration are added. Rows only go forwards.
+// The row for values of this iteration. Rows only move forward.
 static struct buffer *row_of(struct wandb *wandb, int64_t iteration) {
     if (wandb->step >= 0 && wandb->step != iteration)
         write_row(wandb);

@@ -1,6 +1,6 @@
 // --wandb-project: the run as an offline folder of Weights & Biases, which `wandb sync` uploads from a machine with a
-// network and an account; nothing is sent from here. The folder is the one that wandb's own library writes in offline
-// mode: DIR/wandb/offline-run-YYYYMMDD_HHMMSS-ID/run-ID.wandb (docs/internals/tensorboard.md has the format). Names of
+// network and an account; this program sends nothing. The folder has the form of wandb's own library in offline mode:
+// DIR/wandb/offline-run-YYYYMMDD_HHMMSS-ID/run-ID.wandb (docs/internals/tensorboard.md has the format). Names of
 // metrics are Megatron's. As with all logs, a failed write is reported once and cannot end the run.
 #ifndef REPORT_WANDB_H
 #define REPORT_WANDB_H
@@ -23,7 +23,7 @@ void wandb_train(struct wandb *wandb, const struct metrics *metrics);
 // At the log interval: iteration-time and throughput, with --log-timers-to-tensorboard.
 void wandb_interval(struct wandb *wandb, const struct metrics *metrics);
 void wandb_eval(struct wandb *wandb, const struct metrics_eval *eval);
-// How the run ends, once.
+// The end of the run, once.
 void wandb_end(struct wandb *wandb, int exit_code);
 void wandb_close(struct wandb *wandb);  // NULL is fine
 

@@ -1,5 +1,5 @@
-// The process's access to S3: credentials, the regions of buckets, S3's clock, and what is known about objects. Found
-// when it is first needed, kept under one lock, renewed before it expires.
+// The process's access to S3: credentials, the regions of buckets, S3's clock, and what is known about objects. Looked
+// up on first use, kept under one lock, renewed before it expires.
 #include "base/remote/internal.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,7 +14,7 @@
 // Credentials that expire within RENEW_SECONDS are renewed if possible.
 enum { RENEW_SECONDS = 300, CACHE_SLOTS = 4096 };
 
-// What is known under a name: the region of a bucket, the address that a printable one stands for.
+// A fact known under a name: the region of a bucket, or the real address of a printable one.
 struct known_name {
     char *name, *value;
     struct known_name *next;
@@ -125,7 +125,7 @@ void remote_forget(void) {
 
 // ---- credentials ----
 
-// The caller holds the lock.
+// Call with the lock held.
 static int look_for_credentials(void) {
     struct aws_context context;
     TRY(aws_context_open(&context, state.get));
@@ -141,8 +141,7 @@ static int look_for_credentials(void) {
     return status;
 }
 
-// Certificates to trust, for S3 and for any other address. Files of the AWS tools that cannot be read are an error of
-// S3 alone.
+// Certificates to trust, for S3 and for any other address. Unreadable files of the AWS tools are an error for S3 alone.
 static void find_ca_file(void) {
     struct aws_context context;
     if (state.has_ca_file)
@@ -163,7 +162,7 @@ static bool expires_soon(double seconds) {
            (double)state.credentials.expires < clock_wall_seconds() + state.skew_seconds + seconds;
 }
 
-// Newer credentials in place of those that are about to expire; if there are none, the old ones are used while they are
+// Replaces credentials that are about to expire; if there are no newer ones, the old ones are used while they are
 // valid.
 static int renew(void) {
     struct aws_credentials old = state.credentials;
@@ -248,7 +247,7 @@ void remote_access_free(struct remote_access *access) {
     *access = (struct remote_access){0};
 }
 
-// The caller holds the lock.
+// Call with the lock held.
 static bool has_other_keys(const char *stale_access_key, const char *stale_token) {
     const struct aws_credentials *own = &state.credentials;
     return own->access_key && (strcmp(own->access_key, stale_access_key) != 0 ||
@@ -266,7 +265,7 @@ bool remote_renew(const char *stale_access_key, const char *stale_token) {
     return is_new;
 }
 
-// ---- what answers teach ----
+// ---- facts from answers ----
 
 bool remote_learn_region(const char *bucket, const char *region) {
     pthread_mutex_lock(&state.lock);
@@ -292,7 +291,7 @@ bool remote_learn_time(double server_seconds) {
 
 // ---- addresses with secrets ----
 
-// Two addresses that differ in their secrets alone are two files: the later one has a number.
+// Two addresses that differ only in their secrets are two files: the later one gets a number.
 char *remote_hide(const char *url) {
     char *printable = redact_copy(url);
     if (strcmp(printable, url) == 0)

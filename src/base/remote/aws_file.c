@@ -1,4 +1,4 @@
-// Reads the AWS tools' files. See aws_file.h. Lookups walk over the text again: the files have few lines.
+// Reads the AWS tools' files. See aws_file.h. Each lookup parses the text again: the files have few lines.
 #include "base/remote/aws_file.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -30,7 +30,7 @@ static void trim(const char **begin, size_t *length) {
         (*length)--;
 }
 
-// "profile name" or "profile \"my name\"": the words are kept, one space between them, without quotes.
+// "profile name" or "profile \"my name\"": keeps the words, one space between them, without quotes.
 static void name_section(struct aws_line *line, const char *begin, size_t length) {
     trim(&begin, &length);
     line->kind = length > 0 ? LINE_SECTION : LINE_BAD;
@@ -106,7 +106,7 @@ void aws_file_free(struct aws_file *file) {
     buffer_free(&file->text);
 }
 
-// "profile  a" is "profile a", and quotes around the name say nothing.
+// "profile  a" is "profile a", and quotes around the name are ignored.
 static bool is_section(const struct aws_line *line, const char *section) {
     const char *name = line->name;
     size_t left = line->name_length;

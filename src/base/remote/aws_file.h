@@ -1,5 +1,5 @@
 // Files of the AWS tools, ~/.aws/credentials and ~/.aws/config: "[section]" lines, "name = value" lines below them,
-// comments after # or ;. Indented lines belong to the value above them (the settings of one service) and are passed.
+// comments after # or ;. Indented lines belong to the value above them (the settings of one service) and are skipped.
 #ifndef BASE_REMOTE_AWS_FILE_H
 #define BASE_REMOTE_AWS_FILE_H
 
@@ -12,7 +12,7 @@ struct aws_file {
     struct buffer text;
 };
 
-// A file that is absent is empty. -1 with file and line if a line is none of the above.
+// A missing file is empty. -1 with file and line if a line is none of the above.
 int aws_file_read(struct aws_file *file, const char *path);
 int aws_file_check(const struct aws_file *file);
 void aws_file_free(struct aws_file *file);  // also wipes it

@@ -1,4 +1,4 @@
-// The order in which credentials are looked for, and what files and programs give. See credentials.h.
+// The order in which credentials are looked for, and the files and programs that provide them. See credentials.h.
 #include "base/remote/credentials.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -179,7 +179,7 @@ static int from_program(struct aws_credentials *out, const char *const *argv, co
     return status < 0 ? -1 : 1;
 }
 
-// A profile that signs on in a browser: the aws command keeps its tokens and can exchange them.
+// A profile with browser sign-on: the aws command keeps its tokens and can exchange them.
 static int from_sign_on(struct aws_credentials *out, const char *profile) {
     const char *const argv[] = {"aws",     "configure", "export-credentials", "--profile", profile, "--format",
                                 "process", NULL};
@@ -191,7 +191,7 @@ static int from_sign_on(struct aws_credentials *out, const char *profile) {
 
 static int from_profile(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth);
 
-// The credentials that a role is assumed with.
+// The credentials used to assume a role.
 static int find_base(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
     char *base = aws_context_setting(context, profile, "source_profile");
     char *place = aws_context_setting(context, profile, "credential_source");

@@ -25,7 +25,7 @@ struct aws_credentials {
 };
 void credentials_free(struct aws_credentials *credentials);  // also wipes them
 
-// What the search depends on. `get` returns a variable of the environment, or NULL.
+// Inputs of the search. `get` returns a variable of the environment, or NULL.
 struct aws_context {
     char *(*get)(const char *name);
     struct aws_file keys, config;  // ~/.aws/credentials and ~/.aws/config
@@ -33,25 +33,25 @@ struct aws_context {
     const char *profile;  // from AWS_PROFILE, else "default"
     bool has_profile;     // AWS_PROFILE is set
 };
-// Reads the files, if they are there. A profile that was asked for and does not exist is an error.
+// Reads the files, if they exist. A requested profile that does not exist is an error.
 int aws_context_open(struct aws_context *context, char *(*get)(const char *name));
 void aws_context_close(struct aws_context *context);
 // A variable that is set and not empty; NULL otherwise.
 const char *aws_context_get(const struct aws_context *context, const char *name);
-// A setting of a profile in ~/.aws/config, to be freed; NULL if there is none.
+// A setting of this profile in ~/.aws/config, to be freed; NULL if there is none.
 char *aws_context_setting(const struct aws_context *context, const char *profile, const char *name);
 // AWS_REGION, AWS_DEFAULT_REGION, or the profile's; to be freed; NULL if there is none.
 char *aws_context_region(const struct aws_context *context);
 // AWS_ENDPOINT_URL_SERVICE, AWS_ENDPOINT_URL, or the profile's endpoint_url; to be freed; NULL if there is none.
 char *aws_context_endpoint(const struct aws_context *context, const char *service);
-// AWS_CA_BUNDLE, or the profile's ca_bundle: certificates to trust in place of the system's; to be freed; NULL if there
+// AWS_CA_BUNDLE, or the profile's ca_bundle: certificates to trust instead of the system's; to be freed; NULL if there
 // is none.
 char *aws_context_ca_file(const struct aws_context *context);
 
-// 0 with access_key NULL if there are none anywhere; -1 if a place that should have them fails.
+// Returns 0 with access_key NULL if there are none anywhere; -1 if a place that should have them fails.
 int credentials_find(struct aws_credentials *credentials, const struct aws_context *context);
 
-// The places that are asked over HTTP (credentials_endpoint.c). 1 if found, 0 if this machine has no such place.
+// Places queried over HTTP (credentials_endpoint.c). 1 if found, 0 if this machine has no such place.
 int credentials_from_container(struct aws_credentials *credentials, const struct aws_context *context);
 int credentials_from_instance(struct aws_credentials *credentials, const struct aws_context *context);
 // STS. A role is assumed with the identity in a file, or with other credentials.
@@ -64,7 +64,7 @@ int credentials_from_role(struct aws_credentials *credentials, const struct aws_
                           const struct aws_role *role, const struct aws_credentials *own);
 // {"AccessKeyId": …, "SecretAccessKey": …, "Token" or "SessionToken": …, "Expiration": …}
 int credentials_parse_json(struct aws_credentials *credentials, const char *text, size_t length, const char *name);
-// The same from an answer of STS.
+// Reads credentials from an answer of STS.
 int credentials_parse_xml(struct aws_credentials *credentials, const char *text, size_t length, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-// Credentials that are asked for over HTTP: of the container, of the instance, and of STS. See credentials.h.
+// Credentials fetched over HTTP: from the container, the instance, or STS. See credentials.h.
 #include "base/remote/credentials.h"
 #include "base/remote/http.h"
 #include "base/remote/internal.h"
@@ -18,7 +18,7 @@
 
 enum { MOST_ANSWER = 1 << 18, MOST_TOKEN = 1 << 16, ATTEMPTS = 3 };
 
-// ---- one question ----
+// ---- one request ----
 
 struct credentials_question {
     const struct aws_context *context;
@@ -177,14 +177,14 @@ int credentials_from_container(struct aws_credentials *out, const struct aws_con
     return status < 0 ? -1 : 1;
 }
 
-// The instance's endpoint: where it is, and how long to wait for it.
+// The instance's endpoint: its address, and how long to wait for it.
 struct instance_endpoint {
     const struct aws_context *context;
     const char *base;
     double seconds;
 };
 
-// One page of it. The status of the answer, -1 if there is none.
+// Fetches one page of it. Returns the status of the answer, -1 if there is none.
 static int ask_instance(const struct instance_endpoint *endpoint, const char *path, const char *token,
                         struct buffer *answer) {
     char *url = memory_printf("%s/latest/%s", endpoint->base, path);
@@ -226,7 +226,7 @@ int credentials_from_instance(struct aws_credentials *out, const struct aws_cont
         status = ask_instance(&endpoint, roles, buffer_string(&token), &role);
     if (is_there && status >= 0 && is_passing(status))
         status = error_set("the instance's endpoint answered HTTP %d when asked for its role; try again", status);
-    // An endpoint that gave a token and then fails does not mean that there is no role.
+    // An endpoint that gave a token and then fails may still have a role.
     is_there = is_there && (status < 0 || (status == 200 && role.length > 0));
     if (is_there && status == 200) {
         char *path = memory_printf("%s%.*s", roles, (int)strcspn(buffer_string(&role), "\r\n"), buffer_string(&role));

@@ -1,4 +1,4 @@
-// Which libcurl fits, and where it may be. See curl_library.h.
+// Which libcurl fits, and where to look for it. See curl_library.h.
 #include "base/remote/curl_library.h"
 #include "base/error.h"
 #include "base/remote/http.h"
@@ -9,7 +9,7 @@ static const char *const symbols[] = {CURL_SYMBOLS(LIBRARY_NAME)};
 enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0], OLDEST_VERSION = 0x072a00 };
 _Static_assert(sizeof(struct curl_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
 
-// Debian has one library for each library of encryption; all have the same functions.
+// Debian has one libcurl per TLS library; all have the same functions.
 static const char *const sonames[] = {"libcurl.so.4", "libcurl-gnutls.so.4", NULL};
 static const char *const folders[] = {"/usr/local/lib64", "/usr/local/lib", "$CONDA_PREFIX/lib", NULL};
 

@@ -1,13 +1,13 @@
-// libcurl, which http.c loads when the first address is used. Only what libcurl 7.42 has is called, whatever the header
-// of the build offers.
+// libcurl, which http.c loads when the first address is used. Only functions of libcurl 7.42 are called, whatever the
+// build's header offers.
 #ifndef BASE_REMOTE_CURL_LIBRARY_H
 #define BASE_REMOTE_CURL_LIBRARY_H
 
 #include "base/library.h"
 
-// The name of CURLOPT_REDIR_PROTOCOLS that replaced it is missing in libcurl before 7.85.
+// CURLOPT_REDIR_PROTOCOLS's replacement is missing in libcurl before 7.85.
 #define CURL_DISABLE_DEPRECATION
-// The checks are macros with the names of the functions, and so of the fields below.
+// The checks are macros named like the functions, and so like the fields below.
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 

@@ -1,4 +1,4 @@
-// What an answer of S3 or of a web server means, and what to do about it.
+// Explains error answers of S3 and of web servers, with remedies.
 #include "base/remote/internal.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -15,7 +15,7 @@ enum { MOST_HEADER_BYTES = 1 << 18, MOST_REDIRECTS = 10, CONNECT_SECONDS = 10, S
 
 struct http_client {
     CURL *curl;
-    struct http_client *next;  // among those that are idle
+    struct http_client *next;  // next idle client
 };
 
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
@@ -93,7 +93,7 @@ struct transfer {
 static size_t take_header(char *bytes, size_t size, size_t count, void *context) {
     struct transfer *transfer = context;
     struct buffer *headers = &transfer->response->headers;
-    // Every answer on the way (100, redirects) begins a new block.
+    // Every intermediate answer (100, redirects) begins a new block.
     if (size * count >= 5 && memcmp(bytes, "HTTP/", 5) == 0)
         buffer_clear(headers);
     if (headers->length + size * count > MOST_HEADER_BYTES)
@@ -122,7 +122,7 @@ static int look_up(void *context, curl_off_t total_in, curl_off_t in, curl_off_t
     return transfer->is_stopped;
 }
 
-// Whole seconds without a byte after which a transfer is given up.
+// Seconds without a byte, as a whole number, after which a transfer is given up.
 static long stall_limit(const struct http_request *request) {
     double stall = request->stall_seconds > 0 ? request->stall_seconds : STALL_SECONDS;
     return stall < 1 ? 1 : (long)stall;
@@ -145,7 +145,7 @@ static void set_options(struct transfer *transfer, const struct curl_slist *head
     symbols->curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 262144L);
     symbols->curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, request->follows ? 1L : 0L);
     symbols->curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)MOST_REDIRECTS);
-    // A redirect never leads from https to text that anyone can read or change, or to another kind of server.
+    // A redirect never leads from https to an unencrypted address or to another kind of server.
     bool is_safe = strncasecmp(request->url, "https:", 6) == 0;
     symbols->curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS,
                               (long)(is_safe ? CURLPROTO_HTTPS : CURLPROTO_HTTP | CURLPROTO_HTTPS));
@@ -198,7 +198,7 @@ enum http_result http_perform(const struct http_request *request, struct http_re
     long status = 0;
     response->status = 0;
     buffer_clear(&response->headers);
-    // Without these, libcurl waits for "100 Continue" and calls every body a form.
+    // Without these, libcurl waits for "100 Continue" and declares every body a form.
     headers = symbols->curl_slist_append(headers, "Expect:");
     headers = symbols->curl_slist_append(headers, "Content-Type:");
     for (size_t i = 0; request->headers && i < request->headers->count; i++)
@@ -209,7 +209,7 @@ enum http_result http_perform(const struct http_request *request, struct http_re
     response->status = (int)status;
     symbols->curl_slist_free_all(headers);
     enum http_result result = judge(&transfer, code);
-    if (code == CURLE_OPERATION_TIMEDOUT && strstr(message, "too slow"))  // libcurl tells it as a speed
+    if (code == CURLE_OPERATION_TIMEDOUT && strstr(message, "too slow"))  // libcurl reports it as a speed
         (void)snprintf(problem, HTTP_PROBLEM_BYTES, "no byte came for %ld s", stall_limit(request));
     else
         (void)snprintf(problem, HTTP_PROBLEM_BYTES, "%s", message[0] ? message : symbols->curl_easy_strerror(code));

@@ -1,6 +1,6 @@
-// One HTTP request and its answer, over libcurl, which is loaded when it is first needed: http.c, or its stand-in
-// http_none.c if libcurl's header was missing at build time. Connections stay open between requests, in a pool of the
-// process, so that many small requests share few connections.
+// One HTTP request and its answer, over libcurl, which is loaded on first use: http.c, or its stand-in http_none.c if
+// libcurl's header was missing at build time. Connections stay open between requests, in a pool of the process, so that
+// many small requests share few connections.
 #ifndef BASE_REMOTE_HTTP_H
 #define BASE_REMOTE_HTTP_H
 
@@ -19,9 +19,9 @@ void http_headers_free(struct http_headers *headers);
 
 struct http_response {
     int status;             // 0 if none came
-    struct buffer headers;  // of the last answer, as they came
+    struct buffer headers;  // of the last answer, verbatim
 };
-// Copies a header's value, without spaces around it; false if it is absent or does not fit.
+// Copies a header's value, without spaces around it; false if it is missing or does not fit.
 bool http_header(const struct http_response *response, const char *name, char *value, size_t size);
 void http_response_free(struct http_response *response);
 
@@ -31,7 +31,7 @@ struct http_request {
     const void *body;                    // NULL for none
     size_t body_bytes;
     bool follows;  // redirects
-    // Receives the body of the answer, whatever its status; by then the response has status and headers. -1 ends the
+    // Receives the body of the answer, whatever its status; the response already has status and headers. -1 ends the
     // transfer.
     int (*sink)(void *context, const void *bytes, size_t count);
     void *context;
@@ -49,13 +49,13 @@ enum http_result {
     HTTP_STOPPED,   // by `stop` or a signal
 };
 enum { HTTP_PROBLEM_BYTES = 256 };
-// `problem` says what was wrong with a transfer that is broken or hopeless.
+// `problem` describes the failure of a broken or hopeless transfer.
 enum http_result http_perform(const struct http_request *request, struct http_response *response,
                               char problem[HTTP_PROBLEM_BYTES]);
 
 // Loads libcurl; before the first request. -1, with the remedy, if this machine or this build has none.
 int http_load(void);
-// What is loaded, for commands that say what a machine has; NULL in a build without it.
+// The loaded version, for commands that list a machine's libraries; NULL in a build without it.
 const struct library *http_library(void);
 // Closes the connections that are kept open; for the end of a test.
 void http_close_idle(void);

@@ -1,4 +1,4 @@
-// Lists of headers, and looking into the headers of an answer. See http.h.
+// Lists of headers, and lookups in the headers of an answer. See http.h.
 #include "base/remote/http.h"
 #include "base/memory.h"
 #include <stdarg.h>

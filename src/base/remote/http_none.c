@@ -1,4 +1,4 @@
-// Stands in for http.c and curl_library.c in a build without libcurl's header.
+// Replaces http.c and curl_library.c in a build without libcurl's header.
 #include "base/remote/http.h"
 #include "base/error.h"
 #include <stdio.h>

@@ -45,7 +45,7 @@ static int finish_entry(struct remote_list *list, const char *bucket, const stru
     const char *key = buffer_string(&entry->key);
     if (entry->key.length == 0 || strlen(key) != entry->key.length || !entry->has_size)
         return error_set("the listing of s3://%s has an entry without a key or a size", bucket);
-    // What stands for an empty folder.
+    // The key of an empty folder's marker.
     if (key[entry->key.length - 1] == '/')
         return 0;
     add_object(list, (struct remote_object){.url = memory_printf("s3://%s/%s", bucket, key),
@@ -55,7 +55,7 @@ static int finish_entry(struct remote_list *list, const char *bucket, const stru
     return 0;
 }
 
-// The end of an element inside <Contents>, or of that itself.
+// The end of an element inside <Contents>, or of <Contents> itself.
 static int take_element(struct remote_list *list, const char *bucket, const struct xml *xml, struct list_entry *entry) {
     if (strcmp(xml->name, "Contents") == 0)
         return finish_entry(list, bucket, entry);

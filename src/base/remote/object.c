@@ -1,4 +1,4 @@
-// Single objects: looking at them and reading them. See remote.h.
+// Single objects: their properties and contents. See remote.h.
 #include "base/remote/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Sums of sizes and offsets stay far from overflow below this.
+// Below this, sums of sizes and offsets stay far from overflow.
 static const uint64_t MOST_SIZE = INT64_MAX / 2;
 
-// The size of the whole, from the answer to a request for its first byte; UINT64_MAX if it does not say.
+// The size of the whole object, from the answer to a request for its first byte; UINT64_MAX if it is not given.
 static int read_size(const struct http_response *response, const char *url, uint64_t *size) {
     char value[128];
     unsigned long long given = 0;

@@ -17,16 +17,16 @@
 enum { MOST_BODY = 16 << 20, MOST_CORRECTIONS = 4, WARN_FROM = 3 };
 static const double LONGEST_PAUSE = 20, NAP_SECONDS = 0.05;
 
-// A call on its way. What is found out about one attempt is in the second part.
+// A call in progress. The second part holds the findings of one attempt.
 struct journey {
     const struct remote_call *call;
     struct remote_answer *answer;
     int failures;      // since the last progress
     int corrections;   // of region, clock and credentials
-    uint64_t to_skip;  // bytes of this answer that came before, from a server without ranges
+    uint64_t to_skip;  // bytes of this answer that were already received, from a server without ranges
     bool is_begun;     // the body of a good answer has begun
-    bool is_changed;   // it is another object
-    bool is_unranged;  // the server sends all of it
+    bool is_changed;   // the object has been replaced
+    bool is_unranged;  // the server sends the whole object
     char problem[HTTP_PROBLEM_BYTES];
 };
 
@@ -48,7 +48,7 @@ static bool is_good(const struct http_response *response) {
     return response->status >= 200 && response->status < 300;
 }
 
-// Before the first byte of a good answer: whether it is what was asked for.
+// Checks, before the first byte of a good answer, that it is the requested one.
 static int begin_body(struct journey *journey) {
     const struct remote_call *call = journey->call;
     const struct http_response *response = &journey->answer->response;
@@ -96,7 +96,7 @@ static int take_body(void *context, const void *bytes, size_t count) {
 
 // ---- making a request ----
 
-// Where a bucket's objects are: virtual hosts on AWS, unless a dot in the name would not fit its certificate; paths
+// Location of a bucket's objects: virtual hosts on AWS, unless a dot in the name would not fit its certificate; paths
 // everywhere else.
 static void append_place(struct buffer *url, struct buffer *path, const struct remote_access *access,
                          const struct url *object) {
@@ -125,7 +125,7 @@ static void append_place(struct buffer *url, struct buffer *path, const struct r
     url->data[url->length] = 0;
 }
 
-// The Host that libcurl will send: without the port that its scheme has anyway.
+// The Host header that libcurl will send: without the default port of its scheme.
 static char *host_of(const char *url) {
     const char *begin = strstr(url, "://");
     begin = begin ? begin + 3 : url;
@@ -213,7 +213,7 @@ static enum http_result send_once(struct journey *journey, const struct remote_a
 
 // ---- judging an answer ----
 
-// In pieces, so that a signal or `stop` ends it soon.
+// Sleeps in pieces, so that a signal or `stop` ends it soon.
 static int pause_before_retry(const struct journey *journey) {
     double longest = remote_patience().backoff_seconds;
     for (int i = 1; i < journey->failures && longest < LONGEST_PAUSE; i++)
@@ -229,7 +229,7 @@ static int pause_before_retry(const struct journey *journey) {
     return 0;
 }
 
-// 1 to try again, -1 with a message if that was often enough.
+// Returns 1 to try again, -1 with a message after too many attempts.
 static int try_again(struct journey *journey, const char *problem) {
     int most = remote_patience().attempts;
     char *url = redact_copy(journey->call->url->text);
@@ -269,7 +269,7 @@ static double server_time(const struct http_response *response) {
     return (double)timegm(&utc);
 }
 
-// Whether a mistake of this request is now corrected: the region, the time, or credentials that have expired.
+// Whether an error of this request is now corrected: the region, the time, or expired credentials.
 static bool correct(struct journey *journey, const struct remote_access *access, const struct s3_error *error) {
     const struct http_response *response = &journey->answer->response;
     const char *code = buffer_string(&error->code);
@@ -294,7 +294,7 @@ static bool may_pass(int status, const char *code) {
            (status == 200 && (strcmp(code, "InternalError") == 0 || strcmp(code, "ServiceUnavailable") == 0));
 }
 
-// An <Error> after the status 200, which S3 sends before it is done.
+// An <Error> after status 200, which S3 sends before it is done.
 static bool failed_late(const struct journey *journey) {
     const struct buffer *body = &journey->answer->body;
     struct buffer code = {0};
@@ -334,13 +334,13 @@ static int judge_refusal(struct journey *journey, const struct remote_access *ac
     return status;
 }
 
-// A range that ended too early without libcurl noticing.
+// A range that ended early without libcurl noticing.
 static bool is_short(const struct journey *journey) {
     const struct remote_call *call = journey->call;
     return call->sink && call->end > 0 && journey->answer->received < call->end - call->begin;
 }
 
-// 1 done, 0 absent, 2 to try again, -1 with a message.
+// Returns 1 done, 0 absent, 2 to try again, -1 with a message.
 static int judge(struct journey *journey, const struct remote_access *access, enum http_result result) {
     const struct remote_call *call = journey->call;
     const struct http_response *response = &journey->answer->response;

@@ -25,7 +25,7 @@ struct sign_request {
     const char *session_token;  // NULL for none
 };
 
-// What is to be sent with the request; x-amz-content-sha256 and x-amz-security-token are among the headers signed.
+// The headers to send with the request; x-amz-content-sha256 and x-amz-security-token are among the signed ones.
 struct signature {
     char date[17];                // x-amz-date
     struct buffer authorization;  // Authorization; the caller frees it

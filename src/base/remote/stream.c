@@ -1,4 +1,4 @@
-// Workers fetch parts into the slots of a ring, and a writer passes the slots on to the pipe. See stream.h.
+// Workers fetch parts into the slots of a ring, and a writer passes them on to the pipe. See stream.h.
 #include "base/remote/stream.h"
 #include "base/remote/internal.h"
 #include "base/error.h"
@@ -30,7 +30,7 @@ struct remote_stream {
     int pipe[2];    // read, write; -1 if closed
     atomic_bool stop;
     pthread_t writer, workers[MOST_STREAMS];
-    int worker_count;  // and slots
+    int worker_count;  // number of workers and slots
     bool has_writer;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -91,7 +91,7 @@ static int put(struct remote_stream *stream, const char *bytes, size_t count) {
     return 0;
 }
 
-// One error is enough; the workers end too.
+// One error is enough; all workers end.
 static void fail(struct remote_stream *stream, struct error_note *error) {
     pthread_mutex_lock(&stream->lock);
     if (stream->error)

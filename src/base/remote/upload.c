@@ -1,5 +1,5 @@
 // Writing to S3: whole objects, and files in parts. The body of every request is hashed, and S3 compares the hash with
-// what arrives. See remote.h.
+// the received bytes. See remote.h.
 #include "base/remote/internal.h"
 #include "base/remote/xml.h"
 #include "base/error.h"
@@ -55,7 +55,7 @@ struct upload_job {
     // Guarded by the lock:
     int64_t next;  // part to read
     struct sha256 hash;
-    char **tags;  // (parts) what S3 calls them
+    char **tags;  // (parts) S3's tags of them
     struct error_note *error;
     atomic_bool stop;  // an error, or the caller's stop
 };
@@ -76,7 +76,7 @@ static int read_part(const struct remote_upload *upload, uint64_t from, char *by
 }
 
 // Takes the next part: its number from 1 and its bytes; 0 if there is none, -1 on error. Parts are read in order under
-// the lock, so that the hash of the whole is made on the way.
+// the lock, so that the hash of the whole is computed on the way.
 static int64_t take_part(struct upload_job *job, char *bytes, size_t *count) {
     int64_t number = 0;
     pthread_mutex_lock(&job->lock);
@@ -161,7 +161,7 @@ static int check_hash(struct upload_job *job) {
     return 0;
 }
 
-// Whether an attempt whose answer was lost has put the parts together.
+// Whether an attempt whose answer was lost has completed the upload.
 static int check_completed(const struct upload_job *job, int attempts) {
     struct remote_object object = {0};
     int status = attempts > 1 ? remote_look(&object, &job->url) : 0;
@@ -174,7 +174,7 @@ static int check_completed(const struct upload_job *job, int attempts) {
     return status;
 }
 
-// Puts the parts together.
+// Completes the upload from its parts.
 static int complete_upload(struct upload_job *job) {
     struct buffer body = {0};
     struct remote_answer answer = {0};
@@ -201,7 +201,7 @@ static int complete_upload(struct upload_job *job) {
     return status < 0 ? -1 : 0;
 }
 
-// What was sent would stay, invisible and billed. The error that led here is kept.
+// Sent parts would stay, invisible and billed. The error that led here is kept.
 static void abort_upload(struct upload_job *job) {
     struct error_note *error = error_take();
     struct remote_answer answer = {0};

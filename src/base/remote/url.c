@@ -1,4 +1,4 @@
-// Takes addresses apart. See url.h.
+// Parses addresses. See url.h.
 #include "base/remote/url.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-// Addresses of data that is not on a disk of this machine: s3://BUCKET/KEY, https://HOST/PATH and http://HOST/PATH.
+// Addresses of data that is not on this machine: s3://BUCKET/KEY, https://HOST/PATH and http://HOST/PATH.
 #ifndef BASE_REMOTE_URL_H
 #define BASE_REMOTE_URL_H
 
@@ -10,7 +10,7 @@ enum url_kind { URL_S3, URL_HTTP };
 
 struct url {
     enum url_kind kind;
-    char *text;    // as it was given
+    char *text;    // as given
     char *bucket;  // of s3://; NULL otherwise
     char *key;     // of s3://: the bytes of the key, not percent-encoded; "" for the bucket itself
 };
@@ -18,7 +18,7 @@ struct url {
 // It begins with s3://, https:// or http://.
 bool url_is_remote(const char *text);
 bool url_is_s3(const char *text);
-// Checks the form; errors name the address. A user name or password inside it is refused, since addresses are logged.
+// Checks the form; errors name the address. A user name or password in it is refused, since addresses are logged.
 int url_parse(struct url *url, const char *text);
 void url_free(struct url *url);  // safe on a zeroed one
 // PREFIX/NAME, to be freed.

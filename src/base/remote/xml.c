@@ -10,7 +10,7 @@ static bool begins(const struct xml *xml, const char *text) {
     return xml->length - xml->at >= length && memcmp(xml->data + xml->at, text, length) == 0;
 }
 
-// Passes everything up to and including `end`; false if that does not come.
+// Skips everything up to and including `end`; false if `end` is missing.
 static bool pass(struct xml *xml, const char *end) {
     const char *found = memmem(xml->data + xml->at, xml->length - xml->at, end, strlen(end));
     if (!found)
@@ -77,7 +77,7 @@ static enum xml_event close_element(struct xml *xml) {
     return XML_CLOSE;
 }
 
-// The tag at '<' that is neither a comment nor a declaration.
+// Parses the tag at '<', which is neither a comment nor a declaration.
 static enum xml_event read_tag(struct xml *xml) {
     const char *begin = xml->data + xml->at, *end = memchr(begin, '>', xml->length - xml->at);
     if (!end)

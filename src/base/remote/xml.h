@@ -1,5 +1,5 @@
-// The XML that S3 and STS answer with, element by element: tags and text, without attributes, documents or namespaces.
-// The text is hostile: what is not well formed ends the reading with XML_BROKEN.
+// The XML of S3's and STS's answers, element by element: tags and text, without attributes, documents or namespaces.
+// The text is hostile: reading ends with XML_BROKEN where it is not well formed.
 #ifndef BASE_REMOTE_XML_H
 #define BASE_REMOTE_XML_H
 
@@ -9,14 +9,14 @@
 
 enum xml_event {
     XML_OPEN,   // <Name>: name
-    XML_CLOSE,  // </Name>, or the end of <Name/>: name, and text is what came since the previous tag
+    XML_CLOSE,  // </Name>, or the end of <Name/>: name, and text since the previous tag
     XML_END,
     XML_BROKEN,
 };
 
 enum { XML_NAME_BYTES = 64, XML_MOST_DEPTH = 16 };
 
-// A zeroed one with data and length set is at the beginning.
+// A zeroed reader with data and length set is at the beginning.
 struct xml {
     const char *data;
     size_t length, at;
@@ -30,7 +30,7 @@ struct xml {
 enum xml_event xml_next(struct xml *xml);
 void xml_free(struct xml *xml);
 
-// The text of the first element of that name, wherever it stands; false if there is none.
+// The text of the first element of that name, at any depth; false if there is none.
 bool xml_find(const char *data, size_t length, const char *name, struct buffer *text);
 
 #endif

@@ -21,7 +21,7 @@ struct proto {
     const unsigned char *at, *end;
 };
 
-// A field: `bits` of a number as they are on the wire, or the bytes of a string or message.
+// A field: `bits` of a number as encoded, or the bytes of a string or message.
 struct proto_field {
     uint64_t number, bits;
     int wire;
@@ -49,7 +49,7 @@ static bool read_fixed(struct proto *proto, size_t size, uint64_t *value) {
     return true;
 }
 
-// The next field. False at the end, and if the rest is not a field: then proto->at is not proto->end.
+// The next field. False at the end, and for malformed data: then proto->at is not proto->end.
 static bool next_field(struct proto *proto, struct proto_field *field) {
     const unsigned char *start = proto->at;
     uint64_t key = 0;
@@ -123,7 +123,7 @@ static double as_int8(uint64_t bits) {
     return (double)(int8_t)(uint8_t)bits;
 }
 
-// Element types of TensorFlow: their size in tensor_content, the field of their values and how their bits are read.
+// Element types of TensorFlow: their size in tensor_content, the field of their values and the decoding of their bits.
 static const struct element {
     uint64_t type;
     size_t bytes;
@@ -147,7 +147,7 @@ static const struct element *element_of(uint64_t type) {
     return NULL;
 }
 
-// Takes the numbers of a field, one or packed; their count, with the first in *bits.
+// Takes the numbers of a field, one or packed; returns their count, with the first in *bits.
 static int field_numbers(const struct proto_field *field, int wire, uint64_t *bits) {
     if (field->wire != WIRE_BYTES) {
         *bits = field->bits;

@@ -1,20 +1,20 @@
 // Reads TensorBoard event files of any writer: TFRecord frames around protocol-buffer Events
-// (docs/internals/tensorboard.md). Fields that are not known are skipped.
+// (docs/internals/tensorboard.md). Unknown fields are skipped.
 #ifndef REPORT_BOARD_EVENT_FILE_H
 #define REPORT_BOARD_EVENT_FILE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { EVENT_FRAME_HEAD = 12, EVENT_FRAME_BYTES = 16 };  // before the event; in all
+enum { EVENT_FRAME_HEAD = 12, EVENT_FRAME_BYTES = 16 };  // before the event; overhead in total
 
 enum event_frame {
     EVENT_FRAME_WHOLE,
-    EVENT_FRAME_PART,  // the file may not be written to its end yet
+    EVENT_FRAME_PART,  // the file may not be complete yet
     EVENT_FRAME_BAD,   // the event's checksum is wrong; the next frame follows
     EVENT_FRAME_LOST,  // the length's checksum is wrong: nothing after it can be found
 };
-// Looks at the frame at `bytes`, of which `size` are there. *length is the event's, once 12 bytes are there.
+// Examines the frame at `bytes`, of which `size` are available. *length is the event's, once 12 bytes are there.
 enum event_frame event_frame_check(const unsigned char *bytes, size_t size, uint64_t *length);
 
 enum event_value_kind { EVENT_OTHER, EVENT_SCALAR, EVENT_TEXT };

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-// A file that can be mailed: about 8 MB of points, shared out among the curves.
+// Small enough to be mailed: about 8 MB of points, divided among the curves.
 enum { MOST_POINTS = 1000, FEWEST_POINTS = 40, ALL_POINTS = 150000, LOG_LINES = 200 };
 
 static bool is_page(const char *begin, size_t length) {
@@ -50,7 +50,7 @@ static int add_curves(struct json_writer *json, struct board_store *store, const
     return status;
 }
 
-// All tags of a run, over each axis that it has.
+// All tags of a run, over each of its x axes.
 static int add_run_curves(struct json_writer *json, struct board_store *store, const struct json *run, int points) {
     const struct json *axes = json_member(run, "x");
     const char *id = NULL;
@@ -66,7 +66,7 @@ static int add_run_curves(struct json_writer *json, struct board_store *store, c
     return 0;
 }
 
-// "KEY":{ID:…,…}, with what `ask` says of each run.
+// "KEY":{ID:…,…}, with the result of `ask` for each run.
 static int add_each(struct json_writer *json, const struct json *runs, struct board_store *store,
                     int (*ask)(struct board_store *store, const char *id, struct buffer *out)) {
     struct buffer text = {0};
@@ -131,7 +131,7 @@ static void append_data(struct buffer *out, const struct buffer *data) {
     }
 }
 
-// Copies the page up to `mark`, which it must have, and returns what follows it.
+// Copies the page up to `mark`, which must be in it, and returns the rest.
 static const char *copy_until(struct buffer *out, const char *page, const char *mark) {
     const char *found = strstr(page, mark);
     if (!found)
@@ -140,7 +140,7 @@ static const char *copy_until(struct buffer *out, const char *page, const char *
     return found + strlen(mark);
 }
 
-// A script runs only with the nonce, which text in the data cannot know: it is a hash of all of it.
+// A script runs only with the nonce, which text in the data cannot predict: it is a hash of all of it.
 static void make_page(const struct buffer *data, struct buffer *out) {
     static const char meta[] = "<meta charset=\"utf-8\">", link[] = "<link rel=\"stylesheet\" href=\"style.css\">",
                       tag[] = "<script src=\"board.js\"></script>";

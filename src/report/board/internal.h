@@ -1,4 +1,4 @@
-// The store's insides, for the files that answer questions from it.
+// Internals of the store, for the files that answer queries from it.
 //
 // Locks: the store's protects the list of runs, their is_busy and has_work, and the revision; a run's protects the run.
 // No thread waits for one while holding the other. Runs are never freed before the store is closed.
@@ -29,25 +29,24 @@ struct board_store {
     atomic_int bin_limit;
     atomic_bool is_dirty;  // an answer may differ from earlier ones
 
-    pthread_mutex_t zoom;  // one at a time, because it takes memory
+    pthread_mutex_t zoom;  // one query at a time, because it takes memory
     pthread_t watcher, workers[STORE_MOST_THREADS];
     bool has_watcher;
     int worker_count;
 };
 
-// The runs that are there now; the list is to be freed.
+// The existing runs; the list is to be freed.
 struct board_run **store_runs(struct board_store *store, size_t *count);
-// NULL, with a message, if there is none of this id.
+// NULL, with a message, if no run has this id.
 struct board_run *store_find(struct board_store *store, const char *id);
 
-// Looks for runs and at the sizes of their files.
+// Finds runs and reads the sizes of their files.
 int store_look(struct board_store *store, bool finds);
-// Reads until no run has work; ends early if the store is closing and `waits` is set, in which case it waits for more
-// work otherwise.
+// Reads until no run has work. With `waits` it then waits for more, until the store is closing.
 void store_work(struct board_store *store, bool waits);
-// Makes all curves coarser while they take more memory than they should.
+// Makes all curves coarser while they exceed the limit of memory.
 void store_limit_memory(struct board_store *store);
-// Writes what is known about a run to the cache if at least this much is new.
+// Writes a run's data to the cache if at least this much is new.
 void store_write_cache(struct board_store *store, struct board_run *run, uint64_t least_bytes);
 void store_sweep_cache(const struct board_store *store);
 

@@ -15,13 +15,13 @@ static const double powers[EXACT_POWERS] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  
 
 #define EVERY_BYTE(b) ((uint64_t)0x0101010101010101 * (b))
 
-// Whether eight bytes are all '0' to '9': their high halves are 3, also after 6 is added to the low ones.
+// Whether eight bytes are all '0' to '9': their high halves are 3, also after adding 6 to the low ones.
 static bool are_digits(uint64_t word) {
     return (word & EVERY_BYTE(0xF0)) == EVERY_BYTE(0x30) &&
            ((word + EVERY_BYTE(0x06)) & EVERY_BYTE(0xF0)) == EVERY_BYTE(0x30);
 }
 
-// The first digit is in the lowest byte. Neighbours join: digits to pairs, pairs to fours, fours to eight.
+// The first digit is in the lowest byte. Neighbours are combined: digits to pairs, pairs to fours, fours to eight.
 static uint64_t eight_digits(uint64_t word) {
     word &= EVERY_BYTE(0x0F);
     word = (word * 10 + (word >> 8)) & 0x00FF00FF00FF00FF;
@@ -29,7 +29,7 @@ static uint64_t eight_digits(uint64_t word) {
     return (word * 10000 + (word >> 32)) & 0xFFFFFFFF;
 }
 
-// Passes digits, which are appended to *mantissa; it wraps around where there are too many.
+// Parses digits and appends them to *mantissa, which wraps around if there are too many.
 static const char *pass_digits(const char *at, uint64_t *mantissa) {
     uint64_t word, sum = *mantissa;
     for (;; at += 8) {
@@ -50,7 +50,7 @@ static const char *by_library(const char *text, const char *end, double *value) 
     return stop == end && isfinite(*value) ? end : NULL;
 }
 
-// How many of the digits in [at, end) mean something.
+// Number of significant digits in [at, end).
 static ptrdiff_t significant(const char *at, const char *end) {
     ptrdiff_t point = 0;
     for (; at < end && (*at == '0' || *at == '.'); at++)

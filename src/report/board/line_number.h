@@ -3,8 +3,8 @@
 #ifndef REPORT_BOARD_LINE_NUMBER_H
 #define REPORT_BOARD_LINE_NUMBER_H
 
-// Reads the number of JSON at `text`, which is followed by something else than digits and by eight readable bytes, to
-// within two units in the last place. Returns the text after it, or NULL if it is not a finite number of JSON.
+// Reads the JSON number at `text`, which is followed by a character other than a digit and by eight readable bytes, to
+// within two units in the last place. Returns the text after it, or NULL if it is not a finite JSON number.
 const char *line_number_read(const char *text, double *value);
 
 #endif

@@ -1,4 +1,4 @@
-// The fast way through a line of metrics. See line_reader.h.
+// The fast path through a line of metrics. See line_reader.h.
 #include "report/board/line_reader.h"
 
 #include "base/memory.h"
@@ -15,7 +15,7 @@ enum key_kind { KEY_TEXT, KEY_TIME, KEY_ITERATION, KEY_TRAIN_ITERS, KEY_SAMPLES,
 struct board_line_key {
     char text[MOST_KEY_BYTES + 8];  // with its quotes, the colon, and the brace of an object
     size_t length;
-    int parent;  // the key of the object that it is in, -1 at the top
+    int parent;  // the key of the enclosing object, -1 at the top
     enum key_kind kind;
     int tag;
     uint64_t stamp;  // of the last line that had it
@@ -50,14 +50,14 @@ static void plain_name(const struct board_line_key *key, char name[MOST_KEY_BYTE
     name[length] = '\0';
 }
 
-// Where the fast way is in a line.
+// Position of the fast path in a line.
 struct board_line_cursor {
     const char *at, *end;
-    int parent;  // the key of the object that it is in, -1 at the top
-    int guess;   // the key that should be next
+    int parent;  // the key of the enclosing object, -1 at the top
+    int guess;   // the key expected next
 };
 
-// Learns the key at `at`; NULL if it needs the thorough way.
+// Learns the key at `at`; NULL if it needs the slow path.
 static struct board_line_key *learn_key(struct board_line_reader *reader, const struct board_line_cursor *cursor) {
     const char *at = cursor->at, *end = cursor->end;
     int parent = cursor->parent;
@@ -86,7 +86,7 @@ static struct board_line_key *learn_key(struct board_line_reader *reader, const 
     if (parent >= 0)
         plain_name(&reader->keys[parent], object);
     char first = quote[2];
-    // Only numbers make tags. If text turns into numbers later, those lines go the thorough way.
+    // Only numbers make tags. If text turns into numbers later, those lines take the slow path.
     bool is_number = (first >= '0' && first <= '9') || first == '-' || first == 'n';
     if (key.kind == KEY_VALUE && is_number)
         key.tag = line_tag(reader, parent >= 0 ? object : NULL, name, NULL);
@@ -102,7 +102,7 @@ static bool is_here(const struct board_line_key *key, const char *at, int parent
     return key->parent == parent && memcmp(key->text, at, key->length) == 0;
 }
 
-// The key at `at`: mostly the one that followed in the line before.
+// The key at `at`: mostly the one that followed in the previous line.
 static struct board_line_key *find_key(struct board_line_reader *reader, const struct board_line_cursor *cursor) {
     int guess = cursor->guess;
     if (guess < reader->key_count && is_here(&reader->keys[guess], cursor->at, cursor->parent))
@@ -114,7 +114,7 @@ static struct board_line_key *find_key(struct board_line_reader *reader, const s
     return learn_key(reader, cursor);
 }
 
-// Stores a number under its key; false if the key cannot have it.
+// Stores a number under its key; false if the key cannot have one.
 static bool store_number(const struct board_line_key *key, double number, struct board_line_row *row) {
     bool is_whole = number >= 0 && number < (double)LINE_MOST_ITERATION && number == floor(number);
     switch (key->kind) {
@@ -137,10 +137,10 @@ static bool store_number(const struct board_line_key *key, double number, struct
     }
 }
 
-// The text after a word, a string or a null; NULL if it is none of them. Only a null is a value.
+// The text after a word, a string or a null; NULL for anything else. Only a null is a value.
 static const char *pass_other(const char *at, const char *end, const struct board_line_key *key,
                               struct board_line_row *row) {
-    // A null under a key that had a text may be its first value, for which the tree makes a tag.
+    // A null under a key that had a text may be its first value, for which the tree adds a tag.
     if (memcmp(at, "null", 4) == 0)
         return key->kind != KEY_TEXT && store_number(key, (double)NAN, row) ? at + 4 : NULL;
     if (memcmp(at, "true", 4) == 0)
@@ -156,11 +156,11 @@ static const char *pass_other(const char *at, const char *end, const struct boar
     return at < end ? at + 1 : NULL;
 }
 
-// One member, or the beginning of an object; false if it needs the thorough way.
+// One member, or the beginning of an object; false if it needs the slow path.
 static bool read_member(struct board_line_reader *reader, struct board_line_cursor *cursor,
                         struct board_line_row *row) {
     struct board_line_key *key = find_key(reader, cursor);
-    // Of equal keys the first counts, which only the tree knows.
+    // The first of equal keys wins, which only the tree can tell.
     if (!key || key->stamp == reader->stamp)
         return false;
     key->stamp = reader->stamp;
@@ -175,7 +175,7 @@ static bool read_member(struct board_line_reader *reader, struct board_line_curs
         cursor->at = key->kind == KEY_TEXT ? NULL : line_number_read(cursor->at, &number);
         return cursor->at && store_number(key, number, row);
     }
-    // The tree decides what an object may hold beside numbers.
+    // The tree decides about members other than numbers in an object.
     if (cursor->parent >= 0 && *cursor->at != 'n')
         return false;
     cursor->at = pass_other(cursor->at, cursor->end, key, row);
@@ -190,7 +190,7 @@ const char *line_read_fast(struct board_line_reader *reader, const char *text, c
     line_row_clear(row);
     reader->stamp++;
     struct board_line_cursor cursor = {.at = text + sizeof head - 1, .end = end, .parent = -1};
-    bool is_first = false;  // in an object, where no comma is
+    bool is_first = false;  // in an object, which has no comma there
     while (cursor.at < end) {
         if (*cursor.at == '}') {
             cursor.at++;

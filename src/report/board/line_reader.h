@@ -1,6 +1,6 @@
-// Reads lines of metrics.jsonl at about the speed of memory. A "train" line as the trainer writes it goes the fast way:
-// its keys are compared with those of the line before, and numbers are converted here. Every other line is parsed by
-// base/json.h. Both ways give the same row; numbers of the fast way may differ by two units in the last place.
+// Reads lines of metrics.jsonl at about the speed of memory. A "train" line in the trainer's own form takes the fast
+// path: its keys are compared with the previous line's, and numbers are converted here. Other lines are parsed by
+// base/json.h. Both paths give the same row; numbers of the fast path may differ by two units in the last place.
 #ifndef REPORT_BOARD_LINE_READER_H
 #define REPORT_BOARD_LINE_READER_H
 
@@ -20,14 +20,13 @@ enum board_line_kind {
     LINE_UNKNOWN,  // of a later version: skipped
 };
 
-// LINE_SLACK_BYTES must be readable after the text that line_read_fast gets. Larger iterations are not exact as
-// doubles.
+// LINE_SLACK_BYTES must be readable after the text for line_read_fast. Larger iterations are not exact in doubles.
 enum { LINE_MOST_VALUES = 256, LINE_SLACK_BYTES = 256, LINE_MOST_NAME = 128 };
 #define LINE_MOST_ITERATION ((int64_t)1 << 53)
 
 struct board_line_row {
-    int64_t iteration, train_iters;  // train_iters is 0 if it is unknown
-    double time;                     // 0 if it is unknown
+    int64_t iteration, train_iters;  // train_iters is 0 if unknown
+    double time;                     // 0 if unknown
     double samples;                  // consumed_samples; -1 if unknown
     int count;
     struct board_line_value {
@@ -41,8 +40,8 @@ struct board_line_key;
 struct board_line_reader {
     struct board_line_key *keys;  // in the order of the lines
     int key_count;
-    uint64_t stamp;  // of the present line
-    // The number of a tag, -1 if its values are not wanted. `set` is that of an "eval" line, NULL for "train".
+    uint64_t stamp;  // of the current line
+    // The index of a tag, -1 if its values are not wanted. `set` is that of an "eval" line, NULL for "train".
     int (*find_tag)(void *owner, const char *name, const char *set);
     void *owner;
 };
@@ -50,16 +49,16 @@ struct board_line_reader {
 void line_reader_free(struct board_line_reader *reader);
 void line_row_clear(struct board_line_row *row);
 // The tag of a number, -1 if it is not wanted: losses have their own names, other keys are written as words. `object`
-// is the key of the object that the number is in, or NULL.
+// is the key of the number's object, or NULL.
 int line_tag(struct board_line_reader *reader, const char *object, const char *name, const char *set);
 
-// Reads the "train" line at `text`; whole lines end at `end`. Returns the text after its newline, or NULL if the line
-// is of another kind or form: then use line_read_tree.
+// Reads the "train" line at `text`; whole lines end at `end`. Returns the text after its newline, or NULL for lines of
+// another kind or form, which need line_read_tree.
 const char *line_read_fast(struct board_line_reader *reader, const char *text, const char *end,
                            struct board_line_row *row);
 
-// The kind of a line, and for lines that are only remembered ("ranks", "sample") iteration and time from their first
-// keys; LINE_UNKNOWN if it takes the tree to know.
+// The kind of a line, and for lines that are only marked ("ranks", "sample") iteration and time from their first keys;
+// LINE_UNKNOWN if only the tree can tell.
 enum board_line_kind line_read_head(const char *text, size_t length, struct board_line_row *row);
 // The row of a parsed line. Of kinds other than "train" and "eval" only iteration and time are set.
 enum board_line_kind line_read_tree(struct board_line_reader *reader, const struct json *root,

@@ -1,4 +1,4 @@
-// The thorough way through a line of metrics, and what both ways share. See line_reader.h.
+// The slow path through a line of metrics, and code shared by both paths. See line_reader.h.
 #include "report/board/line_reader.h"
 
 #include "base/error.h"
@@ -37,7 +37,7 @@ static const char *name_of(const struct json *object, size_t i) {
     return strlen(name) == object->keys[i].length ? name : "";
 }
 
-// One value per tag: of equal keys the first counts.
+// One value per tag: of equal keys the first wins.
 static void add_value(struct board_line_row *row, int tag, const struct json *value) {
     bool is_number = value->type == JSON_NUMBER;
     if (tag < 0 || row->count == LINE_MOST_VALUES || (!is_number && value->type != JSON_NULL))

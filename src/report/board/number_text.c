@@ -17,7 +17,7 @@ static double power_of_ten(int exponent) {
     return exponent < 0 ? 1 / power : power;
 }
 
-// How many digits a whole number below 10^17 has.
+// Number of digits of a whole number below 10^17.
 static int digit_count(uint64_t number) {
     static const uint64_t limits[] = {10,
                                       100,
@@ -36,12 +36,12 @@ static int digit_count(uint64_t number) {
                                       1000000000000000,
                                       10000000000000000,
                                       100000000000000000};
-    // 1233 / 4096 is the logarithm of 2, near enough for 64 bits: at most one too low.
+    // 1233 / 4096 approximates the logarithm of 2, close enough for 64 bits: at most one too low.
     int count = (64 - __builtin_clzll(number | 1)) * 1233 >> 12;
     return count + (count == 0 || number >= limits[count - 1]);
 }
 
-// Writes the digits of a number that has this many.
+// Writes the `count` digits of a number.
 static void write_digits(char *text, uint64_t number, int count) {
     for (; count >= 2; count -= 2) {
         unsigned pair = (unsigned)(number % 100);
@@ -53,8 +53,8 @@ static void write_digits(char *text, uint64_t number, int count) {
         text[0] = (char)('0' + number);
 }
 
-// The power of ten of the first digit; log10 takes longer than all the rest. Off by one at most, close to powers of
-// ten that a double cannot hold.
+// The power of ten of the first digit; log10 would take longer than all the rest. Off by one at most, close to powers
+// of ten that are not exact in a double.
 static int decimal_exponent(double value) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);

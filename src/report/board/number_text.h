@@ -11,7 +11,7 @@ enum { NUMBER_MOST_BYTES = 40 };
 // finite. Whole numbers below 10^15 keep all of their digits. Returns the end of the text, which has no NUL and at most
 // NUMBER_MOST_BYTES.
 char *number_write(char *text, double value, int digits);
-// The same at the end of a buffer.
+// Appends it to a buffer.
 void number_append(struct buffer *out, double value, int digits);
 
 #endif

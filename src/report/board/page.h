@@ -1,4 +1,4 @@
-// The files of the web page, which the build puts into the program (cmake/embed_page.cmake).
+// The files of the web page, embedded in the program by the build (cmake/embed_page.cmake).
 #ifndef REPORT_BOARD_PAGE_H
 #define REPORT_BOARD_PAGE_H
 
@@ -14,7 +14,7 @@ struct page_asset {
 extern const struct page_asset page_assets[];
 extern const size_t page_asset_count;
 
-// The asset of that name, which must be one of the three above.
+// The asset of this name, which must be one of the three above.
 const struct page_asset *page_asset(const char *name);
 
 #endif

@@ -112,7 +112,7 @@ void pyramid_add(struct pyramid *pyramid, const struct pyramid_place *place) {
     pyramid->bins[pyramid->count - 1] = (struct pyramid_bin){.first_step = place->step, .last = *place, .count = 1};
 }
 
-// What a float cannot hold is as far away as it can say.
+// Values beyond the range of a float become its largest finite one.
 static float near_float(double value) {
     if (value > (double)FLT_MAX)
         return FLT_MAX;
@@ -175,7 +175,7 @@ double pyramid_x(const struct pyramid_place *place, enum board_x x) {
     }
 }
 
-// The bins' x rise except where a clock was set back; then a bin too many is found, or one at the edge is missing.
+// The bins' x rise except where a clock was set back; then one bin too many is found, or one at the edge missing.
 struct pyramid_range pyramid_find(const struct pyramid *pyramid, enum board_x x, double from, double to) {
     int low = 0, high = pyramid->count;
     while (low < high) {

@@ -1,4 +1,4 @@
-// Making, forgetting and cutting what is known about a run. See run.h.
+// Creates, resets and cuts the data of a run. See run.h.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -19,7 +19,7 @@ struct board_run *run_new(const char *path, const char *name, bool is_events, in
     run->bin_limit = bin_limit;
     run->lines.find_tag = run_find_tag;
     run->lines.owner = run;
-    // Names of runs stay the same between versions of the program, so that links to the page do.
+    // Ids of runs are stable across versions of the program, so that links to the page are, too.
     snprintf(run->id, sizeof run->id, "%08x", crc32c(path, strlen(path)));
     pthread_mutex_init(&run->lock, NULL);
     run_clear(run);
@@ -173,8 +173,8 @@ int run_find_tag(void *owner, const char *name, const char *set) {
     return run->tag_count++;
 }
 
-// How many marks of a kind are kept. Of texts the first ones, which are often the configuration, and the last ones; of
-// all others the last.
+// Number of marks kept per kind. Of texts the first ones, which are often the configuration, and the last ones; of all
+// others the last.
 static const struct {
     int most, first;
 } mark_limits[RUN_MARK_KINDS] = {
@@ -233,7 +233,7 @@ void run_cut(struct board_run *run, int group, int64_t step) {
     struct pyramid_bin torn;
     if (!pyramid_cut(pyramid, step, &torn))
         return;
-    // A file that keeps going back must not be read over and over.
+    // A file that keeps going back must not be read repeatedly without limit.
     uint64_t bytes = torn.last.end - torn.last.begin, read = 0;
     for (int i = 0; i < run->file_count; i++)
         read += run->files[i].offset;
@@ -273,7 +273,7 @@ double run_last_value(const struct board_run *run, int tag) {
     return (double)NAN;
 }
 
-// Names that people give to losses: "lm loss", "train/loss", "Loss/train", "loss/validation", "eval_loss".
+// Common names of losses: "lm loss", "train/loss", "Loss/train", "loss/validation", "eval_loss".
 int run_loss_tag(const struct board_run *run, bool is_validation) {
     for (int i = 0; i < run->tag_count; i++) {
         const char *name = run->tags[i].name;

@@ -1,9 +1,9 @@
-// One run: its files, how far they are read, and what was found in them. Internal to this folder.
+// One run: its files, the positions up to which they are read, and their contents. Internal to this folder.
 //
 // Curves are pyramids: one for all values of "train" lines, one per set of "eval" lines, one per tag of event files.
 // Everything that is not a number stays on disk; a mark says where, and it is read again on request.
 //
-// Access to a run requires its lock; only what is marked as fixed is read without it.
+// Access to a run requires its lock; only fields marked as fixed are read without it.
 #ifndef REPORT_BOARD_RUN_H
 #define REPORT_BOARD_RUN_H
 
@@ -21,10 +21,10 @@ enum { RUN_MOST_TAGS = 512, RUN_MOST_SETS = 16, RUN_MOST_FILES = 1024, RUN_MOST_
 struct run_file {
     char *path;
     uint64_t device, inode;  // 0 before it was opened
-    uint64_t size;           // when it was last looked at
-    uint64_t offset;         // read up to here, which is the end of a line or a record
+    uint64_t size;           // at the last look
+    uint64_t offset;         // position of the next read, which is the end of a line or a record
     bool is_lost;            // an event file with a bad length: nothing after it can be found
-    bool is_in_long_line;    // a line that is too long is being passed over
+    bool is_in_long_line;    // a line that is too long is being skipped
 };
 
 enum run_tag_kind { RUN_TAG_CURVE, RUN_TAG_TEXT, RUN_TAG_OTHER };
@@ -39,7 +39,7 @@ struct run_group {
     char *set;  // of "eval" lines; NULL of "train" lines and event files
 };
 
-// Where a line or record is that is read again when it is wanted.
+// Position of a line or record that is read again on request.
 enum run_mark_kind { RUN_MARK_START, RUN_MARK_EVENT, RUN_MARK_SAMPLE, RUN_MARK_RANKS, RUN_MARK_TEXT, RUN_MARK_KINDS };
 struct run_mark {
     uint64_t begin;
@@ -54,7 +54,7 @@ struct run_marks {
 
 enum run_end { RUN_END_NONE, RUN_END_FINISHED, RUN_END_STOPPED, RUN_END_FAILED };
 
-// What the last lines said. Strings may be NULL.
+// Facts from the last lines. Strings may be NULL.
 struct run_summary {
     double started, updated;  // time of the first "run" line since iteration 0, and of the last line
     double distance;          // usual seconds between two "train" lines, 0 if unknown
@@ -74,13 +74,13 @@ struct board_run {
     bool is_events, is_top;  // is_top: of the folder that is served
 
     pthread_mutex_t lock;
-    atomic_int waiting;  // callers that wait for the lock; a scan yields to them
+    atomic_int waiting;  // number of callers that wait for the lock; a scan yields to them
     atomic_bool is_gone;
-    // Protected by the store's lock: a thread reads it, or should; the search that saw it last.
+    // Protected by the store's lock: a thread reads the run, or should; the last search that found it.
     bool is_busy, has_work;
     int64_t seen;
 
-    // What the user wrote beside the run: its first line is its title, the rest a note. NULL for none.
+    // The user's note beside the run: its first line is its title, the rest a note. NULL for none.
     char *title, *note;
     struct run_file *files;  // of metrics: one
     int file_count;
@@ -91,14 +91,14 @@ struct board_run {
     int bin_limit;
     bool is_cache_tried;
     int last_state;          // when the revision last grew
-    struct board_run *peek;  // what the ends of a long file say until all of it is read; NULL otherwise
+    struct board_run *peek;  // contents of the ends of a long file until all of it is read; NULL otherwise
     struct run_marks marks[RUN_MARK_KINDS];
     struct run_summary summary;
     struct board_line_reader lines;
     struct board_line_row row;
     int64_t line_count, bad_lines;
     uint64_t refilled_bytes;  // read again after cuts
-    uint64_t cached_bytes;    // read when the cache was written
+    uint64_t cached_bytes;    // read at the time the cache was written
     // Read without the lock.
     _Atomic uint64_t total_bytes, done_bytes, curve_bytes;
 };
@@ -107,35 +107,34 @@ struct board_run *run_new(const char *path, const char *name, bool is_events, in
 void run_free(struct board_run *run);
 void run_lock(struct board_run *run);
 void run_unlock(struct board_run *run);
-// Takes over what another run, of the same path, knows; that one is to be freed. Files that only `run` has stay unread.
+// Takes over the data of another run with the same path, which is to be freed. Files that only `run` has stay unread.
 void run_adopt(struct board_run *run, struct board_run *loaded);
-// Forgets everything that was read.
+// Resets the data that was read.
 void run_clear(struct board_run *run);
 void run_add_file(struct board_run *run, const char *path);
 // The tag of this name, made if it is missing; -1 if there are too many. `set` is that of "eval" lines.
 int run_find_tag(void *run, const char *name, const char *set);
 int run_add_group(struct board_run *run, const char *set);
 void run_add_mark(struct board_run *run, enum run_mark_kind kind, const struct run_mark *mark);
-// Drops samples and ranks of a branch that was abandoned.
+// Drops samples and ranks of an abandoned branch.
 void run_cut_marks(struct board_run *run, int64_t step);
 // Sets the limit of all pyramids.
 void run_shrink(struct board_run *run, int bin_limit);
 // Cuts a group back, and reads the lines up to the step again if they were merged with later ones.
 void run_cut(struct board_run *run, int group, int64_t step);
 void run_set_string(char **string, const char *value);
-// Reads the note again; NULL for none. True if it is another one now.
+// Reads the note again; NULL for none. True if it has changed.
 bool run_read_note(struct board_run *run, const char *path);
 // Opens a file that the run names or that lies beside it. Another user may have put it there, so it must not lead to
-// what only we may read: it is a regular file, not a link, and has the owner of the metrics. -1 otherwise.
+// files that only we may read: it is a regular file, not a link, and has the owner of the metrics. -1 otherwise.
 int run_open_beside(const struct board_run *run, const char *path);
 
-// Looks at the sizes of the files. A file that shrank or was replaced makes the run forget everything it knew. True if
-// there is something to read.
+// Reads the sizes of the files. A file that shrank or was replaced resets the run. True if there is new data to read.
 bool run_look(struct board_run *run);
-// Reads up to about `bytes` more, at most to the present end; the buffer is reused between calls. True if more is
-// there.
+// Reads up to about `bytes` more, at most to the present end; the buffer is reused between calls. True if there is
+// more.
 bool run_read(struct board_run *run, size_t bytes, struct buffer *scratch);
-// The two kinds of content in `size` bytes at the file's offset: how many of them were whole lines or records.
+// Parse `size` bytes of each kind at the file's offset: return the number of bytes in whole lines or records.
 size_t run_read_lines(struct board_run *run, int file, const char *bytes, size_t size);
 size_t run_read_events(struct board_run *run, int file, const char *bytes, size_t size);
 
@@ -152,14 +151,14 @@ struct run_again {
 int run_read_again(struct board_run *run, const struct run_again *again);
 void run_lines_again(struct board_run *run, const struct run_again *again, const char *bytes, size_t size);
 void run_events_again(struct board_run *run, const struct run_again *again, const char *bytes, size_t size);
-// Reads only the ends of a long file of metrics, so that the list of runs is right before the curves are there.
+// Reads only the ends of a long file of metrics, so that the list of runs is correct before the curves are read.
 void run_take_peek(struct board_run *run);
 void run_drop_peek(struct board_run *run);
 // The run whose summary is to be shown: the peek, or the run itself.
 const struct board_run *run_shown(const struct board_run *run);
-// The bytes of a file, followed by LINE_SLACK_BYTES zeros. -1 if they cannot be read.
+// Reads bytes of a file, followed by LINE_SLACK_BYTES zeros. -1 on failure.
 int run_read_bytes(const struct board_run *run, uint32_t file, uint64_t begin, size_t size, struct buffer *out);
-// The line of a mark, parsed; NULL if it is not there any more. To be freed with json_free.
+// The line of a mark, parsed; NULL if it no longer exists. To be freed with json_free.
 struct json *run_read_mark(const struct board_run *run, const struct run_mark *mark);
 
 // The last finite value of a tag, NAN if there is none.
@@ -172,7 +171,7 @@ enum board_run_state { RUN_LIVE, RUN_FINISHED, RUN_STOPPED, RUN_FAILED, RUN_LOST
 enum board_run_state run_state(const struct board_run *run, double now);
 extern const char *const run_state_names[];
 
-// The cache of a run: whole or not there. Loading fails, and leaves the run as it was, if the file is not of this path,
+// The cache of a run: complete or absent. Loading fails, and leaves the run unchanged, if the file is not of this path,
 // inode and content, or is damaged in any way.
 void run_cache_write(const struct board_run *run, struct buffer *out);
 int run_cache_read(struct board_run *run, const char *bytes, size_t size);

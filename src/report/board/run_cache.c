@@ -1,6 +1,6 @@
-// What is known about a run, as a file: a head with sizes and a checksum, then everything as it is in memory. It is
-// read only on the machine that wrote it, so numbers are in the order of that machine. A file that differs in any way
-// from what this version would have written is ignored, and the run is read from its own files.
+// A run's data as a file: a head with sizes and a checksum, then everything as in memory. It is read only on the
+// machine that wrote it, so numbers have that machine's byte order. A file that differs in any way from one written by
+// this version is ignored, and the run is read from its own files.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -36,8 +36,8 @@ static void put_string(struct buffer *out, const char *string) {
     put(out, string ? string : "", string ? strlen(string) : 0);
 }
 
-// The checksum of the first bytes of a file and of those before its offset: a file that was replaced differs in them.
-// False if the file is not there as it was.
+// The checksum of the first bytes of a file and of those before its offset: a replaced file differs in them. False if
+// the file has disappeared or changed.
 static bool file_print(const struct board_run *run, uint32_t file, uint64_t *print) {
     struct buffer first = {0}, last = {0};
     uint64_t offset = run->files[file].offset;
@@ -122,7 +122,7 @@ void run_cache_write(const struct board_run *run, struct buffer *out) {
     buffer_free(&body);
 }
 
-// Reading: every take fails once one has failed.
+// Reading: every call fails once one has failed.
 struct cache_cursor {
     const char *at;
     size_t left;

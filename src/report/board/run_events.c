@@ -1,5 +1,5 @@
-// Records of TensorBoard event files into a run: each tag has a pyramid of its own, because tags are written at steps
-// of their own. A step below the last one of its tag takes the curve back, as in TensorBoard itself.
+// Adds records of TensorBoard event files to a run: each tag has a pyramid of its own, because tags are written at
+// different steps. A step below the last one of its tag takes the curve back, as in TensorBoard itself.
 #include "report/board/event_file.h"
 #include "report/board/run.h"
 
@@ -17,7 +17,7 @@ struct event_sink {
     uint32_t file;
     uint64_t begin, end;  // of the record
     const struct run_again *again;
-    int tag;  // that is read again
+    int tag;  // the tag that is read again
 };
 
 static bool is_plugin(const struct event_value *value, const char *name) {
@@ -73,7 +73,7 @@ static void note_value(struct board_run *run, const struct event_value *value) {
     if (!isfinite(value->time) || value->time <= 0)
         return;
     double distance = value->time - summary->updated;
-    // Tags of one step come together; the pauses between them are the distance of steps.
+    // Tags of one step are adjacent; the pauses between them are the time between steps.
     if (summary->updated > 0 && distance > 0.01)
         summary->distance = summary->distance > 0 ? 0.9 * summary->distance + 0.1 * distance : distance;
     if (summary->started == 0)

@@ -20,7 +20,7 @@ static bool ends_with(const char *name, const char *end) {
     return length >= own && strcmp(name + length - own, end) == 0;
 }
 
-// TensorBoard takes every file with this in its name.
+// TensorBoard accepts every file with this in its name.
 static bool is_events_name(const char *name) {
     return strstr(name, "tfevents") != NULL;
 }
@@ -64,7 +64,7 @@ static void add_file(struct found_run *run, char *path) {
     run->files[run->file_count++] = path;
 }
 
-// What the walk sees of a name, without asking the file system twice where the folder knows it.
+// The kind of a name, without asking the file system twice where the folder provides it.
 static unsigned char type_of(const char *folder, const struct dirent *entry) {
     if (entry->d_type != DT_UNKNOWN)
         return entry->d_type;
@@ -77,7 +77,7 @@ static unsigned char type_of(const char *folder, const struct dirent *entry) {
     return type;
 }
 
-// A link may lead to a file, but not to a pipe or a device, which could be waited for.
+// A link may lead to a file, but not to a pipe or a device, which could block.
 static bool is_file(const char *folder, const char *name) {
     char *path = file_join(folder, name);
     bool is = file_is_regular(path);
@@ -129,7 +129,7 @@ static char *find_note(const char *folder, const char *metrics, const struct fol
     return NULL;
 }
 
-// is_in_run: the folder above has metrics; event files here are that run's, which --tensorboard-dir put there.
+// is_in_run: the folder above has metrics; event files here belong to that run, as --tensorboard-dir puts them.
 static void add_runs(struct found_runs *found, const char *folder, const char *below,
                      const struct folder_content *content, bool is_in_run) {
     for (size_t i = 0; i < content->metrics.count && found->count < MOST_RUNS; i++) {
@@ -161,7 +161,7 @@ static int walk(struct found_runs *found, const char *folder, const char *below,
     for (size_t i = 0; result == 0 && depth < MOST_DEPTH && i < content.folders.count; i++) {
         const char *name = content.folders.items[i];
         char *path = file_join(folder, name), *whole = *below ? file_join(below, name) : memory_string(name);
-        // Another user's folder may be closed to us.
+        // Another user's folder may not be readable.
         if (walk(found, path, whole, depth + 1, content.metrics.count > 0) < 0)
             error_clear();
         free(path);

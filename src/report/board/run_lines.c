@@ -1,5 +1,5 @@
-// Lines of metrics.jsonl into a run: values into its pyramids, marks for what is only remembered, and the summary. A
-// line at an iteration that is already there replaces it and all that follows: a resumed run writes such lines.
+// Adds lines of metrics.jsonl to a run: values to its pyramids, marks for other lines, and the summary. A line at an
+// earlier iteration replaces it and all that follows: a resumed run writes such lines.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Where one line is.
+// Position of one line.
 struct line_bytes {
     uint32_t file;
     uint64_t begin;
@@ -31,8 +31,8 @@ static int64_t count_of(const struct json *root, const char *key) {
     return number < 0x1p53 ? (int64_t)number : 0;
 }
 
-// A place on every axis. Tokens and FLOPs grow with the samples since the last "train" line, because a resumed run may
-// have longer samples or another model.
+// A position on every axis. Tokens and FLOPs grow with the samples since the last "train" line, because a resumed run
+// may have longer samples or another model.
 static void set_work(const struct board_run *run, double samples, struct pyramid_place *place) {
     const struct pyramid *train = &run->groups[0].pyramid;
     const struct run_summary *summary = &run->summary;
@@ -94,7 +94,7 @@ static void note_start(struct board_run *run, const struct json *root) {
     run_set_string(&summary->why, NULL);
     summary->ranks = count_of(root, "ranks");
     summary->pid = count_of(root, "pid");
-    // What begins at iteration 0 is a new run, even in the folder of another one.
+    // A start at iteration 0 is a new run, even in the folder of another one.
     bool is_first = run->row.iteration == 0 || summary->started <= 0;
     summary->restarts = is_first ? 0 : summary->restarts + 1;
     summary->started = is_first ? run->row.time : summary->started;
@@ -168,7 +168,7 @@ static void add_line(struct board_run *run, enum board_line_kind kind, const str
         run->summary.updated = run->row.time;
 }
 
-// A line that the fast way did not take.
+// A line that needs the slow path.
 static void add_other(struct board_run *run, const struct line_bytes *line) {
     struct json *root = NULL;
     enum board_line_kind kind = line_read_head(line->text, line->length, &run->row);
@@ -241,7 +241,7 @@ static void add_again(const struct board_run *run, const struct run_again *again
 }
 
 // The tag of this name if the run has it. Code that reads lines again keeps pointers to its groups, so none may be
-// added, even if the lines were overwritten by others.
+// added, even if the lines have been overwritten.
 static int find_known_tag(void *owner, const char *name, const char *set) {
     const struct board_run *run = owner;
     char whole[RUN_MOST_TAG_BYTES + 100];

@@ -1,12 +1,12 @@
-// The list of runs while long files are still being read: a small run made of the first and the last lines of the file
-// stands in for the real one. It may not know about all starts.
+// The list of runs while long files are still being read: a small run of the first and the last lines of the file
+// replaces the real one. It may not know all starts.
 #include "report/board/run.h"
 
 #include <string.h>
 
 enum { LEAST_BYTES = 4 << 20, END_BYTES = 64 << 10 };
 
-// The whole lines in `size` bytes of the file at `begin`.
+// Parses the whole lines in `size` bytes of the file at `begin`.
 static void read_part(struct board_run *peek, const struct board_run *run, uint64_t begin, bool is_first) {
     struct buffer bytes = {0};
     if (run_read_bytes(run, 0, begin, END_BYTES, &bytes) == 0) {

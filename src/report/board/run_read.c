@@ -1,4 +1,4 @@
-// Files of a run: looking at their sizes, reading what is new, and reading parts of them again.
+// Files of a run: checking their sizes, reading new data, and reading parts of them again.
 #include "report/board/run.h"
 
 #include "base/error.h"
@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A line or record that is longer is not one of ours.
+// Longer lines or records are not ours.
 enum { MOST_LINE_BYTES = 64 << 20, MOST_AGAIN_BYTES = 256 << 20 };
 
-// Opens only regular files, and never waits: there may be a pipe of that name.
+// Opens only regular files, without blocking: there may be a pipe of that name.
 static int open_file(const char *path, struct stat *status) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor < 0)
@@ -48,7 +48,7 @@ bool run_look(struct board_run *run) {
     for (int i = 0; i < run->file_count; i++) {
         struct run_file *file = &run->files[i];
         struct stat status;
-        // A file that was removed keeps its curve until the folder is searched again.
+        // A removed file keeps its curve until the folder is searched again.
         if (stat(file->path, &status) < 0 || !S_ISREG(status.st_mode))
             continue;
         has_changed = has_changed || is_other_file(file, &status);
@@ -87,14 +87,14 @@ static ssize_t read_at(int descriptor, uint64_t offset, size_t size, struct buff
     return (ssize_t)out->length;
 }
 
-// The rest of a line that is too long: where it ends, or everything.
+// Skips the rest of a line that is too long, up to its end or all of it.
 static size_t pass_long_line(struct run_file *file, const char *bytes, size_t size) {
     const char *newline = memchr(bytes, '\n', size);
     file->is_in_long_line = newline == NULL;
     return newline ? (size_t)(newline - bytes) + 1 : size;
 }
 
-// How many of `size` bytes can be used. *wanted is doubled if not even one line was whole.
+// Number of usable bytes of `size`. *wanted is doubled if not even one line was whole.
 static size_t take_bytes(struct board_run *run, int index, const struct buffer *bytes, size_t *wanted) {
     struct run_file *file = &run->files[index];
     if (file->is_in_long_line)
@@ -114,7 +114,7 @@ static size_t take_bytes(struct board_run *run, int index, const struct buffer *
     return 0;
 }
 
-// Whether the file was rewritten under us: what we read ended with a newline.
+// Whether the file was rewritten since: the bytes read ended with a newline.
 static bool is_rewritten(const struct board_run *run, int descriptor, const struct run_file *file) {
     char last = '\n';
     if (run->is_events || file->offset == 0 || file->is_in_long_line)
@@ -156,7 +156,7 @@ static bool read_file(struct board_run *run, int index, size_t bytes, struct buf
     return got >= (ssize_t)wanted && !file->is_lost;
 }
 
-// Without spaces and line breaks at both ends; NULL if nothing is left. Other control characters become spaces.
+// Trims spaces and line breaks at both ends; NULL if nothing is left. Other control characters become spaces.
 static char *trimmed(const char *begin, const char *end) {
     while (begin < end && (unsigned char)*begin <= ' ')
         begin++;

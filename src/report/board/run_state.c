@@ -1,4 +1,4 @@
-// Whether a run is live, how it ended, or that its end is unknown.
+// State of a run: live, ended in a known way, or ended in an unknown way.
 #include "report/board/run.h"
 
 const char *const run_state_names[] = {[RUN_LIVE] = "live",

@@ -1,4 +1,4 @@
-// The store: its list of runs and its threads. One thread looks at the files now and then and keeps the revision;
+// The store: its list of runs and its threads. One thread checks the files from time to time and updates the revision;
 // others read. See store.h and docs/internals/board.md.
 #include "report/board/store.h"
 
@@ -14,7 +14,7 @@
 
 const char *const board_x_names[BOARD_X_COUNT] = {"step", "time", "tokens", "flops"};
 
-// How often the watcher looks at the revision, and least seconds between two searches of the folder.
+// How often the watcher checks the revision, and minimal seconds between two searches of the folder.
 static const double tick_seconds = 0.5, find_seconds = 5;
 
 struct board_run **store_runs(struct board_store *store, size_t *count) {
@@ -48,7 +48,7 @@ size_t board_store_count(struct board_store *store) {
     return count;
 }
 
-// Runs whose answers change by time alone make the store dirty too.
+// Runs whose answers change with time alone make the store dirty too.
 static void check_states(struct board_store *store) {
     size_t count;
     struct board_run **runs = store_runs(store, &count);
@@ -219,8 +219,8 @@ void board_store_scan(struct board_store *store) {
         return;
     }
     pthread_mutex_lock(&store->lock);
-    // The look that is under way may be past the files that matter; the next one sees them, and the one after it has
-    // published what was read.
+    // The current look may already be past the relevant files; the next one sees them, and the one after it has
+    // published their data.
     int64_t wanted = store->looks + 2;
     while (!store->is_awake && (store->looks < wanted || has_work(store))) {
         if (store->looks >= wanted)

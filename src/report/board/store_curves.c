@@ -1,5 +1,5 @@
-// Curves as JSON. A question about all of a run, or a wide part of it, is answered from the pyramid; one about a narrow
-// part reads the lines of that part again, if they are few enough to be read while a user waits.
+// Curves as JSON. A query for all of a run, or a wide part of it, is answered from the pyramid; one for a narrow part
+// reads the lines of that part again, if they are few enough to be read while a user waits.
 #include "report/board/internal.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What one question may read again: about 30 ms on one core (2026-11, Neoverse V1).
+// Limit of bytes that one query may read again: about 30 ms on one core (2026-11, Neoverse V1).
 enum { ZOOM_BYTES = 24 << 20, DEFAULT_POINTS = 500 };
 
 struct curve_writer {
@@ -28,7 +28,7 @@ static void append_point(struct buffer *out, double x, const struct pyramid_cell
     *at++ = '[';
     at = number_write(at, x, X_DIGITS);
     if (cell->count == 1 && !isnan(cell->last)) {
-        // A cell of one value has it as a double, too.
+        // A cell of one value also has it as a double.
         const char *text = at;
         *at++ = ',';
         at = number_write(at, mean, EXACT_DIGITS);
@@ -105,7 +105,7 @@ static struct pyramid_range range_of(const struct pyramid *pyramid, const struct
     return pyramid_find(pyramid, query->x, query->from, query->to);
 }
 
-// Whether the lines of a range should be read again: it is narrow, its bins stand for several lines, and these are few.
+// Whether to read the lines of a range again: it is narrow, its bins stand for several lines, and these are few.
 static bool is_worth_reading(const struct pyramid *pyramid, struct pyramid_range range, const struct curve_query *query,
                              uint64_t limit) {
     uint64_t bytes = 0;
@@ -180,7 +180,7 @@ static bool is_asked(const struct curve_query *query, const char *name) {
     return query->tag_count == 0;
 }
 
-// Whether the run has a place for its lines on this axis.
+// Whether the run has positions of its lines on this axis.
 static bool has_axis(const struct board_run *run, enum board_x x) {
     return (x != BOARD_X_TOKENS || run->summary.has_tokens) && (x != BOARD_X_FLOPS || run->summary.has_flops);
 }

@@ -1,5 +1,5 @@
-// Everything about one run that is not a curve, as JSON: configuration, starts, events, samples, ranks. All of it is
-// read from the run's files when it is asked for.
+// Facts about one run except curves, as JSON: configuration, starts, events, samples, ranks. All of it is read from the
+// run's files on request.
 #include "report/board/event_file.h"
 #include "report/board/internal.h"
 #include "report/board/number_text.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Writes the members of a line that are there, in this order.
+// Writes the members that a line has, in this order.
 static void write_members(struct json_writer *w, const struct json *root, const char *const *keys) {
     json_begin_object(w);
     for (; *keys; keys++) {
@@ -36,7 +36,7 @@ static void write_marks(struct json_writer *w, const struct board_run *run, enum
     json_end_array(w);
 }
 
-// That of the last start that has one.
+// The value of the last start that has one.
 static void write_config(struct json_writer *w, const struct board_run *run) {
     const struct run_marks *starts = &run->marks[RUN_MARK_START];
     json_key(w, "config");
@@ -81,7 +81,7 @@ static double own_time_of(const struct json *rank) {
     return number_or_nan(rank, "step_ms") - (isnan(wait) ? 0 : wait);
 }
 
-// One line about ranks, short: how long each worked for a step.
+// One line about ranks, in short form: each rank's own time of a step.
 static void write_rank_row(struct json_writer *w, const struct json *root, struct buffer *text) {
     const struct json *ranks = json_member(root, "ranks"), *iteration = json_member(root, "iteration");
     if (!ranks || ranks->type != JSON_ARRAY)
@@ -149,7 +149,7 @@ static void keep_text(void *owner, const struct event_value *value) {
     texts->items = memory_realloc(texts->items, (texts->count + 1) * sizeof texts->items[0]);
     struct event_text *text = &texts->items[texts->count++];
     *text = (struct event_text){.step = value->step, .time = value->time, .is_alone = true};
-    // PyTorch's writer adds this to what the user called it.
+    // PyTorch's writer appends this to the user's name.
     static const char suffix[] = "/text_summary";
     size_t length = value->tag_bytes, own = sizeof suffix - 1;
     if (length > own && memcmp(value->tag + length - own, suffix, own) == 0)
@@ -181,7 +181,7 @@ static struct event_texts read_texts(const struct board_run *run) {
     return texts;
 }
 
-// Texts that were written once are the configuration; those that were written repeatedly are samples.
+// Texts written once are the configuration; texts written repeatedly are samples.
 static void write_texts(struct json_writer *w, const struct board_run *run) {
     struct event_texts texts = read_texts(run);
     bool has_config = false;

@@ -27,7 +27,7 @@ static void key_double(struct json_writer *w, const char *key, double value) {
     json_double(w, value);
 }
 
-// Names of tags, those of losses first: they are what people look for.
+// Names of tags, those of losses first, as the most wanted.
 static void write_tags(struct json_writer *w, const struct board_run *run) {
     json_key(w, "tags");
     json_begin_array(w);
@@ -92,7 +92,7 @@ static void write_progress(struct json_writer *w, const struct board_run *run, e
     key_double(w, "eta_seconds", state == RUN_LIVE && summary->train_iters > 0 && left >= 0 ? left : (double)NAN);
 }
 
-// `run` is what is known of `found` until now.
+// `run` is the known run of `found`, if any.
 static void write_run(struct json_writer *w, const struct board_run *found, const struct board_run *run, double now) {
     const struct run_summary *summary = &run->summary;
     enum board_run_state state = run_state(run, now);
@@ -117,7 +117,7 @@ static void write_run(struct json_writer *w, const struct board_run *found, cons
     json_end_object(w);
 }
 
-// A run and where its object is in the text of all runs.
+// A run and the position of its object in the text of all runs.
 struct run_text {
     double updated;
     const char *name;
@@ -138,7 +138,7 @@ static void write_scanning(struct json_writer *w, struct board_run **runs, size_
         total += own;
         done += read < own ? read : own;
     }
-    // A live run has a few new lines at any time; that is not worth a progress bar.
+    // A live run always has a few new lines; they deserve no progress bar.
     enum { LEAST_BYTES = 1 << 20 };
     json_key(w, "scanning");
     if (done + LEAST_BYTES > total) {
@@ -197,12 +197,12 @@ static bool has_log_name(const char *path) {
     return false;
 }
 
-// Opens the log that a metrics file names.
+// Opens the log named in a metrics file.
 static int open_log(const struct board_run *run, const char *path) {
     return path[0] == '/' && has_log_name(path) && !strstr(path, "/../") ? run_open_beside(run, path) : -1;
 }
 
-// The last bytes of a file, from the beginning of a line if that is not too long ago.
+// The last bytes of a file, from the beginning of a line unless that is too far back.
 static void read_tail(int descriptor, struct buffer *tail) {
     enum { TAIL_BYTES = 256 << 10 };
     struct stat status;

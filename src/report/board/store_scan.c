@@ -1,5 +1,5 @@
-// What the store's threads do: find runs, see which files have grown, read them, keep memory within its limit, and keep
-// the cache.
+// Work of the store's threads: find runs, see which files have grown, read them, keep memory within its limit, and
+// maintain the cache.
 #include "report/board/internal.h"
 
 #include "base/clock.h"
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A chunk is read under the run's lock, so it bounds how long a question waits; a turn is what a thread reads of a run
-// before it looks whether another one is nearly done.
+// A chunk is read under the run's lock, so it bounds the delay of a query; a turn is the amount that a thread reads of
+// a run before it checks whether another one is nearly done.
 enum { CHUNK_BYTES = 1 << 20, TURN_CHUNKS = 32, CACHE_LEAST_BYTES = 8 << 20, CACHE_DAYS = 30 };
 
 static bool is_id_taken(const struct board_store *store, const char *id) {
@@ -29,7 +29,7 @@ static bool is_id_taken(const struct board_store *store, const char *id) {
     return false;
 }
 
-// Two paths may have the same hash; the second then takes the next number.
+// Two paths may have the same hash; the second then gets the next number.
 static void make_id_unique(const struct board_store *store, struct board_run *run) {
     while (is_id_taken(store, run->id)) {
         unsigned long id = strtoul(run->id, NULL, 16) + 1;
@@ -46,7 +46,7 @@ static struct board_run *find_path(const struct board_store *store, const char *
     return NULL;
 }
 
-// A run that was found, known or new.
+// A run found by the search, known or new.
 static void add_found(struct board_store *store, const struct found_run *found) {
     pthread_mutex_lock(&store->lock);
     struct board_run *run = find_path(store, found->path);
@@ -79,7 +79,7 @@ static void add_found(struct board_store *store, const struct found_run *found) 
     pthread_mutex_unlock(&store->lock);
 }
 
-// Forgets a run whose files are gone. Its slot stays, so that pointers to it remain valid.
+// Forgets a run whose files were removed. Its slot stays, so that pointers to it remain valid.
 static void remove_run(struct board_store *store, struct board_run *run) {
     run_lock(run);
     run_clear(run);
@@ -114,14 +114,14 @@ static int find_runs(struct board_store *store) {
 }
 
 int store_look(struct board_store *store, bool finds) {
-    // A folder that cannot be listed now and then (a network file system) keeps its runs.
+    // A folder that sometimes cannot be listed (a network file system) keeps its runs.
     if (finds)
         TRY(find_runs(store));
     size_t count;
     struct board_run **runs = store_runs(store, &count);
     for (size_t i = 0; i < count; i++) {
         run_lock(runs[i]);
-        // Until the cache was tried, nothing is known that a look could compare with.
+        // Before the cache is tried, there is nothing to compare the files with.
         bool has_more = !runs[i]->is_cache_tried || run_look(runs[i]);
         run_unlock(runs[i]);
         if (!has_more)
@@ -141,7 +141,7 @@ static void read_cache(struct board_store *store, struct board_run *run) {
     char *path = run_cache_path(run, store->cache_dir);
     if (file_is_regular(path) && file_read_all(path, MOST_BYTES, &bytes) == 0 &&
         run_cache_read(run, bytes.data, bytes.length) == 0)
-        (void)utimensat(AT_FDCWD, path, NULL, 0);  // what is used is not removed
+        (void)utimensat(AT_FDCWD, path, NULL, 0);  // keeps a used file from being swept
     free(path);
     buffer_free(&bytes);
     error_clear();
@@ -170,7 +170,7 @@ void store_write_cache(struct board_store *store, struct board_run *run, uint64_
     error_clear();
 }
 
-// The run with the least to read, so that most runs are whole soon; NULL if there is none. Holds the store's lock.
+// The run with the least to read, so that most runs are soon complete; NULL for none. Call with the store's lock.
 static struct board_run *take_run(struct board_store *store) {
     struct board_run *best = NULL;
     uint64_t least = 0;
@@ -206,11 +206,11 @@ static bool read_run(struct board_store *store, struct board_run *run, struct bu
     bool has_peek = run->peek != NULL;
     run_unlock(run);
     store->is_dirty = true;
-    // All runs are looked at before the first long one is read.
+    // All runs are checked before the first long one is read.
     if (is_first && has_peek)
         return true;
     for (int i = 0; has_more && i < TURN_CHUNKS && !store->is_closing; i++) {
-        // Questions go first: a mutex alone would let a reader take it repeatedly.
+        // Queries go first: with a mutex alone a reader could take it repeatedly.
         while (run->waiting > 0)
             sched_yield();
         pthread_mutex_lock(&run->lock);

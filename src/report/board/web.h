@@ -1,9 +1,9 @@
-// What the web board answers to a request: a pure function of the request, the site and the store, without a socket, so
+// The web board's answer to a request: a pure function of the request, the site and the store, without a socket, so
 // that it can be tested and fuzzed. web_server.h connects it to a network.
 //
-// Nothing of a request names a file: a path is compared with a list of routes, and a run is named by its id. Only GET
-// and HEAD are served. A page of another site that the user's browser has open cannot read anything: without a token
-// the Host header must name this machine (a name that an attacker's DNS points here is refused), and no answer allows
+// A request cannot name files: a path is compared with a list of routes, and a run is named by its id. Only GET and
+// HEAD are served. A page of another site that the user's browser has open cannot read anything: without a token the
+// Host header must name this machine (a name that an attacker's DNS points here is refused), and no answer allows
 // another origin. With a token, every request must carry it, as a cookie, as "Authorization: Bearer" or as ?token=.
 #ifndef REPORT_BOARD_WEB_H
 #define REPORT_BOARD_WEB_H
@@ -13,30 +13,30 @@
 
 struct web_site {
     struct board_store *store;
-    const char *host;       // --host as it was given: a Host header may have it
+    const char *host;       // --host as given: allowed in a Host header
     const char *token;      // NULL for none
-    char cookie_name[40];   // of its own for each port: browsers do not keep the cookies of ports apart
+    char cookie_name[40];   // separate for each port: browsers share cookies between ports
     char cookie_value[65];  // a hash of the token
 };
 
 // Fills the cookie's fields from the token and the port.
 void web_site_set_cookie(struct web_site *site, int port);
 
-// NULL stands for a header that was not sent.
+// NULL means a header that was not sent.
 struct web_request {
     const char *method, *target;  // as sent: "GET", "/api/runs?after=3"
     const char *host, *authorization, *cookie, *if_none_match;
     bool has_body;
-    bool has_waited;  // for a new revision, and it need not wait any longer
+    bool has_waited;  // it has waited for a new revision, and must not wait again
 };
 
 enum { WEB_MUST_WAIT = 0, WEB_WAIT_SECONDS = 20 };
 
 struct web_response {
-    int status;        // WEB_MUST_WAIT: ask again once the revision is above `after`, or after WEB_WAIT_SECONDS
+    int status;        // WEB_MUST_WAIT: call again once the revision is above `after`, or after WEB_WAIT_SECONDS
     int64_t after;     // only with WEB_MUST_WAIT
     const char *type;  // of the body
-    const char *body;  // what lives as long as the process; NULL: `made` is the body
+    const char *body;  // lives as long as the process; NULL: `made` is the body
     size_t body_length;
     struct buffer made;
     char etag[24];         // "" for none
@@ -46,7 +46,7 @@ struct web_response {
 void web_response_free(struct web_response *response);
 const char *web_response_body(const struct web_response *response, size_t *length);
 
-// Headers that every answer has.
+// Headers of every answer.
 struct web_header {
     const char *name, *value;
 };
@@ -67,12 +67,12 @@ struct web_target {
     } * pairs;
     size_t count;
 };
-// -1 after error_set says what is wrong with it.
+// -1 after error_set with the fault.
 int web_target_read(struct web_target *target, const char *text);
 void web_target_free(struct web_target *target);
 // The value of the first pair with this key; NULL if there is none.
 const char *web_target_value(const struct web_target *target, const char *key);
-// A whole number between the two of `range`; *value stays if it is not given. -1 after error_set.
+// A whole number within `range`; *value is unchanged if it is not given. -1 after error_set.
 int web_target_int(const struct web_target *target, const char *key, const int64_t range[2], int64_t *value);
 int web_target_double(const struct web_target *target, const char *key, bool *is_given, double *value);
 

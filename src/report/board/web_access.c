@@ -1,4 +1,4 @@
-// Who may read the board. See web.h.
+// Access control of the board. See web.h.
 #include "base/hash.h"
 #include "report/board/web.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-// The value of the cookie: not the token itself, which may have characters that a cookie may not.
+// The value of the cookie: not the token itself, which may contain characters not allowed in a cookie.
 static void hash_of(const char *purpose, const char *token, char text[65]) {
     struct sha256 hash;
     unsigned char digest[32];
@@ -24,7 +24,7 @@ void web_site_set_cookie(struct web_site *site, int port) {
     hash_of("bevatron board cookie", site->token, site->cookie_value);
 }
 
-// Takes as long for a nearly right text as for any other.
+// Takes equally long for a nearly correct text and any other.
 static bool is_equal(const char *a, const char *b, size_t length) {
     unsigned char difference = 0;
     for (size_t i = 0; i < length; i++)

@@ -1,4 +1,4 @@
-// Routes of the web board and what they answer. See web.h.
+// Routes of the web board and their answers. See web.h.
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 // The page's script and style come from here alone, so text of a run that looks like HTML is harmless. A browser may
-// keep an answer but asks each time whether it is still valid.
+// cache an answer but revalidates it each time.
 const struct web_header web_headers[WEB_HEADER_COUNT] = {
     {"Content-Security-Policy",
      "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -49,7 +49,7 @@ const char *web_response_body(const struct web_response *response, size_t *lengt
     return response->body ? response->body : buffer_string(&response->made);
 }
 
-// Answers with the sentence that error_set was given.
+// Answers with the message of error_set.
 static void refuse(struct web_response *response, int status) {
     struct json_writer json = {.out = &response->made};
     buffer_clear(&response->made);
@@ -71,8 +71,8 @@ static void answer_made(struct web_response *response, int result, int failure) 
     response->type = json_type;
 }
 
-// Logs and configurations that older versions and other programs wrote may hold secrets. What takes their place needs
-// no escapes.
+// Logs and configurations written by older versions and other programs may contain secrets. Their replacement needs no
+// escapes.
 static void answer_redacted(struct web_response *response, int result, int failure) {
     answer_made(response, result, failure);
     char *shown = redact_copy(buffer_string(&response->made));
@@ -89,7 +89,7 @@ static void answer_asset(struct web_response *response, const char *name) {
     response->body_length = asset->size;
 }
 
-// What a route may look at.
+// Inputs of a route.
 struct web_question {
     const struct web_site *site;
     const struct web_request *request;
@@ -111,8 +111,8 @@ static void serve_script(const struct web_question *question, struct web_respons
     answer_asset(response, "board.js");
 }
 
-// With ?after=REVISION the answer waits for another revision. One that is not the store's, e.g. of an earlier start of
-// this program, is another one already.
+// With ?after=REVISION the answer waits for a different revision. One that the store never had, e.g. from an earlier
+// start of this program, is already different.
 static void serve_runs(const struct web_question *question, struct web_response *response) {
     static const int64_t range[2] = {0, INT64_MAX};
     struct board_store *store = question->site->store;
@@ -127,7 +127,7 @@ static void serve_runs(const struct web_question *question, struct web_response 
     }
 }
 
-// The id of a query; NULL after an answer that says it is missing.
+// The id of a query; NULL after an answer that reports it missing.
 static const char *run_id(const struct web_question *question, struct web_response *response) {
     const char *id = web_target_value(question->target, "id");
     if (!id) {
@@ -175,7 +175,7 @@ static int read_x(const struct web_target *target, enum board_x *x) {
     return error_set("x must be step, time, tokens or flops");
 }
 
-// The answer stays below what a page can draw, and below some tens of megabytes.
+// Limits the answer to the points that a page can draw, and to some tens of megabytes.
 static int check_size(const struct curve_query *query) {
     enum { MOST_VALUES = 1000000 };
     size_t tags = query->tag_count ? query->tag_count : 1, points = query->points ? (size_t)query->points : 500;
@@ -240,7 +240,7 @@ static bool is_api(const struct web_target *target) {
     return strncmp(target->path, "/api/", 5) == 0;
 }
 
-// The right token in the address of the page is kept as a cookie and taken out of the address.
+// The correct token in the address of the page is stored as a cookie and removed from the address.
 static void keep_token(const struct web_site *site, struct web_response *response) {
     response->status = 303;
     response->type = html_type;
@@ -260,7 +260,7 @@ static void ask_for_token(const struct web_target *target, struct web_response *
     response->body_length = sizeof token_page - 1;
 }
 
-// Answers a request that may not see the board, and the one that brings the token; true: it is answered.
+// Answers a request without access to the board, and the one that brings the token; true: it is answered.
 static bool guard(const struct web_question *question, struct web_response *response) {
     const struct web_site *site = question->site;
     const char *token = web_target_value(question->target, "token");

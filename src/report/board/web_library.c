@@ -1,4 +1,4 @@
-// Which libmicrohttpd fits, and where it may be. See web_library.h.
+// Which libmicrohttpd fits, and where to look for it. See web_library.h.
 #include "report/board/web_library.h"
 #include "base/error.h"
 #include "report/board/web_server.h"
@@ -10,7 +10,7 @@ static const char *const symbols[] = {MICROHTTPD_SYMBOLS(LIBRARY_NAME)};
 enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
 _Static_assert(sizeof(struct microhttpd_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
 
-// All versions with soname 12 have the functions above; clients that wait were first handled well in 0.9.71.
+// All versions with soname 12 have the functions above; waiting clients work well since 0.9.71.
 static int check_version(const void *table, char *version, size_t size) {
     const struct microhttpd_symbols *candidate = table;
     const char *text = candidate->MHD_get_version();

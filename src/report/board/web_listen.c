@@ -1,4 +1,4 @@
-// Where the web board listens. See web_server.h.
+// The listening socket of the web board. See web_server.h.
 #include "base/error.h"
 #include "report/board/web_server.h"
 
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Clients that the kernel keeps for us until they are accepted.
+// Length of the kernel's queue of clients to be accepted.
 enum { BACKLOG = 4096 };
 
 static void set_port(struct sockaddr_storage *storage, int port) {
@@ -26,7 +26,7 @@ static int resolve(const char *host, struct sockaddr_storage *storage, socklen_t
     int code = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0)
         return error_set("--host %s: %s; give a name or an address of this machine", host, gai_strerror(code));
-    // "localhost" may be both; browsers and ssh try the older one in any case.
+    // "localhost" may be both; browsers and ssh always try IPv4, too.
     const struct addrinfo *best = found;
     while (best && best->ai_family != AF_INET)
         best = best->ai_next;

@@ -1,4 +1,4 @@
-// The web board behind libmicrohttpd. See web_server.h.
+// The web board on libmicrohttpd. See web_server.h.
 //
 // Some threads of the library wait for all sockets and call `handle`. A request that waits for news is suspended, which
 // costs no thread; web_server_tend, called by one thread, resumes it. The list of clients is guarded by a lock, under
@@ -23,7 +23,7 @@
 enum {
     THREADS = 4,
     MOST_CLIENTS = 10240,
-    OTHER_FILES = 128,         // what the store and the library have open beside the clients' sockets
+    OTHER_FILES = 128,         // open files of the store and the library besides the clients' sockets
     REQUEST_BYTES = 16 << 10,  // of a request with all its headers, and of an answer's headers
     PENDING_BYTES = 64 << 20,
 };
@@ -37,8 +37,8 @@ struct web_client {
     struct MHD_Connection *connection;
     int socket;
     enum client_state state;
-    double since;     // when the state began
-    int64_t after;    // the revision it knows, if it waits
+    double since;     // start of the state
+    int64_t after;    // the revision known to a waiting client
     bool has_waited;  // its request
     bool is_new;      // `handle` has not seen its request yet
     char *target;     // of its request
@@ -51,7 +51,7 @@ struct web_server {
     struct MHD_Daemon *daemon;
     int socket;
     pthread_mutex_t lock;       // of the list, and of what it says about its clients
-    struct web_client clients;  // the list's head
+    struct web_client clients;  // head of the list
     bool is_stopping;
     _Atomic size_t pending_bytes;
 };
@@ -73,7 +73,7 @@ static void set_state(struct web_server *server, struct web_client *client, enum
     pthread_mutex_unlock(&server->lock);
 }
 
-// A client comes and goes. The library closes the socket after this, so no socket in the list belongs to another one.
+// A client connects or disconnects. The library closes the socket after this, so a socket in the list has one client.
 static void note_connection(void *argument, struct MHD_Connection *connection, void **context,
                             enum MHD_ConnectionNotificationCode code) {
     struct web_server *server = argument;
@@ -103,10 +103,9 @@ static void note_connection(void *argument, struct MHD_Connection *connection, v
     }
 }
 
-// The target as it was sent. The library's own reading of it is not used, and would take more memory than a connection
-// has if the query has many parts, after which the library answers nothing: the text, which lies in the connection's
-// own buffer, ends for it where the query begins. Of cookies it reads the first header, which is therefore an empty one
-// of ours.
+// The target as sent. The library's own parsing is not used: for a query with many parts it would take more memory than
+// a connection has, after which the library sends no answer. Therefore the text, which lies in the connection's own
+// buffer, is cut for it at the query. Of cookies it parses the first header, which is therefore an empty one of ours.
 static void *note_target(void *argument, const char *target, struct MHD_Connection *connection) {
     (void)argument;
     struct web_client *client = client_of(connection);
@@ -176,7 +175,7 @@ static void add_header(struct MHD_Response *out, const char *name, const char *v
         (void)library()->MHD_add_response_header(out, name, value);
 }
 
-// Hands an answer to the library, which frees the body if it was made for it.
+// Passes an answer to the library, which frees the body if it was allocated for it.
 static enum MHD_Result reply(struct web_client *client, struct web_response *response) {
     struct MHD_Response *out;
     if (response->body) {
@@ -199,7 +198,7 @@ static enum MHD_Result reply(struct web_client *client, struct web_response *res
     add_header(out, "Allow", response->status == 405 ? "GET, HEAD" : NULL);
     add_header(out, "WWW-Authenticate", response->status == 401 ? "Bearer" : NULL);
     add_header(out, "Retry-After", response->status == 503 ? "1" : NULL);
-    // What is left of a request with a body is not read.
+    // The rest of a request with a body is not read.
     add_header(out, "Connection", response->status == 405 || response->status == 413 ? "close" : NULL);
     enum MHD_Result result = library()->MHD_queue_response(client->connection, (unsigned)response->status, out);
     library()->MHD_destroy_response(out);
@@ -236,7 +235,7 @@ static enum MHD_Result handle(void *argument, struct MHD_Connection *connection,
             *upload_bytes > 0 || (length && strcmp(length, "0") != 0) || header(connection, "Transfer-Encoding"),
         .has_waited = client->has_waited,
     };
-    // The library asks once when it has the headers. Only what has a body is answered that early.
+    // The library first calls when it has the headers. Only a request with a body is answered that early.
     bool is_first = client->is_new;
     client->is_new = false;
     if (is_first && !request.has_body)
@@ -253,7 +252,7 @@ static enum MHD_Result handle(void *argument, struct MHD_Connection *connection,
     return result;
 }
 
-// So that thousands of clients fit: as many open files as the system allows.
+// Raises the limit of open files as far as the system allows, for thousands of clients.
 static int client_limit(const struct web_limits *limits) {
     struct rlimit files;
     int wanted = limits->clients ? limits->clients : MOST_CLIENTS;
@@ -278,7 +277,7 @@ static void fill_limits(struct web_limits *limits) {
     limits->pending_bytes = limits->pending_bytes > 0 ? limits->pending_bytes : PENDING_BYTES;
 }
 
-// Signals go to the threads that were there before.
+// Signals go to the threads created before.
 static struct MHD_Daemon *start_daemon(struct web_server *server) {
     unsigned clients = (unsigned)server->limits.clients, threads = clients < THREADS ? clients : THREADS;
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME;
@@ -323,8 +322,8 @@ int web_server_start(struct web_server **server, const struct web_site *site, in
     return 0;
 }
 
-// Takes those that wait no longer out of the list's care: connections to resume, linked to nothing any more. A
-// suspended connection stays until it is resumed.
+// Fills `list` with connections to resume, whose clients no longer wait. A suspended connection stays until it is
+// resumed.
 static size_t take_waiting(struct web_server *server, int64_t revision, struct MHD_Connection **list, size_t most) {
     double now = clock_now(server->limits.clock);
     size_t count = 0;
@@ -352,7 +351,7 @@ static void resume_waiting(struct web_server *server, int64_t revision) {
     } while (count == AT_ONCE);
 }
 
-// The library sees the end of the connection and closes it.
+// The library notices the end of the connection and closes it.
 static void cut_off_slow(struct web_server *server) {
     double now = clock_now(server->limits.clock);
     const struct web_limits *limits = &server->limits;

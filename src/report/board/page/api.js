@@ -1,5 +1,5 @@
-// Where the data comes from: the server's API, or, in an exported page, the JSON that the page carries. Both answer the
-// same four questions: runs, run, curves, log.
+// Source of the data: the server's API, or, in an exported page, the JSON inside the page. Both answer the same four
+// queries: runs, run, curves, log.
 "use strict";
 
 async function apiGet(path, parameters, signal) {
@@ -75,7 +75,7 @@ function apiOpen() {
 }
 
 // Follows the list of runs: calls onRuns with every newer answer, and onLost(message) while there is none. The server
-// holds a request until something changed, so this neither polls nor misses anything.
+// holds a request until something has changed, so nothing is polled and nothing missed.
 async function apiFollow(api, onRuns, onLost) {
     let revision = null, pause = 1000;
     for (;;) {
@@ -87,7 +87,7 @@ async function apiFollow(api, onRuns, onLost) {
             onRuns(answer);
             if (api.isExport)
                 return;
-            // A server that answers at once although nothing changed must not be asked in a tight loop.
+            // A server that answers at once without a change must not be queried in a tight loop.
             await sleep(isNew ? 250 : 1000);
         } catch (error) {
             onLost(error.message);

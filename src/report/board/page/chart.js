@@ -1,14 +1,14 @@
 // One chart: a card with a canvas for curves, a second one above it for crosshair and selection, and a table of the
-// same values. It draws what it is given; curves.js decides what that is.
+// same values. curves.js decides which data it draws.
 "use strict";
 
-const CHART_MANY = 16;   // from so many runs on, curves are drawn plainly
-const CHART_MARKS = 14;  // pixels above the x axis that belong to the marks, so that they cover no curve
+const CHART_MANY = 16;   // with this many runs or more, curves are drawn plainly
+const CHART_MARKS = 14;  // pixels above the x axis for the marks, so that they cover no curve
 
 class Chart {
     constructor(tag, hooks) {
         this.tag = tag;
-        this.series = [];   // {id, name, colour, dash, curve}; isBeside: the validation loss beside a training loss
+        this.series = [];   // {id, name, colour, dash, curve}; isBeside: the validation loss drawn with a training loss
         this.marks = [];    // {run, name, event, text, x, colour}, sorted by x
         this.hooks = hooks;
         this.hoverX = null;
@@ -18,7 +18,7 @@ class Chart {
         this.isDirty = true;
         this.drawnAt = 0;
         this.message = "";
-        this.kind = "run";  // what each curve is
+        this.kind = "run";  // what each curve stands for
         this.build();
     }
 
@@ -64,7 +64,7 @@ class Chart {
         this.logButton.setAttribute("aria-pressed", String(view.isLog));
     }
 
-    // Scales for a size, with `head` pixels left free above; false if there is nothing to draw on yet.
+    // Scales for a size, with `head` pixels left free above; false if there is no area to draw on yet.
     layout(width, height, head = 0) {
         if (width < 40 || height < 40 || !this.wanted)
             return false;
@@ -197,7 +197,7 @@ class Chart {
         }
     }
 
-    // What each run has near x: [{series, index, value, raw}], greatest value first.
+    // Values of each run near x: [{series, index, value, raw}], greatest value first.
     valuesAt(x) {
         if (!this.view)
             return [];
@@ -248,7 +248,7 @@ function chartFont() {
     return "11px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif";
 }
 
-// Room above and below the curves, and a range for values that are all equal.
+// Margins above and below the curves, and a range for values that are all equal.
 function chartPad({low, high}, isLog) {
     if (low > high)
         return isLog ? [0.1, 1] : [0, 1];
@@ -260,7 +260,7 @@ function chartPad({low, high}, isLog) {
     return [low >= 0 && low - room < 0 ? 0 : low - room, high + room];
 }
 
-// The context of a canvas that has one pixel per pixel of the screen. Setting a size clears, so only a new one is set.
+// The context of a canvas with one pixel per pixel of the screen. Setting a size clears it, so only a new size is set.
 function chartContext(canvas, width, height) {
     const ratio = Math.min(devicePixelRatio || 1, 3);
     const columns = Math.round(width * ratio), rows = Math.round(height * ratio);

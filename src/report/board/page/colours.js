@@ -1,5 +1,5 @@
-// The colours of runs and of the page's parts that are drawn. Eight hues that people with any colour vision tell apart,
-// by lightness too; more than eight runs differ by dashes as well.
+// The colours of runs and of the drawn parts of the page. Eight hues that people with any colour vision tell apart, by
+// lightness too; more than eight runs differ by dashes as well.
 "use strict";
 
 function colourTable(isDark) {
@@ -12,8 +12,8 @@ function colourDashes() {
     return [[], [6, 3], [2, 2.5]];
 }
 
-// A run keeps its slot while it is drawn, and gets it again later if no other drawn run has taken it: the slot begins
-// at the run's id and is remembered, so a run has the same colour wherever it is seen.
+// A run keeps its slot while it is drawn, and gets it again later if no other drawn run has taken it: the first slot
+// depends on the run's id and is remembered, so a run has the same colour in all views.
 const colourSlots = new Map(Object.entries(preference("colours", {})));
 
 // Hues first, then dashes; with more runs than slots, some share one.
@@ -69,7 +69,7 @@ function themeIsDark() {
     return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// The colours of axes and marks, as the style sheet says.
+// The colours of axes and marks, from the style sheet.
 function themeColours() {
     const probe = byId("tooltip");
     const read = (name) => {
@@ -82,7 +82,7 @@ function themeColours() {
     return colours;
 }
 
-// The order is: as the system says, light, dark.
+// Order of the themes: the system's, light, dark.
 function themeSet(theme) {
     if (theme === "auto")
         delete document.documentElement.dataset.theme;

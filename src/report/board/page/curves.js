@@ -3,12 +3,12 @@
 
 const curves = {
     charts: new Map(),   // tag -> Chart
-    listed: "",          // what the grid shows, to rebuild it only when that changes
+    listed: "",          // contents of the grid, to rebuild it only on changes
     colours: null,
     frame: 0,
     drawnAt: 0,          // time of the last frame
-    isDrawing: false,    // whether that frame left charts to draw
-    batch: 1,            // charts of a frame
+    isDrawing: false,    // that frame left charts to draw
+    batch: 1,            // charts per frame
     focused: null,
     hover: null,         // {chart, x, client}
     marks: [],
@@ -81,7 +81,7 @@ function curvesChart(tag) {
     return chart;
 }
 
-// Rebuilds the grid if other tags are to be shown.
+// Rebuilds the grid if its tags have changed.
 function curvesList() {
     legendUpdate();
     const groups = tagsGrouped(curvesTags());
@@ -122,7 +122,7 @@ function curvesEmpty() {
     return el("p", {class: "empty muted", text});
 }
 
-// The range of x over all charts, so that they line up. null before anything has come.
+// The range of x over all charts, so that they line up. null before any data has arrived.
 function curvesExtent() {
     let low = Infinity, high = -Infinity;
     const shown = new Set(boardShown());
@@ -135,7 +135,7 @@ function curvesExtent() {
     return low <= high ? [low, high > low ? high : low + 1] : null;
 }
 
-// Hands a chart its curves and settings, and has it drawn.
+// Gives a chart its curves and settings, and requests a redraw.
 function curvesShow(chart) {
     chart.series = loadIds(chart).map((id) => ({id, name: board.byId.get(id).name, colour: colourOf(id),
         dash: dashOf(id), curve: loadBest(chart, id), planned: tagPlanned(chart.tag, board.byId.get(id))}))
@@ -158,7 +158,7 @@ function curvesShow(chart) {
     curvesSchedule();
 }
 
-// What came may have widened the range of x, which all charts share.
+// New data may have widened the range of x, which all charts share.
 function curvesArrived(chart) {
     curvesLoadUnseen();
     const before = String(curves.extent);
@@ -179,7 +179,7 @@ function curvesRefresh(chart) {
     curvesShow(chart);
 }
 
-// Charts that are not on the screen, one after another, once the others are there.
+// Charts outside the screen, one after another, once the visible ones are loaded.
 const curvesLoadUnseen = debounce(300, () => {
     const charts = [...curves.charts.values()];
     if (state.view !== "curves" || document.hidden || charts.some((chart) => chart.loading))
@@ -189,7 +189,7 @@ const curvesLoadUnseen = debounce(300, () => {
         loadChart(next, curvesArrived);
 });
 
-// `changed`: only charts that draw one of these runs; all charts without it.
+// `changed`: only charts with one of these runs; without it all charts.
 function curvesRefreshAll(changed) {
     const shown = boardShown();
     if (changed && !shown.some((id) => changed.has(id)))
@@ -199,9 +199,9 @@ function curvesRefreshAll(changed) {
     curvesLoadUnseen();
 }
 
-// Draws what is out of date, in frames: the chart under the pointer or the focus at once, then others, more at a time
-// as long as frames are short. The browser paints a canvas after the script has ended, so only the time from one frame
-// to the next tells what drawing costs.
+// Redraws outdated charts, in frames: the chart under the pointer or the focus at once, then others, more at a time
+// while frames are short. The browser paints a canvas after the script has ended, so only the time from one frame to
+// the next tells what drawing costs.
 function curvesSchedule() {
     if (!curves.frame)
         curves.frame = requestAnimationFrame(curvesDraw);
@@ -236,13 +236,13 @@ function curvesRecolour() {
     curvesMarks();
 }
 
-// The first chart, if it is of a loss: tagsGrouped puts that first.
+// The first chart, if it shows a loss: tagsGrouped puts losses first.
 function curvesLossChart() {
     const [first] = curves.charts.values();
     return first && tagGroup(first.tag) === "Loss" ? first : null;
 }
 
-// Checkpoints, restarts, spikes and troubles of the drawn runs.
+// Checkpoints, restarts, spikes and problems of the drawn runs.
 function curvesMarks() {
     const shown = boardShown();
     curves.marks = [];

@@ -1,4 +1,4 @@
-// Building blocks of the page: elements, icons, announcements, preferences of this browser. Text from files enters the
+// Building blocks of the page: elements, icons, announcements, this browser's preferences. Text from files enters the
 // page as text nodes and attributes only, never as HTML.
 "use strict";
 
@@ -61,7 +61,7 @@ function iconButton(name, label, onclick) {
     return el("button", {type: "button", class: "icon-button", "aria-label": label, title: label, onclick}, icon(name));
 }
 
-// A labelled checkbox that looks like a switch of the toolbar.
+// A labelled checkbox in the style of a toolbar switch.
 function checkbox(label, checked, onchange, title) {
     const input = el("input", {type: "checkbox", onchange: () => onchange(input.checked)});
     input.checked = checked;
@@ -85,14 +85,14 @@ function dataTable(caption, head, rows, attributes) {
         el("tbody", {}, ...rows.map((row) => el("tr", {}, ...row.map(cell)))));
 }
 
-// Told to screen readers. The region is emptied first, or the same words twice would be told once.
+// Announced by screen readers. The region is emptied first, or a repeated text would be announced only once.
 function announce(text) {
     const region = byId("announcements");
     region.textContent = "";
     requestAnimationFrame(() => { region.textContent = text; });
 }
 
-// Preferences stay in this browser; a page that may not store anything works without them.
+// Preferences are stored in this browser; a page without storage works without them.
 function preference(key, fallback) {
     try {
         return JSON.parse(localStorage.getItem("bevatron." + key)) ?? fallback;

@@ -1,5 +1,5 @@
 // Pointer, wheel, touch and keys on a chart. Dragging selects a range, the wheel zooms (with Ctrl, or on a chart that
-// has the focus: otherwise the page scrolls), two fingers pinch and move, a double click shows everything again.
+// has the focus: otherwise the page scrolls), two fingers pinch and move, a double click resets the zoom.
 "use strict";
 
 function gesturesAttach(chart, hooks) {
@@ -64,7 +64,7 @@ function gesturesAttach(chart, hooks) {
     };
     target.addEventListener("pointerup", end);
     target.addEventListener("pointercancel", end);
-    // A finger that is lifted leaves the readout on the screen, until something else is touched.
+    // The readout stays on the screen when a finger is lifted, until something else is touched.
     target.addEventListener("pointerleave", (event) => {
         if (!drag && event.pointerType !== "touch")
             hooks.onLeave(chart, event);
@@ -100,13 +100,13 @@ function gesturesPan(chart, pixels, hooks) {
     hooks.onPan(xScale.from(plot.left + pixels), xScale.from(plot.right + pixels));
 }
 
-// The middle of two fingers and how far they are apart, in pixels, with the scale at that moment.
+// The midpoint and distance of two fingers, in pixels, with the scale at that moment.
 function gesturesSpread(pointers, chart) {
     const [a, b] = [...pointers.values()];
     return {middle: (a.x + b.x) / 2, width: Math.max(Math.abs(a.x - b.x), 24), xScale: chart.view.xScale};
 }
 
-// The range in which what was under the fingers at the beginning is under them again.
+// The range that puts the points first under the fingers back under them.
 function gesturesPinched(begin, now, chart) {
     const {plot} = chart.view;
     const factor = begin.width / now.width;

@@ -1,13 +1,12 @@
-// Fetching the curves of charts: only those of charts on the screen, of runs that are drawn, that changed, and for the
-// visible range. A chart keeps the overview of each run beside the range that was zoomed to, so that zooming out draws
-// at once.
+// Fetches the curves of charts: only for charts on the screen, for drawn runs, after changes, and for the visible
+// range. A chart keeps the overview of each run besides the zoomed range, so that zooming out draws at once.
 "use strict";
 
 const LOAD_CHUNK = 40;          // runs per request
-const LOAD_ZOOM_CHUNK = 8;      // of a range: the server reads so many bytes per request, then answers coarsely
+const LOAD_ZOOM_CHUNK = 8;      // for a range: the server limits bytes read per request, then answers coarsely
 const LOAD_POINTS = 60000;      // of one chart: with many runs, each has fewer
 const LOAD_LIVE_PAUSE_MS = 1000;
-const LOAD_UNSEEN_PAUSE_MS = 30000;  // of charts that are not on the screen
+const LOAD_UNSEEN_PAUSE_MS = 30000;  // for charts outside the screen
 
 const loadSlots = {free: 4, waiting: []};
 
@@ -35,7 +34,7 @@ function loadShift(id) {
     return state.x === "time" ? boardOrigin(id) : 0;
 }
 
-// The runs of a chart: drawn, with its tag, with this kind of x.
+// The runs of a chart: drawn, with its tag, on this kind of x axis.
 function loadIds(chart) {
     return boardShown().filter((id) => {
         const run = board.byId.get(id);
@@ -43,8 +42,8 @@ function loadIds(chart) {
     });
 }
 
-// What a chart needs now: {key, tags, range, points}. The first tag is its own. The range has room on both sides: a
-// small move needs no request.
+// The data that a chart needs now: {key, tags, range, points}. The first tag is its own. The range has margins on both
+// sides: a small move needs no request.
 function loadWanted(chart, ids) {
     const width = chart.plotElement.clientWidth || 400;
     const points = Math.min(Math.max(200, Math.ceil(width / 200) * 200), 2000,
@@ -65,14 +64,14 @@ function loadEntry(chart, id) {
     return entry;
 }
 
-// Whether what the chart has of a run is what it wants. What lies behind a run's last point does not change any more.
+// Whether the chart's data of a run is the wanted one. Beyond a run's last point nothing changes.
 function loadIsCurrent(part, wanted, run) {
     if (!part || part.key !== wanted.key)
         return false;
     return part.updated === run.updated || (wanted.range !== null && part.isPast);
 }
 
-// The best curve there is for the present view: the wanted one, or an older one of the same kind of x.
+// The best available curve for the present view: the wanted one, or an older one with the same kind of x.
 function loadBest(chart, id) {
     const entry = chart.loads.get(id);
     if (!entry)
@@ -114,21 +113,21 @@ async function loadBatch(chart, ids, wanted, signal) {
     }
 }
 
-// The runs whose curves are missing or too old.
+// The runs whose curves are missing or outdated.
 function loadStale(chart, wanted) {
     return loadIds(chart).filter((id) => !loadIsCurrent(chart.loads.get(id)?.[wanted.range ? "detail" : "overview"],
         wanted, board.byId.get(id)));
 }
 
-// Whether a chart that is not on the screen should be loaded now, so that it is there when somebody scrolls or prints.
+// Whether a chart outside the screen should be loaded now, to be ready for scrolling or printing.
 function loadIsDue(chart) {
     const wanted = loadWanted(chart, loadIds(chart));
     const isNew = chart.loadedKey !== wanted.key || performance.now() - chart.loadedAt > LOAD_UNSEEN_PAUSE_MS;
     return isNew && loadStale(chart, wanted).length > 0;
 }
 
-// Requests what is missing and calls `show(chart)` as answers come. Times since the start differ by run, so a zoomed
-// chart of them asks for each run by itself.
+// Requests missing curves and calls `show(chart)` as answers arrive. Times since the start differ by run, so a zoomed
+// chart of them sends one request per run.
 async function loadChart(chart, show) {
     const wanted = loadWanted(chart, loadIds(chart));
     const stale = loadStale(chart, wanted);
@@ -169,7 +168,7 @@ async function loadChart(chart, show) {
         loadChart(chart, show);
 }
 
-// Memory does not grow with every run that was ever drawn.
+// Frees curves, so that memory does not grow with every run that was ever drawn.
 function loadForget(chart) {
     const shown = new Set(boardShown());
     for (const id of chart.loads.keys())

@@ -32,7 +32,7 @@ function statusUpdate() {
     document.title = (live > 0 ? `(${live} live) ` : "") + "Bevatron board";
 }
 
-// On small screens the list of runs lies over the page. Who closes it with the keyboard is back at its button.
+// On small screens the list of runs lies over the page. Closing it with the keyboard returns the focus to its button.
 function drawerSet(isOpen) {
     if (!isOpen && document.body.classList.contains("runs-open") && byId("runs").contains(document.activeElement))
         byId("runs-toggle").focus();
@@ -67,7 +67,7 @@ function boardStart() {
         event.preventDefault();
         byId("main").focus();
     });
-    // The tooltip is where the pointer was; what lies there after scrolling is something else.
+    // The tooltip is at the pointer's old place, where scrolling has put something else.
     addEventListener("scroll", tooltipHide, {passive: true});
     runsStart();
     curvesStart();

@@ -1,17 +1,17 @@
-// What the page knows of the runs, and which of them are drawn. Parts listen to changes and ask here.
+// The page's data about runs, and the set of drawn runs. Other parts subscribe to changes and query it.
 "use strict";
 
-const BOARD_CHOSEN = 8;       // runs that are drawn before anybody has chosen
+const BOARD_CHOSEN = 8;       // runs drawn before the user has chosen any
 const BOARD_MARKED_RUNS = 12; // with more drawn runs, marks would cover each other
 
 const board = {
     api: null,
-    runs: [],             // as /api/runs has them
+    runs: [],             // from /api/runs
     byId: new Map(),
     isLoaded: false,
     skew: 0,              // the server's clock minus this machine's, in seconds
     scanning: null,
-    lost: "",             // why there is no connection; "" if there is one
+    lost: "",             // reason for a lost connection; "" if connected
     details: new Map(),   // id -> {updated, fetched, value, error, waiting}
     origins: new Map(),   // id -> time of the run's first start
     listeners: [],        // called with the set of ids that changed
@@ -25,7 +25,7 @@ function boardFingerprint(run) {
     return [run.updated, run.iteration, run.state, run.tags.length, run.name, run.note].join(" ");
 }
 
-// Takes an answer of /api/runs over and tells who changed.
+// Stores an answer of /api/runs and notifies listeners of changed runs.
 function boardUpdate(answer) {
     const changed = new Set();
     const isFirst = !board.isLoaded;
@@ -57,13 +57,13 @@ function boardNotify(changed) {
         listener(changed);
 }
 
-// Live runs first, then by their start, which does not change: a list by the last line would never be still.
+// Live runs first, then by start, which does not change: a list sorted by the last line would never be still.
 function boardCompare(a, b) {
     return (b.state === "live") - (a.state === "live") || (b.started ?? 0) - (a.started ?? 0)
         || a.name.localeCompare(b.name);
 }
 
-// The ids of the drawn runs, in the order in which they are drawn.
+// The ids of the drawn runs, in drawing order.
 function boardShown() {
     if (state.shown !== null)
         return state.shown.filter((id) => board.byId.has(id));
@@ -79,14 +79,14 @@ function boardToggle(id) {
     boardShow(shown.includes(id) ? shown.filter((other) => other !== id) : [...shown, id]);
 }
 
-// The run that the views "run" and "ranks" show: the chosen one, else the first drawn one, else the newest.
+// The run of the views "run" and "ranks": the chosen one, else the first drawn one, else the newest.
 function boardCurrent() {
     return board.byId.get(state.run) ?? board.byId.get(boardShown()[0])
         ?? [...board.runs].sort(boardCompare)[0] ?? null;
 }
 
 // The start of a run's clock. The list has the latest start of a run; a resumed one counts from its first, which
-// boardFindOrigin asks for: the last start from nothing, or the oldest there is.
+// boardFindOrigin requests: the last start at iteration 0, or the oldest start.
 function boardOrigin(id) {
     return board.origins.get(id) ?? board.byId.get(id)?.started ?? 0;
 }
@@ -99,8 +99,8 @@ async function boardFindOrigin(id) {
     board.origins.set(id, first?.time ?? boardOrigin(id));
 }
 
-// The answer of /api/run, if it is here. An answer that is missing, or older than the run, is fetched; `then` is called
-// when it has come. A run that changes all the time is asked for every few seconds only.
+// The answer of /api/run, if available. A missing or outdated answer is fetched; `then` is called when it arrives. A
+// constantly changing run is queried only every few seconds.
 function boardDetails(id, then) {
     const run = board.byId.get(id);
     let entry = board.details.get(id);
@@ -117,7 +117,7 @@ function boardDetails(id, then) {
 
 async function boardFetchDetails(id, entry, then) {
     entry.waiting = [then];
-    // What is asked for the first time comes at once, also while the page is being printed.
+    // A first request is sent at once, also while the page is being printed.
     if (entry.fetched > -Infinity)
         await sleep(Math.max(0, entry.fetched + 3000 - performance.now()));
     const updated = board.byId.get(id)?.updated;
@@ -134,14 +134,14 @@ async function boardFetchDetails(id, entry, then) {
     waiting.forEach((callback) => callback?.());
 }
 
-// Events and starts of a run as one list, oldest first. The first start is not an event worth a mark.
+// Events and starts of a run as one list, oldest first. The first start is too ordinary for a mark.
 function boardEvents(details) {
     const starts = details.starts.slice(1).map((start) => ({...start, event: "started",
         text: `started again at iteration ${formatCount(start.iteration)}${start.host ? " on " + start.host : ""}`}));
     return [...details.events, ...starts].sort((a, b) => a.time - b.time);
 }
 
-// A map from steps to tokens or FLOPs of a run, made of two curves that have the same points. null until it has come.
+// A map from steps to tokens or FLOPs of a run, made from two curves with the same points. null until it is loaded.
 function boardStepMap(id, x, then) {
     const run = board.byId.get(id);
     const entry = board.details.get(id);
@@ -162,7 +162,7 @@ function boardStepMap(id, x, then) {
     return map && map.steps.length > 1 ? map : null;
 }
 
-// Where an event lies on the x axis; NaN if that is not known.
+// Position of an event on the x axis; NaN if unknown.
 function boardEventX(id, event, then) {
     if (state.x === "clock")
         return event.time;

@@ -1,11 +1,11 @@
-// A chart as a file: its points as CSV, a picture as SVG or PNG. And the charts of a printed page, which are SVG too:
-// the canvases have the size of the screen, and those that nobody has scrolled to are empty.
+// A chart as a file: its points as CSV, a picture as SVG or PNG. Charts of a printed page are SVG too: the canvases
+// have the size of the screen, and those never scrolled to are empty.
 "use strict";
 
 const PICTURE_HEAD = 26, PICTURE_ROW = 16, PICTURE_NAMES = 24, PICTURE_SCALE = 3;
 const PRINT_WIDTH = 400, PRINT_HEIGHT = 200;
 
-// Draws a chart at a size with `paint`, and leaves what is on the screen as it is.
+// Draws a chart at a size with `paint`, and leaves the screen unchanged.
 function pictureLayout(chart, width, height, head, paint) {
     const view = chart.view;
     if (chart.layout(width, height, head))
@@ -13,7 +13,7 @@ function pictureLayout(chart, width, height, head, paint) {
     chart.view = view;
 }
 
-// The names of the runs as [{series, x, row}], in as many rows as they need.
+// The names of the runs as [{series, x, row}], in as many rows as needed.
 function pictureNames(context, chart, width) {
     const named = chart.series.filter(({isBeside}) => !isBeside).slice(0, PICTURE_NAMES);
     let x = 12, row = 0;
@@ -80,13 +80,13 @@ function picturePng(chart, colours) {
     return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
-// A name may hold anything; spreadsheets take one that begins so for a formula.
+// A name may contain anything; spreadsheets would take one that begins like this for a formula.
 function csvCell(text) {
     const plain = /^[=+\-@\t\r]/.test(text) ? "'" + text : text;
     return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }
 
-// The points of the visible range: one line each, with the range of the values that it stands for.
+// The points of the visible range: one line each, with the range of the values in it.
 function chartCsv(chart) {
     const {xScale, mode} = chart.view;
     const x = {step: "step", tokens: "tokens", time: "seconds", clock: "unix_time", flops: "flops"}[mode];
@@ -119,7 +119,7 @@ function downloadStart() {
     byId("download").firstChild.autofocus = true;
 }
 
-// The button opens and closes the menu by itself; this says whose it is and where.
+// The button opens and closes the menu by itself; this sets its chart and place.
 function downloadShow(chart, button) {
     const menu = byId("download"), box = button.getBoundingClientRect();
     menu.chart = chart;
@@ -138,8 +138,8 @@ function printChart(chart, colours) {
     chart.plotElement.append(context.root);
 }
 
-// Paper is white. Charts of which nothing was loaded yet are loaded first: an export has all of them at hand, and the
-// browser goes on when what is waiting is done.
+// Paper is white. Charts without data are loaded first: an export has all of it at hand, and the browser prints when
+// pending work is done.
 function printBegin() {
     if (printing.isOn)
         return;

@@ -1,7 +1,7 @@
-// One rank in the view "ranks": its last report, and its own time beside the median of all ranks.
+// One rank in the view "ranks": its last report, and its own time compared with the median of all ranks.
 "use strict";
 
-// [iteration, own time, median] of the reports that have the rank.
+// [iteration, own time, median] of the reports with this rank.
 function rankPoints(number, history) {
     return history.map((report) => {
         const times = reportTimes(report);

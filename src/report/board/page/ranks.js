@@ -1,6 +1,6 @@
 // The view "ranks": own time, waiting and data time of each rank, the slowest one and why, and own times over the last
 // reports as a map of ranks and iterations. All ranks take equally long for a step, because they wait for the slowest:
-// what tells them apart is their own time, the step less the waiting. One rank by itself is in rank.js.
+// they differ in their own time, the step less the waiting. One rank by itself is in rank.js.
 "use strict";
 
 const RANKS_MOST_ROWS = 512;
@@ -48,7 +48,7 @@ function ranksUpdate(isResized) {
     ranksAge();
 }
 
-// How old the last report is. A run that lives reports every log interval; one that hangs does not.
+// Age of the last report. A live run reports every log interval; a hanging one does not.
 function ranksAge() {
     const node = byId("ranks-age");
     const run = boardCurrent();
@@ -75,7 +75,7 @@ function median(values) {
     return sorted.length > 0 ? sorted[Math.floor(sorted.length / 2)] : NaN;
 }
 
-// How far a time is from the usual one, as text.
+// Difference of a time from the usual one, as text.
 function toMedian(time, middle) {
     const share = time / middle - 1;
     return Math.abs(share) < 0.005 || !Number.isFinite(share) ? ""
@@ -110,7 +110,7 @@ function ranksTable(ranks) {
             + (left > 0 ? ` ${left} more ranks are not listed.` : "")})])];
 }
 
-// The own times of a report by rank; those of ranks that are not listed are missing.
+// The own times of a report by rank; those of unlisted ranks are missing.
 function reportTimes({ranks, own_ms: own}) {
     const times = [];
     ranks.forEach((rank, index) => {

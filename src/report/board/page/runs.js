@@ -1,4 +1,4 @@
-// The list of runs: state, progress, filter, order, and which are drawn.
+// The list of runs: state, progress, filter, order, and selection for drawing.
 "use strict";
 
 const runsRows = new Map();  // id -> {row, key}
@@ -81,7 +81,7 @@ function runsUpdate() {
             runsRows.delete(id);
 }
 
-// The row of a run; it is filled again only if it would look different.
+// The row of a run; it is filled again only if its contents change.
 function runsRow(run, isShown) {
     let entry = runsRows.get(run.id);
     if (!entry) {
@@ -102,7 +102,7 @@ function runsRow(run, isShown) {
     return entry.row;
 }
 
-// Lines of a row, each short enough for the width of the list: how far the run is, how fast, and where.
+// Lines of a row, short enough for the width of the list: progress, speed, and place.
 function runsFacts(run) {
     const isPart = run.train_iters > 0 && run.iteration !== run.train_iters;
     const progress = formatCount(run.iteration) + (isPart ? ` / ${formatCount(run.train_iters)}` : "");
@@ -116,7 +116,7 @@ function runsFacts(run) {
     return {progress: line([progress, loss]), speed: line(speed), where: line(where)};
 }
 
-// What a short row cuts off: the name, the folder and the note.
+// Text cut off by a short row: the name, the folder and the note.
 function runsTitle(run) {
     return [...new Set([run.name, run.path, run.note])].filter(Boolean).join("\n");
 }

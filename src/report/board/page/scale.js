@@ -1,8 +1,8 @@
 // Scales between values and pixels, and the ticks of axes: plain, logarithmic, durations, clock times.
 "use strict";
 
-// A scale from [low, high] to [begin, end]; `to` maps values to pixels, `from` maps back. A logarithmic scale needs
-// low > 0, and maps what is not positive to NaN.
+// A scale from [low, high] to [begin, end]; `to` maps values to pixels, `from` maps back. A logarithmic scale needs low
+// > 0, and maps values of 0 or less to NaN.
 function scaleMake(low, high, begin, end, isLog) {
     if (isLog) {
         const first = Math.log10(low), factor = (end - begin) / (Math.log10(high) - first || 1);
@@ -25,7 +25,7 @@ function niceStep(least) {
 
 function multiplesBetween(low, high, step) {
     const ticks = [];
-    // The bound keeps a range that doubles cannot resolve from looping for ever.
+    // The bound prevents an endless loop on a range that doubles cannot resolve.
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9 && ticks.length < 100; i++)
         ticks.push(i * step);
     return ticks;

@@ -40,7 +40,7 @@ function curveNearest(curve, x, slack) {
     return after > 0 && x - curve.x[after - 1] < curve.x[after] - x ? after - 1 : after;
 }
 
-// First and one past the last index of the points that a view of [low, high] needs, with one neighbour on each side.
+// First and one past the last index of the points in view [low, high], with one neighbour on each side.
 function curveSpan(curve, low, high) {
     const begin = Math.max(0, curveLowerBound(curve, low) - 1);
     let end = curveLowerBound(curve, high);
@@ -49,8 +49,8 @@ function curveSpan(curve, low, high) {
     return [begin, end];
 }
 
-// The half-life of the smoothing, in units of x. It is a share of what is visible, so that a curve looks equally smooth
-// at every zoom and however many points the server sends.
+// The half-life of the smoothing, in units of x. It is a share of the visible range, so that a curve looks equally
+// smooth at every zoom and for any number of points from the server.
 function smoothingHalfLife(amount, range) {
     return amount * amount * 0.2 * range;
 }

@@ -1,13 +1,13 @@
-// Finds spikes of the loss: values far above what is usual before them.
+// Finds spikes of the loss: values far above the usual ones before them.
 "use strict";
 
 const SPIKE_HISTORY = 32;  // points over which the usual value is averaged
 const SPIKE_SHARE = 0.1;   // a spike exceeds the usual value by this share of it
 const SPIKE_SPREADS = 8;   // and by this many times the usual distance to it
 
-// Returns {x, value, usual} of each: neighbours are one spike with the greatest of their values. A point of many steps
-// counts with its greatest one, so no spike is lost to decimation. A level that lasts as long as the history becomes
-// the usual one.
+// Returns {x, value, usual} of each: neighbours form one spike with the greatest of their values. A point of many steps
+// is represented by its greatest one, so no spike is lost to decimation. A level that lasts as long as the history
+// becomes the usual one.
 function curveSpikes(curve) {
     const spikes = [];
     let level = 0, spread = 0, seen = 0, spike = null;

@@ -1,5 +1,5 @@
-// The state of the page that a link shares: it lives in the address after '#'. Parts listen to changes of it; none
-// keeps a copy of its own.
+// The state of the page that a link shares: it is stored in the address after '#'. Parts subscribe to its changes; none
+// keeps a copy.
 "use strict";
 
 const state = stateDefaults();
@@ -32,7 +32,7 @@ function stateIsLog(tag) {
     return state.logAll !== state.logFlip.includes(tag);
 }
 
-// Names in the address are short and stable: people keep such links.
+// Names in the address are short and stable, for stored links.
 function stateCodecs() {
     const text = [(value) => value, (text) => text];
     const flag = [(value) => (value ? "1" : "0"), (text) => text === "1"];
@@ -71,7 +71,7 @@ function stateText(values) {
     return "#" + parameters.toString();
 }
 
-// Reads the address. What it does not name, or names wrongly, has its default.
+// Reads the address. Missing or malformed values get their defaults.
 function stateRead() {
     const parameters = new URLSearchParams(location.hash.slice(1));
     const next = stateDefaults();
@@ -87,8 +87,8 @@ function stateRead() {
     Object.assign(state, next);
 }
 
-// Changes the state, the address and every part that listens. Changes of the view are steps that "back" undoes; those
-// of sliders and zooms replace the entry, or "back" would need hundreds of clicks.
+// Changes the state and the address, and notifies all listeners. Changes of the view are steps that "back" undoes;
+// those of sliders and zooms replace the entry, or "back" would need hundreds of clicks.
 function stateChange(changes) {
     const before = {...state};
     Object.assign(state, changes);
@@ -106,8 +106,8 @@ function stateNotify(keys) {
         listener(new Set(keys));
 }
 
-// A link to the page with some changes of the state. A plain click changes only those; the address, for a new tab or to
-// copy, is that of the moment at which it is used.
+// A link to the page with some changes of the state. A plain click makes only those changes; the address, for a new tab
+// or to copy, is that of the moment at which it is used.
 function stateAnchor(changes, attributes, ...children) {
     const address = () => stateText({...state, ...changes});
     const refresh = () => { link.href = address(); };

@@ -1,4 +1,4 @@
-// The part of a canvas's context with which charts are drawn, as SVG: for printers and for files.
+// The subset of a canvas's context used by charts, as SVG: for printing and for files.
 "use strict";
 
 const SVG_SPACE = "http://www.w3.org/2000/svg";

@@ -1,7 +1,7 @@
-// What is known about tags: their order on the page, the group they belong to, their unit.
+// Facts about tags: their order on the page, their group, their unit.
 "use strict";
 
-// A tag belongs to the first group whose pattern fits. Patterns know our names and Megatron's.
+// A tag belongs to the first group whose pattern matches. Patterns know our names and Megatron's.
 function tagGroups() {
     return [
         ["By samples", / vs samples$/i],
@@ -27,7 +27,7 @@ function tagGroupRank(group) {
     return rank >= 0 ? rank : group === "By samples" ? 200 : 100;
 }
 
-// Tags by group, [[group, [tag, …]], …]; those most people look at come first.
+// Tags by group, [[group, [tag, …]], …]; the most popular ones first.
 function tagsGrouped(tags) {
     const groups = new Map();
     for (const tag of tags)
@@ -40,7 +40,7 @@ function tagsGrouped(tags) {
     return [...groups].sort((a, b) => tagGroupRank(a[0]) - tagGroupRank(b[0]) || a[0].localeCompare(b[0]));
 }
 
-// The tags of the validation loss that is drawn beside a training loss: our name, Megatron's and those of others.
+// The tags of the validation loss that is drawn with a training loss: our name, Megatron's and those of others.
 function tagsBeside(tag, ids) {
     if (tagGroup(tag) !== "Loss")
         return [];
@@ -49,7 +49,7 @@ function tagsBeside(tag, ids) {
     return names.filter((name) => name !== tag && ids.some((id) => board.byId.get(id).tags.includes(name)));
 }
 
-// The speed that a run was planned for is drawn beside the one that was measured, not in a chart of its own.
+// The planned speed of a run is drawn with the measured one, not in a chart of its own.
 function tagIsPlanned(tag) {
     return tag === "planned tokens per second";
 }

@@ -41,7 +41,7 @@ function toolbarUpdate() {
     byId("zoom-reset").hidden = state.from === null;
 }
 
-// Chips of the drawn runs, where the list of runs is not beside the charts.
+// Chips of the drawn runs, for screens without the list of runs beside the charts.
 function legendUpdate() {
     const shown = boardShown();
     const key = JSON.stringify([themeIsDark(), shown.map((id) => [id, board.byId.get(id).name, colourOf(id)])]);

@@ -1,4 +1,4 @@
-// The readout at the crosshair: x, what every run has there, and the marks near it.
+// The readout at the crosshair: x, every run's value there, and the marks near it.
 "use strict";
 
 const TOOLTIP_ROWS = 12;
@@ -24,14 +24,14 @@ function tooltipNearest(found, chart, y) {
     return best && best.distance < 24 ? best.item : null;
 }
 
-// The text of most events begins with what happened.
+// The text of most events begins with the event's name.
 function markText({event, text}) {
     if (!text)
         return event;
     return text.toLowerCase().startsWith(event) ? text : `${event}: ${text}`;
 }
 
-// One line per kind of event: its text, or the runs that had it.
+// One line per kind of event: its text, or the names of its runs.
 function tooltipMarks(marks) {
     const kinds = new Map();
     for (const mark of marks)
@@ -78,7 +78,7 @@ function tooltipHide() {
     byId("tooltip").hidden = true;
 }
 
-// The same for a screen reader, in one sentence.
+// The readout in one sentence, for a screen reader.
 function tooltipSentence(chart, x) {
     const values = chart.valuesAt(x).slice(0, 6)
         .map(({series, value}) => `${series.name} ${formatValue(chart.tag, value)}`);

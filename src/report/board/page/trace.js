@@ -76,7 +76,7 @@ function traceDots(context, xs, ys, begin, end, xScale, yScale) {
     context.fill();
 }
 
-// The sign of a validation loss: circles, as many as there is room for. The last one is always there.
+// Marks of a validation loss: circles, as many as fit. The last one is always drawn.
 function traceCircles(context, xs, ys, begin, end, {xScale, yScale}) {
     let before = Infinity;
     context.setLineDash([]);
@@ -92,7 +92,7 @@ function traceCircles(context, xs, ys, begin, end, {xScale, yScale}) {
     context.stroke();
 }
 
-// What a run was planned for: a dotted line over the whole width.
+// A run's planned value: a dotted line over the whole width.
 function tracePlanned(context, series, view) {
     const {plot, yScale} = view;
     const y = Math.round(yScale.to(series.planned)) + 0.5;
@@ -106,8 +106,8 @@ function tracePlanned(context, series, view) {
     context.setLineDash([]);
 }
 
-// One run's curve: the band and the raw values, faint where a smoothed curve lies over them. `many` leaves the band and
-// the raw values out: under dozens of curves they are a grey haze.
+// One run's curve: the band and the raw values, faint below a smoothed curve. `many` omits the band and the raw values:
+// under dozens of curves they are a grey haze.
 function traceCurve(context, series, view) {
     const {curve, colour, dash} = series;
     const {xScale, yScale, halfLife, many} = view;
@@ -140,7 +140,7 @@ function traceCurve(context, series, view) {
         traceDots(context, curve.x, values, begin, end, xScale, yScale);
 }
 
-// The shape that tells what happened: what was saved, where the run started again, what went wrong, how it ended.
+// The shape of a kind of event: saves, restarts, problems, ends.
 function markShape(event) {
     if (event === "saved")
         return "triangle";
@@ -180,7 +180,7 @@ function traceMark(context, mark, x, top, bottom, colours) {
     context.stroke();
 }
 
-// Marks that would cover one of the same run and shape are left out; the tooltip lists them all.
+// Marks that would cover one with the same run and shape are left out; the tooltip lists them all.
 function traceMarks(context, marks, view, colours) {
     const {xScale, plot} = view;
     const previous = new Map();
