@@ -53,11 +53,6 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds);
 // Adds an event to an existing file, or, with may_create, to a new one; -1 if it cannot be written.
 int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create);
 
-// Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
-// own and closes it, and metrics_file_line writes and frees it.
-void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration);
-void metrics_file_line(struct metrics_file *file, struct buffer *line);
-
 // A curve: y over increasing iterations.
 struct metrics_curve {
     char *name;  // "lm loss", "lm loss validation"
