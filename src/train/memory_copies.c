@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What travels at once: enough for the full speed of a network, little beside a model.
+// Bytes sent at once: enough for a network's full speed, small compared to a model.
 enum { CHUNK_BYTES = 16 << 20 };
 
 // The first rank of every node, in order, and the node of every rank; returns the number of nodes.

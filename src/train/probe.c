@@ -121,7 +121,7 @@ static int load(struct step *step, struct model_source *source, const struct pro
     return result;
 }
 
-// What the one micro-batch holds beside the tokens.
+// The fields of the one micro-batch besides the tokens.
 struct probe_input {
     struct probe *probe;
     int64_t sample;
