@@ -1,6 +1,6 @@
 // Copies of checkpoints in host memory on a second node, so that they survive the loss of a machine. Ranks whose memory
 // is held by one process (a vault, see checkpoint/vault.h) are a node. Every rank sends each checkpoint to a rank of
-// the next node, which keeps it beside its own. They travel as any tensor does, by the collectives of the run.
+// the next node, which keeps it beside its own. They are sent by the collectives of the run, like any tensor.
 //
 // A copy is written like a checkpoint: it counts once it is complete. Every iteration has a collective of all ranks, so
 // a rank writes its next checkpoint only after its last one has arrived.

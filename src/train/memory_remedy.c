@@ -215,7 +215,7 @@ static void try_single(struct search *search) {
         name_if_fits(search, BF16, 1);
 }
 
-// Everything that saves memory, beside what the proposal says of ranks.
+// Adds every change that saves memory to the proposal's ranks.
 static struct proposal all_savings(const struct search *search, struct proposal proposal) {
     const struct config *config = search->config;
     int64_t *change = proposal.change;

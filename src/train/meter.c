@@ -135,7 +135,7 @@ static void add_system(const struct meter *meter, struct metrics *metrics) {
         metrics->host_memory_bytes = (int64_t)memory_resident();
 }
 
-// Replaces what `metrics` says of the last iteration by what holds for the interval.
+// Replaces the last iteration's values in `metrics` by those of the interval.
 static void take_interval(struct meter *meter, struct metrics *metrics) {
     const struct meter_interval *interval = &meter->interval;
     double mean_seconds = interval->seconds / (double)interval->iterations;

@@ -1,4 +1,4 @@
-// Measured beside planned. See planned.h.
+// Compares measured and planned times. See planned.h.
 #include "train/planned.h"
 #include "base/clock.h"
 #include "report/metrics_file.h"
