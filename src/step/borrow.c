@@ -1,11 +1,11 @@
-// Which activations may lie where which gradients will be. See borrow.h.
+// Decides which activations may use the memory of which gradients. See borrow.h.
 //
-// The arena turns into the gradients' buffer at a border: what is kept first lies below it, in memory of its own, and
-// from the border on heights of the arena are places of the buffer, from the weights of layer 0 on. The gradients of
-// layer m are written when all that was kept after layer m is used up, so their place must not be lower in the arena
-// than the end of what layer m keeps. Both grow from layer to layer, and memory for the larger of them serves both.
-// The weights of consecutive layers follow each other in the flat buffers, see parallel/param.h. Gaps between them must
-// stay zero, so nothing is lent if there are any.
+// The arena continues in the gradients' buffer at a border: activations kept first are below it, in separate memory;
+// from the border on, heights of the arena are places in the buffer, from the weights of layer 0 on. The gradients of
+// layer m are written when everything kept after layer m is used up, so their place must not be lower in the arena than
+// the end of layer m's activations. Both grow from layer to layer, and memory for the larger of them serves both. The
+// weights of consecutive layers are adjacent in the flat buffers, see parallel/param.h. Gaps between them must stay
+// zero, so nothing is lent if there are any.
 #include "step/borrow.h"
 #include "step/pipeline.h"
 
@@ -18,7 +18,7 @@ static const size_t *marks_of(const struct step_chunk *chunk) {
     return chunk->model.form == CONFIG_BERT ? flight->encoder.marks : flight->decoder.marks;
 }
 
-// Not so where experts are spread over ranks.
+// Whether all groups are divided alike; not if experts are spread over ranks.
 static bool are_divided_alike(const struct param_list *params) {
     bool are_alike = true;
     for (int i = 1; i < params->group_count; i++)
@@ -27,8 +27,8 @@ static bool are_divided_alike(const struct param_list *params) {
     return are_alike;
 }
 
-// One micro-batch per step, through a single stack of layers that are all on this rank, and whatever is kept is kept
-// until it is used.
+// Requires one micro-batch per step, a single stack with all its layers on this rank, and activations that stay until
+// they are used.
 static bool is_possible(const struct step *step) {
     const struct step_chunk *chunk = &step->chunks[0];
     return step->mode == STEP_TRAIN && are_divided_alike(&step->params) && step->mesh.length[AXIS_PIPELINE] == 1 &&
@@ -41,13 +41,13 @@ static int64_t first_element(const struct stack *stack) {
     return block_first_matrix(&stack->blocks[0])->offset;
 }
 
-// Behind the weights of the last layer.
+// End of the weights of the last layer.
 static int64_t end_element(const struct stack *stack) {
     const struct param *last = block_last_matrix(&stack->blocks[stack->L - 1]);
     return last->offset + shard_local_count(&last->shard);
 }
 
-// Matrices of all layers may be a group of their own (Muon).
+// With Muon the matrices of all layers are a separate group.
 static bool is_one_group(const struct stack *stack) {
     return block_first_matrix(&stack->blocks[0])->group == block_last_matrix(&stack->blocks[stack->L - 1])->group;
 }
@@ -64,12 +64,12 @@ static size_t align(size_t bytes) {
     return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
 }
 
-// Where the gradients of layer m begin in the memory that is lent.
+// Offset of the gradients of layer m in the lent memory.
 static size_t place_of(const struct stack *stack, int64_t m) {
     return sizeof(float) * (size_t)(block_first_matrix(&stack->blocks[m])->offset - first_element(stack));
 }
 
-// Whether activations up to `peak` have room, and leave the gradients of every layer alone until they are used up.
+// Whether activations up to `peak` fit, and are used up before the gradients of each layer overwrite them.
 static bool is_safe(const struct step_chunk *chunk, const struct step_borrow *borrow, size_t peak) {
     const struct stack *stack = only_stack(chunk);
     bool is_safe = peak <= borrow->border + borrow->room;
@@ -92,8 +92,8 @@ static size_t lowest_border(const struct step_chunk *chunk, size_t peak, size_t 
     return align(border);
 }
 
-// A block that would cross the border begins beyond it, and all that follow lie higher than without one. If they then
-// have no room, or are too high, the border is put behind that block, which moves nothing.
+// A block that would cross the border is moved beyond it, which raises all later blocks. If they then do not fit or are
+// too high, the border is placed after that block instead, which moves nothing.
 struct step_borrow borrow_find(const struct step *step, size_t peak) {
     const struct step_chunk *chunk = &step->chunks[0];
     struct step_borrow borrow = step->borrow;

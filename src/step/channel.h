@@ -1,6 +1,6 @@
-// Messages between two neighbouring stages, in one direction: a ring of buffers over a link of the mesh. What is sent
-// is copied into a buffer first, and receiving starts before the message is asked for, so neither side waits for the
-// other's next move. How many messages must fit between two stages follows from the schedule.
+// Messages between two neighbouring stages, in one direction: a ring of buffers over a link of the mesh. Messages are
+// copied into a buffer before sending, and receiving starts before a message is needed, so neither side waits for the
+// other's next action. The schedule determines how many messages must fit between two stages.
 #ifndef STEP_CHANNEL_H
 #define STEP_CHANNEL_H
 
@@ -12,7 +12,7 @@ struct channel {
     struct tensor *buffers;  // `count` buffers, each as long as the longest message
     struct comm_request *requests;
     int count;
-    int64_t started, finished;  // how many messages so far
+    int64_t started, finished;  // numbers of messages so far
     const char *name;
 };
 

@@ -1,4 +1,4 @@
-// What a step consists of. Only for the files of this folder; see step.h for what others see.
+// The parts of a step. Only for the files of this folder; step.h is the interface for others.
 #ifndef STEP_INTERNAL_H
 #define STEP_INTERNAL_H
 
@@ -10,19 +10,19 @@
 #include "step/step.h"
 #include "tensor/arena.h"
 
-// A step's sums on the device. The first two are accumulated there, as are the hits of ICT's top-k accuracies, which
-// follow them all, and behind those the losses that balance experts, the rows of each expert, and the losses and counts
-// of multi-token prediction; the others arrive with the inputs.
+// A step's sums on the device, followed by the hits of ICT's top-k accuracies, the losses that balance experts, the
+// rows of each expert, and the losses and counts of multi-token prediction. TOTAL_TOKENS and TOTAL_PAIRS arrive with
+// the inputs; all others are accumulated on the device.
 enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
 
-// Where a batch's `counts` have its weight; before it they are as the totals from TOTAL_TOKENS on.
+// Index of the weight in a batch's `counts`; before it are the totals from TOTAL_TOKENS on.
 enum { COUNT_SHARE = TOTAL_COUNT - TOTAL_TOKENS };
 
 enum { STEP_ROWS = STEP_MOST_AHEAD + 1 };
 
 struct step_row {
-    float *numbers;      // page-locked host memory: what comes back from a step
-    float *rates;        // as updates.rates, page-locked: what is sent to it
+    float *numbers;      // page-locked host memory: results of a step
+    float *rates;        // shaped like updates.rates, page-locked: rates sent to the step
     struct event *done;  // recorded when the numbers have arrived
     bool is_training;
     int64_t micro_batches;  // of all ranks
@@ -30,13 +30,12 @@ struct step_row {
 struct step_results {
     struct step_row rows[STEP_ROWS];
     float *memory;          // backs all rows
-    int64_t queued, taken;  // how many rows so far
+    int64_t queued, taken;  // numbers of rows so far
     struct step_result last;
 };
 
-// Micro-batches are copied while the device computes: from `host` to `landing` on the copy stream, and from there to
-// their block on the compute stream, when it is their turn. There are two slots, so that one can travel while the other
-// is written.
+// Micro-batches are copied while the device computes: from `host` to `landing` on the copy stream, and later from there
+// to their block on the compute stream. There are two slots, so that one is copied while the other is written.
 struct step_slot {
     unsigned char *host;    // page-locked staging memory with the block's layout
     struct tensor landing;  // on the device
@@ -45,7 +44,7 @@ struct step_slot {
     bool is_used;
 };
 
-// What backward needs of a micro-batch that is in flight through a chunk.
+// Saved activations of one micro-batch in a chunk, for backward.
 struct step_flight {
     struct model_flight model;
     struct arena activations;
@@ -54,22 +53,22 @@ struct step_flight {
     bool is_used;
 };
 
-// A chunk of the model that this rank holds; the whole model if there is no pipeline.
+// A chunk of the model on this rank; the whole model without a pipeline.
 struct step_chunk {
     struct model model;
     struct step_flight *flights;
-    int flight_count;           // how many micro-batches are in flight through it at most
-    struct deferred *deferred;  // weight gradients put off by those that are between the halves of their backward
+    int flight_count;           // most micro-batches in flight through it
+    struct deferred *deferred;  // deferred weight gradients of flights between the halves of their backward
     int deferred_count;
-    size_t activation_bytes, deferred_bytes;  // of each flight's arena, and of each deferred one
-    int deferred_matmuls;                     // how many a deferred one has room for
-    bool grows_backward;                      // a backward pass keeps more than the forward pass before it
+    size_t activation_bytes, deferred_bytes;  // of each flight's arena, and of each deferred object's
+    int deferred_matmuls;                     // capacity of a deferred object
+    bool grows_backward;                      // a backward pass keeps more memory than its forward pass
 };
 
 // The inputs of a micro-batch while it is in flight.
 struct step_batch {
     struct tensor block;     // on the device, see step_inputs.c
-    struct batch_form form;  // as it came, before ranks share it
+    struct batch_form form;  // as loaded, before ranks split it
     struct device_batch batch;
     int micro_batch;
     bool is_used;
@@ -82,43 +81,43 @@ struct step_pipeline {
     int batch_count;
 };
 
-// A parameter that several stages hold. All stages list the same ones in the same order.
+// A parameter held by several stages. All stages list the same parameters in the same order.
 struct step_shared {
     char *name;
     struct param *param;  // NULL if this stage does not hold it
-    int *holders;         // the stages that do, in order; all but the first hold a copy
+    int *holders;         // the stages that hold it, in order; all but the first hold a copy
     int count;
 };
 
-// What the work of a range depends on, apart from what stays the same over all steps.
+// The variable inputs that determine the work of a range.
 struct step_shape {
     struct batch_form form;  // of the inputs
-    bool is_known;           // whether the fp8 ranges are, see struct fp8
+    bool is_known;           // whether the fp8 ranges are known, see struct fp8
 };
 // A recorded range of the list, see replay.c.
 struct step_replay {
     struct step_shape shape;
-    int runs;                     // ranges of this shape that were not replayed
+    int runs;                     // runs of such ranges without replay
     struct recording *recording;  // NULL: none yet
     bool is_refused;              // it cannot be recorded
 };
 
-// Where a flight's arena turns into the gradients' buffer, see borrow.h.
+// Where a flight's arena continues in the gradients' buffer, see borrow.h.
 struct step_borrow {
-    size_t border;  // height of the arena; 0: it does not
+    size_t border;  // height of the arena; 0: it does not continue there
     size_t room;    // bytes there
-    size_t peak;    // height of the arena if it does not; a border above would gain nothing
-    int64_t first;  // element of the gradients where they begin
-    bool is_trial;  // on paper, to see where activations would lie: the border is there, but nothing is borrowed
+    size_t peak;    // height of the arena without borrowing; a higher border gains nothing
+    int64_t first;  // first lent element of the gradients
+    bool is_trial;  // on paper, to place activations: with a border, but without borrowing
 };
 
-// Where a check of replicas last found a difference.
+// Place of the difference that a check of replicas found last.
 struct step_suspect {
-    const struct param *param;  // NULL if it found none yet among this rank's parameters
+    const struct param *param;  // NULL if none yet among this rank's parameters
     int64_t element;            // of its value; -1 if that is the same
 };
 
-// What only this rank has seen of a step: TOTAL_LOSS before it was summed over ranks, and the squares of its gradients.
+// This rank's own values of a step: TOTAL_LOSS before the sum over ranks, and the squares of its gradients.
 enum { OWN_LOSS, OWN_SQUARES, OWN_COUNT };
 
 struct step {
@@ -138,8 +137,8 @@ struct step {
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (step_total_count) fp32
     struct tensor expert_bias;    // (step_experts) fp32, of all layers on every rank, or none
-    struct tensor expert_load;    // the same: each expert's load in the last step, see router.h
-    struct tensor own;            // (OWN_COUNT) fp32, behind the totals
+    struct tensor expert_load;    // same shape: each expert's load in the last step, see router.h
+    struct tensor own;            // (OWN_COUNT) fp32, after the totals
     struct tensor logits;         // (1, V) fp32, for generation
     struct tensor encoded;        // (P, C): an encoder's output, for generation
     int64_t cached;               // tokens so far, for generation
@@ -155,37 +154,37 @@ struct step {
     struct step_replay replays[2][2];  // indexed by whether a range has the first, and the last, pass of its step
     struct step_borrow borrow;
     struct step_suspect suspect;
-    bool expects_gradients;  // the step that runs must compute gradients with this digest
+    bool expects_gradients;  // the running step must compute gradients with this digest
     int64_t expected_gradients;
     bool keeps_results;   // see struct pass
-    bool rehearses_one;   // micro-batch, on paper: a single one is ever in flight
-    bool is_recording;    // the device keeps what it is given, and does none of it yet
-    double data_seconds;  // that the host has waited for micro-batches of training so far
+    bool rehearses_one;   // rehearses one micro-batch: never more than one is in flight
+    bool is_recording;    // the device records work without executing it
+    double data_seconds;  // host's waits for training micro-batches so far
     struct step_memory memory;
 };
 
-// How many top-k accuracies the model reports.
+// Number of top-k accuracies that the model reports.
 static inline int step_tops(const struct step *step) {
     return step->chunks[0].model.biencoder.top_count;
 }
 
-// How many losses balance experts: all or none.
+// Number of losses that balance experts: all or none.
 static inline int step_balances(const struct step *step) {
     return step->chunks[0].model.choices.experts.E > 0 ? BALANCE_COUNT : 0;
 }
 
-// How many experts all layers have together.
+// Number of experts of all layers together.
 static inline int step_experts(const struct step *step) {
     return (int)(step->options.expert_layers * step->chunks[0].model.choices.experts.E);
 }
 
-// The same if the loss over the global batch balances them, else 0.
+// step_experts if the loss over the global batch balances experts, else 0.
 static inline int step_loaded(const struct step *step) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
     return experts->E > 0 && experts->coefficients[BALANCE_GLOBAL] > 0 ? step_experts(step) : 0;
 }
 
-// All that routers add up: losses, counts of rows, and with the loss over the global batch what it is made of.
+// Number of totals added up by routers: losses, counts of rows, and the sums for the loss over the global batch.
 static inline int step_router_totals(const struct step *step) {
     return step_balances(step) + step_experts(step) + 2 * step_loaded(step);
 }
@@ -199,18 +198,18 @@ static inline struct tensor step_balance_totals(const struct step *step) {
     return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step));
 }
 
-// How many rows chose each expert, layer by layer.
+// Rows per expert, layer by layer.
 static inline struct tensor step_expert_counts(const struct step *step) {
     return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step) + step_balances(step), step_experts(step));
 }
 
-// Of the loss over the global batch, layer by layer: sums of shares, or counts of rows.
+// Totals for the loss over the global batch, layer by layer: sums of shares, or counts of rows.
 static inline struct tensor step_global_totals(const struct step *step, bool is_counts) {
     int count = step_loaded(step), first = TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step);
     return count > 0 ? tensor_rows(step->totals, first + (is_counts ? count : 0), count) : (struct tensor){0};
 }
 
-// Where the losses of depths begin among the totals; how many tokens counted for each follows.
+// Index of the losses of depths in the totals; the counts of tokens per depth follow.
 static inline int step_depth_totals(const struct step *step) {
     return step_total_count(step) - 2 * step->options.depths;
 }

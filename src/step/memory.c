@@ -14,7 +14,7 @@
 // More than any step needs; paper memory costs nothing.
 static const size_t PAPER_BYTES = (size_t)1 << 50;
 
-// What generation keeps of the tokens so far: room for the longest sequence, for this rank's heads.
+// The cache of generation: room for the longest sequence, for this rank's heads.
 static void lay_out_cache(struct step *step, struct arena *arena) {
     const struct step_chunk *chunk = &step->chunks[0];
     const struct model *model = &chunk->model;
@@ -91,7 +91,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.weights += arena->used - start;
 }
 
-// Lays out the arenas, which have room enough, and prepares what else a step needs to run.
+// Lays out the arenas, which are large enough, and prepares everything else that a step needs to run.
 static int settle_in(struct step *step) {
     lay_out_state(step, &step->state);
     pipeline_bind_flights(step);
@@ -151,8 +151,8 @@ static int next_largest(void *context, struct batch *batch) {
     return 0;
 }
 
-// All flights of a chunk are alike, so it takes no more micro-batches than the shortest list has; with pairs, those of
-// a group, which is the shortest that has a pair.
+// All flights of a chunk are alike, so the micro-batches of the shortest list suffice; with pairs, those of a group,
+// the shortest list that has a pair.
 static int64_t fewest_micro_batches(const struct step *step) {
     const struct schedule_shape *shape = &step->pipeline.schedules[step->mode == STEP_TRAIN].shape;
     int fewest = shape->kind == SCHEDULE_INTERLEAVED && !step->rehearses_one ? shape->group : 1;
@@ -192,7 +192,7 @@ static int run_micro_batches(struct step *step, struct step *paper, struct batch
     return 0;
 }
 
-// The longest text at once.
+// Runs the longest text at once.
 static void run_tokens(struct step *paper, const int32_t *zeros) {
     const struct model *model = &paper->chunks[0].model;
     float *logits = memory_alloc(sizeof *logits * (size_t)model->V);
@@ -202,7 +202,7 @@ static void run_tokens(struct step *paper, const int32_t *zeros) {
     free(logits);
 }
 
-// Runs a step like this one on paper, and finds what each of its arenas needs and what could be borrowed.
+// Runs a step like this one on paper, and finds the sizes of its arenas and the memory that could be borrowed.
 static int rehearse(struct step *step, struct device *device, const struct mesh *mesh) {
     struct step_options options = step->options;
     options.device = device;
@@ -237,7 +237,7 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
     return status;
 }
 
-// What can be borrowed is only known after a run without it, and whether it is right after one with it.
+// A run without borrowing finds what can be borrowed; a run with it verifies that.
 static int rehearse_borrowing(struct step *step, struct device *device, const struct mesh *mesh) {
     enum { MOST_TRIES = 6 };
     const struct step_borrow none = {0};

@@ -10,11 +10,11 @@ void step_give_memory_back(struct step *step);
 
 // Fills step->memory by a run on paper; step->keeps_results decides which of the two layouts that is.
 int memory_measure(struct step *step);
-// Measures, takes the blocks of memory that the arenas lie in, and opens the arenas. All ranks call: see memory_take.c
-// for what they decide together. -1 on all of them if one has no room for the smaller layout.
+// Measures, takes the blocks of memory for the arenas, and opens the arenas. All ranks call, since they decide together
+// (memory_take.c). -1 on all of them if one has no room for the smaller layout.
 int memory_take(struct step *step, struct step_room *room);
 void memory_give(struct step *step);
-// Whether optimizer states may lie in host memory, and whether inputs of layers go there.
+// Whether optimizer states may be in host memory, and whether inputs of layers are offloaded there.
 bool step_hosts_states(const struct step *step);
 bool step_offloads(const struct step *step);
 

@@ -1,31 +1,29 @@
-// Takes the memory of a step, by what is free and together with the other ranks.
+// Takes the memory of a step, depending on free memory and in agreement with the other ranks.
 //
-// There are two layouts with the same results to the bit. The larger one keeps what a pass could compute again; it is
-// chosen if it leaves a tenth of a device free, which libraries take later. What is free is only known for the moment
-// it was asked for: another process may take it before this one does. So a rank that cannot take the larger layout
-// takes the smaller one, and the run ends only if that fails.
+// There are two layouts with bit-identical results. The larger one keeps results that a pass could recompute; it is
+// chosen if it leaves a tenth of a device free for libraries, which allocate later. Free memory is only known for the
+// moment of the query: another process may take it first. A rank that cannot take the larger layout therefore takes the
+// smaller one, and the run ends only if that fails.
 //
-// Kernels, plans and connections are loaded and opened when they are first used, by libraries that do not say what they
-// take and cannot do without it. So a reserve is taken with the blocks, held until all ranks have theirs, and then
-// given back.
+// Libraries load kernels, plans and connections at first use, with unknown amounts of memory, and fail without it. A
+// reserve is therefore taken with the blocks, held until all ranks have theirs, and then released.
 //
-// Ranks decide together, for three reasons. Those that hold the same layers go at the pace of the slowest, and have
-// their matmuls' algorithms chosen by one of them in the order in which all reach them (device_join); both layouts have
-// the same matmuls and collectives in the same order, but nothing is gained by relying on it. Those that share a device
-// must have asked what is free before one of them takes it, and must have given back what they took before one of them
-// tries again. And an error is reported once, by the first rank that has no room. Stages of a pipeline need not agree:
-// the first ones hold more.
+// Ranks decide together, for three reasons. Ranks that hold the same layers run at the pace of the slowest, and one of
+// them chooses the matmuls' algorithms in the order in which all reach them (device_join); both layouts have the same
+// matmuls and collectives in the same order, but relying on it gains nothing. Ranks that share a device must all query
+// free memory before one of them takes it, and must release their memory before one of them tries again. And an error
+// is reported once, by the first rank that has no room. Stages of a pipeline need not agree: the first ones hold more.
 #include "base/error.h"
 #include "base/memory_room.h"
 #include "step/memory.h"
 
-// Without a group the step is this rank's alone.
+// Without a group this rank is alone.
 static void max_over_all(const struct step *step, int64_t *values, int count) {
     if (step->mesh.all)
         comm_max_i64(step->mesh.all, values, count, "memory of the step");
 }
 
-// All ranks know if one has failed.
+// Tells all ranks whether one has failed.
 static int agree(const struct step *step, int status) {
     return step->mesh.all ? comm_agree(step->mesh.all, status, "memory of the step") : status;
 }
@@ -38,7 +36,7 @@ static int ranks_on_machine(const struct step *step) {
     return count > 0 ? count : 1;
 }
 
-// What this rank may take of what is free now: on its device, or on its machine if it computes in the host's memory.
+// The part of free memory that this rank may take: on its device, or on its machine if it computes in host memory.
 static void find_room(const struct step *step, struct step_room *room) {
     room->is_host = !step->device->ops->room;
     room->sharers = room->is_host ? ranks_on_machine(step) : group_device_sharers(step->mesh.all);
@@ -46,7 +44,7 @@ static void find_room(const struct step *step, struct step_room *room) {
         room->is_host ? (size_t)memory_room(room->sharers) : device_room(step->device) / (size_t)room->sharers;
 }
 
-// What stays for libraries; nothing in host memory. Several ranks have connections too.
+// The reserve for libraries, none in host memory. Several ranks need memory for connections too.
 static size_t find_reserve(const struct step *step, size_t room) {
     size_t least = step->device->ops->library_bytes;
     size_t part = step->mesh.size > 1 ? room / 50 : 0;
@@ -61,8 +59,8 @@ static bool all_can_keep(const struct step *step, bool can_keep) {
     return !refuses;
 }
 
-// Turns from the layout that has `kept` bytes (0: it was not measured, or could not be) to the smaller one: not if that
-// takes as much on all ranks that hold the same layers. A GELU that a matmul computes is kept in both, for example.
+// Changes from the layout of `kept` bytes (0: not measured) to the smaller one, unless that takes as much on all ranks
+// that hold the same layers: e.g. a GELU fused into a matmul is kept in both.
 static int measure_smaller(struct step *step, size_t kept, int status) {
     step->keeps_results = false;
     if (status == 0)
@@ -74,8 +72,8 @@ static int measure_smaller(struct step *step, size_t kept, int status) {
     return status;
 }
 
-// In host memory, which others use too, nothing is kept. Who asks for any kind of recompute wants the memory. On paper
-// both layouts are measured. When this returns, all ranks have asked for their room.
+// In host memory, which other programs use too, nothing is kept; nor with any kind of recompute, whose user wants the
+// memory. On paper both layouts are measured. When this returns, all ranks have queried free memory.
 static int choose_layout(struct step *step, const struct step_room *room) {
     bool can_keep = false;
     size_t kept = 0;
@@ -92,14 +90,14 @@ static int choose_layout(struct step *step, const struct step_room *room) {
     return agree(step, status);
 }
 
-// A block of memory that could not be taken; no name: all were.
+// The block of memory that could not be taken; without a name: all were taken.
 struct lack {
     const char *name;
     size_t bytes;
 };
 
-// For optimizer states and inputs of layers together, before either is taken. The system promises memory that it does
-// not have, and kills who uses it.
+// Checks room for optimizer states and inputs of layers together, before either is taken: the system overcommits
+// memory, and its OOM killer ends processes that use it.
 static bool has_host_room(const struct step *step) {
     const struct step_memory *memory = &step->memory;
     size_t needed = memory->hosted + memory->offloaded;
@@ -166,8 +164,8 @@ void memory_give(struct step *step) {
     step->away.arena = (struct arena){0};
 }
 
-// After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it. Sets whether
-// a rank has become smaller, which leaves more to those that share its device.
+// After a failed attempt on any rank: changes this rank to the smaller layout, if it had the larger. Sets whether any
+// rank has shrunk, which leaves more to ranks that share its device.
 static int choose_smaller(struct step *step, bool *has_shrunk) {
     size_t asked = step->memory.total;
     TRY(agree(step, step->keeps_results ? measure_smaller(step, asked, 0) : 0));
@@ -192,7 +190,7 @@ int memory_take(struct step *step, struct step_room *room) {
     for (;;) {
         void *reserve = NULL;
         struct lack lack = take_blocks(step, room->reserve, &reserve);
-        int64_t distance = step->mesh.size - step->mesh.rank;  // the first rank's is the largest
+        int64_t distance = step->mesh.size - step->mesh.rank;  // the first rank has the largest
         int64_t failed = lack.name ? distance : 0;
         max_over_all(step, &failed, 1);
         device_free(step->device, reserve);
@@ -201,11 +199,11 @@ int memory_take(struct step *step, struct step_room *room) {
             return 0;
         memory_give(step);
         int64_t nothing = 0;
-        max_over_all(step, &nothing, 1);                  // all have given back what they took
-        bool is_first = lack.name && failed == distance;  // which reports for all
+        max_over_all(step, &nothing, 1);                  // all have released their memory
+        bool is_first = lack.name && failed == distance;  // it reports for all
         size_t asked = step->memory.total;
         bool has_shrunk = false;
-        struct error_note *cause = error_take();  // what follows has errors of its own
+        struct error_note *cause = error_take();  // later calls set other errors
         find_room(step, room);
         int status = choose_smaller(step, &has_shrunk);
         if (status < 0 || has_shrunk)

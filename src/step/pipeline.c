@@ -1,4 +1,4 @@
-// The chunks of the model that a rank holds, and the memory of what is in flight through them. See pipeline.h.
+// The chunks of the model on this rank, and the memory of their flights. See pipeline.h.
 #include "step/pipeline.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -36,7 +36,7 @@ static int64_t number_of(const struct step *step, int chunk) {
     return (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + step->mesh.place[AXIS_PIPELINE];
 }
 
-// The most micro-batches of a chunk that are past one kind of work and not past another at once.
+// Most micro-batches of a chunk that at one time have done one kind of work and not yet another.
 static int most_between(const struct schedule_list *list, int chunk, enum work from, enum work to) {
     int held = 0, most = 0;
     for (int i = 0; i < list->count; i++) {
@@ -49,7 +49,7 @@ static int most_between(const struct schedule_list *list, int chunk, enum work f
     return most;
 }
 
-// The most flights of a chunk that the list has under way at once. In an evaluation each ends with its forward.
+// Most simultaneous flights of a chunk in the list. In an evaluation each ends with its forward.
 static int most_flights(const struct schedule *schedule, const struct schedule_list *list, int chunk) {
     bool has_halves = schedule->shape.kind == SCHEDULE_ZERO_BUBBLE;
     return schedule->shape.is_evaluation
@@ -80,7 +80,7 @@ static void open_channels(struct step *step, const struct schedule_shape *shape)
 
 struct model_options pipeline_chunk(const struct step *step, int64_t number) {
     struct model_options options = model_chunk(&step->options.model, number);
-    // Text is generated without multi-token prediction, whose weights are left out unless they are another step's.
+    // Text is generated without multi-token prediction, whose weights are left out unless they belong to another step.
     if (step->mode == STEP_GENERATE && !step->options.weights_of)
         options.chunk.depths = 0;
     return options;
@@ -138,7 +138,7 @@ void pipeline_close(struct step *step) {
     shared_close(step);
 }
 
-// The number of the chunk that takes the message over this link, or whose input it is the gradient of.
+// The number of the chunk that takes the message over this link, or whose input's gradient it is.
 static int64_t number_over(const struct step *step, enum mesh_link link, int chunk) {
     return number_of(step, chunk) + (link == LINK_FORWARD_OUT || link == LINK_BACKWARD_IN);
 }

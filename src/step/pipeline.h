@@ -1,11 +1,11 @@
-// Runs the list of a step: micro-batches through the chunks of the model that this rank holds, and what comes before
-// and after. A run without a pipeline is one with a single stage. Only for the files of this folder.
+// Runs the list of a step: micro-batches through the chunks of the model on this rank, and the work before and after.
+// Without a pipeline there is a single stage. Only for the files of this folder.
 #ifndef STEP_PIPELINE_H
 #define STEP_PIPELINE_H
 
 #include "step/internal.h"
 
-// Cuts the model into chunks, declares its parameters, and finds how many micro-batches can be in flight at once.
+// Splits the model into chunks, declares its parameters, and finds the most micro-batches in flight at once.
 int pipeline_open(struct step *step);
 void pipeline_close(struct step *step);
 // A chunk of the model by its number (see config_pipeline.c).
@@ -22,7 +22,7 @@ const struct schedule *pipeline_schedule(struct step *step, int64_t micro_batche
 // The list of this stage.
 const struct schedule_list *pipeline_list(const struct step *step, const struct schedule *schedule);
 
-// What a chunk sends or receives over a link for one micro-batch: rows of the residual stream, then rows of the memory.
+// A message of a chunk over a link for one micro-batch: rows of the residual stream, then rows of the memory.
 struct message {
     int64_t x_rows, memory_rows, elements;  // all 0 if there is no message
 };
@@ -36,10 +36,10 @@ int step_run(struct step *step, const struct step_source *source, const struct p
 int64_t step_digest_passes(struct step *step, const struct step_source *source, int *status);
 
 // Parameters that several stages hold (shared.c). shared_open marks every copy but the first stage's.
-// shared_sum_gradients sums their gradients over the stages, so that each stage has the whole sum; it comes before
-// anything else is done with these gradients.
+// shared_sum_gradients sums their gradients over the stages, so that each stage has the whole sum; call it before any
+// other use of these gradients.
 void shared_open(struct step *step);
-// The parameters of all chunks of a stage, added to the list.
+// Adds the parameters of all chunks of a stage to the list.
 void shared_declare_stage(const struct step *step, int stage, struct param_list *params);
 void shared_close(struct step *step);
 void shared_sum_gradients(struct step *step);

@@ -1,17 +1,17 @@
 // Ranges of a list that are recorded once and then replayed. Small models are limited by how fast the host can launch
 // kernels; a recorded range is a single launch. See replay.h, and docs/internals/ops.md for what a recording is.
 //
-// A range has the forward and backward pass of one micro-batch, before the first the beginning of the step and, on a
-// rank without peers, after the last clipping and the update. It does the same work on the same addresses whenever the
-// shapes of its micro-batch are the same: one rank has one block of inputs and one flight, arenas return the same
-// memory in the same order, dropout is drawn from row numbers that are inputs, and what a step changes (rates, loss
-// scale, fp8 ranges) lies on the device. Loading inputs ends a range, so a step of one micro-batch is one launch.
-// Communication within a pass is part of the recording if the device itself waits for it.
+// A range has the forward and backward pass of one micro-batch; the first also the beginning of the step and, on a rank
+// without peers, the last also clipping and the update. It does the same work on the same addresses whenever the shapes
+// of its micro-batch are the same: one rank has one block of inputs and one flight, arenas return the same memory in
+// the same order, dropout is drawn from row numbers that are inputs, and values that a step changes (rates, loss scale,
+// fp8 ranges) are on the device. Loading inputs ends a range, so a step of one micro-batch is one launch. Communication
+// within a pass is part of the recording if the device itself waits for it.
 //
 // Everything else is run item by item: ranks that communicate through the host, sums and gathers that are started in
 // one pass and waited for in another, schedules with several micro-batches in flight, the first passes of a shape (they
-// choose algorithms, load kernels and connect ranks), and profiles. What a range leaves in host memory, a replay does
-// not; nothing after it reads that.
+// choose algorithms, load kernels and connect ranks), and profiles. A range's writes to host memory are not replayed;
+// nothing reads them later.
 #include "step/replay.h"
 #include "ops/device.h"
 #include "step/pipeline.h"
@@ -22,7 +22,7 @@
 
 enum { RUNS_BEFORE = 2 };
 
-// The groups that communicate within a pass; returns how many.
+// Lists the groups that communicate within a pass; returns their number.
 enum { MOST_TALKING = AXIS_COUNT + 3 };
 static int talking_groups(const struct mesh *mesh, struct group *groups[MOST_TALKING]) {
     struct group *const parts[] = {mesh->kv_group, mesh->near_group, mesh->far_group};
@@ -37,7 +37,7 @@ static int talking_groups(const struct mesh *mesh, struct group *groups[MOST_TAL
 }
 
 static bool can_record_talk(const struct step *step) {
-    // The host learns how many rows go to experts of other ranks.
+    // The host must know how many rows go to experts of other ranks.
     bool can = step->mesh.length[AXIS_PIPELINE] == 1 && !mesh_deals_experts(&step->mesh);
     struct group *groups[MOST_TALKING];
     for (int i = 0, count = talking_groups(&step->mesh, groups); i < count; i++)
@@ -70,14 +70,14 @@ static bool is_recordable(const struct step *step, const struct schedule *schedu
     case WORK_BEGIN:
     case WORK_FORWARD:
     case WORK_BACKWARD:
-        // Inputs of layers in host memory come and go on other streams.
+        // Inputs of layers in host memory are copied on other streams.
         return !step->away.device && !has_reduction(step, schedule, item.micro_batch);
     case WORK_REDUCE:
     case WORK_TOTALS:
         return step_is_alone(step);
     case WORK_CLIP:
     case WORK_UPDATE:
-        // States in host memory come and go on other streams.
+        // States in host memory are copied on other streams.
         return step_is_alone(step) && !step->updates.offload;
     default:
         return false;

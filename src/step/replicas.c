@@ -1,6 +1,6 @@
-// Checks that what several ranks hold is the same on all of them: see parallel/replicas.h; and parameters that several
-// stages of a pipeline hold. With a parameter go its master copy and its optimizer states, unless those are split among
-// the replicas: then there is no second copy to compare with.
+// Checks that copies of parameters are equal on all ranks (parallel/replicas.h) and pipeline stages. A parameter's
+// master copy and optimizer states are included, unless they are split among the replicas: then there is no second
+// copy.
 #include "parallel/replicas.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -34,8 +34,8 @@ static void add_exponents(struct step *step, const struct optimizer *optimizer, 
                                 .seed = (uint64_t)(2 + OPTIMIZER_MOST_STATES + k) << 56});
 }
 
-// A number for every parameter, which differs if what this rank holds of it does; to be freed. They are added up where
-// the gradients are, which are not needed between steps.
+// A number for every parameter that differs if this rank's part of it does; to be freed. They are computed in the
+// memory of the gradients, which are not needed between steps.
 static int64_t *make_digests(struct step *step) {
     int count = step->params.count;
     struct tensor sums = tensor_1d(step->grads.data, DTYPE_I64, count);
@@ -81,7 +81,7 @@ static int shared_difference(const struct step *step, const int64_t *digests, in
     return found;
 }
 
-// What this rank knows, as a sentence that the caller frees; NULL if all is well.
+// This rank's finding as a sentence that the caller frees; NULL if there is no difference.
 static char *describe(struct step *step, const int64_t *digests) {
     int64_t own;
     const struct replicas_lab lab = {step->device, tensor_1d(step->grads.data, DTYPE_I64, 1)};
@@ -149,7 +149,7 @@ int step_check_replicas(struct step *step) {
     int64_t *digests = make_digests(step);
     char *sentence = describe(step, digests);
     free(digests);
-    // The first rank that knows tells all of them.
+    // The first rank with a finding broadcasts it.
     int64_t witness = sentence ? step->mesh.size - step->mesh.rank : 0;
     comm_max_i64(step->mesh.all, &witness, 1, "replicas that differ");
     if (witness == 0)

@@ -1,7 +1,7 @@
-// The results of steps on their way back to the host. Steps are queued ahead of the device. The numbers of each step
-// are copied after it to a row of host memory of its own, and read once its event has passed, so the host waits for
-// that step and not for those queued after it. In the other direction, each row carries the rates of its step's update,
-// see optim/updates.h.
+// Transfers the results of steps to the host. Steps are queued ahead of the device. The numbers of each step are copied
+// after it to a separate row of host memory, and read once its event has passed, so the host waits for that step and
+// not for those queued after it. In the other direction, each row carries the rates of its step's update, see
+// optim/updates.h.
 //
 // Rows are taken in the order in which they were queued; a row is reused only after it was taken.
 #include "step/results.h"
@@ -64,7 +64,7 @@ static void bring(struct step *step, float *to_host, struct tensor from) {
     step->device->ops->copy_out(step->device, to_host, from.data, tensor_bytes(from), STREAM_COMPUTE);
 }
 
-// With what is this rank's own, which lies behind them.
+// Copies the totals and this rank's own values, which follow them.
 static void bring_totals(struct step *step, float *to_host) {
     step->device->ops->copy_out(step->device, to_host, step->totals.data,
                                 tensor_bytes(step->totals) + tensor_bytes(step->own), STREAM_COMPUTE);
@@ -85,7 +85,7 @@ void results_queue(struct step *step, bool is_training, int64_t micro_batches) {
     step->device->ops->event_record(step->device, row->done, STREAM_COMPUTE);
 }
 
-// The mean over layers of the loss over the global batch. All rows count K times.
+// The mean over layers of the loss over the global batch. Every row counts K times.
 static double read_global(const struct step *step, const float *sums) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
     const float *counts = sums + step_loaded(step);

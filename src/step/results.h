@@ -1,5 +1,5 @@
-// The numbers of a step on their way back to the host. Only for the files of this folder; see results.c, and step.h for
-// the functions that others call.
+// Transfers the numbers of a step to the host (results.c). Only for the files of this folder; step.h has the public
+// functions.
 #ifndef STEP_RESULTS_H
 #define STEP_RESULTS_H
 

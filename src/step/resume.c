@@ -1,4 +1,4 @@
-// What a run resumes with beside weights: the optimizer, fp8 ranges and a few numbers. See step.h.
+// State besides weights with which a run resumes: the optimizer, fp8 ranges and a few numbers. See step.h.
 #include "base/error.h"
 #include "step/internal.h"
 

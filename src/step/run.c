@@ -1,7 +1,7 @@
-// Runs the list of a step, whichever schedule has made it. See pipeline.h, and parallel/schedule.h for the lists.
+// Runs the list of a step, for any schedule. See pipeline.h, and parallel/schedule.h for the lists.
 //
-// What a micro-batch needs while it goes through a chunk is called a flight: its own arenas, and what the layers keep.
-// What is received is copied into the flight, because the backward needs it; what is sent is copied out of it.
+// A flight is the state of a micro-batch in a chunk: its own arenas, and the layers' saved activations. Received
+// messages are copied into the flight, because the backward needs them; sent messages are copied out of it.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -24,7 +24,7 @@ struct list_run {
     const struct pace *paces;  // NULL for an evaluation
     bool is_learning;
     struct step_counts counts;  // of the micro-batches loaded so far
-    int looked[LINK_COUNT];     // how far ahead in the list messages have been announced
+    int looked[LINK_COUNT];     // positions in the list up to which messages have been announced
 };
 
 static bool is_over(enum mesh_link link, enum work work) {
@@ -50,7 +50,7 @@ static bool is_last(const struct list_run *run, const struct step_batch *batch) 
     return batch->micro_batch == run->schedule->shape.micro_batches - 1;
 }
 
-// The last micro-batch carries the number of tokens and samples of the step that count on this rank.
+// Stores in the last micro-batch the numbers of tokens and samples of the step that count on this rank.
 static void set_counts(const struct list_run *run, const struct step_batch *batch) {
     struct step *step = run->step;
     struct tensor counts = tensor_rows(step->totals, TOTAL_TOKENS, TOTAL_COUNT - TOTAL_TOKENS);
@@ -143,7 +143,7 @@ static struct tensor keep(const struct step *step, struct arena *arena, struct t
     return kept;
 }
 
-// What the previous chunk sent, kept in the flight.
+// Receives the previous chunk's message into the flight.
 static struct handover receive(struct list_run *run, struct schedule_item item, struct step_flight *flight) {
     struct step *step = run->step;
     struct channel *channel = &step->pipeline.channels[LINK_FORWARD_IN];
@@ -189,7 +189,7 @@ struct list_pass {
     struct model_gradients gradients;  // of a backward
 };
 
-// A forward that may go beside a backward has scratch memory of its own.
+// A forward that may overlap with a backward has separate scratch memory.
 static struct list_pass begin_forward(struct list_run *run, struct schedule_item item) {
     struct step *step = run->step;
     struct step_chunk *chunk = &step->chunks[item.chunk];
@@ -301,8 +301,8 @@ static void run_backward(struct list_run *run, struct schedule_item item) {
     end_backward(&backward);
 }
 
-// A forward and the backward behind it together: while rows of one go to experts of other ranks, the other computes.
-// Returns the number of the next item.
+// Runs a forward overlapped with the next backward: while rows of one are sent to experts of other ranks, the other
+// computes. Returns the number of the next item.
 static int run_pair(struct list_run *run, int first) {
     struct step *step = run->step;
     struct step_span span = span_begin_pair(step);
@@ -317,7 +317,7 @@ static int run_pair(struct list_run *run, int first) {
     return first + 2;
 }
 
-// The half that was deferred.
+// Runs the deferred half of a backward.
 static void run_weights(struct list_run *run, struct schedule_item item) {
     struct step *step = run->step;
     struct step_flight *flight = find_flight(&step->chunks[item.chunk], item.micro_batch, true);
@@ -420,7 +420,7 @@ static void run_range(void *context) {
         (void)run_item(range->run, range->run->list->items[i]);
 }
 
-// The range has the passes of one micro-batch.
+// Runs or replays a range, which has the passes of one micro-batch.
 static void replay_passes(struct list_range *range) {
     struct list_run *run = range->run;
     const struct step_batch *batch = find_batch(run->step, run->list->items[range->first].micro_batch, true);
@@ -447,7 +447,7 @@ static int begin_run(struct list_run *run, const struct step_source *source) {
     return 0;
 }
 
-// Of the gradients as this rank has computed them. The rates, which come after them, lend the room.
+// Digest of the gradients as computed by this rank. Uses the memory of the rates, which are sent later.
 static int64_t digest_gradients(struct step *step) {
     int64_t digest = 0;
     struct tensor sum = tensor_1d(step->updates.rate.data, DTYPE_I64, 1);
@@ -474,7 +474,7 @@ int64_t step_digest_passes(struct step *step, const struct step_source *source, 
     return *status == 0 ? digest_gradients(step) : 0;
 }
 
-// All ranks learn whether one of them has computed other gradients than before.
+// Tells all ranks whether one of them has computed other gradients than before.
 static int compare_gradients(struct step *step) {
     int status = 0;
     if (digest_gradients(step) != step->expected_gradients)

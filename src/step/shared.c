@@ -1,8 +1,8 @@
 // Parameters that several stages of a pipeline hold: a tied embedding on the first and the last stage, the tables of
-// relative positions on every stage of their stack. Which they are is found by declaring the parameters of every stage,
-// without those of layers, which are one stage's alone.
-// Each stage has its own gradient of such a parameter; the true gradient is their sum. The first stage that holds the
-// parameter adds them up and sends the sum back, so that all copies stay the same bit for bit.
+// relative positions on every stage of their stack. They are found by declaring the parameters of every stage, except
+// those of layers, which belong to one stage. Each stage has its own gradient of such a parameter; the true gradient is
+// their sum. The first stage that holds the parameter adds them up and sends the sum back, so that all copies stay the
+// same bit for bit.
 #include "base/memory.h"
 #include "ops/device.h"
 #include "step/pipeline.h"
@@ -20,7 +20,7 @@ void shared_declare_stage(const struct step *step, int stage, struct param_list 
     }
 }
 
-// What several stages may hold of a stage: the ends of its chunks, and the tables that a stack has if it has a layer.
+// Declares the parameters that stages may share: the ends of a stage's chunks, and the tables of stacks with layers.
 static void declare_sharable(const struct step *step, int stage, struct param_list *params) {
     const struct model *own = &step->chunks[0].model;
     int64_t most = own->form == CONFIG_T5 || own->choices.has_relative_bias ? 1 : 0;
@@ -49,7 +49,7 @@ static int compare(const void *a, const void *b) {
     return order != 0 ? order : x->stage - y->stage;
 }
 
-// Notes a parameter that several stages hold.
+// Records a parameter that several stages hold.
 static void add_shared(struct step *step, const struct holding *holdings, int count) {
     int *holders = memory_alloc(sizeof *holders * (size_t)count);
     for (int i = 0; i < count; i++)

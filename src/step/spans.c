@@ -27,7 +27,7 @@ void span_end(const struct step *step, struct step_span span, const struct trace
         there.stamps[0] = span.stamp;
         there.stamps[1] = device_stamp(step->device, STREAM_COMPUTE);
         trace_add(&there);
-        // Timers count what the device did, not how long it took to ask for it.
+        // Timers count the device's work, not the time to queue it.
         event.tag = STEP_TAG_NONE;
         event.kind = event.kind == TRACE_COMPUTE ? TRACE_LAUNCH : event.kind;
     }

@@ -1,6 +1,6 @@
 // The spans of a step in a trace (base/trace.h): one per item of the list, and the parts of items that wait for other
-// stages or replicas. Their tags are what timers add up. On a device that works on its own, an item has two spans: the
-// host's, which queues the work, and the device's, between two stamps. Without a trace nothing is timed.
+// stages or replicas. Timers add up spans by tag. On an asynchronous device, an item has two spans: the host's, which
+// queues the work, and the device's, between two stamps. Without a trace nothing is timed.
 #ifndef STEP_SPANS_H
 #define STEP_SPANS_H
 
@@ -27,7 +27,7 @@ enum step_tag {
 
 struct step;
 
-// What was known when a span began; zeroed if there is no trace.
+// State at the beginning of a span; zeroed without a trace.
 struct step_span {
     bool is_on;
     double start;
@@ -41,7 +41,7 @@ struct step_span span_begin_item(const struct step *step, struct schedule_item i
 void span_end_item(const struct step *step, struct step_span span, struct schedule_item item);
 // A pair of the list, by its backward.
 struct step_span span_begin_pair(const struct step *step);
-void span_enter_second(void);  // its backward begins on a stack of its own
+void span_enter_second(void);  // its backward begins on a separate stack
 void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward);
 // A part of an item: a wait, or communication.
 void span_end_part(const struct step *step, struct step_span span, enum step_tag tag);

@@ -53,7 +53,7 @@ static int build(struct step *step, struct step_room *room) {
     return 0;
 }
 
-// Stages have the names of their own layers only: those of all are declared, so that every rank finds the same.
+// Stages know only their own layers' names; all stages' are declared, so that every rank finds the same factors.
 static int take_factors(struct step *step) {
     struct param_list all = {0};
     for (int stage = 0; stage < step->mesh.length[AXIS_PIPELINE]; stage++)
@@ -96,7 +96,7 @@ void step_close(struct step *step) {
     if (!step)
         return;
     reducer_close(&step->reducer);
-    device_synchronize(step->device);  // what is queued still uses what is freed below
+    device_synchronize(step->device);  // queued work still uses memory that is freed below
     replay_close(step);
     step_give_memory_back(step);
     pipeline_close(step);
@@ -223,7 +223,7 @@ void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
     step_forget(step);
 }
 
-// Stages take their turns: what the one before has made of the tokens (T, C), none for the first.
+// Stages run in turn: receives the previous stage's rows (T, C), none for the first.
 static struct tensor receive_rows(const struct step *step, const struct pass *pass) {
     const struct model *model = &step->chunks[0].model;
     if (step->mesh.place[AXIS_PIPELINE] == 0)
@@ -239,8 +239,8 @@ static void send_rows(const struct step *step, struct tensor x) {
     comm_wait(&request);
 }
 
-// LongRoPE: when a sequence becomes longer than the short frequencies reach, keys of earlier tokens have the wrong
-// ones, and all its tokens are read again.
+// LongRoPE: when a sequence outgrows the short frequencies, the keys of earlier tokens have the wrong ones, and all its
+// tokens are processed again.
 static void read_again(struct step *step, const int32_t **tokens, int64_t *T) {
     int64_t limit = step->chunks[0].model.choices.rope.short_length;
     if (limit == 0)
@@ -269,7 +269,7 @@ void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *log
         send_rows(step, x);
     arena_release(pass.activations, mark);
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->logits, step->mesh.length[AXIS_PIPELINE] - 1, "logits");
-    // Ranks that share out experts write the same text, and may have rounded otherwise.
+    // Ranks that share out experts must write the same text, but may have rounded differently.
     if (step->mesh.parts[AXIS_DATA][AXIS_DEALS] > 1)
         comm_broadcast(step->mesh.group[AXIS_DATA], step->logits, 0, "logits");
     device_copy_out(step->device, logits, step->logits);

@@ -1,7 +1,7 @@
 // The block of a micro-batch on the device. See step_inputs.h.
 //
-// Which fields a block has follows from the model and the micro-batch, see the table in data/batch.h. If ranks share
-// sequences, each rank's block only has its own strips, see parallel/context.h.
+// A block's fields depend on the model and the micro-batch, see the table in data/batch.h. If ranks share sequences,
+// each rank's block has only its own strips, see parallel/context.h.
 #include "step/step_inputs.h"
 #include "base/error.h"
 
@@ -96,7 +96,7 @@ struct device_batch step_device_batch(const struct step *step, const struct batc
 struct staging {
     const struct step *step;
     const struct batch *batch;
-    struct batch_form whole, part;  // of the batch, and of what this rank takes of it
+    struct batch_form whole, part;  // of the batch, and of this rank's part
     struct batch own;               // in the staging memory
 };
 
@@ -164,7 +164,7 @@ static void put_row_ids(const struct staging *staging, enum batch_field field, i
     put_row_ids_on(staging, &staging->step->mesh, field, columns);
 }
 
-// Of all tokens, or of those of this rank and its neighbours, for layers that exchange heads.
+// Row ids of all tokens, or of this rank's and its neighbours', for layers that exchange heads.
 static void put_merged(const struct staging *staging, int ranks, enum batch_field row_ids,
                        enum batch_field document_starts) {
     const struct batch *batch = staging->batch;
@@ -210,8 +210,8 @@ static double put_weights(const struct staging *staging, enum batch_field mask_f
     return own;
 }
 
-// What token t + ahead of each row has, for the tokens t of this rank; 0 behind the end of the row. Without such a
-// field all are 0, except positions. The elements of all these fields are 4 bytes long.
+// Writes for the tokens t of this rank the field of token t + ahead of the same row; 0 after the end of the row. If the
+// field is missing all are 0, except positions. The elements of all these fields have 4 bytes.
 static void put_later(const struct staging *staging, enum batch_field to, enum batch_field from, int64_t depth) {
     int64_t B = staging->batch->B, T = staging->batch->T, rows = B * staging->part.T, ahead = depth + 1;
     int64_t length = T / context_all_strips(&staging->step->mesh);

@@ -5,13 +5,13 @@
 
 #include "step/internal.h"
 
-// What a micro-batch of this form becomes in its block: this rank's part of the fields that the model reads.
+// The form of such a micro-batch in its block: this rank's part of the fields that the model reads.
 struct batch_form step_block_form(const struct step *step, const struct batch_form *form);
 // A micro-batch of this form, in its block on the device.
 struct device_batch step_device_batch(const struct step *step, const struct batch_form *form, struct tensor block);
-// If all tokens of the global batch weigh alike, the number of places for them in a whole step, else 0. How many of
-// them count is known only when the step ends: until then weights are shares of this number, and step_clip corrects
-// that.
+// If all tokens of the global batch have equal weight, the number of token positions in a whole step, else 0. The
+// number of counted tokens is known only at the end of the step: until then weights are shares of this number, and
+// step_clip corrects that.
 double step_positions(const struct step *step);
 struct step_counts {
     double tokens, pairs;
@@ -20,8 +20,8 @@ struct step_upload {
     bool has_weights;
     double divisor;          // of the weights: micro-batches × data-parallel ranks
     double positions;        // of a whole step, see step_positions; 0: each micro-batch divides by its own tokens
-    int64_t first_position;  // where positions begin that are not given
-    // How many tokens and pair samples of this rank count in the micro-batches so far; this one's are added.
+    int64_t first_position;  // first position, if positions are not given
+    // Counted tokens and pair samples of this rank in the micro-batches so far; this one's are added.
     struct step_counts counts;
 };
 // Copies a micro-batch to its block on the device.

@@ -1,6 +1,6 @@
-// What comes before the passes of a step and after them: clearing sums and gradients; reduction, the optimizer and the
-// new parameters; and the weights that a run starts from. If the optimizer is split, a rank only has it for its own
-// pieces of the flat buffers, see parallel/pieces.h.
+// The work of a step before and after its passes: clearing sums and gradients; reduction, the optimizer and the new
+// parameters; and initial weights. If the optimizer is split, a rank has it only for its own pieces of the flat
+// buffers, see parallel/pieces.h.
 #include "step/update.h"
 #include "base/memory.h"
 #include "model/init.h"
@@ -10,8 +10,8 @@
 
 #include <stdlib.h>
 
-// Long enough that latency does not matter and, with many ranks, that a rank's piece is worth sending. If buckets
-// travel during a pass, there must be several, because the first one to be full and the last one cannot be hidden.
+// Buckets are long enough that latency does not matter and, with many ranks, that a rank's piece is worth sending. If
+// they are sent during a pass, there must be several, because the first and the last one cannot be hidden.
 static int64_t bucket_elements(const struct step_options *options, int64_t total, int replicas) {
     const int64_t usual = (int64_t)8 << 20, usual_piece = (int64_t)256 << 10, least = (int64_t)64 << 10;
     if (options->bucket_elements > 0)
@@ -28,8 +28,8 @@ const struct optimizer_rule *step_rule(const struct step *step, int group) {
     return own ? optimizer_find(own) : step->options.optimizer.rule;
 }
 
-// Matrices between activations, alone or several in a tensor, for optimizers that take nothing else. The gradient of a
-// table is that of rows of it.
+// Whether a parameter is a matrix between activations, or several, for optimizers that take nothing else. Tables are
+// not: their gradients are of single rows.
 static bool is_matrix(const struct param *param) {
     return param->shard.rank >= 2 && param->has_decay && !param->is_vocabulary && !param->is_table;
 }
@@ -224,11 +224,11 @@ void step_sum_totals(struct step *step) {
         comm_all_reduce(step->mesh.group[AXIS_TENSOR], routers, REDUCE_SUM, "totals of routers");
     if (step_balances(step) > 0)
         comm_all_reduce(step->mesh.group[AXIS_PIPELINE], routers, REDUCE_SUM, "totals of routers");
-    // Only the last stage has the others.
+    // Only the last stage has the other totals.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
 }
 
-// Every rank has the counts of all layers now, and moves the whole bias and load alike.
+// Every rank has the counts of all layers now, and updates the whole bias and load in the same way.
 void step_balance_experts(struct step *step) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
     int64_t layers = step->options.expert_layers;
@@ -257,8 +257,8 @@ void step_clip(struct step *step) {
     updates_begin(&step->updates, &update);
 }
 
-// What is updated before bucket number n is gathered. Ranks that share out matrices update all of a group before its
-// first bucket, so that each has its share of them: there are few in a bucket, of several sizes.
+// The range to update before bucket number n is gathered. Ranks that share out matrices update a whole group before its
+// first bucket, to balance their shares: a bucket has few matrices, of several sizes.
 static struct piece updated_before(const struct step *step, const struct update *update, int64_t n) {
     if (step->options.schedule.buckets == 0)
         return (struct piece){.count = step->params.total};
@@ -299,7 +299,7 @@ static int64_t count_zeros(struct device *device, struct tensor grad, float *hos
     return zeros;
 }
 
-// The zeros of a parameter's gradient in this rank's pieces.
+// Number of zeros of a parameter's gradient in this rank's pieces.
 static int64_t count_own_zeros(const struct step *step, const struct param *param, float *host, int64_t most) {
     struct piece run;
     int64_t zeros = 0, end = param->offset + shard_local_count(&param->shard);

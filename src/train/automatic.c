@@ -1,4 +1,4 @@
-// Chooses flags that were left open. See automatic.h.
+// Chooses values for flags that were not given. See automatic.h.
 //
 // The micro-batch is the largest power of two that fits into a part of the free memory, as measured on paper, up to the
 // number of tokens beyond which a device gets no faster. Learning rates and batches on GPUs are those of GPT-3's table
@@ -99,7 +99,7 @@ static void take_precision(struct config *config, enum dtype dtype) {
     config->fp16 = dtype == DTYPE_F16;
 }
 
-// What a step of this mode and micro-batch takes, on paper; SIZE_MAX if there is none.
+// Bytes of a step of this mode and micro-batch, measured on paper; SIZE_MAX if there is none.
 static size_t measure_step(const struct setup *like, int64_t micro_batch_size, enum dtype dtype) {
     bool is_training = like->mode == STEP_TRAIN;
     struct config config;
@@ -110,7 +110,7 @@ static size_t measure_step(const struct setup *like, int64_t micro_batch_size, e
     size_t bytes = SIZE_MAX;
     config_copy(&config, like->config);
     config.micro_batch_size = micro_batch_size;
-    // As many as a pipeline holds at once.
+    // The number of micro-batches that a pipeline holds at once.
     config.global_batch_size = micro_batch_size * config.data_parallel_size * config.pipeline_model_parallel_size;
     config.train_iters = config.train_samples > 0 ? 0 : config.train_iters;
     take_precision(&config, dtype);
@@ -130,7 +130,7 @@ static size_t measure_step(const struct setup *like, int64_t micro_batch_size, e
     return bytes;
 }
 
-// How many ranks share the memory of this one's machine.
+// Number of ranks that share this machine's memory.
 static int count_neighbours(const struct group *all) {
     int count = 0;
     for (int i = 0; i < group_size(all); i++)
@@ -154,7 +154,7 @@ static int64_t largest_power(int64_t most) {
     return power;
 }
 
-// The same on all ranks: the least of what each of them could take.
+// The smallest micro-batch over ranks, the same on all.
 static int64_t choose_micro_batch(const struct setup *like, enum dtype dtype, int64_t most) {
     size_t usable = usable_bytes(like->device, like->mesh);
     int64_t size = 1;
@@ -165,7 +165,7 @@ static int64_t choose_micro_batch(const struct setup *like, enum dtype dtype, in
     return -least[0];
 }
 
-// Beyond this a device gets no faster.
+// Tokens beyond which a device gets no faster.
 static int64_t most_tokens(const struct device *device, double parameters) {
     return !device->ops->is_host_memory ? MOST_GPU_TOKENS
            : parameters <= small_model  ? MOST_CPU_TOKENS
@@ -184,7 +184,7 @@ int64_t automatic_evaluation_batch(const struct config *config, struct device *d
     return choose_micro_batch(&(struct setup){config, device, mesh, STEP_EVALUATE}, dtype, most);
 }
 
-// The part of a dataset that a --split leaves for training; 1 if all of it is for that.
+// The fraction of a dataset that --split gives to training; 1 without a split.
 static int training_share(const char *split, double *share) {
     struct split_bounds bounds = {.bookends = {0, 1}};
     if (split)
@@ -193,7 +193,7 @@ static int training_share(const char *split, double *share) {
     return 0;
 }
 
-// Tokens of the training data; 0 if they are not known. Of a blend, all of them.
+// Tokens of the training data, or of all datasets of a blend; 0 if not known.
 static int count_tokens(const struct automatic_run *run, double *tokens) {
     struct data_paths paths;
     struct blend_list list = {0};
@@ -217,7 +217,7 @@ static int count_tokens(const struct automatic_run *run, double *tokens) {
     return status;
 }
 
-// Few updates teach nothing: of little data a batch has at most a fiftieth of an epoch.
+// With few updates a model learns nothing: for small data a batch has at most a fiftieth of an epoch.
 static int64_t choose_batch(const struct automatic_run *run, int64_t micro_batch, double samples) {
     const struct config *config = run->config;
     int64_t unit = micro_batch * config->data_parallel_size, passes = 1;
@@ -273,7 +273,7 @@ static bool is_true(const struct json *object, const char *name) {
     return member && member->type == JSON_TRUE;
 }
 
-// Flags that follow from a choice of the learning rate, as config.json names them.
+// Flags that depend on the choice of the learning rate, by their names in config.json.
 static const char *const of_lr[] = {"min_lr", "lr_decay_style", "lr_warmup_fraction"};
 
 static int take_lr(struct config *config, const struct json *object) {
@@ -309,7 +309,7 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
     return 0;
 }
 
-// Of a run that resumes. *is_taken if there is one.
+// Takes the choice of the run that is resumed; *is_taken if there is one.
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
     bool is_begun = false;
@@ -334,7 +334,7 @@ static int take_saved(const struct automatic_run *run, struct run_choice *choice
 
 // ---- taking effect ----
 
-// Rank 0's choice counts.
+// All ranks take rank 0's choice.
 static void share(const struct automatic_run *run, struct run_choice *choice) {
     int64_t numbers[4] = {choice->micro_batch_size, choice->global_batch_size, choice->train_iters, choice->precision};
     comm_broadcast_i64(run->mesh->all, numbers, 4, 0, "batch sizes and precision of rank 0");
@@ -384,7 +384,7 @@ static int apply(const struct automatic_run *run, const struct run_choice *choic
     if (open->lr)
         TRY(give_lr(config, said, choice->lr, is_saved));
     if (open->train_iters) {
-        // Both were derived from the length for the moment.
+        // Both were derived from the temporary length.
         config->lr_decay_iters = flag_is_given(&config->given, "--lr-decay-iters") ? config->lr_decay_iters : 0;
         TRY(give_number(config, said, "--train-iters", (double)choice->train_iters));
         TRY(give(config, said, "--log-interval", "10"));

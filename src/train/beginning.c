@@ -1,4 +1,4 @@
-// What a training run begins with. See beginning.h.
+// Sets the initial weights of a training run. See beginning.h.
 #include "train/beginning.h"
 #include "base/error.h"
 #include "base/fault.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What is loaded: a checkpoint to resume from, or weights to start with.
+// The source: a checkpoint to resume from, or weights to start with.
 struct beginning {
     const char *folder;
     char *path;          // in the folder; NULL if there is none
@@ -67,7 +67,7 @@ static void say_loading(const struct beginning *from) {
         log_info(" loading weights from %s", from->folder);
 }
 
-// A checkpoint without a state to continue from starts a new run, which whoever gave --load alone may not expect.
+// A checkpoint without a training state starts a new run, which a user of --load alone may not expect.
 static void say_weights_only(const struct beginning *from, bool is_foreign) {
     if (!is_foreign)
         log_info("note: only its weights are read, so the run starts at iteration 0, as with --finetune");

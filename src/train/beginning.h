@@ -1,4 +1,4 @@
-// What a training run starts with: a checkpoint to resume from, weights of another run or program, or random ones.
+// Initial state of a training run: a checkpoint to resume from, weights of another run or program, or random ones.
 #ifndef TRAIN_BEGINNING_H
 #define TRAIN_BEGINNING_H
 
@@ -14,7 +14,7 @@ struct beginning_options {
 };
 // Sets the step's weights: those of a checkpoint in host memory, of --load or of --pretrained-checkpoint, or random
 // ones. A resumed run gets its moments and its place (*at), too, and takes from the checkpoint what
-// config_match_schedule says; it must train on what the checkpoint was trained on.
+// config_match_schedule says; its data must be the checkpoint's.
 int beginning_set_weights(const struct beginning_options *options, struct progress_state *at);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "step/step.h"
 
-// Sets all weights: what a BERT does not have, the projections, is drawn, the same for both towers. All ranks call.
+// Sets all weights. Projections, which a BERT lacks, are random, the same for both towers. All ranks call.
 int bert_load(struct step *step, const struct config *config);
 
 #endif

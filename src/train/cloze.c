@@ -16,7 +16,7 @@
 
 enum { LARGEST_FILE = 1 << 30 };
 
-// One text in two parts: what is given and what is asked for.
+// A text in two parts: the given context and the tokens to predict.
 struct question {
     struct token_list given, asked;
 };

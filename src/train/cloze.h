@@ -19,7 +19,7 @@ struct cloze {
 
 struct cloze_result {
     int64_t texts, right;
-    int64_t cut;  // texts whose beginning the model has no positions for
+    int64_t cut;  // texts whose beginning was cut, because the model has too few positions
     double accuracy;
 };
 

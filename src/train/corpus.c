@@ -158,7 +158,7 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
     return blend_open(&corpus->blend, &blend);
 }
 
-// What of dataset i is for the split.
+// The part of dataset i for the split.
 static const char *part_of(const struct data_paths *paths, int64_t i) {
     return i < paths->parts.count ? paths->parts.items[i] : paths->split;
 }
@@ -200,8 +200,8 @@ static int is_empty(const char *split, enum split which, bool *empty) {
     return 0;
 }
 
-// Of a small dataset, the shares may leave nothing for validation or test; a run then goes without. An evaluation,
-// which is made of nothing else, does not.
+// The shares of a small dataset may leave nothing for validation or test; a run then does without. For an evaluation,
+// which needs the split, it is an error.
 static int is_too_small(const struct corpus_options *options, const char *split, const struct blend_list *list,
                         bool *too_small) {
     *too_small = false;
@@ -317,7 +317,7 @@ static int check_paths(const struct corpus_options *options, const struct data_p
         return check_nothing(options, paths);
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
-    // A share that a small dataset has nothing for is a note, which corpus_open writes.
+    // An empty share of a small dataset is a note, which corpus_open writes.
     bool may_be_empty = paths->split && options->which != SPLIT_TRAIN && !options->is_epoch;
     int status = 0;
     for (int64_t i = 0; status == 0 && i < list.count; i++)
@@ -328,7 +328,7 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     return status;
 }
 
-// The first rank looks. Whether the others have the same data is compared when it is opened, with a message of its own.
+// The first rank checks. Opening the data compares it between ranks, with a separate message.
 int corpus_check(const struct corpus_options *options) {
     int status = 0;
     if (options->place.mesh->rank == 0 && (options->sample_count > 0 || options->is_epoch)) {

@@ -30,7 +30,7 @@ struct corpus_options {
     const unsigned char *begins_word;            // RoBERTa with --mask-whole-words
     enum split which;
     int64_t group;         // of datasets for this split, see data_paths.h
-    int64_t sample_count;  // how many samples the run needs
+    int64_t sample_count;  // number of samples that the run needs
     bool is_epoch;         // exactly one epoch, however many samples that is
     bool is_needed;        // a split without data is an error
 };
@@ -40,8 +40,8 @@ struct corpus;
 // *corpus is NULL if the flags name no data for the split, or leave nothing for it. Shares may leave nothing of a small
 // dataset for validation or test, but not for training or an evaluation of one epoch: that is an error.
 int corpus_open(struct corpus **corpus, const struct corpus_options *options);
-// Does the same without building or keeping anything, in no time: data that is missing, damaged or leaves the split
-// nothing is found before minutes go into the index of another split. All ranks call; they agree on the result.
+// A quick check that builds and keeps nothing: finds data that is missing, damaged or empty for the split before
+// minutes are spent on the index of another split. All ranks call; they agree on the result.
 int corpus_check(const struct corpus_options *options);
 void corpus_close(struct corpus *corpus);  // NULL is fine
 struct sample_source corpus_source(const struct corpus *corpus);

@@ -9,13 +9,13 @@
 
 struct data_paths {
     struct string_list items;  // "PREFIX" or "WEIGHT PREFIX WEIGHT PREFIX…"; empty if the split has no data
-    const char *flag;          // what errors call them
+    const char *flag;          // name of the items in errors
     const char *split;         // the shares of a dataset that serves all splits; NULL if all of it is for this one
     struct string_list parts;  // of each dataset the part that is for this split, see split_choose; empty: all of it
     char *name;                // of the group; NULL if it is the only one and has none
 };
 
-// How many groups a split has: 1 also if it has no data.
+// Number of groups of a split: 1 also if it has no data.
 int data_paths_count_groups(int64_t *count, const struct config *config, enum split which);
 int data_paths_find_group(struct data_paths *paths, const struct config *config, enum split which, int64_t group);
 // The first group.

@@ -50,7 +50,7 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
     struct tokenizer_options options = tokenizer_options_of(config);
     if (tokenizer_open(tokenizer, &options) < 0)
         return explain_tokenizer(config);
-    // Of one that was trained, the flag is the most that it may have.
+    // For a trained tokenizer the flag is the upper limit of its size.
     if (flag_source(&config->given, "--tokenizer-type") == FLAG_FROM_PRESET &&
         strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0)
         config->vocab_size = tokenizer_vocab_size(*tokenizer);
@@ -94,7 +94,7 @@ static int fill_mock_texts(void *context, int64_t sample, const struct batch *ro
     return 0;
 }
 
-// For BERT, every seventh token is hidden behind token 0; T5's decoder continues to count where the encoder ends.
+// For BERT, every seventh token is replaced by token 0; T5's decoder continues to count where the encoder ends.
 static int fill_mock(void *context, int64_t sample, const struct batch *row) {
     enum { PERIOD = 7 };
     const struct mock_data *mock = &((const struct datasets *)context)->mock;
@@ -150,8 +150,8 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
                                                                                        : fill_mock};
 }
 
-// How many samples of each split the run needs. A run continued with other flags than it began with (rarer evaluation,
-// a smaller batch) may have consumed more than the flags alone would ask for.
+// Number of samples of each split that the run needs. A run resumed with other flags (rarer evaluation, a smaller
+// batch) may have consumed more than the flags alone imply.
 static int count_samples(const struct datasets_options *from, int64_t counts[SPLIT_COUNT]) {
     const struct config *config = from->config;
     struct split_demand demand = {.train_iters = config->train_iters,
@@ -182,14 +182,14 @@ static struct data_set make_set(enum split split, int64_t group, const char *nam
     return set;
 }
 
-// The first groups of the splits stand where the splits do.
+// The first groups of the splits have the splits' indices.
 static void list_first_sets(struct datasets *datasets) {
     datasets->count = SPLIT_COUNT;
     for (int which = 0; which < SPLIT_COUNT; which++)
         datasets->sets[which] = make_set((enum split)which, 0, NULL);
 }
 
-// Curves and lines go by these names.
+// Curves and log lines have these names.
 static int check_name(const struct datasets *datasets, const struct data_set *set) {
     for (int i = 0; i < datasets->count; i++)
         if (strcmp(datasets->sets[i].text, set->text) == 0)
@@ -218,7 +218,7 @@ static int list_sets(struct datasets *datasets, const struct config *config) {
     return 0;
 }
 
-// What the samples of a model need to know about the vocabulary.
+// Checks and sets the properties of the vocabulary that a model's samples need.
 static int check_tokenizer(struct datasets *datasets, const struct config *config, const struct tokenizer *tokenizer) {
     bool uses_eod = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
     if (uses_eod && datasets->eod < 0)

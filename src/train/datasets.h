@@ -24,7 +24,7 @@ enum { DATASETS_MOST = SPLIT_COUNT + 2 * WEIGHTED_MOST_GROUPS, DATASETS_TEXT_BYT
 struct data_set {
     enum split split;
     int64_t group;
-    char text[DATASETS_TEXT_BYTES];  // "validation", "test", with the name of the group behind if there are several
+    char text[DATASETS_TEXT_BYTES];  // "validation", "test", followed by the name of the group if there are several
 };
 
 struct datasets {
@@ -48,7 +48,7 @@ struct datasets_options {
     int local_rank;
     const struct tokenizer *tokenizer;  // NULL if only --vocab-size is known
     const struct text_data *texts;      // datasets made of text; NULL if there are none
-    // Where the run stands: the datasets must suffice from here to its end.
+    // The run's position: the datasets must suffice from here to its end.
     int64_t iteration, consumed_train_samples, consumed_valid_samples;
 };
 int datasets_open(struct datasets *datasets, const struct datasets_options *options);

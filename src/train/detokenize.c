@@ -20,7 +20,7 @@ static void replace_all(struct buffer *text, const char *from, const char *to) {
     *text = out;
 }
 
-// What Python's \s matches.
+// Characters matched by Python's \s.
 static bool is_space(uint32_t c) {
     return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x1C && c <= 0x1F) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;

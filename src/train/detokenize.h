@@ -1,5 +1,5 @@
-// WikiText's files have spaces around punctuation (" @-@ ", " , "). Megatron removes them, in a way of its own, before
-// it tokenizes such a file, but counts words in the original file. We do the same, to arrive at the same perplexities.
+// WikiText's files have spaces around punctuation (" @-@ ", " , "). Megatron removes them by its own rules before it
+// tokenizes such a file, but counts words in the original file. We do the same, to get the same perplexities.
 #ifndef TRAIN_DETOKENIZE_H
 #define TRAIN_DETOKENIZE_H
 

@@ -8,7 +8,7 @@
 // FEW: with fewer documents, ends may be equal by chance.
 enum { LOOKED_AT = 16, FEW = 4 };
 
-// What the documents that were looked at end with.
+// The last tokens of the sampled documents.
 struct ends {
     int count;     // documents that have tokens
     int with_eod;  // of these

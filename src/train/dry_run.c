@@ -56,7 +56,7 @@ int dry_run_complete(struct config *config) {
     return 0;
 }
 
-// What follows the layer number in "decoder.layers.7.mlp…"; NULL if the name has none.
+// The part after the layer number in "decoder.layers.7.mlp…"; NULL if the name has none.
 static const char *behind_layer(const char *name) {
     const char *layers = strstr(name, ".layers.");
     return layers ? strchr(layers + strlen(".layers."), '.') : NULL;
@@ -69,14 +69,14 @@ static bool are_alike(const char *a, const char *b) {
     return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
 }
 
-// " lr × 0.5, weight decay × 0" behind a parameter with factors of its own.
+// Appends " lr × 0.5, weight decay × 0" for a parameter without the usual factors.
 static void append_factors(const struct param_list *params, const struct param *param, struct buffer *out) {
     struct param_factors factors = param_factors(params, param);
     if (param->factors > 0)
         buffer_printf(out, "  lr × %g, weight decay × %g", factors.lr, factors.decay);
 }
 
-// How many parameters are like number i, including itself; 0 if an earlier one is, which then stands for all of them.
+// Number of parameters like number i, including itself; 0 if an earlier one is like it and stands for all of them.
 static int64_t count_alike(const struct param_list *params, int i) {
     const char *name = params->items[i]->name;
     int64_t count = 1;
@@ -97,7 +97,7 @@ static void append_lengths(struct buffer *out, int rank, const int64_t *lengths)
     buffer_append_string(out, ")");
 }
 
-// The whole shape and, if ranks share the parameter, what one of them holds.
+// The whole shape and, if ranks share the parameter, one rank's slice.
 static void append_shape(const struct param *param, struct buffer *out) {
     const struct shard *shard = &param->shard;
     int64_t own[SHARD_MAX_RANK];
@@ -180,8 +180,8 @@ static int append_stages(const struct config *config, struct device *paper, stru
     return 0;
 }
 
-// A paper device; where the run would use the CPU here, what that takes itself is counted too. *cpu must stay, and may
-// be NULL.
+// Opens a paper device; if the run would use this CPU, the device's own memory is counted too. *cpu must stay open, and
+// may be NULL.
 static int open_devices(const struct config *config, struct device **paper, struct device **cpu) {
     const struct device_options options = {.threads = 1, .cpu_kernels = config->cpu_kernels};
     *cpu = NULL;
@@ -213,7 +213,7 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
     return status;
 }
 
-// The bytes of a rank of one stage, and, where it is too much, the flags that would help.
+// The bytes of a rank of one stage and, if too many, the flags that would help.
 static int measure_stage(const struct setup *setup, size_t room, size_t *most, struct buffer *remedies) {
     struct step *step;
     TRY(setup_step(&step, setup));

@@ -11,7 +11,7 @@
 // learning rate, vocabulary) is assumed, and a note says so.
 int dry_run_complete(struct config *config);
 
-// How many ranks the run is assumed to have: if a single process asks, as many as share one copy of the model.
+// The assumed number of ranks: for a single process, as many as share one copy of the model.
 int dry_run_world(const struct config *config, int size);
 // Appends the report for world_size ranks, as seen from rank 0. The config must be validated; its padded vocabulary
 // size is set.

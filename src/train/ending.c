@@ -1,4 +1,4 @@
-// How a run ends. See ending.h.
+// Ends a run. See ending.h.
 #include "train/ending.h"
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -62,7 +62,7 @@ static bool has_trigger(const struct ending *ending, const char *name) {
     return is_there;
 }
 
-// 0, or the reason. One rank looks, so that a thousand do not ask the file system at every iteration.
+// 0, or the reason. Only one rank looks, to spare the file system a thousand queries per iteration.
 static int64_t file_that_stops(const struct ending *ending) {
     const char *path = ending->config->kill_switch_path;
     if (ending->mesh->rank != 0)
@@ -72,7 +72,7 @@ static int64_t file_that_stops(const struct ending *ending) {
     return has_trigger(ending, "exit") ? ENDING_BY_TRIGGER : 0;
 }
 
-// Of a run without --save-interval. Saves that take minutes must not take most of a run that did not ask for them.
+// For runs without --save-interval: unrequested saves that take minutes must not fill most of the run.
 static bool is_save_due(const struct ending *ending) {
     const struct config *config = ending->config;
     double limit = 60 * config->save_minutes, shares = 20;
@@ -120,7 +120,7 @@ void ending_save_done(struct ending *ending) {
     if (ending->mesh->rank != 0)
         return;
     char *path = file_join(ending->config->trigger_path, "save");
-    // One checkpoint after every iteration would be of no use.
+    // Else there would be a checkpoint after every iteration.
     ending->is_save_stuck = unlink(path) < 0;
     if (ending->is_save_stuck)
         log_warn("cannot remove %s, which asked for a checkpoint (%s); it counts no more until you remove it", path,
@@ -155,7 +155,7 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
 }
 
 enum exit_code ending_code(const struct ending *ending) {
-    // It is not to be started again.
+    // The run must not be restarted.
     if (ending->reason >= ENDING_BY_TRIGGER)
         return EXIT_CODE_OK;
     if (ending->config->save)

@@ -116,7 +116,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     *result = (struct evaluation){.samples = filled < source.count ? filled : source.count};
     int status = 0;
     struct step_losses sum = {0};
-    // As many at once as fill a pipeline.
+    // Enough micro-batches at once to fill a pipeline.
     int64_t most = step_mesh(step)->length[AXIS_PIPELINE] > 1 ? 4 * step_mesh(step)->length[AXIS_PIPELINE] : 1;
     for (int64_t i = 0, count; i < batches && status == 0; i += count) {
         count = batches - i < most ? batches - i : most;

@@ -1,4 +1,4 @@
-// How evenly experts are used, from the tokens that each of them got. With T_e tokens for expert e, the balance of a
+// Measures how evenly experts are used, from their numbers of tokens. With T_e tokens for expert e, the balance of a
 // layer is the largest T_e divided by their mean: 1 if all experts get equally many, E / K if all tokens choose the
 // same K of E experts. Experts without tokens are idle.
 #ifndef TRAIN_EXPERT_BALANCE_H

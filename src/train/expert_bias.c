@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// One for each layer with experts: what stands before and behind "…mlp.router" in its name, and its tensor.
+// One for each layer with experts: the parts of its name before and after "…mlp.router", and its tensor.
 struct router_tensors {
     const char *before, *behind;
     struct tensor (*of)(const struct step *step, int64_t layer);
@@ -36,7 +36,7 @@ static void list_tensors(const struct router_tensors *kind, const struct step *s
                                        .tensor = kind->of(step, at)};
 }
 
-// What the checkpoint does not have stays as it is, if that may be.
+// Tensors that the checkpoint lacks stay as they are, if may_lack.
 static int load_tensors(const struct router_tensors *kind, const struct run_state *run, const char *path,
                         enum checkpoint_part part, bool may_lack) {
     size_t count = count_tensors(kind, run->step, run->config);

@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "train/state.h"
 
-// How many there are; 0 without --moe-router-enable-expert-bias.
+// Number of bias tensors; 0 without --moe-router-enable-expert-bias.
 size_t expert_bias_count(const struct step *step, const struct config *config);
 // Fills a list of that many tensors. The names are to be freed.
 void expert_bias_list(const struct step *step, const struct config *config, struct checkpoint_tensor *list);

@@ -31,7 +31,7 @@ static const char *end_of_name(const char *name, int dots) {
 // Megatron-LM's flag for the norms of queries and keys; see flags_aliases.c.
 static const char QK_NORMS[] = "*.[qk]_layernorm.*=1";
 
-// Compares what is behind the last wildcard with the ends of names.
+// Compares the part after the last wildcard with the ends of names.
 static int refuse(const struct param_list *params, const struct factor *factor, const char *flag, const char *item) {
     if (strcmp(flag, "--wd-mult") == 0 && strcmp(item, QK_NORMS) == 0)
         return error_set_code(EXIT_CODE_USAGE,

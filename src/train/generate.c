@@ -121,7 +121,7 @@ static int check_prompt(const struct generate *generate) {
     return 0;
 }
 
-// What the decoder has before the first new token: the prompt or, if an encoder reads that, the start token.
+// The decoder's tokens before the first new one: the prompt or, if an encoder reads that, the start token.
 static struct token_history begin(const struct generate *generate) {
     bool is_answer = step_has_encoder(generate->step);
     struct token_history history = {.count = is_answer ? 1 : generate->count};

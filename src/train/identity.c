@@ -247,7 +247,7 @@ static int compare_roots(const struct json *now, const struct json *then, const 
     const char *tokenizer, *tokenizer_then;
     int64_t format;
     TRY(json_get_int(then, "format", &format));
-    // What a later version of this program compares is not known here.
+    // The rules of later versions of the format are not known here.
     if (format != FORMAT)
         return 0;
     for (size_t i = 0; datasets && datasets->type == JSON_ARRAY && i < datasets->count; i++)

@@ -1,5 +1,5 @@
-// What a run trains on: its datasets and its tokenizer. Every checkpoint keeps this, so that a resumed run notices when
-// a file has been replaced, lengthened or cut, and does not train on other samples than it says.
+// The identity of a run's datasets and tokenizer. Every checkpoint has it, so that a resumed run detects files that
+// were replaced, extended or truncated, and does not train on other samples than it says.
 //
 // It is one JSON object, kept as data_identity.json:
 //
@@ -43,7 +43,7 @@ void identity_free(struct identity *identity);  // safe on a zeroed one
 int identity_check(const struct identity *identity, const struct config *config, const char *path);
 // For commands that only read a checkpoint: warns if it was trained with another tokenizer. Never fails.
 void identity_warn_of_tokenizer(const struct tokenizer *tokenizer, const char *path);
-// The same for two texts; `path` names the checkpoint in messages.
+// Compares two texts; `path` names the checkpoint in messages.
 int identity_compare(const struct buffer *now, const struct buffer *then, const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-// How long a run may go without completing anything: the limits of its flags, and the part that it is in. Checkpoints
-// have limits of their own within these parts, see base/watchdog.h.
+// Time limits for a run that completes nothing, set by flags for each part of the run. Checkpoints have separate limits
+// within these parts, see base/watchdog.h.
 #ifndef TRAIN_LIMITS_H
 #define TRAIN_LIMITS_H
 

@@ -11,7 +11,7 @@
 enum { MESSAGE_BYTES = 256 << 10, REPEATS = 3, PHASES = 3 };
 static const double TIMES_SLOWER = 2;
 
-// As many ranks as the first host has, if all hosts have as many, one after the other; else 1.
+// Number of ranks of the first host, if all hosts have as many consecutive ranks; else 1.
 static int find_stride(const struct group *all) {
     int size = group_size(all), first = 1;
     while (first < size && strcmp(group_host(all, first), group_host(all, 0)) == 0)
@@ -88,7 +88,7 @@ struct straggler link_probe_find(const double *links, int count, int stride) {
         return found;
     double *sorted = memory_alloc(sizeof *sorted * (size_t)count);
     memcpy(sorted, links, sizeof *sorted * (size_t)count);
-    // Of three links two may be the slow rank's: the lower quartile is a sound one as long as one in four is.
+    // Two of three links may belong to the slow rank; the lower quartile is a sound link as long as one in four is.
     found.peers = stragglers_value_at(sorted, count, (count - 1) / 4);
     free(sorted);
     for (int i = 0; i < count; i++) {

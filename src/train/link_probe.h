@@ -1,5 +1,5 @@
-// How fast the links between ranks are, one pair at a time. A slow link makes all ranks wait alike, so their times do
-// not tell which of them has it. The probe sends a message back and forth between neighbours in a ring: along hosts if
+// Measures the links between ranks, one pair at a time. A slow link makes all ranks wait equally, so their times do not
+// show which of them has it. The probe sends a message back and forth between neighbours in a ring: along hosts if
 // there are several, so that links of one kind are compared. A rank both of whose links are slow is named; with fewer
 // than three ranks in a ring that cannot be told.
 #ifndef TRAIN_LINK_PROBE_H

@@ -39,7 +39,7 @@ static struct buffer describe(const struct config *config) {
     return text;
 }
 
-// What a resumed run takes from its checkpoint may make the text longer.
+// Flags that a resumed run takes from its checkpoint may make the text longer.
 static size_t text_room_of(const struct buffer *text) {
     return aligned(2 * text->length + 4096);
 }
@@ -67,8 +67,8 @@ size_t memory_checkpoint_bytes(const struct step *step, const struct config *con
     return bytes;
 }
 
-// Of everything that decides what comes after an iteration. A run that is restarted with other flags, on other data or
-// as another rank does not take the checkpoint.
+// Hash of everything that determines the following iterations. A rank restarted with other flags, other data or another
+// number does not take the checkpoint.
 static uint64_t fingerprint_of(const struct memory_checkpoint *memory, const struct buffer *text,
                                const struct identity *identity) {
     const struct mesh *mesh = step_mesh(memory->step);
@@ -91,7 +91,7 @@ static int ranks_here(const struct mesh *mesh) {
     return count;
 }
 
-// What the step has taken of the host and not used yet will be missed later.
+// Host memory that the step has taken but not used yet is not available.
 static int check_room(const struct memory_checkpoint *memory, size_t bytes) {
     const struct step_memory *taken = step_memory(memory->step);
     int sharers = ranks_here(step_mesh(memory->step));
@@ -238,7 +238,7 @@ static int64_t newest_on_disk(const struct memory_checkpoint *memory) {
     return iteration;
 }
 
-// What the memory of all ranks has.
+// The checkpoints in the memory of all ranks.
 struct memory_content {
     int64_t common;  // the newest iteration that all ranks claim to have; -1 if there is none
     int64_t newest;  // the newest one that any rank has

@@ -18,13 +18,13 @@ struct memory_checkpoint {
     struct step *step;
     struct vault *vault;
     struct vault_region region;
-    struct memory_copies copies;  // of others' checkpoints, on several nodes
+    struct memory_copies copies;  // copies of other ranks' checkpoints, on several nodes
     struct tensor *tensors;       // of the step's state, see step_list_state
     int tensor_count;
     size_t text_room;  // bytes for the configuration
     void *piece;       // page-locked memory between a GPU and the region; NULL if it is not needed
     bool is_resumed;   // the run was resumed from it
-    int64_t saved;     // how many since the start
+    int64_t saved;     // checkpoints since the start
     double seconds;    // that they took
 };
 
@@ -46,14 +46,14 @@ int64_t memory_checkpoint_find(struct memory_checkpoint *memory);
 // hold of later iterations is dropped. Signals no longer cut the start short: what is in memory only must be saved.
 int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, struct config *config,
                            struct progress_state *at);
-// Drops what is there: the run starts from something else.
+// Drops the checkpoints: the run starts from something else.
 void memory_checkpoint_forget(struct memory_checkpoint *memory);
 
 bool memory_checkpoint_is_due(const struct memory_checkpoint *memory, int64_t iteration);
 // All results of the step must be known.
 void memory_checkpoint_save(struct memory_checkpoint *memory, const struct progress_state *at);
 
-// The host memory that a rank's checkpoints take.
+// Host memory taken by a rank's checkpoints.
 size_t memory_checkpoint_bytes(const struct step *step, const struct config *config);
 
 #endif

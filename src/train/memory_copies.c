@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What travels at once: enough for the full speed of a network, little beside a model.
+// Bytes sent at once: enough for a network's full speed, small compared to a model.
 enum { CHUNK_BYTES = 16 << 20 };
 
 // The first rank of every node, in order, and the node of every rank; returns the number of nodes.
@@ -154,10 +154,10 @@ void memory_copies_close(struct memory_copies *copies) {
 
 // Streams of bytes between ranks: every rank sends at most one.
 struct streams {
-    const int *to;               // (ranks): who gets the stream of each; -1: it sends none
-    const int64_t *bytes;        // (ranks): how long it is
+    const int *to;               // (ranks): receiver of each rank's stream; -1: it sends none
+    const int64_t *bytes;        // (ranks): length of each stream
     const unsigned char *from;   // this rank's own
-    unsigned char *const *into;  // (ranks): where those go that come here
+    unsigned char *const *into;  // (ranks): destinations of the received streams
 };
 
 static int64_t chunk_of(const struct streams *streams, int rank, int64_t at) {

@@ -1,6 +1,6 @@
 // Copies of checkpoints in host memory on a second node, so that they survive the loss of a machine. Ranks whose memory
 // is held by one process (a vault, see checkpoint/vault.h) are a node. Every rank sends each checkpoint to a rank of
-// the next node, which keeps it beside its own. They travel as any tensor does, by the collectives of the run.
+// the next node, which keeps it beside its own. They are sent by the collectives of the run, like any tensor.
 //
 // A copy is written like a checkpoint: it counts once it is complete. Every iteration has a collective of all ranks, so
 // a rank writes its next checkpoint only after its last one has arrived.
@@ -11,7 +11,7 @@
 #include "ops/device.h"
 #include "parallel/mesh.h"
 
-// What every rank tells the others: which vault it has, the generation of that, and its request.
+// Sent by every rank to all: its vault, the vault's generation, and its request.
 enum { COPY_VAULT, COPY_GENERATION, COPY_BYTES, COPY_FINGERPRINT, COPY_NUMBERS };
 
 struct memory_copies {
@@ -27,8 +27,8 @@ struct memory_copies {
     unsigned char *out, *in;  // on the device: for one chunk, and for one from each of them
 };
 
-// Who keeps copies of whom, given the vault of every rank: the rank at the same place in the next node. All are -1 if
-// there is one node. Returns the number of nodes.
+// Assigns the keeper of each rank's copy, given all ranks' vaults: the rank at the same place in the next node. All are
+// -1 if there is one node. Returns the number of nodes.
 int memory_copies_assign(const int64_t *vaults, int ranks, int *keepers);
 
 // Lets the ranks tell each other their requests. A vault that took no part in the last start, e.g. of a node that comes
@@ -36,7 +36,7 @@ int memory_copies_assign(const int64_t *vaults, int ranks, int *keepers);
 // batches. All ranks call, before any of them takes a region.
 void memory_copies_meet(struct memory_copies *copies, const struct mesh *mesh, const struct vault *vault,
                         const struct vault_request *request);
-// How many bytes of host memory this rank must still take for the checkpoints of others.
+// Bytes of host memory that this rank must still take for other ranks' checkpoints.
 size_t memory_copies_needed(const struct memory_copies *copies);
 int memory_copies_open(struct memory_copies *copies, struct device *device);
 void memory_copies_close(struct memory_copies *copies);  // safe on a zeroed one

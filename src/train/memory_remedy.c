@@ -1,6 +1,6 @@
-// Which flags would make a step fit that does not. Every proposal is a changed copy of the run's configuration, checked
-// like a command line and measured on paper, for each stage of its pipeline; what would be refused, or would not fit
-// either, is not named.
+// Finds flags that would make a too large step fit. Every proposal is a changed copy of the run's configuration,
+// checked like a command line and measured on paper, for each stage of its pipeline; proposals that would be refused,
+// or would not fit, are dropped.
 //
 // Single changes come first, the cheapest first; if none of them is enough, all that save memory together, without
 // those that turn out not to be needed; then the same on more ranks. The global batch stays as it is. Not all layouts
@@ -19,7 +19,7 @@ enum {
     MOST_TIMES = 1024,  // as many ranks as the run has; with more, a smaller model is what is needed
 };
 
-// What can be changed.
+// The possible changes.
 enum saving_way { OPTIMIZER, ROWS, BF16, SELECTIVE, FULL, MICRO_BATCH, TENSOR, PIPELINE, GLOBAL_BATCH, CHANGE_COUNT };
 // Its flags, in the order in which they are named.
 static const struct {
@@ -215,7 +215,7 @@ static void try_single(struct search *search) {
         name_if_fits(search, BF16, 1);
 }
 
-// Everything that saves memory, beside what the proposal says of ranks.
+// Adds every change that saves memory to the proposal's ranks.
 static struct proposal all_savings(const struct search *search, struct proposal proposal) {
     const struct config *config = search->config;
     int64_t *change = proposal.change;
@@ -242,8 +242,8 @@ static struct proposal thin_out(const struct search *search, struct proposal pro
     return proposal;
 }
 
-// Of `times` as many ranks, `sharing` times as many share layers, and there are `copies` times as many copies of the
-// model, which split the optimizer among themselves; the rest follow each other.
+// A proposal with `times` as many ranks: `sharing` times as many share layers, `copies` times as many copies of the
+// model split the optimizer, and the remaining factor goes to pipeline stages.
 static struct proposal on_ranks(const struct search *search, int times, int sharing, int copies) {
     const struct config *config = search->config;
     int stages = times / sharing / copies;

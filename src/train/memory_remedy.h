@@ -1,4 +1,4 @@
-// Which flags would make a step fit that does not. Internal to this folder.
+// Finds flags that would make a too large step fit. Internal to this folder.
 #ifndef TRAIN_MEMORY_REMEDY_H
 #define TRAIN_MEMORY_REMEDY_H
 

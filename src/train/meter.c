@@ -135,7 +135,7 @@ static void add_system(const struct meter *meter, struct metrics *metrics) {
         metrics->host_memory_bytes = (int64_t)memory_resident();
 }
 
-// Replaces what `metrics` says of the last iteration by what holds for the interval.
+// Replaces the last iteration's values in `metrics` by those of the interval.
 static void take_interval(struct meter *meter, struct metrics *metrics) {
     const struct meter_interval *interval = &meter->interval;
     double mean_seconds = interval->seconds / (double)interval->iterations;
@@ -152,7 +152,7 @@ static void take_interval(struct meter *meter, struct metrics *metrics) {
     add_system(meter, metrics);
 }
 
-// Of the rank that uses most: what the step has taken of a device with memory of its own, else what the process holds.
+// Peak memory over ranks: the step's memory on a device with its own memory, else the process's memory.
 static int64_t most_memory(const struct meter *meter) {
     const struct step_memory *memory = step_memory(meter->step);
     bool is_host = step_device(meter->step)->ops->is_host_memory;

@@ -10,7 +10,7 @@
 #include "train/planned.h"
 #include "train/state.h"
 
-// What has accumulated since the last log line.
+// Sums since the last log line.
 struct meter_interval {
     double seconds, tokens;
     double losses[METRICS_MAX_LOSSES];  // sums over the good iterations: those whose loss and gradient are finite
@@ -48,14 +48,14 @@ void meter_open(struct meter *meter);
 void meter_close(struct meter *meter);
 // Forgets the iterations since the last log line.
 void meter_forget(struct meter *meter);
-// What a result says under the names of the log; returns how many there are. The names are the meter's.
+// Lists a result's losses under their names in the log; returns the number. The names belong to the meter.
 int meter_list_losses(const struct meter *meter, const struct step_result *result,
                       struct metrics_loss losses[METRICS_MAX_LOSSES]);
-// Of the model's inputs, with those of T5's decoder and of both towers of ICT.
+// Tokens of a sample: the model's inputs, including T5's decoder and both towers of ICT.
 int64_t meter_tokens_per_sample(const struct config *config);
 bool meter_result_is_good(const struct step_result *result);
-// Whether this iteration reports something that has to be computed from the weights or gradients it leaves behind. No
-// later iteration may have been queued by then.
+// Whether this iteration reports something that has to be computed from the weights or gradients after it. No later
+// iteration may have been queued by then.
 bool meter_needs_weights(const struct meter *meter, int64_t iteration);
 // Adds an iteration and reports what is due. All ranks call.
 void meter_add(struct meter *meter, const struct meter_reading *reading);

@@ -1,4 +1,4 @@
-// Measured beside planned. See planned.h.
+// Compares measured and planned times. See planned.h.
 #include "train/planned.h"
 #include "base/clock.h"
 #include "report/metrics_file.h"
@@ -26,8 +26,7 @@ struct planned_difference planned_compare(const struct planned *planned, const s
         .part = PART_COUNT};
     if (fabs(result.deviation) <= as_planned)
         return result;
-    // Of a run that is slower, the part that takes most beyond its plan; of one that is faster, the part that saves
-    // most.
+    // If the run is slower: the part that exceeds its plan most; if faster: the part that saves most.
     double sign = result.deviation < 0 ? 1 : -1, most = 0;
     for (int i = 0; i < PART_COUNT; i++) {
         double beyond = sign * (result.measured[i] - result.planned[i]);

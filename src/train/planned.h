@@ -1,5 +1,5 @@
-// What the planner expects of a run, and how the run compares with it. The planner stands above this folder, so the
-// caller of the trainer hands it down as a function.
+// The planner's prediction for a run, and the comparison with the run. The planner is above this folder, so the
+// trainer's caller passes it as a function.
 #ifndef TRAIN_PLANNED_H
 #define TRAIN_PLANNED_H
 
@@ -8,7 +8,7 @@
 #include "ops/device.h"
 #include "parallel/mesh.h"
 
-// Of one step with the whole global batch.
+// The plan of one step with the whole global batch.
 struct planned {
     double seconds;  // 0: nothing is planned
     double tokens;
@@ -28,7 +28,7 @@ struct planner {
 void planned_make(const struct planner *planner, const struct config *config, const struct device *device,
                   const struct mesh *mesh, struct planned *planned);
 
-// What a step took, as a mean over warm iterations and ranks.
+// Measured times of a step, as means over warm iterations and ranks.
 struct measured {
     int64_t iteration;
     double seconds;

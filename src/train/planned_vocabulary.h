@@ -1,4 +1,4 @@
-// How many tokens a model has, also where its tokenizer is not: a run is planned on a laptop or a login node, and its
+// The vocabulary size of a model, even without its tokenizer: a run is planned on a laptop or a login node, while its
 // files are on the disks of a cluster.
 #ifndef TRAIN_PLANNED_VOCABULARY_H
 #define TRAIN_PLANNED_VOCABULARY_H

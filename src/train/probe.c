@@ -79,7 +79,7 @@ static void runner_close(struct runner *runner) {
     config_free(&runner->config);
 }
 
-// Each value becomes what the type holds of it.
+// Rounds each value to the type.
 static void round_values(const struct step *step, const struct probe_rounding *rounding) {
     enum dtype dtype = rounding->dtype;
     for (int i = 0; i < step_params(step)->count; i++) {
@@ -121,7 +121,7 @@ static int load(struct step *step, struct model_source *source, const struct pro
     return result;
 }
 
-// What the one micro-batch holds beside the tokens.
+// The fields of the one micro-batch besides the tokens.
 struct probe_input {
     struct probe *probe;
     int64_t sample;

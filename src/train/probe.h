@@ -17,7 +17,7 @@ struct probe {
 // Sets the tokens for models with the configuration's lengths, among the first `vocab_size` of the vocabulary.
 void probe_prepare(struct probe *probe, const struct config *config, int64_t vocab_size);
 void probe_free(struct probe *probe);
-// Whether the weights and what a pass needs fit into memory; if not, appends why to `why`.
+// Whether the weights and a pass's memory fit; if not, appends the reason to `why`.
 bool probe_fits(const struct config *config, struct buffer *why);
 // Computes the logits. `rounding` is NULL or says how the elements are rounded before.
 struct probe_rounding {

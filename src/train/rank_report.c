@@ -1,4 +1,4 @@
-// What ranks say about the time of their steps. See rank_report.h.
+// Gathers the times of steps from all ranks. See rank_report.h.
 #include "train/rank_report.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a rank tells the others, in nanoseconds per step; with timers, those follow.
+// Values that a rank sends to the others, in nanoseconds per step; followed by the timers, if any.
 enum { WORD_STEP, WORD_WAIT, WORD_DATA, WORD_STALL, WORD_STAGE, WORD_MEMORY, WORD_PROBES, WORD_CLOCK, WORD_COUNT };
-// And once, at the end, for the comparison with the plan.
+// Values sent once, at the end, for the comparison with the plan.
 enum { WARM_STEP, WARM_WAIT, WARM_DATA, WARM_WORDS };
 
 // The first iterations choose algorithms and record graphs. After them, this many are compared with the plan.
@@ -128,7 +128,7 @@ static double find_wait(const struct rank_report *report) {
     return fmax(fmin(wait, most), 0);
 }
 
-// The same of a warm step.
+// The wait of a warm step.
 static double find_warm_wait(const struct rank_report *report) {
     const struct rank_warm *warm = &report->warm;
     double most = (warm->seconds - warm->data) / (double)warm->steps;
@@ -142,7 +142,7 @@ static int64_t find_memory(const struct rank_report *report) {
     return (int64_t)memory_resident();
 }
 
-// Where the words of the warm steps begin.
+// Index of the first word of the warm steps.
 static int warm_words(const struct rank_report *report) {
     return WORD_COUNT + (report->config->timing_log_level > 0 ? TIMER_COUNT : 0);
 }

@@ -1,6 +1,5 @@
-// How every rank spends the time of its steps: measured on each of them at all times, gathered at every log interval,
-// and written to metrics.jsonl together with the rank that holds up the others. With --timing-log-level, Megatron's
-// timers go the same way.
+// Breakdown of every rank's step time: always measured, gathered at every log interval, and written to metrics.jsonl
+// together with the rank that holds up the others. With --timing-log-level, Megatron's timers are included.
 //
 // The measurements cost two looks at the clock per micro-batch and a few per iteration. On a device that waits for
 // other ranks itself (GPUs over NCCL), its waits are known only for iterations with a trace: see tracing.h, which takes
@@ -15,9 +14,9 @@
 #include "train/planned.h"
 #include "train/timers.h"
 
-// What this rank has used so far, in seconds.
+// Times of this rank so far, in seconds.
 struct rank_usage {
-    double waited;  // of the host, for other ranks
+    double waited;  // the host's waits for other ranks
     double data;
     double ran;  // of the main thread
 };

@@ -323,7 +323,7 @@ int recovery_go_back(struct recovery *recovery, const struct run_state *run) {
     int status = path ? state_load(run, path, true) : load_start(recovery, run);
     free(path);
     TRY(status);
-    // Of what came later, only what is skipped is remembered.
+    // Of the later state, only the skipped spans are kept.
     memcpy(past->skipped, kept.skipped, sizeof past->skipped);
     past->skipped_count = kept.skipped_count;
     if (recovery->mesh->rank == 0 && recovery->from)

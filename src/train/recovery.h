@@ -1,4 +1,4 @@
-// What a run does about losses and gradients that are not finite (--nan-policy) and about loss spikes (--spike-policy).
+// Reacts to losses and gradients that are not finite (--nan-policy) and to loss spikes (--spike-policy).
 //
 // Both policies that go back share one mechanism, all of it inside the running processes: the weights, the optimizer
 // and the place in the data become those of a verified checkpoint from before the trouble, or of the start of the run;

@@ -34,8 +34,8 @@ int replay_check_begin(struct replay_check *replay, struct recovery *recovery, s
     return 0;
 }
 
-// How wrong every rank was, (size), to be freed: by the value of the element, or else 1 for a rank whose numbers have
-// changed. As integers, which have the order of the doubles that they hold the bits of.
+// The error of every rank, (size), to be freed: that of the element's value, or else 1 for a rank whose numbers have
+// changed. Stored as the bits of doubles in integers, which sort in the same order.
 static int64_t *measure(const struct replay_check *replay, const struct mesh *mesh, struct step *step) {
     double error = fabs(step_suspect(step) - replay->value);
     int64_t *table = memory_alloc(sizeof *table * 2 * (size_t)mesh->size), *own = table + 2 * mesh->rank;

@@ -1,4 +1,4 @@
-// Which checkpoint a run is resumed from after an alarm. See retreat.h.
+// Chooses the checkpoint from which a run is resumed after an alarm. See retreat.h.
 #include "train/retreat.h"
 
 #include "base/error.h"

@@ -13,7 +13,7 @@
 
 enum { QUERIES_AT_ONCE = 64, BLOCKS_AT_ONCE = 1 << 15 };
 
-// What all samples of the source became. Every rank has all blocks, and the queries that it has embedded.
+// The embeddings of all samples of the source. Every rank has all blocks, and its own queries.
 struct embedded {
     int64_t count, E;
     float *blocks;   // (count, E)

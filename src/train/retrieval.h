@@ -27,7 +27,7 @@ int retrieval_run(const struct retrieval *retrieval, struct retrieval_result *re
 struct retrieval_best {
     int64_t queries, most;
     float *scores;    // (queries, most)
-    int64_t *blocks;  // (queries, most); -1 behind the last
+    int64_t *blocks;  // (queries, most); -1 after the last
 };
 void retrieval_best_open(struct retrieval_best *best, int64_t queries, int64_t most);
 void retrieval_best_close(struct retrieval_best *best);

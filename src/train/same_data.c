@@ -55,7 +55,7 @@ int same_data_check(struct group *all, const char *const *prefixes, int64_t coun
 int same_data_check_rows(const struct mesh *mesh, uint64_t digest) {
     if (mesh->size == mesh_count(mesh, MESH_SAMPLES))
         return 0;
-    // Of the ranks with one share of the rows, the first tells the others.
+    // The first of the ranks with the same share of the rows sends it to the others.
     int place[AXIS_COUNT] = {0};
     mesh_move(mesh, place, MESH_SAMPLES, mesh_index(mesh, mesh->place, MESH_SAMPLES));
     int teller = mesh_rank_at(mesh, place);

@@ -1,4 +1,4 @@
-// What is checked and held of the folder of --save. See save_folder.h.
+// Checks and locks the folder of --save. See save_folder.h.
 #include "train/save_folder.h"
 
 #include "base/clock.h"
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 
 static const char lock_name[] = ".bevatron-lock";
-// How long a lock may outlive its holder: a process that frees its memory, or a machine that is gone, whose locks an
-// NFS server keeps for its lease of 90 s. Some servers keep them for longer, so the run then ends with a code after
-// which a launcher tries again; only a holder that is known to run ends it for good.
+// Most seconds that a lock outlives its holder: a process that frees its memory, or a dead machine, whose locks an NFS
+// server keeps for its lease of 90 s. Some servers keep them for longer, so the run then ends with a code after which a
+// launcher tries again; only a holder that is known to run ends it for good.
 static const double ENDING_SECONDS = 60, LEASE_SECONDS = 120, NAP_SECONDS = 0.1;
 
 // ---- whose it is ----

@@ -17,12 +17,12 @@ struct save_folder {
 // the server of a shared file system may keep the lock for a while, so the lock of another machine is waited for, and
 // the exit code then allows another attempt. Only the first rank does anything.
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh);
-// Before a checkpoint gets its name: fails with EXIT_CODE_USAGE if another run has the folder by now, since somebody
-// removed the file of the lock. Of the first rank.
+// Before a checkpoint gets its name: fails with EXIT_CODE_USAGE if another run has the folder by now, because the lock
+// file was removed. Only on the first rank.
 int save_folder_keep(struct save_folder *folder);
-// The same between checkpoints, where a lock that cannot be made again is left to the next save.
+// save_folder_keep between checkpoints: if the lock cannot be made again, the next save tries again.
 int save_folder_watch(struct save_folder *folder);
-// Whose the folder is, without a lock and without writing anything: for a launcher whose run starts later.
+// Checks the owner of the folder, without a lock and without writing: for a launcher whose run starts later.
 int save_folder_check(const struct config *config);
 void save_folder_close(struct save_folder *folder);  // safe on a zeroed one
 

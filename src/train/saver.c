@@ -101,7 +101,7 @@ int saver_finish_copies(struct saver *saver) {
 
 // ---- saves that fail ----
 
-// What the first rank decides by its clock, for all.
+// Broadcasts a decision of the first rank, which depends on its clock.
 static bool decide(const struct saver *saver, bool is_so, const char *name) {
     int64_t answer = is_so;
     comm_broadcast_i64(saver->mesh->all, &answer, 1, 0, name);

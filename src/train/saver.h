@@ -57,7 +57,7 @@ void saver_leave_done(struct saver *saver, const struct progress_state *at);
 // Saves the state of the run, unless this iteration is saved already, --save is not given, or the last save failed:
 // then saver_retry is to be called when it is due. A background save that is still being written is finished first.
 int saver_save(struct saver *saver, struct progress_state *at);
-// The same for a checkpoint that is passing.
+// saver_save for a passing checkpoint.
 int saver_save_passing(struct saver *saver, struct progress_state *at);
 // With --keep-best, after an evaluation: if its loss is the lowest so far, the checkpoint of this iteration is the best
 // one, as soon as it is saved; `better` tells.

@@ -94,7 +94,7 @@ static bool is_trial(void) {
     return value && strcmp(value, "1") == 0;
 }
 
-// How many ranks exchange heads in the layers where those are the fewest.
+// Fewest ranks that exchange heads in any layer.
 static int64_t fewest_head_ranks(const struct config *config) {
     int64_t fewest = config_layer_head_ranks(config, 0);
     for (int64_t i = 1; i < config->cp_comm_type.count; i++) {
@@ -219,7 +219,7 @@ void setup_describe_memory(const struct step_memory *memory, struct buffer *out)
         buffer_printf(out, " + %.2f GB for operands of matmuls", (double)(memory->device_own - memory->copies) / GB);
 }
 
-// What is free may be enough and still be refused.
+// Memory may be refused although enough is free.
 static const char *why_refused(size_t asked, size_t room) {
     return room >= asked ? ", but in pieces, or the driver keeps some of it" : "";
 }

@@ -18,9 +18,9 @@ struct step_options setup_options(const struct setup *setup);
 // Opens the step. All ranks call. Warns if its memory is scarce; if there is no room, the error of all ranks says which
 // flags would help. *step is NULL on failure.
 int setup_step(struct step **step, const struct setup *setup);
-// The same with options that setup_options has made and the caller has changed.
+// setup_step with options that setup_options has made and the caller has changed.
 int setup_open(struct step **step, const struct setup *setup, const struct step_options *options);
-// One line that says how many ranks there are, along each axis.
+// One line with the number of ranks along each axis.
 void setup_log_ranks(const struct config *config, const struct mesh *mesh);
 // Appends "1.23 GB (weights 0.45, …)".
 void setup_describe_memory(const struct step_memory *memory, struct buffer *out);

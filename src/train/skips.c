@@ -7,7 +7,7 @@
 int skips_add(struct checkpoint_past *past, int64_t first, int64_t last) {
     struct checkpoint_span *spans = past->skipped;
     int64_t at = 0, end;
-    // Those before it that do not touch it; then those that do.
+    // Skips the spans before it that do not touch it, then merges those that do.
     while (at < past->skipped_count && spans[at].last < first - 1)
         at++;
     for (end = at; end < past->skipped_count && spans[end].first <= last + 1; end++) {

@@ -11,7 +11,7 @@ enum {
     SPIKE_STREAK = 3,  // iterations in a row that are one
 };
 
-// What is usual, and the highest value that is not called far above it: `threshold` standard deviations (of a normal
+// The usual value, and the highest one that does not count as a spike: `threshold` standard deviations (of a normal
 // distribution with this median absolute deviation, or `least` if that is less) above the median.
 struct spike_level {
     double median, limit;

@@ -20,8 +20,8 @@
 // A parameter that several stages of a pipeline hold is loaded by all of them and saved by one.
 enum list_use { TO_SAVE, TO_LOAD };
 
-// What this rank's optimizer holds of a parameter, in one of its buffers: its whole slice, or those pieces of it that a
-// split optimizer holds, one after the other.
+// This rank's part of a parameter in one of the optimizer's buffers: its whole slice, or with a split optimizer its
+// pieces of the slice, concatenated.
 static struct checkpoint_tensor held_of(const struct optimizer *optimizer, const struct param_group *group,
                                         const struct param *param, const struct optimizer_state *state) {
     const struct pieces *pieces = &optimizer->pieces;
@@ -126,7 +126,7 @@ static void free_model_list(struct checkpoint_tensor *list, size_t count) {
     free(list);
 }
 
-// What the three ways of saving share: the lists of a step, and where they go.
+// Shared by the three ways of saving: the lists of a step, and their destination.
 struct saving {
     struct buffer json;
     struct checkpoint_state state;

@@ -9,7 +9,7 @@
 #include "train/kept_files.h"
 #include "train/save_folder.h"
 
-// Where a run stands. All of it is saved.
+// The progress of a run. All of it is saved.
 struct progress_state {
     int64_t iteration;
     int64_t consumed_train_samples, consumed_valid_samples;
@@ -43,7 +43,7 @@ struct run_state {
 int state_check_save(const struct run_state *run);
 // All ranks call, and each writes its share.
 int state_save(const struct run_state *run);
-// The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
+// Saves in the background: returns once the state is copied. checkpoint_save_advance publishes it.
 int state_save_start(const struct run_state *run, struct checkpoint_job **job);
 // The iteration of the latest checkpoint that a run resumes from, by the names of folders; -1 if there is none of ours.
 int64_t state_latest(const struct config *config);
@@ -55,8 +55,8 @@ int state_is_begun(const struct config *config, bool *is_begun);
 // model_source_iteration says.
 // state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
-// The same for reading a checkpoint of a run in progress, which may remove it: *hold, a descriptor or -1, keeps it
-// until it is closed.
+// state_find_here for a checkpoint of a running run, which may remove it: *hold, a descriptor or -1, protects it until
+// closed.
 int state_find_held(const struct config *config, char **path, int64_t *iteration, int *hold);
 // Verifies the checkpoint of this iteration, which state_find_held found. All ranks call, and each checks a share of
 // the files. *path becomes that of rank 0, which may have found a newer one than others.
@@ -67,7 +67,7 @@ bool state_is_release(const char *path);
 // Finds and verifies the checkpoint of --load. All ranks call, and each checks a share of the files. *path is NULL if
 // there is none and that is allowed.
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
-// The same for --pretrained-checkpoint, where one must be.
+// Finds and verifies the checkpoint of --pretrained-checkpoint, which must exist.
 int state_find_pretrained(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
 // masters if it has some, whatever this run's dtype. Gains of norms become what the flags say, whichever way they are

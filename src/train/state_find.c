@@ -1,5 +1,5 @@
-// Which checkpoint a run starts or resumes from: of --load or --pretrained-checkpoint, ours or one of another
-// program, for one process or for all ranks together. See state.h.
+// Finds the checkpoint from which a run starts or resumes: of --load or --pretrained-checkpoint, ours or another
+// program's, for one process or for all ranks together. See state.h.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"

@@ -70,7 +70,7 @@ static void find_clock(struct straggler *straggler, const struct rank_times *ran
     straggler->peers = peers;
 }
 
-// What makes up at least half of the delay.
+// The cause of at least half of the delay.
 static void find_cause(struct straggler *straggler, const struct rank_times *ranks, int count) {
     static const struct {
         enum straggler_cause cause;

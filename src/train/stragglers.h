@@ -1,5 +1,5 @@
-// Which rank holds up the others, and why. All ranks of a synchronous step take as long; the one that the others wait
-// for is the one that waits least. So ranks are compared by their own time: the step minus their waits.
+// Finds the rank that holds up the others, and why. All ranks of a synchronous step take equally long; the rank that
+// the others wait for waits least. Ranks are therefore compared by their own time: the step minus their waits.
 #ifndef TRAIN_STRAGGLERS_H
 #define TRAIN_STRAGGLERS_H
 

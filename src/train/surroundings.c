@@ -1,4 +1,4 @@
-// Where the files come from: the run's latest checkpoint, else what the run began with. See surroundings.h.
+// Finds the source of the files: the run's latest checkpoint, else the one that the run began with. See surroundings.h.
 #include "train/surroundings.h"
 
 #include "base/error.h"
@@ -43,7 +43,7 @@ static void list_checkpoint(const char *folder, int64_t step, struct checkpoint_
     free(path);
 }
 
-// What the run has saved so far says more than what it began with, which may have been moved since.
+// The run's own checkpoints come before the one that it began with, which may have been moved.
 static void list_origin(const struct config *config, struct checkpoint_file_list *list) {
     char *path = NULL;
     int64_t iteration = 0;

@@ -238,7 +238,7 @@ static int resolve(struct text_data *data, const struct text_data_options *optio
 
 // ---- all ranks ----
 
-// What rank 0 has found, a line each: the tokenizer's files, then names and prefixes.
+// Rank 0's results, a line each: the tokenizer's files, then names and prefixes.
 static char *write_found(const struct text_data *data, const struct config *config) {
     struct buffer text = {0};
     const char *files[] = {config->tokenizer_type, config->vocab_file, config->merge_file, config->tokenizer_model};
@@ -251,7 +251,7 @@ static char *write_found(const struct text_data *data, const struct config *conf
     return found;
 }
 
-// What the manifest of an entry says was verified by the rank that found it.
+// The rank that found an entry has verified its manifest.
 static bool has_dataset(const char *prefix) {
     char *folder = file_parent(prefix), *manifest = file_join(folder, "manifest.json");
     bool exists = file_exists(manifest);

@@ -41,7 +41,7 @@ struct timer_row {
     const char *name;
     const double *ms;  // (ranks)
 };
-// What Megatron prints with --timing-log-option "minmax", "max" or "all", with a newline at the end. Rows without a
+// Megatron's output for --timing-log-option "minmax", "max" or "all", with a newline at the end. Rows without a
 // positive time are left out; nothing is written if all are.
 void timers_print(struct buffer *out, const struct timer_row *rows, int count, int ranks, const char *option);
 

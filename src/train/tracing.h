@@ -34,7 +34,7 @@ struct tracing_options {
 void tracing_open(struct tracing *tracing, const struct tracing_options *options);
 // Whether no later iteration may be queued before all results up to this iteration are known.
 bool tracing_needs_results(const struct tracing *tracing, int64_t iteration);
-// An iteration is about to be queued, behind this many that are pending. All ranks call all of these.
+// Call before an iteration is queued after this many pending ones. All ranks call all of these.
 void tracing_begin(struct tracing *tracing, int64_t iteration, int pending);
 // Its result is known: it took from `started` to `ended`, and the host waited for it since `awaited`.
 struct tracing_times {

@@ -104,7 +104,7 @@ static int open_loaders(struct trainer *trainer) {
     return status;
 }
 
-// What the run reads and writes, and the flags that it chooses itself.
+// Opens the run's inputs and outputs, and chooses the flags that were not given.
 static int open_files(struct trainer *trainer) {
     struct config *config = trainer->config;
     setup_log_ranks(config, trainer->mesh);
@@ -167,7 +167,7 @@ static int open_step(struct trainer *trainer) {
     return 0;
 }
 
-// What tells about the iterations, and what acts on it.
+// Opens the parts that report on iterations or react to them.
 static int open_watching(struct trainer *trainer) {
     const struct config *config = trainer->config;
     TRY(watching_open_report(&trainer->watching, trainer->step, trainer->at.iteration, &trainer->report));
@@ -203,7 +203,7 @@ static int set_up(struct trainer *trainer) {
     return saver_start_copies(&trainer->saver);
 }
 
-// Of one rank in an iteration.
+// Micro-batches of one rank in an iteration.
 static int64_t count_micro_batches(const struct config *config, int64_t batch_size) {
     return batch_size / (config->micro_batch_size * config->data_parallel_size);
 }
@@ -278,7 +278,7 @@ static int finish_iterations(struct trainer *trainer, int most) {
     return 0;
 }
 
-// Where the run will be once all pending iterations are done, if none of them is skipped.
+// The run's progress after all pending iterations, if none of them is skipped.
 static struct progress_state look_ahead(const struct trainer *trainer) {
     struct progress_state ahead = trainer->at;
     int pending = step_pending(trainer->step);
@@ -351,7 +351,7 @@ static int go_back(struct trainer *trainer) {
     TRY(saver_wait(&trainer->saver));
     meter_finish(&trainer->meter);
     const struct run_state run = {.step = trainer->step, .config = trainer->config, .progress = &trainer->at};
-    // What is there now comes after the iteration that the run goes back to.
+    // The checkpoint in memory is later than the iteration to which the run returns.
     memory_checkpoint_forget(&trainer->memory);
     struct watchdog_work work;
     limits_load_begin(&work, trainer->mesh->all);
@@ -434,7 +434,7 @@ static int follow_intervals(struct trainer *trainer) {
     return 0;
 }
 
-// Of what may have compared the replicas: if they differ, the run may go back.
+// Handles the status of a call that may have compared the replicas: if they differ, the run may go back.
 static int take_status(struct trainer *trainer, int status) {
     return replay_check_begin(&trainer->replay, &trainer->recovery, trainer->step, trainer->at.iteration, status);
 }
@@ -561,7 +561,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     tracing_close(&trainer.tracing, status < 0);
     if (status < 0) {
         saver_abandon(&trainer.saver);
-        // What is in memory may contain the fault, too.
+        // The checkpoint in memory may contain the fault too.
         if (error_exit_code() == EXIT_CODE_CORRUPT)
             memory_checkpoint_forget(&trainer.memory);
         retreat_after(options->config, options->mesh);

@@ -13,7 +13,7 @@
 
 static const char experts_part[] = ".mlp.experts.";
 
-// What is loaded: an entry for each parameter, and of experts one for each that this rank holds.
+// The loaded tensors: an entry per parameter, and for experts one per expert of this rank.
 struct upcycle_list {
     struct checkpoint_tensor *tensors;
     struct shard *shards;  // of the dense matrices
@@ -77,7 +77,7 @@ static void free_list(struct upcycle_list *list) {
     free(list->shards);
 }
 
-// What the weights of both matmuls are multiplied by. A gated MLP, and one with squares, multiplies three numbers.
+// Factor of the weights of both matmuls. A gated MLP, and one with squares, multiplies three numbers.
 static double weight_scale(const struct config *config) {
     bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
     if (!is_softmax || !config->moe_router_pre_softmax)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How long the process waits at its end for the commands of --on-event.
+// Seconds that the process waits at its end for the commands of --on-event.
 static const double DONE_SECONDS = 10, FAILED_SECONDS = 5;
 
 const char *watching_name(const struct config *config) {
@@ -109,10 +109,10 @@ void watching_tell_end(struct watching *watching, int64_t iteration, const char 
 void watching_tell_failure(struct watching *watching) {
     int number = interrupt_received();
     enum exit_code code = error_exit_code();
-    // As the command does: "run me again" makes sense only if there is a checkpoint.
+    // Same rule as in the command: "run me again" makes sense only if there is a checkpoint.
     if (code == EXIT_CODE_STOPPED && !watching->options->config->save)
         code = (enum exit_code)(128 + (number ? number : SIGTERM));
-    // What all ranks know, the first one says.
+    // If all ranks have the error, only the first reports it.
     bool is_shared = error_is_shared() || number != 0;
     if (watching->options->mesh->rank == 0 || !is_shared)
         farewell_say(&watching->farewell, code, error_message());

@@ -1,4 +1,4 @@
-// Where a run can be watched: its report (on the first rank), the command of --on-event, and what is said when the run
+// Reports a run to its watchers: its report (on the first rank), the command of --on-event, and messages when the run
 // ends or fails.
 #ifndef TRAIN_WATCHING_H
 #define TRAIN_WATCHING_H
@@ -16,7 +16,7 @@ struct watching {
     char *wandb_folder;      // if no flag names it
 };
 
-// What the run is called where it is watched: the folder of --save, or what stands in for it; NULL if there is nothing.
+// The run's name for watchers: the folder of --save, or its substitute; NULL if there is none.
 const char *watching_name(const struct config *config);
 
 // All ranks call these. The first: from now on an error that ends the process is told. The run's own file of metrics is
@@ -24,7 +24,7 @@ const char *watching_name(const struct config *config);
 void watching_begin(struct watching *watching, const struct trainer_options *options);
 // Once the model and the iteration after which the run starts are known. *report stays NULL on other ranks.
 int watching_open_report(struct watching *watching, const struct step *step, int64_t iteration, struct report **report);
-// How the run has ended; `stopped` says what stopped it, "" if it is done.
+// Reports the end of the run; `stopped` says what stopped it, "" if it is done.
 void watching_tell_end(struct watching *watching, int64_t iteration, const char *stopped, enum exit_code code);
 // It ends with the error that is set.
 void watching_tell_failure(struct watching *watching);

@@ -69,7 +69,7 @@ TEST(place) {
     fault_close(false);
 }
 
-// What a plan does on paper is not what a fault is meant for, and counts for none.
+// A plan's work on paper does not count for faults.
 TEST(suspended) {
     struct fault fault = fault_of(FAULT_EIO, FAULT_AT_FORWARD, 0, 0);
     fault_set_iteration(0);
@@ -97,7 +97,7 @@ TEST(anywhere) {
     fault_close(false);
 }
 
-// What has fired in an earlier start, on this rank, does not fire again.
+// A fault that fired on this rank in an earlier start does not fire again.
 TEST(restarts) {
     log_set_level(LOG_ERROR);
     char path[] = "/tmp/bevatron_faults_XXXXXX";
@@ -171,7 +171,7 @@ TEST(the_phase_of_another_thread_stays) {
     whereabouts_set_phase(NULL);
 }
 
-// How a process ends that reaches the phase: its wait status.
+// Wait status of a process that reaches the phase.
 static int status_after(enum fault_kind kind) {
     fflush(stdout);
     pid_t child = fork();

@@ -307,7 +307,7 @@ static void set_age(const char *path, int64_t seconds) {
     EXPECT(utimes(path, times) == 0);
 }
 
-// Which names are leftovers: of this host and a dead process, or a day old.
+// Leftovers are names of this host and a dead process, or a day old.
 TEST(owners_of_temporaries) {
     char *place = make_place(), *path = file_join(place, "f"), *own = file_temporary_name(path);
     EXPECT_INT(file_temporary_owner(own), FILE_TEMPORARY_OWN);

@@ -1,4 +1,4 @@
-// What a phase reports: nothing if it is short; what and how much if it is long; of nested phases the inner one.
+// A phase reports nothing if it is short, its name and time if it is long; of nested phases the inner one reports.
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/phase.h"

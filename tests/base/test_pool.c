@@ -262,7 +262,7 @@ static void take_time(void *context, int64_t index, int thread) {
     durations->seconds[index] = now - start;
 }
 
-// What threads have worked is at least what their tasks took and at most all of their time.
+// The threads' working time is at least their tasks' time and at most all of their time.
 TEST(busy_time) {
     enum { TASKS = 64 };
     for (int threads = 1; threads <= 3; threads++) {

@@ -116,7 +116,7 @@ TEST(one_rank_draws) {
     expect_screen(40, be_another_rank, "[rank 1] warning: text\n");
 }
 
-// As another process draws it.
+// The board as drawn by another process.
 static void draw_beside(void) {
     static const char drawn[] = "\ra view that is long\033[K\r\nand another line\033[J\033[A\r";
     EXPECT(write(STDERR_FILENO, drawn, sizeof drawn - 1) == sizeof drawn - 1);

@@ -134,7 +134,7 @@ TEST(jumps_leave_the_other_stack_alone) {
     turns_close(turns);
 }
 
-// What a sanitizer keeps of a stack is given back.
+// A sanitizer's memory for a stack is released.
 TEST(many_pairs_leave_nothing_behind) {
     struct turns *turns;
     EXPECT_OK(turns_open(&turns));

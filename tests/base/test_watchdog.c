@@ -18,7 +18,7 @@ static void open_all(double seconds) {
         &(struct watchdog_options){.limits = {seconds, seconds, seconds, seconds}, .rank = 3, .clock = &moved.clock});
 }
 
-// So many seconds, in each of which the watchdog looks.
+// Moves the clock by seconds; the watchdog looks in each.
 static void pass(int seconds) {
     for (int i = 0; i < seconds; i++) {
         moved_clock_move(&moved, 1);

@@ -47,7 +47,7 @@ static inline int small_load(const char *path, int64_t *iteration) {
     return (int64_t)weight[0] == saved && (int64_t)-m[3] == saved ? 0 : error_set("parts of different iterations");
 }
 
-// What a resuming run would get: the iteration, or -1 with a message.
+// Result for a resuming run: the iteration, or -1 with a message.
 static inline int64_t small_resume(const char *folder, bool allow_fallback) {
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = allow_fallback};
     char *path = NULL;

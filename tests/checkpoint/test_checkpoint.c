@@ -90,7 +90,7 @@ static bool has_checkpoint(const char *folder, int64_t iteration) {
     return exists;
 }
 
-// What a run remembers of its troubles comes back the same; files of older programs have none of it.
+// A run's record of its troubles is restored unchanged; files of older programs have none.
 TEST(past_round_trip) {
     struct temporary folder = temporary_create();
     struct small_world w;

@@ -50,7 +50,7 @@ TEST(tokenizer) {
     temporary_remove(&temporary);
 }
 
-// The same file with other text of the same length; it has no checksums.
+// Replaces text in the file by text of the same length; the file has no checksums.
 static int open_with(const char *from, const char *to) {
     struct temporary temporary = temporary_create_fast();
     struct buffer bytes = read_whole(golden);

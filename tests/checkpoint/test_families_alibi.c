@@ -2,7 +2,7 @@
 // models have are read.
 #include "checkpoint/families.h"
 
-// What transformers' MPT does whatever these members say, and what BLOOM has no layers for here.
+// Members that transformers' MPT ignores, and members for which BLOOM has no layers here.
 TEST(refused_alibi) {
     static const struct variant rows[] = {
         {"bloom", "\"apply_residual_connection_post_layernorm\": false",

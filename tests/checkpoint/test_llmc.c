@@ -7,7 +7,7 @@
 
 enum { HEADER_NUMBERS = 256, POSITIONS = 4, VOCABULARY = 5, PADDED = 6, WIDTH = 2 };
 
-// How many elements a model of WIDTH has.
+// Number of elements of a model of WIDTH.
 static size_t element_count(size_t layers) {
     return (PADDED + POSITIONS + 2) * WIDTH + layers * (12 * WIDTH * WIDTH + 13 * WIDTH);
 }

@@ -92,7 +92,7 @@ static double published(const char *text, double *digit) {
     return number * unit;
 }
 
-// What a plan counts without a tokenizer: the preset alone says how many parameters the published model has.
+// A plan without a tokenizer: the preset alone gives the published model's number of parameters.
 TEST(published_sizes) {
     // These are printed too large or too small by their own papers: a round name, or another way of counting.
     static const char *const loose[] = {"opt-350m", "t5-large", "megatron-345m", "megatron-bert-345m"};

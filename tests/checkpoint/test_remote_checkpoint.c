@@ -346,7 +346,7 @@ TEST(a_copy_follows_a_run_that_goes_back) {
     EXPECT_INT(marked(), 4);
 }
 
-// Checkpoints that nobody asked for do not pile up in S3; the best one stays until there is a better one.
+// Unrequested checkpoints do not pile up in S3; the best one stays until there is a better one.
 TEST(replaces_passing_checkpoints) {
     static const struct remote_offer offers[] = {
         {2, true, 0}, {4, true, 4}, {6, true, 4}, {8, true, 8}, {10, false, 8}};
@@ -449,7 +449,7 @@ TEST(checkpoints_are_fetched_and_verified) {
     free(place);
 }
 
-// What a process loads from stays as it is, whatever others download, and goes when that process has ended.
+// Files that a process is loading are kept, whatever others download, and removed when that process has ended.
 TEST(a_checkpoint_in_use_is_not_removed) {
     struct file_lock hold = {0}, other = {0};
     begin();

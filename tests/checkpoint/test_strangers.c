@@ -76,7 +76,7 @@ TEST(links_that_lead_out_are_not_copied) {
     end();
 }
 
-// As the hub's client lays it out: a snapshot has links to blobs, and nothing else outside is its own.
+// The layout of the hub's client: a snapshot has links to blobs, and owns nothing else outside.
 TEST(snapshots_of_the_hub_keep_their_files) {
     struct buffer names = {0}, left = {0};
     begin();

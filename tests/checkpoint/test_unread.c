@@ -27,7 +27,7 @@ static struct temporary two_checkpoints(void) {
     return folder;
 }
 
-// What checkpoint_find returns for the latest, of a run that resumes; *loaded is the iteration of its tensors, or -1.
+// checkpoint_find's latest for a run that resumes; *loaded is the iteration of its tensors, or -1.
 static int resume(const char *folder, const struct failing_calls *calls, int64_t *loaded) {
     struct file_patience patience = {.clock = &moved.clock};
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true};
@@ -191,7 +191,7 @@ TEST(a_marker_is_checked) {
     temporary_remove(&folder);
 }
 
-// What a question about the checkpoints of a run answers while calls fail; -3 for an error.
+// Answer of a query about a run's checkpoints while calls fail; -3 for an error.
 static int64_t verified_in(const char *folder) {
     return checkpoint_newest_verified(&(struct checkpoint_wish){.folder = folder, .most = 100});
 }

@@ -107,7 +107,7 @@ static void show_up_to(struct session_of_terminal *s, size_t end) {
     s->seen = end;
 }
 
-// What has come by now, so that none of it is taken for what comes later.
+// Takes everything received so far, so that it is not mistaken for later data.
 static void show_all(struct session_of_terminal *s) {
     size_t before;
     do {

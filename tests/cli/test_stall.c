@@ -1,4 +1,4 @@
-// How long a run has completed nothing, as its observer sees it; the test moves the clock.
+// Time without progress of a run, as seen by its observer; the test moves the clock.
 #include "cli/stall.h"
 #include "moved_clock.h"
 #include "test.h"

@@ -142,7 +142,7 @@ TEST(a_cluster_of_before_queues) {
     buffer_free(&notes);
 }
 
-// What a gp3 volume and a queue do not have is named, so that the short file can be rendered.
+// Settings that a gp3 volume and a queue lack are named, so that the short file can be rendered.
 TEST(numbers_that_do_not_fit) {
     static const struct {
         const char *text, *lacks, *said;

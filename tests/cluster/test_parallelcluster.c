@@ -152,7 +152,7 @@ TEST(clusters_that_are_refused) {
     release(&e);
 }
 
-// What works, but badly, is noted.
+// Settings that work, but badly, are noted.
 TEST(notes) {
     struct example e;
     struct buffer out = {0}, notes = {0};

@@ -14,7 +14,7 @@
 
 static int port;
 
-// For everybody to be there, on a machine that is busy with other things too. Nobody waits as long if all is well.
+// Time for all processes to arrive, on a busy machine too. If all is well, the wait is shorter.
 static const double LONG_SECONDS = 300;
 
 // A port that no other test takes meanwhile, though nobody listens there yet.
@@ -60,7 +60,7 @@ static inline void gather_rows(struct group *all, int rank, int size, int round)
         REQUIRE(table[i] == (int64_t)i * -round);
 }
 
-// What every rank of a world does: all ranks, and two groups of odd and even ranks, several exchanges each.
+// The work of every rank of a world: several exchanges among all ranks, and in two groups of odd and even ranks.
 static inline void work(int rank, int size) {
     struct world *world;
     REQUIRE(open_rank(&world, rank, size, "job 7", LONG_SECONDS) == 0);

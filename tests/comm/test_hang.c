@@ -188,7 +188,7 @@ TEST(patience_is_short) {
     EXPECT_NEAR(hang_patience(0.1), 0.1, 1e-9);
 }
 
-// With few ranks nobody waits for long.
+// With few ranks, no rank waits for long.
 TEST(ranks_take_turns) {
     EXPECT(hang_turn(0, 4) == 0);
     EXPECT_NEAR(hang_turn(3, 4), 0.3, 1e-9);

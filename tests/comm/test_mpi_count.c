@@ -1,4 +1,4 @@
-// What MPI cannot count ends the run with a remedy, not with a wrapped count.
+// Counts beyond MPI's limit end the run with a remedy, not with a wrapped count.
 #include "../base/capture.h"
 #include "comm/mpi_count.h"
 #include "test.h"

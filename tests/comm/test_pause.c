@@ -17,7 +17,7 @@ enum { LOOKS = 10 };
 
 static struct moved_clock moved;
 
-// How often a wait that began so long ago sleeps in so many looks, each of which takes this long, as a yield does.
+// Number of sleeps of a wait that began some time ago, over a number of looks that each take the time of a yield.
 struct looks {
     double waited, look, most, yield;
 };

@@ -81,7 +81,7 @@ static pid_t wait_in_vain(int pipe_end) {
     _exit(0);
 }
 
-// What rank 1 of 3 sends to the hub for an exchange; the hub's answer is its table, which it then has.
+// Message of rank 1 of 3 to the hub for an exchange; the hub answers with its table, which the rank then has.
 static ssize_t bytes_sent(struct star *star, int peer, struct star_exchange *x, const int64_t *table, int count) {
     unsigned char frame[1024];
     bool is_early = star_test(x);
@@ -196,7 +196,7 @@ static void wait_as_second(void) {
     (void)open_rank(&world, 1, 2, "job 7", 0.5);
 }
 
-// Who waits says for whom.
+// A waiting rank reports the ranks it waits for.
 TEST(waiting_is_no_secret) {
     static struct capture capture;
     find_port();

@@ -105,7 +105,7 @@ TEST(silent_visitors_make_room) {
     meet_in_a_crowd(3, 60, 16);
 }
 
-// As many as an attacker's machine has ports for, while the hub may have the usual number of files, or hardly any.
+// As many connections as an attacker has ports, while the hub may open the usual number of files, or hardly any.
 TEST(ten_thousand_strangers) {
     meet_in_a_crowd(4, 10000, 0);
     meet_in_a_crowd(4, 10000, 32);

@@ -324,7 +324,7 @@ static void remove_folder(void) {
     rmdir(folder);
 }
 
-// So many looks of the watch, each a second after the one before.
+// Several looks of the watch, one second apart.
 static void pass(int seconds) {
     moved_clock_await(&moved, 1);
     for (int i = 0; i < seconds; i++) {

@@ -69,7 +69,7 @@ TEST(dump) {
     buffer_free(&text);
 }
 
-// What a run stores and prints of its flags, as its log, config.json, metrics, TensorBoard and wandb have it.
+// A run's flags as stored and printed in its log, config.json, metrics, TensorBoard and wandb.
 static void expect_no_secrets(const char *text) {
     static const char *const secrets[] = {"s3cret", "Authorization", "curl", "KEY", "abc123"};
     for (size_t i = 0; i < sizeof secrets / sizeof secrets[0]; i++)

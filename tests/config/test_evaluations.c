@@ -1,4 +1,4 @@
-// How many batches an evaluation of a run has.
+// Number of batches of a run's evaluation.
 #include "parse_line.h"
 #include "test.h"
 #include "base/memory.h"

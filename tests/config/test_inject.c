@@ -92,7 +92,7 @@ TEST(flags) {
     free(faults);
 }
 
-// The same flags draw the same faults; all of them lie within the run.
+// Equal flags draw equal faults; all of them lie within the run.
 TEST(seeds) {
     struct fault *first, *second;
     int64_t count, again, differ = 0, ranks[4] = {0}, kinds[FAULT_KINDS] = {0};

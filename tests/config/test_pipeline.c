@@ -1,4 +1,4 @@
-// How layers are split into the chunks of a pipeline, and what cannot be split.
+// The split of layers into the chunks of a pipeline, and the splits that are refused.
 #include "test.h"
 #include "config/config.h"
 

@@ -1,4 +1,4 @@
-// Which parts of a layer are recomputed.
+// The recomputed parts of a layer.
 #include "parse_line.h"
 #include "test.h"
 #include "base/memory.h"

@@ -39,7 +39,7 @@ TEST(derives_the_model) {
     EXPECT_STRING(config.metrics_file, "out/ck/metrics.jsonl");
 }
 
-// As Megatron: a project needs a name for the run. Scripts may give an empty one.
+// Like Megatron: a project needs a name for the run. Scripts may give an empty one.
 TEST(wandb) {
     EXPECT_OK(validate(BY_ITERS "--wandb-project p --wandb-exp-name n --wandb-save-dir d --wandb-entity e", 1));
     EXPECT_STRING(config.wandb_project, "p");
@@ -218,7 +218,7 @@ TEST(contradictions) {
     log_set_level(LOG_INFO);
 }
 
-// What contradicts the model's flags, and what they imply.
+// Flags that contradict the model's flags, and flags that these imply.
 TEST(models) {
     static const char *const bad[][2] = {
         {"--swiglu --activation relu", "--swiglu does not work with --activation relu"},
@@ -485,7 +485,7 @@ TEST(not_implemented) {
     log_set_level(LOG_INFO);
 }
 
-// As in Megatron: anything that is not a digit or a dot separates, even quotes left by a script.
+// Like Megatron: anything that is not a digit or a dot separates, even quotes left by a script.
 static int check_writing(const char *line, int world_size) {
     TRY(validate(line, world_size));
     return config_check_writing(&config);

@@ -214,7 +214,7 @@ TEST(rounds_are_kept_with_ranks_out_of_order) {
     scratch_close();
 }
 
-// The same token produced by two pairs.
+// One token produced by two pairs.
 TEST(two_merges_may_have_one_result) {
     scratch_open();
     write_files("\"ab\": 256, \"bc\": 257, \"abc\": 258, \"xa\": 260,", "x a\nb c\na b\nab c\na bc\n");

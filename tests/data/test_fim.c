@@ -100,7 +100,7 @@ TEST(tokens_that_are_missing) {
     tokenizer_free(tokenizer);
 }
 
-// What ends a sample that is shorter than the others stays where it is.
+// The end of a sample that is shorter than the others stays where it is.
 TEST(shorter_samples) {
     struct fim *fim;
     open_tokenizer();

@@ -169,7 +169,7 @@ static int compare_ids(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-// What random texts are made of.
+// Parts of random texts.
 static const char *const text_parts[] = {
     "a",
     "the ",

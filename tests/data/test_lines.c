@@ -287,7 +287,7 @@ TEST(bad_json_lines) {
     jsonl_parser_free(&parser);
 }
 
-// What is there instead of a missing member is listed, whatever its name is.
+// A member that is present instead of a missing one is listed, whatever its name.
 TEST(missing_members_are_explained) {
     static const struct {
         const char *line, *problem;

@@ -89,7 +89,7 @@ TEST(truncated_files_are_errors_or_end_between_frames) {
     buffer_free(&many);
 }
 
-// How much text comes before an error may differ, but not its bytes: frames have a checksum.
+// The length of text before an error may differ, but not its bytes: frames have a checksum.
 TEST(flipped_bits_are_errors) {
     struct buffer file = {0}, text = {0}, out = {0};
     make_frames(&file, &text);

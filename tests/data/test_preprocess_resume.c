@@ -136,7 +136,7 @@ static void expect_results(const struct buffer *expected) {
     buffer_free(&now);
 }
 
-// The same command resumes the run. If all files had their names, it finds a finished dataset and leaves it.
+// Repeating the command resumes the run. If all files had their names, it finds a finished dataset and leaves it.
 static int resume(struct resume_job *job) {
     if (job_run(job) == 0)
         return 0;

@@ -44,7 +44,7 @@ static void check(const struct unicode_table *table, const struct buffer *text) 
     }
 }
 
-// What the rules depend on: texts are made of these in any order.
+// Characters that the rules depend on; texts are made of these in any order.
 static const char *const parts[] = {
     "a",
     "b",

@@ -89,7 +89,7 @@ static void free_words(struct quality_words *words) {
     free(words->all);
 }
 
-// How many of theirs are among ours, with multiplicity.
+// Number of theirs among ours, with multiplicity.
 static int64_t common_words(const struct quality_words *theirs, const struct quality_words *ours) {
     int64_t common = 0, i = 0, j = 0;
     while (i < theirs->count && j < ours->count) {

@@ -31,7 +31,7 @@ struct killer {
     pid_t failing;  // the thread in the call that is to fail; 0 for none
 };
 
-// Which arguments of a call name a file: a descriptor, or a path that may be relative to one. -1 for none.
+// Arguments of a call that name a file: a descriptor, or a path that may be relative to one. -1 for none.
 struct call {
     long number;
     int descriptor, path;

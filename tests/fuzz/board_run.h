@@ -1,4 +1,4 @@
-// What the fuzz targets of the board share: a run over a file in memory, and what must hold of every run.
+// Shared by the fuzz targets of the board: a run over a file in memory, and the invariants of every run.
 #ifndef TESTS_FUZZ_BOARD_RUN_H
 #define TESTS_FUZZ_BOARD_RUN_H
 

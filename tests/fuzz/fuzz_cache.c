@@ -15,7 +15,7 @@
 
 enum { SEQ_LENGTH = 8, SAMPLES = 12 };
 
-// What the program itself wrote for a dataset: the name of its cache and its arrays.
+// The program's own output for a dataset: the name of its cache and its arrays.
 struct honest {
     struct index_cache cache;
     struct index_cache_array arrays[GPT_ARRAY_COUNT];

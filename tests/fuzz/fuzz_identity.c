@@ -1,5 +1,4 @@
-// layer: train
-// What a checkpoint says it was trained on, out of hostile bytes, compared with what a run trains on.
+// layer: train A checkpoint's identity of data, from hostile bytes, compared with a run's.
 #include "fuzz.h"
 
 #include "base/buffer.h"

@@ -1,4 +1,4 @@
-// How much two runs differ. See layouts.h.
+// The difference between two runs. See layouts.h.
 #include "layouts.h"
 #include "base/memory.h"
 #include "ops/device.h"

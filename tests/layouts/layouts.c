@@ -84,7 +84,7 @@ static bool is_by_formula(const struct step *step, const struct config *config, 
            found->exchanged <= exchanged * (heads_times.most + 1);
 }
 
-// What all layouts of a call share.
+// Shared by all layouts of a call.
 struct bench {
     struct device *device;
     struct world *world;

@@ -57,7 +57,7 @@ int layout_values(enum layout_axis axis);
 bool layout_is_idle(const struct layout *layout);
 // "gpt, 8 ranks: tensor 2, pipeline 2 interleaved, …".
 void layout_describe(const struct layout *layout, char *text, size_t size);
-// How many neighbouring ranks exchange heads; 1 if none do.
+// Number of neighbouring ranks that exchange heads; 1 if none do.
 int layout_head_ranks(const struct layout *layout);
 int64_t layout_global_batch(const struct layout *layout);
 int64_t layout_micro_batch(const struct layout *layout);  // samples per micro-batch

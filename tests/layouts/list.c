@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-// How often values of two axes occur together.
+// Number of times that values of two axes occur together.
 struct pairs {
     int count[LAYOUT_AXES][MOST_RANKS + 1][LAYOUT_AXES][MOST_RANKS + 1];
 };
@@ -152,7 +152,7 @@ static bool has_reference(const struct layout_list *list, const struct layout *l
     return false;
 }
 
-// How many new pairs a layout adds for its cost, including that of the one-rank run if it is new.
+// New pairs that a layout adds for its cost, including the cost of the one-rank run if it is new.
 static double gain(const struct layout_list *list, struct pairs *pairs, const struct layout *layout) {
     struct layout kind = by_kind(layout);
     int found = layout->ranks == 1 ? 0 : new_pairs(pairs, &kind);

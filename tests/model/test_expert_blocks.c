@@ -16,7 +16,7 @@ struct block_rule {
     bool is_plain;           // nothing is quantized
 };
 
-// What the numbers of (rows, columns) stand for once they are stored in blocks of that size.
+// Values of the numbers of (rows, columns) after they are stored in blocks of that size.
 static double *stored(const struct block_rule *rule, enum dtype dtype, const double *x, const int64_t shape[2],
                       const int64_t block[2]) {
     int64_t rows = shape[0], columns = shape[1];
@@ -146,7 +146,7 @@ static void close_mixture(struct mixture *m) {
     device_close(m->device);
 }
 
-// Which slot is at a place, and which expert has it; the weights of slots.
+// The slot at a place, and its expert; the weights of slots.
 struct routes {
     int slot[R], expert[R], chosen[SLOTS];
     double weight[SLOTS];
@@ -269,7 +269,7 @@ static double *keep(struct kept *kept, double *numbers) {
     return kept->items[kept->count++] = numbers;
 }
 
-// How far what was computed is from the emulation.
+// Deviation of the computed result from the emulation.
 static void emulate(const struct mixture *m, const struct block_rule *rule, double distances[PARTS]) {
     static struct routes routes;
     enum dtype values = DTYPE_E4M3, slopes = rule->fp8.gradients;

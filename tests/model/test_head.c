@@ -1,4 +1,4 @@
-// How many rows of logits are computed at a time.
+// Rows of logits that are computed at a time.
 #include "model/head.h"
 #include "test.h"
 

@@ -171,7 +171,7 @@ TEST(no_flag_goes_unnoticed) {
     config_free(&config);
 }
 
-// What a run that begins with weights may have otherwise, and what it may not.
+// Settings that a run that begins with weights may change, and settings that it may not.
 TEST(weights_of_others) {
     static const struct {
         const char *there, *here, *message;  // "": the same

@@ -20,7 +20,7 @@ struct linear_rig {
     struct pass pass;
 };
 
-// How a linear multiplies.
+// The ways in which a linear multiplies.
 enum multiplying { PLAIN, BY_TENSOR, BY_128, BY_32, KINDS };
 
 static void linear_rig_open(struct linear_rig *rig, enum multiplying kind) {

@@ -53,7 +53,7 @@ static inline void case_quantize_slots(struct lab *lab) {
                                i % 2 ? DTYPE_E5M2 : DTYPE_E4M3);
 }
 
-// What was stored of a matrix, in both orders, and the largest magnitude that its range saw: `most`, or none.
+// A stored matrix in both orders, and the largest magnitude that its range saw: `most`, or none.
 static inline void expect_operand8(struct lab *lab, const struct operand *to, const double *expected, int64_t rows,
                                    double largest, bool sees) {
     const uint8_t *codes = float8_codes(lab, to->value), *turned = float8_codes(lab, to->transposed);
@@ -164,7 +164,7 @@ static inline void expect_sums8(struct lab *lab, struct tensor t, const double *
     }
 }
 
-// What the three kinds of matmuls compute.
+// Results of the three kinds of matmuls.
 struct grouped8_sums {
     struct sum8 *y, *dx, *dw;  // (R, O), (R, I), (E, O, I)
 };

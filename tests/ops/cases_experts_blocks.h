@@ -22,7 +22,7 @@ static inline int64_t block_width(enum scaling scaling) {
     return scaling == SCALING_VECTOR32 ? 32 : 128;
 }
 
-// Where the factor of an element of a matrix lies, and how many places there are.
+// Place of the factor of a matrix's element, and the number of places.
 static inline int64_t naive_factor_place(enum scaling scaling, const int64_t size[2], int64_t r, int64_t c) {
     if (scaling == SCALING_VECTOR128)
         return c / 128 * blocks_up(size[0], 4) + r;
@@ -283,7 +283,7 @@ struct group_blocks {
     enum scaling scaling;
 };
 
-// What one kind computes: sums of products of the numbers that the operands stand for.
+// Result of one kind: sums of products of the operands' values.
 static inline struct sum8 *group_blocks_naive(struct lab *lab, const struct group_blocks *g, enum grouped_kind kind,
                                               const double *a, const double *b) {
     int64_t E = g->E, O = g->O, I = g->I, step = block_width(g->scaling);

@@ -28,7 +28,7 @@ static inline struct stochastic float4_rounding(struct lab *lab, int64_t rows, u
     return rounding;
 }
 
-// As many powers of two smaller.
+// Smaller by this many powers of two.
 static inline struct tensor float4_numbers(struct lab *lab, int smaller) {
     uint16_t *bits = lab_host(lab, FLOAT4_ROWS * FLOAT4_COLUMNS * sizeof *bits);
     uint32_t state = 7;
@@ -73,7 +73,7 @@ static inline void case_quantize_float4(struct lab *lab) {
         fclose(file);
 }
 
-// What (row, column) of a matrix without padding of its scales stands for.
+// Value of (row, column) of a matrix without padding of its scales.
 static inline double float4_value(const uint8_t *codes, const uint8_t *scales, const int64_t shape[2], int64_t row,
                                   int64_t column) {
     struct scales_shape of = scales_shape(SCALING_VECTOR16, shape[0], shape[1]);

@@ -68,7 +68,7 @@ static inline double float8_slope(enum activation activation, double x) {
     return (float8_activation(activation, x + 1e-5) - float8_activation(activation, x - 1e-5)) / 2e-5;
 }
 
-// What op_quantize should store at (row, column), before rounding.
+// The value that op_quantize should store at (row, column), before rounding.
 static inline double float8_expected(const struct op_quantize *op, const struct sample *x, const struct sample *bias,
                                      const struct sample *dy, int64_t row, int64_t column) {
     int64_t width = op->x.shape[1], half = width / 2;

@@ -40,7 +40,7 @@ static inline double naive_weight(const struct route_case *c, const double *x, c
     return factor * naive_share(c->rule.score, own, c->chosen, k);
 }
 
-// How many of x[0…count) that are allowed come before x[e].
+// Number of allowed elements of x[0…count) that come before x[e].
 static inline int64_t naive_rank(const double *x, const bool *is_allowed, int64_t count, int64_t e) {
     int64_t rank = 0;
     for (int64_t i = 0; i < count; i++)

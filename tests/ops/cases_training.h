@@ -292,7 +292,7 @@ static inline void case_cross_entropy_low(struct lab *lab) {
     lab_expect(lab, s.loss.losses, s.losses);
 }
 
-// How often the label is among the largest, including equal logits and NaN.
+// Counts labels among the largest logits, including equal logits and NaN.
 static inline void case_top_hits(struct lab *lab) {
     static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 3}, {65, 65}, {5, 2048}, {200, 500}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -348,7 +348,7 @@ static inline void case_sums(struct lab *lab) {
     }
 }
 
-// What digest.h says, byte by byte: words of eight bytes, the last filled up with zeros.
+// The digest of digest.h, byte by byte: words of eight bytes, the last padded with zeros.
 static inline uint64_t plain_digest(const unsigned char *bytes, size_t count, uint64_t seed) {
     uint64_t sum = 0;
     for (size_t first = 0; first < count; first += 8) {

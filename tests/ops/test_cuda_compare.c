@@ -315,7 +315,7 @@ TEST(compare_attention) {
     run_twins(compare_attention, (size_t)512 << 20);
 }
 
-// What cuDNN gets: packed and grouped, causal and not, and from one sequence to another that is longer or shorter.
+// Attention computed by cuDNN: packed and grouped, causal and not, and from one sequence to a longer or shorter one.
 static void compare_attention_cudnn(struct twins *twins) {
     static const struct attention_size sizes[] = {
         {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64},
@@ -481,7 +481,7 @@ TEST(compare_optimizer) {
     run_twins(compare_optimizer, (size_t)512 << 20);
 }
 
-// Where the slots of a layer of experts are, on both sides.
+// The slots of a layer of experts, on both sides.
 struct twin_slots {
     int64_t N, K, E;
     struct twin experts, weights, offsets, sources, places;

@@ -73,7 +73,7 @@ struct attention_results {
     int64_t counts[RESULT_COUNT];
 };
 
-// Both passes, with parts of at most so many elements.
+// Both passes, with parts of at most this many elements.
 static struct attention_results run_in_parts(struct lab *lab, struct attention_setup *s, struct sample dout,
                                              int64_t most) {
     struct device *gpu = lab->device;

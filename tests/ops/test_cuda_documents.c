@@ -142,7 +142,7 @@ static float *row_read(const struct row_run *run, struct tensor t) {
     return values;
 }
 
-// What the CPU computes of the row in fp32, with these documents. The caller frees both.
+// The CPU's results for the row in fp32, with these documents. The caller frees both.
 struct row_exact {
     float *out, *dqkv;
 };

@@ -177,7 +177,7 @@ TEST(dropout_backward_cost) {
     }
 }
 
-// What an update moves per parameter: 28 bytes if the masters are in halves, 30 if they are whole.
+// Memory traffic of an update per parameter: 28 bytes if the masters are in halves, 30 if they are whole.
 TEST(adam_cost) {
     enum { COUNT = 1000 };
     struct tensor value = tensor_1d((void *)4096, DTYPE_BF16, COUNT), rest = tensor_1d((void *)8192, DTYPE_I16, COUNT);

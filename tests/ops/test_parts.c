@@ -1,4 +1,4 @@
-// How attention is cut into parts: against a search through all ways to cut, and for the sizes of real models.
+// The split of attention into parts: against a search through all splits, and for the sizes of real models.
 #include "ops/attention_parts.h"
 #include "ops/ops.h"
 #include "test.h"
@@ -22,7 +22,7 @@ static int64_t workspace(const struct attention_sizes *s) {
         tensor_4d(memory, DTYPE_BF16, s->B, s->Tk, s->G, s->V), &(struct attention_mask){.window = 0});
 }
 
-// What a call for some samples and some heads of keys reads or sums of its largest tensor.
+// Elements of its largest tensor that a call for some samples and some heads of keys reads or sums.
 static int64_t elements(const struct attention_sizes *s, int64_t samples, int64_t key_heads) {
     int64_t heads = key_heads * (s->H / s->G), q = s->Tq * s->D, k = s->Tk * s->D, v = s->Tk * s->V, out = s->Tq * s->V;
     int64_t most = q > k ? q : k;
@@ -70,7 +70,7 @@ TEST(parts_are_equal_whole_and_as_large_as_possible) {
     EXPECT(counts[0] > 100 && counts[1] > 100 && counts[2] > 100);
 }
 
-// Of models as they are trained: what one call gets, and whether cuDNN gets it.
+// Attention of real models: the sizes of one call, and whether cuDNN computes it.
 TEST(sizes_of_models) {
     enum { LONG = 524288 };
     static const struct {

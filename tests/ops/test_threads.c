@@ -525,7 +525,7 @@ static void count_calls(struct device *device) {
     device->ops = &counter.table;
 }
 
-// What all operations leave in memory, as a copy that the caller frees.
+// The memory after all operations, as a copy that the caller frees.
 static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     struct device *device = NULL;
     EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = kernels}));

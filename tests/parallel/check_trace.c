@@ -144,7 +144,7 @@ static double find_logged(const char *path, int64_t wanted) {
     return ms;
 }
 
-// How much of an iteration the outermost spans of the host fill.
+// Fraction of an iteration covered by the outermost spans of the host.
 static double sum_host(const struct traced_spans *spans, const struct traced_span *iteration) {
     double sum = 0, last = -INFINITY;
     for (size_t i = 0; i < spans->count; i++) {

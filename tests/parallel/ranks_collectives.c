@@ -177,7 +177,7 @@ TEST(host_values) {
     comm_barrier(all, "barrier");
 }
 
-// How many rows rank `from` sends to rank `to`: uneven, and none for some ranks.
+// Number of rows that rank `from` sends to rank `to`: uneven, and none for some ranks.
 static int64_t rows_between(int from, int to) {
     return from == to + 1 ? 0 : (from * 3 + to) % 4;
 }

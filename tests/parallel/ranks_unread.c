@@ -14,7 +14,7 @@ static struct group *all;
 static char folder[256];
 enum { FOR_EVER = 1 << 30 };
 
-// What all ranks get while the files of one rank, whose names have `name` in them, cannot be opened.
+// Result on all ranks while the files of one rank, whose names contain `name`, cannot be opened.
 static int find_while(int rank, const char *name, int times, int64_t *iteration) {
     struct moved_clock moved;
     moved_clock_open(&moved, true);

@@ -27,7 +27,7 @@ static void check_range(const struct pieces *whole, const int64_t *holders, int6
     EXPECT_INT(seen, end - first);
 }
 
-// Which part holds each element and where, by definition: part * total + local offset.
+// Holder and place of each element by definition: part * total + local offset.
 static int64_t *find_holders(const struct pieces *pieces) {
     int64_t *holders = calloc((size_t)pieces->total, sizeof *holders);
     for (int64_t begin = 0, local = 0; begin < pieces->total; begin += pieces->bucket) {

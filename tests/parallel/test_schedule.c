@@ -80,7 +80,7 @@ static void expect_inputs(const struct schedule_shape *shape, const struct sched
     EXPECT(loaded == shape->micro_batches && held == 0 && begun == 1);
 }
 
-// What comes after the passes, written by hand: the kinds of work in order, and the number of buckets.
+// The items after the passes, written by hand: the kinds of work in order, and the number of buckets.
 static void expect_end(const struct schedule_shape *shape, const struct schedule_list *list) {
     enum work want[2 * MAX_BUCKETS + 6];
     int count = 0, bucket = 0;

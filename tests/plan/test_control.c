@@ -113,7 +113,7 @@ TEST(growth_shows) {
         EXPECT(isfinite(costs[i].seconds) && isfinite(costs[i].growth));
 }
 
-// What rank 0 sends grows with the square of the ranks, what it receives with the ranks.
+// Rank 0's sent bytes grow with the square of the number of ranks, its received bytes linearly.
 TEST(many_ranks_meet) {
 #define MODEL "--num-layers 8 --hidden-size 1024 --num-attention-heads 8 --seq-length 1024 --vocab-size 50304 "
 #define LAYOUT "--max-position-embeddings 1024 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 "

@@ -34,7 +34,7 @@ static struct search_options options_of(const char *flags, int gpus, const char 
     return options;
 }
 
-// What a formula says that a layout needs at least, it needs.
+// A layout needs at least the formula's lower bound.
 static void check_least(const struct layout_search *search, const struct search_item *item, const struct plan *plan) {
     double bytes = (double)plan->stage[plan->fullest].memory.total;
     EXPECT(estimate_least_bytes(&search->estimators[0], &item->layout) < bytes);

@@ -63,7 +63,7 @@ TEST(states) {
     end();
 }
 
-// What a run can do at most is not known everywhere. Numbers that only some runs have are curves as all others.
+// A run's peak is not always known. Numbers that only some runs have are curves like all others.
 TEST(shares_of_the_peak) {
     begin();
     put("a/metrics.jsonl", "w",

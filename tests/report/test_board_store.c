@@ -4,7 +4,7 @@
 #include "report/board_store.h"
 #include <stdatomic.h>
 
-// What a reader of the whole file would know: the value of each step after all lines.
+// The state for a reader of the whole file: the value of each step after all lines.
 enum { MOST_STEPS = 40000 };
 static double truth[MOST_STEPS + 1];
 

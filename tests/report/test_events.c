@@ -46,7 +46,7 @@ static void expect_content(const char *name, const char *expected) {
     buffer_free(&text);
 }
 
-// How often a text stands in a file.
+// Number of occurrences of a text in a file.
 static int count(const char *name, const char *wanted) {
     struct buffer text = content(name);
     int found = 0;

@@ -296,7 +296,7 @@ TEST(events) {
     end();
 }
 
-// What a rank or a supervisor that does not write the file finds at its end, and adds.
+// A rank or a supervisor that does not write the file reads its end and appends to it.
 TEST(ends) {
     begin();
     struct metrics_event failed = {.name = "failed", .iteration = 3, .text = "killed", .exit_code = 137};

@@ -1,4 +1,4 @@
-// What the web board answers: routes, queries, the Host header, the token. No socket is involved.
+// Answers of the web board: routes, queries, the Host header, the token. No socket is involved.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"

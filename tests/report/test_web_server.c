@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// Nobody waits so long unless something is wrong.
+// Only reached if something is wrong.
 static const double patience = 300;
 
 static char folder[64];

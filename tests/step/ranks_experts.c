@@ -78,7 +78,7 @@ static struct step_result train(struct counted_step *own) {
     return step_result(own->step);
 }
 
-// What a plain loop knows of the routers: the weights of one rank, the bias, and the tokens of a step.
+// Inputs of the plain loop over routers: the weights of one rank, the bias, and the tokens of a step.
 struct plain_routers {
     float *table, *routers[EXPERT_LAYERS];  // (V, C), (E, C)
     double bias[EXPERT_LAYERS][E], counts[EXPERT_LAYERS][E];

@@ -146,7 +146,7 @@ TEST(the_output_layer_too) {
     compare("--fp8-output-proj --fp8-recipe tensorwise --untie-embeddings-and-output-weights", 5);
 }
 
-// Of four layers the first and the last two stay in bf16: some stages have no layer in fp8.
+// The first and the last two of four layers stay in bf16: some stages have no layer in fp8.
 TEST(layers_in_bf16) {
     compare("--first-last-layers-bf16 --num-layers-at-end-in-bf16 2", 3);
     compare("--fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 2", 5);

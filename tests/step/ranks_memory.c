@@ -39,7 +39,7 @@ static int open_ranks(void) {
     return world_open(&ranks.world, &options, ranks.device);
 }
 
-// What each rank's own pool has; it claims to have more.
+// Size of each rank's own pool; it claims to have more.
 static void set_limits(size_t first, size_t second) {
     size_t limit = ranks.place.rank == 0 ? first : second;
     scarce.claimed = PLENTY;

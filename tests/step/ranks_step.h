@@ -108,7 +108,7 @@ static inline int rank_step_next(void *context, struct batch *input) {
     return 0;
 }
 
-// The same plus what the model's family needs: lengths, labels of pairs, a decoder's tokens.
+// Also fills the fields of the model's family: lengths, labels of pairs, a decoder's tokens.
 static inline int rank_step_next_of_family(void *context, struct batch *input) {
     static int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
     const struct rank_step *r = context;

@@ -356,7 +356,7 @@ static struct ledger read_ledger(const struct step *step) {
     return ledger;
 }
 
-// What one step adds to the ledger.
+// Entries that one step adds to the ledger.
 static struct ledger step_ledger(struct ranks *on, const char *flags) {
     struct rank_step r;
     rank_step_open(&r, on, flags);
@@ -373,7 +373,7 @@ static struct ledger step_ledger(struct ranks *on, const char *flags) {
     return after;
 }
 
-// As many rows go to each expert on paper and here.
+// Each expert gets the same number of rows on paper and here.
 #define EXPERTS                                                                                                        \
     "--num-experts 8 --moe-expert-capacity-factor 1 "                                                                  \
     "--moe-pad-expert-input-to-capacity --moe-aux-loss-coeff 1e-2 "

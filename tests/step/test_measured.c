@@ -75,7 +75,7 @@ TEST(copies_are_announced_to_the_byte) {
 
 // ---- the whole process ----
 
-// What a child that trains with these flags reports about itself.
+// The report of a child that trains with these flags.
 struct account {
     int64_t announced, peak;  // bytes
 };

@@ -16,7 +16,7 @@ static enum step_mode mode = STEP_TRAIN;  // of the steps that are opened
 
 #define SMALL "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
 
-// What was requested, and the step if it was opened.
+// The request, and the step if it was opened.
 struct attempt {
     struct config config;
     struct step *step;
@@ -52,7 +52,7 @@ static void close_device(struct device *device) {
     device_close(device);
 }
 
-// What a rank needs with and without kept results.
+// Memory of a rank with and without kept results.
 static size_t needs(const char *flags, int rank, int size, bool keeps) {
     struct device *device = open_device(PLENTY);
     struct attempt attempt = try_rank(device, flags, rank, size);
@@ -359,7 +359,7 @@ static size_t address_space(void) {
     return (size_t)pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// What hosts the optimizer and the inputs of layers is counted once, before either is taken.
+// Host memory for the optimizer and for the inputs of layers is counted once, before either is taken.
 TEST(host_memory) {
     const char *flags = "--hidden-size 768 --num-attention-heads 4 --seq-length 32 --vocab-size 96 --num-layers 2 "
                         "--micro-batch-size 1 --optimizer-cpu-offload --recompute-granularity full --cpu-offloading ";

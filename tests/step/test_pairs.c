@@ -14,11 +14,11 @@ enum { EXPERT_LAYERS = 2, RANKS = 2, M = 4 };
     "--num-experts 4 --moe-layer-freq [0]+[1]*2 --moe-ffn-hidden-size 20 --expert-model-parallel-size 2 "
 #define OVERLAP "--overlap-moe-expert-parallel-comm "
 
-// What a rank says that it does while it waits for an exchange.
+// A rank's reported activity while it waits for an exchange.
 enum { FORWARD, BACKWARD, FORWARD_BESIDE, BACKWARD_BESIDE, PHASES };
 static const char *const phases[PHASES] = {"forward", "backward", "forward beside backward", "backward beside forward"};
 
-// What the functions below see; a test has one device at a time.
+// State for the functions below; a test has one device at a time.
 static struct {
     const struct ops *ops;
     const struct collective *collective;

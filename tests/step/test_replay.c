@@ -14,7 +14,7 @@ struct replay_course {
     int64_t called;  // operations of the last step that were not part of a recording
 };
 
-// What changes from step to step.
+// Values that change from step to step.
 struct changes {
     bool has_evaluations;
     int64_t micro_batches[STEPS];

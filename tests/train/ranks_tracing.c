@@ -84,7 +84,7 @@ static void end(void) {
         EXPECT_OK(file_remove_tree(folder));
 }
 
-// What the last line of metrics.jsonl says, on the first rank.
+// Content of the last line of metrics.jsonl, on the first rank.
 static bool is_named(const char *cause) {
     char *path = memory_printf("%s/metrics.jsonl", folder);
     struct buffer text = {0};

@@ -112,7 +112,7 @@ static void run_golden(struct config *config, const struct corpus_place *place) 
     EXPECT_INT(checked, 24);
 }
 
-// Of 50 documents the default shares leave none for test: then the run has no test, even if the shares were given.
+// With 50 documents the default shares leave none for test: then the run has no test, even if the shares were given.
 // Training and a separate evaluation need some.
 static void expect_small_splits(struct config *config, const struct corpus_place *place) {
     char split[] = "969, 30, 1", words[] = "a";

@@ -1,4 +1,4 @@
-// What evaluation does with texts: removing WikiText's extra spaces as in Python, and overlapping samples.
+// Texts in evaluation: removing WikiText's extra spaces as in Python, and overlapping samples.
 #include "base/json.h"
 #include "test.h"
 #include "train/detokenize.h"

@@ -53,7 +53,7 @@ TEST(an_iteration_and_an_interval) {
     config_free(&config);
 }
 
-// Layers of multi-token prediction are like the last one, and are numbered behind it.
+// Layers of multi-token prediction are like the last one, and are numbered after it.
 TEST(depths) {
     struct config config;
     struct expert_balance balance;

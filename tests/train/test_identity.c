@@ -54,7 +54,7 @@ static void compare_texts(void) {
     if (compare(own_text, saved_text) < 0)
         _exit(1);
 }
-// How many warnings a comparison that passes prints.
+// Number of warnings printed by a comparison that passes.
 static int warnings_of(const char *now, const char *then) {
     static struct capture said;
     int count = 0;

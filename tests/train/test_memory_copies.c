@@ -1,4 +1,4 @@
-// Who keeps copies of whose checkpoints.
+// The keepers of each rank's copies.
 #include "train/memory_copies.h"
 #include "test.h"
 

@@ -277,7 +277,7 @@ static double first_loss(const char *name, const char *flags) {
     return loss;
 }
 
-// What a training step keeps.
+// Activations kept by a training step.
 static size_t kept_bytes(const char *name, const char *flags) {
     struct golden_model g;
     golden_open(&g, name, flags, STEP_TRAIN, 2);

@@ -1,4 +1,4 @@
-// Which rank is named, and with which cause, for ranks whose times are known; and Megatron's lines of timers.
+// The named rank and its cause, for ranks with known times; and Megatron's lines of timers.
 #include "step/spans.h"
 #include "test.h"
 #include "train/link_probe.h"

@@ -81,7 +81,7 @@ TEST(copies) {
     upcycle("", "--moe-router-score-function sigmoid", 1);
 }
 
-// Of 4 experts 2 are chosen: the ratio is 2.
+// 2 of 4 experts are chosen: the ratio is 2.
 TEST(scaled_copies) {
     upcycle("--swiglu", "--moe-router-pre-softmax", cbrt(2));
     upcycle("--squared-relu", "--moe-router-pre-softmax", cbrt(2));
