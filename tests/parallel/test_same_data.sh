@@ -44,7 +44,7 @@ expect 215 "rank 1: data_text_document.bin is another file than rank 0's, of the
 [ "$(grep -c "another file" "$work/out")" = 1 ] && pass || fail "one rank says it"
 # More documents.
 (corpus 1; corpus 2) >"$work/b/text.jsonl"
-expect 0 "" "$BEVATRON" preprocess --input "$work/b/text.jsonl" --output-prefix "$work/b/data" "${tokenizer[@]}" \
+expect 0 "" "$BEVATRON" preprocess --input "$work/b/text.jsonl" --output-prefix "$work/b/data" "${tokenizer[@]}" --restart \
     --append-eod --workers 1
 for layout in "" "--pipeline-model-parallel-size 2"; do
     # shellcheck disable=SC2086
@@ -56,7 +56,7 @@ expect 215 "rank 1: data_text_document.bin cannot be read here, but can by rank 
 
 # One token in the middle of a larger file.
 (for i in $(seq 200); do corpus "$i"; done) >"$work/a/text.jsonl"
-expect 0 "" "$BEVATRON" preprocess --input "$work/a/text.jsonl" --output-prefix "$work/a/data" "${tokenizer[@]}" \
+expect 0 "" "$BEVATRON" preprocess --input "$work/a/text.jsonl" --output-prefix "$work/a/data" "${tokenizer[@]}" --restart \
     --append-eod --workers 1
 cp "$work/a"/data_text_document.* "$work/b/"
 expect 0 "iteration        2/" both --tensor-model-parallel-size 2
