@@ -37,7 +37,7 @@ static void talk(int in, int out, int err, const char *input, struct process_res
             break;
         if (ends[IN].fd >= 0 && ends[IN].revents) {
             ssize_t sent = write(ends[IN].fd, input, left);
-            // A program need not read its input to the end.
+            // A program may stop reading its input.
             left = sent > 0 ? left - (size_t)sent : errno == EAGAIN || errno == EINTR ? left : 0;
             input += sent > 0 ? sent : 0;
         }

@@ -138,11 +138,13 @@ static void say(const struct flag_rule *rule, const char *flag, const char *othe
         complain(complaints, "%s does not work with %s%s; leave one out", flag, other, why);
 }
 
-static void check(const struct flag_rule *rule, const struct config *config, struct complaints *complaints) {
+// Checks a rule for each of these terms.
+static void check(const struct flag_rule *rule, const char *terms, const struct config *config,
+                  struct complaints *complaints) {
     bool is_idle = rule->kind == RULE_IDLE || rule->kind == RULE_IDLE_WITH;
     bool is_bad_with = rule->kind == RULE_EXCLUDES || rule->kind == RULE_IDLE_WITH;
     struct buffer flag = {0}, other = {0};
-    for (const char *at = rule->flags; *at; buffer_clear(&flag)) {
+    for (const char *at = terms; *at; buffer_clear(&flag)) {
         if (!term_holds(config, &at, is_idle, &flag) || (rule->when && !any_holds(config, rule->when, &other)))
             continue;
         bool holds = any_holds(config, rule->others, &other);
@@ -157,6 +159,12 @@ static void check(const struct flag_rule *rule, const struct config *config, str
 }
 
 void rules_check(const struct flag_rule *rules, const struct config *config, struct complaints *complaints) {
-    for (const struct flag_rule *rule = rules; rule->flags; rule++)
-        check(rule, config, complaints);
+    const struct flag_table table = config_flag_table(0);
+    const struct flag *flag;
+    for (const struct flag_rule *rule = rules; rule->flags; rule++) {
+        check(rule, rule->flags, config, complaints);
+        for (size_t i = 0; rule->uses && (flag = flag_at(&table.rows, i)); i++)
+            if (flag->uses & rule->uses)
+                check(rule, flag->name, config, complaints);
+    }
 }

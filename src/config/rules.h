@@ -24,6 +24,7 @@ struct flag_rule {
     const char *others;  // terms
     const char *why;     // appended to the others, e.g. ", the folder of …"; with ";" it has the remedy, too
     const char *when;    // terms; the rule applies if one of them holds. NULL: always
+    unsigned uses;       // the rule also holds for each flag that has one of these (enum flag_use)
 };
 
 // The tables (rules_table.c); each ends with a row without flags. Those of training apply only to CONFIG_TRAIN, those

@@ -1,4 +1,5 @@
 // The rules between flags. See rules.h. Sorted by subject.
+#include "config/flags.h"
 #include "config/rules.h"
 
 #define NEEDS .kind = RULE_NEEDS, .flags
@@ -108,15 +109,8 @@ const struct flag_rule rules_always[] = {
 
     // Experts.
     {NEEDS = "--moe-use-upcycling, --expert-model-parallel-size, --overlap-moe-expert-parallel-comm", "--num-experts"},
-    {IDLE = "--moe-layer-freq, --moe-ffn-hidden-size, --moe-router-topk, --moe-router-score-function, "
-            "--moe-router-pre-softmax, --moe-router-topk-scaling-factor, --moe-router-num-groups, "
-            "--moe-router-group-topk, --moe-router-group-best, --moe-router-dtype, "
-            "--moe-router-load-balancing-type, --moe-aux-loss-coeff, --moe-z-loss-coeff, --moe-input-jitter-eps, "
-            "--moe-router-enable-expert-bias, --moe-router-bias-update-rate, --moe-expert-capacity-factor, "
-            "--moe-pad-expert-input-to-capacity, --moe-token-drop-policy, "
-            "--moe-shared-expert-intermediate-size, --moe-shared-expert-gate, --moe-upcycling-granularity, "
-            "--expert-tensor-parallel-size, --recompute-modules moe|moe_act|shared_experts",
-     "--num-experts", ": every MLP is dense"},
+    {IDLE = "--recompute-modules moe|moe_act|shared_experts", "--num-experts", ": every MLP is dense",
+     .uses = USE_EXPERTS},
     {IDLE = "--moe-router-group-best", "--moe-router-num-groups", .when = "--num-experts"},
     {NEEDS = "--moe-router-num-groups", "--moe-router-group-topk", .when = "--num-experts"},
     {NEEDS = "--moe-router-group-topk", "--moe-router-num-groups", .when = "--num-experts"},

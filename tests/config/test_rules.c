@@ -145,8 +145,15 @@ static void check(const struct flag_rule *rule, const char *term, const struct s
 }
 
 static void check_rules(const struct flag_rule *rule) {
+    const struct flag_table table = config_flag_table(0);
+    const struct flag *flag;
     for (; rule->flags; rule++) {
         struct string_list terms = split_terms(rule->flags), others = split_terms(rule->others);
+        int64_t written = terms.count;
+        for (size_t i = 0; rule->uses && (flag = flag_at(&table.rows, i)); i++)
+            if (flag->uses & rule->uses)
+                string_list_add(&terms, flag->name);
+        EXPECT((rule->uses != 0) == (terms.count > written));
         for (int64_t i = 0; i < terms.count; i++)
             for (int64_t k = -1; k < others.count; k++)
                 for (int is_last = 0; is_last < 2; is_last++)
