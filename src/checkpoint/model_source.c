@@ -1,5 +1,6 @@
 // The common part of all kinds of model folders. See model_source.h.
 #include "checkpoint/model_source.h"
+#include "checkpoint/gguf.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -34,7 +35,13 @@ static int open_source(struct model_source *source, const struct model_source_op
     if (!source->of && !file_exists(options->path)) {
         error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no model %s; check the path", options->path);
         result = hub_suggest(options->path, HUB_MODEL);
-    } else if (!source->of)
+    } else if (!source->of && gguf_is_file(options->path))
+        result =
+            error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                           "%s is a GGUF file, which is only written: its tensors may have lost bits; give the model "
+                           "that it was made from",
+                           options->path);
+    else if (!source->of)
         result = error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
             "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "

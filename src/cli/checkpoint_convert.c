@@ -30,6 +30,27 @@ struct checkpoint_convert_options {
 
 #define FLAG_STRUCT struct checkpoint_convert_options
 
+static const struct flag_refusal refused_targets[] = {
+    {"hf", "give huggingface"},
+    {"transformers", "give huggingface"},
+    {"safetensors", "give huggingface, whose weights are safetensors"},
+    {"llama.cpp", "give gguf"},
+    {"nemo", "give huggingface, which NeMo imports"},
+    {"vllm", "give huggingface, which vLLM reads"},
+    {"onnx", "give huggingface, and convert that folder with Optimum"},
+    {"pytorch", "give huggingface"},
+    {NULL, NULL},
+};
+
+// Their names in other converters.
+static const struct flag_synonym synonyms[] = {
+    {"--load --load-dir --model --model-path --checkpoint --ckpt --src --source --from-path", "--input", NULL},
+    {"--save --save-dir --output-dir --out --dest --outfile", "--output", NULL},
+    {"--target-format --format --saver --to-format", "--to", NULL},
+    {"--outtype --torch-dtype --precision", "--dtype", NULL},
+    {0},
+};
+
 static const char *const target_names[] = {"bevatron", "huggingface", "megatron", "gguf", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 
@@ -41,7 +62,8 @@ static const struct flag rows[] = {
     CHOICE(
         "--to", to, NULL, target_names,
         "format to write; default: gguf for an --output that ends in .gguf, otherwise huggingface for bevatron's own "
-        "input and bevatron for others"),
+        "input and bevatron for others",
+        .refusals = refused_targets),
     CHOICE("--dtype", dtype, NULL, dtype_names,
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
@@ -307,7 +329,7 @@ static int convert(void *context) {
 }
 
 int checkpoint_convert(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(rows)};
+    const struct flag_table table = {FLAG_TABLE(rows), .synonyms = synonyms};
     const struct flag_command command = {
         .name = "checkpoint convert",
         .argument_flag = "--input",

@@ -345,10 +345,20 @@ static const char *remedy_for(const char *argument) {
     return file_is_folder(argument) ? "the folder of a checkpoint is the value of --load" : NULL;
 }
 
+static const struct flag_synonym synonyms[] = {
+    {"--tasks --task --num-fewshot", NULL,
+     "tasks are scored by lm-evaluation-harness: write the model with `bevatron checkpoint convert --to huggingface`, "
+     "then "
+     "`lm_eval --model hf --model_args pretrained=FOLDER`; --cloze and --wikitext are scored here"},
+    {"--model-path --checkpoint --model-name-or-path --pretrained", "--load", "the folder of a checkpoint"},
+    {"--dataset --data --input --file", "--data-path or --text", "a dataset or a text"},
+    {0},
+};
+
 enum { TABLES = 2 };
 
 static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
+    tables[0] = (struct flag_table){FLAG_TABLE(own_flags), .synonyms = synonyms};
     tables[1] = config_flag_table_for(OFFSET(config), CONFIG_EVALUATE);
     return (struct flag_command){
         .name = "evaluate",

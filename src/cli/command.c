@@ -90,6 +90,9 @@ int command_group_check(const struct command_group *group, const char *name) {
     if (!*name)
         return error_set_code(EXIT_CODE_USAGE, "%s needs a command; `bevatron %s --help` lists them", group->name,
                               group->name);
+    const char *remedy = command_remedy(group->name, name);
+    if (remedy)
+        return error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s", group->name, name, remedy);
     return error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s%s%s`bevatron %s --help` lists them",
                           group->name, name, nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
                           nearest.best ? "? " : "", group->name);

@@ -39,6 +39,8 @@ struct command_part {
 extern const struct command_part command_table[];
 extern const size_t command_table_count;
 const struct command_part *command_find(const char *name);  // NULL if there is none
+// What to use in place of a command of another program; NULL if that is not known. `group` is "" for the first word.
+const char *command_remedy(const char *group, const char *name);
 // Topics of `help` besides commands; the last has no name.
 extern const struct command_part help_topics[];
 

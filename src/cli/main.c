@@ -44,6 +44,13 @@ static int refuse(const char *name, bool is_help) {
             nearest_consider(&nearest, command_table[i].name);
     for (const struct command_part *topic = help_topics; is_help && topic->name; topic++)
         nearest_consider(&nearest, topic->name);
+    const char *remedy = is_help ? NULL : command_remedy("", name);
+    if (!remedy && *name == '-')
+        remedy = "a command comes first, as in `bevatron train FLAGS`";
+    if (remedy) {
+        fprintf(stderr, "bevatron: there is no command \"%s\"; %s\n", name, remedy);
+        return EXIT_CODE_USAGE;
+    }
     fprintf(stderr, "bevatron: there is no %s \"%s\"; %s%s%s%s\n", is_help ? "help on" : "command", name,
             nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "",
             is_help ? "ask for a command, for `flags`, `presets`, `commands` or `files`"

@@ -5,10 +5,24 @@
 
 #define FLAG_STRUCT struct config
 
+static const struct flag_refusal refused_devices[] = {
+    {"gpu", "give cuda"},
+    {"nvidia", "give cuda"},
+    {"cuda:0", "give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES"},
+    {"cuda:1", "give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES"},
+    {"mps", "there is no code for GPUs of Apple; give cpu"},
+    {"rocm", "there is no code for GPUs of AMD; give cpu"},
+    {"hip", "there is no code for GPUs of AMD; give cpu"},
+    {"xpu", "there is no code for GPUs of Intel; give cpu"},
+    {"tpu", "there is no code for TPUs; give cpu"},
+    {NULL, NULL},
+};
+
 static const struct flag rows[] = {
     GROUP("Machine and parallelism"),
     CHOICE("--device", device, "auto", ONE_OF("auto", "cpu", "cuda"),
-           "device to compute on; auto uses a GPU if there is one", .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
+           "device to compute on; auto uses a GPU if there is one", .refusals = refused_devices,
+           .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
     INT("--threads", threads, "0", 0, 4096, "CPU threads per rank; 0 for all available",
         .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
     TEXT("--cpu-kernels", cpu_kernels, NULL, "NAMES",

@@ -47,6 +47,8 @@ static int unknown_type(const char *type) {
     if (strcmp(type, "HFTokenizer") == 0)
         why = "is not supported, because it does not count added tokens; give HuggingFaceTokenizer, which counts all, "
               "and --padded-vocab-size if the embedding has another size";
+    if (strcmp(type, "auto") == 0)
+        why = "is for train with text; here, train a tokenizer first (`bevatron tokenizer train`), and name its files";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
             why = "is not supported by this version";
