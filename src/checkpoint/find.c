@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "net/hub.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

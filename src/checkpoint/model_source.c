@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/hub.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
@@ -13,6 +12,7 @@
 #include "checkpoint/source_kind.h"
 #include "checkpoint/stage.h"
 #include "model/census.h"
+#include "net/hub.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/remote/remote.h"
 #include "base/thread.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/remote_folder.h"
+#include "net/remote.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

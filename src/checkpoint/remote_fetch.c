@@ -10,10 +10,10 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/phase.h"
-#include "base/remote/remote.h"
-#include "base/remote/stream.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/remote_folder.h"
+#include "net/remote.h"
+#include "net/stream.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #include "checkpoint/remote_folder.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/remote/remote.h"
 #include "checkpoint/checkpoint.h"
+#include "net/remote.h"
 #include <stdlib.h>
 #include <string.h>
 

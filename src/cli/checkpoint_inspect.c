@@ -4,7 +4,7 @@
 #include "model/census.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

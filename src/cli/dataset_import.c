@@ -9,13 +9,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
 #include "data/import.h"
 #include "data/tokenizer/fairseq.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/outlet.h"
-#include "base/remote/remote.h"
 #include "base/screen.h"
 #include "cli/commands.h"
 #include "cli/libraries.h"
+#include "net/remote.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,11 +1,11 @@
 // Inputs of a run: its tokenizer and its datasets. See preflight.h.
 #include "base/error.h"
-#include "base/remote/http.h"
-#include "base/remote/url.h"
 #include "cli/preflight.h"
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"
+#include "net/http.h"
+#include "net/url.h"
 #include "train/data_paths.h"
 #include "train/datasets.h"
 

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/remote/remote.h"
 #include "checkpoint/remote_fetch.h"
+#include "net/hub.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

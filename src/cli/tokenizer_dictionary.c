@@ -7,7 +7,7 @@
 #include "config/flag_rows.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

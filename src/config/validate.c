@@ -3,7 +3,7 @@
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/remote/url.h"
+#include "net/url.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/rules.h"

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
-#include "base/remote/url.h"
 #include "data/bad_data.h"
 #include "data/cache_entry.h"
 #include "data/cache_prune.h"
@@ -14,6 +13,7 @@
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"
 #include "data/tokenizer/bpe_train.h"
+#include "net/url.h"
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
 #include "checkpoint/model_source.h"
+#include "net/hub.h"
 #include "train/bert_load.h"
 #include "train/upcycle.h"
 

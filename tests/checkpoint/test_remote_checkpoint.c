@@ -1,16 +1,16 @@
-// Copies of checkpoints in S3, against the server of tests/base/object_server.h: whole or not there, whatever fails and
+// Copies of checkpoints in S3, against the server of tests/net/object_server.h: whole or not there, whatever fails and
 // whenever the process is killed.
 // tier: all
 #include "test.h"
 
 #include "base/clock.h"
-#include "base/object_server.h"
-#include "base/remote/http.h"
-#include "base/remote/remote.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/remote_copy.h"
 #include "checkpoint/remote_fetch.h"
 #include "checkpoint/remote_folder.h"
+#include "net/http.h"
+#include "net/object_server.h"
+#include "net/remote.h"
 #include <sys/wait.h>
 
 static struct object_server server;

@@ -5,10 +5,10 @@
 
 #include "base/memory.h"
 #include "base/redact.h"
-#include "base/remote/credentials.h"
-#include "base/remote/internal.h"
-#include "base/remote/url.h"
-#include "base/remote/xml.h"
+#include "net/credentials.h"
+#include "net/internal.h"
+#include "net/url.h"
+#include "net/xml.h"
 
 static void read_listing(const char *text, size_t size) {
     struct remote_list list = {0};

@@ -5,7 +5,7 @@
 #include "data/extract/text_shape.h"
 #include "base/buffer.h"
 #include "base/file.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/remote/url.h"
+#include "net/url.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

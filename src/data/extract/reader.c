@@ -11,8 +11,8 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/redact.h"
-#include "base/remote/remote.h"
-#include "base/remote/stream.h"
+#include "net/remote.h"
+#include "net/stream.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 
 struct reader;
 
-// "-" is standard input; s3:// and https:// are streamed (base/remote/stream.h).
+// "-" is standard input; s3:// and https:// are streamed (net/stream.h).
 int reader_open(struct reader **reader, const char *path);
 // reader_open with up to `threads` threads if the format allows it (bzip2, or several frames of zstd or blocks of xz).
 int reader_open_threads(struct reader **reader, const char *path, int threads);

@@ -5,7 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "base/error.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include "base/memory.h"
 #include "data/index/index.h"
 #include <dirent.h>

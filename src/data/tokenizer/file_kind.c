@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "base/looks.h"
+#include "net/hub.h"
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdlib.h>
