@@ -19,7 +19,7 @@
 #include "train/dry_run.h"
 #include "train/state.h"
 #include "train/trainer.h"
-#include "train/watching.h"
+#include "train/watchers.h"
 
 #include <inttypes.h>
 #include <signal.h>

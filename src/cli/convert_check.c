@@ -2,7 +2,7 @@
 #include "cli/convert_check.h"
 
 #include "base/error.h"
-#include "train/probe.h"
+#include "train/model_probe.h"
 #include <inttypes.h>
 #include <math.h>
 

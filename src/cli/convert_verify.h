@@ -2,7 +2,7 @@
 #ifndef CLI_CONVERT_VERIFY_H
 #define CLI_CONVERT_VERIFY_H
 
-#include "train/probe.h"
+#include "train/model_probe.h"
 
 struct convert_verify {
     // Results:

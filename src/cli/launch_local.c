@@ -20,7 +20,7 @@
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
-#include "train/watching.h"
+#include "train/watchers.h"
 
 #include <errno.h>
 #include <limits.h>

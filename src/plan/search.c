@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/planned_vocabulary.h"
+#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -137,3 +137,16 @@ int beginning_set_weights(const struct beginning_options *options, struct progre
     free(from.path);
     return status;
 }
+
+int beginning_load_earlier(const struct beginning_options *options, struct progress_state *at, const char *path) {
+    struct config start = *options->config;
+    if (path)
+        return state_load(&(struct run_state){.step = options->step, .config = &start, .progress = at}, path, true);
+    // The folder had no checkpoint then, and has some by now.
+    if (start.load && file_is_same(start.load, start.save))
+        start.load = NULL;
+    *at->past = (struct checkpoint_past){0};
+    *at = (struct progress_state){.past = at->past};
+    struct memory_checkpoint none = {0};
+    return beginning_set_weights(&(struct beginning_options){options->step, &start, options->identity, &none}, at);
+}

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "model/likeness.h"
-#include "train/gains.h"
+#include "train/norm_gains.h"
 
 #include <stdlib.h>
 #include <string.h>

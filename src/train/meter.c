@@ -8,10 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-bool meter_result_is_good(const struct step_result *result) {
-    return isfinite(result->loss) && isfinite(result->grad_norm);
-}
-
 static struct meter_usage usage_now(const struct meter *meter) {
     return (struct meter_usage){
         .at = clock_seconds(), .ran = clock_process_seconds(), .waited_for_data = step_data_seconds(meter->step)};
@@ -169,7 +165,7 @@ static void add_to_interval(struct meter *meter, const struct meter_reading *rea
     interval->tokens += count_tokens(meter->config, reading);
     interval->skipped += !isfinite(result->grad_norm);
     interval->nan += !isfinite(result->loss);
-    if (!meter_result_is_good(result))
+    if (!step_result_is_good(result))
         return;
     interval->good++;
     expert_balance_add(&meter->experts, result->expert_counts);

@@ -5,9 +5,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/memory_room.h"
+#include "recovery/link_probe.h"
+#include "recovery/stragglers.h"
 #include "report/ranks_line.h"
-#include "train/link_probe.h"
-#include "train/stragglers.h"
 
 #include <inttypes.h>
 #include <math.h>

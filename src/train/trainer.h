@@ -7,7 +7,7 @@
 #include "ops/device.h"
 #include "parallel/mesh.h"
 #include "train/automatic.h"
-#include "train/planned.h"
+#include "train/plan_comparison.h"
 
 // The scheduler's job that a run belongs to; its parts are NULL or 0 if there is none.
 struct trainer_job {
