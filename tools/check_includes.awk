@@ -2,7 +2,7 @@
 # The order of folders is DESIGN's: a folder may include itself and what stands below it, nothing above.
 
 BEGIN {
-    count = split("base net config data tensor ops comm parallel model optim report checkpoint cluster step recovery train plan cli", \
+    count = split("base net config data tensor ops comm parallel model optim report store formats cluster step recovery train plan cli", \
                   order, " ")
     for (i = 1; i <= count; i++)
         level[order[i]] = i
@@ -127,7 +127,7 @@ function check_backends(code,    is_of_torch) {
     if (folder !~ /^(parallel|model|optim|report|checkpoint|step|recovery|plan|train)$/)
         return
     # torch's files say where a storage is loaded, and host memory has our backend's name there.
-    is_of_torch = path_in_src == "checkpoint/torch_write.c" && $0 ~ /pickle_text[(]out, "cpu"[)]/
+    is_of_torch = path_in_src == "formats/torch_write.c" && $0 ~ /pickle_text[(]out, "cpu"[)]/
     if (code ~ /(^|[^A-Za-z0-9_.>])(cpu|cuda|cudnn|mpi|nccl|paper)_[a-z]/ ||
         (code ~ /""/ && $0 ~ /"(cpu|cuda|paper|self|mpi|tcp|nccl)"/ && !is_of_torch))
         error_at(FNR, "src/" folder " stands above the tables and may not name a backend")

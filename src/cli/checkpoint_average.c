@@ -4,10 +4,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "checkpoint/average.h"
-#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "formats/average.h"
+#include "formats/owner.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,19 +2,19 @@
 // Megatron's) into folders that transformers' from_pretrained loads.
 #include "cli/checkpoint.h"
 
-#include "model/census.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "checkpoint/hf_surroundings.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
 #include "data/tokenizer/from_config.h"
+#include "formats/hf_surroundings.h"
+#include "formats/model_source.h"
+#include "formats/owner.h"
+#include "model/census.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,22 +1,22 @@
 // bevatron checkpoint inspect: the contents of a checkpoint. Reads headers and JSON only, never the tensors.
 #include "cli/checkpoint.h"
 
-#include "model/census.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "net/hub.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/gguf.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/safetensors.h"
 #include "cli/commands.h"
 #include "cli/inspect_gguf.h"
 #include "config/flag_rows.h"
+#include "formats/gguf.h"
+#include "formats/model_source.h"
+#include "model/census.h"
+#include "store/checkpoint.h"
+#include "store/folder.h"
+#include "store/manifest.h"
+#include "store/safetensors.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

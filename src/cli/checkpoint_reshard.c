@@ -4,10 +4,11 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "formats/average.h"
+#include "formats/owner.h"
+#include "store/checkpoint.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

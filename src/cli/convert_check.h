@@ -2,8 +2,8 @@
 #ifndef CLI_CONVERT_CHECK_H
 #define CLI_CONVERT_CHECK_H
 
-#include "checkpoint/model_source.h"
 #include "cli/convert_verify.h"
+#include "formats/model_source.h"
 
 struct convert_check {
     bool verifies;  // also with transformers

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/gguf.h"
 #include "cli/checkpoint.h"
+#include "formats/gguf.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

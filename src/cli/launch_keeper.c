@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/signal_queue.h"
-#include "checkpoint/vault.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "config/flag_rows.h"
+#include "store/vault.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -10,8 +10,8 @@
 #include "base/screen.h"
 #include "base/signal_queue.h"
 #include "base/watchdog.h"
-#include "checkpoint/vault.h"
 #include "cli/job_limits.h"
+#include "store/vault.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
@@ -20,6 +20,7 @@
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
+#include "store/vault.h"
 #include "train/watchers.h"
 
 #include <errno.h>

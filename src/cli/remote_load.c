@@ -5,9 +5,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/remote_fetch.h"
 #include "net/hub.h"
 #include "net/remote.h"
+#include "store/remote_fetch.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "cli/restarts.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/owner.h"
+#include "formats/owner.h"
+#include "store/checkpoint.h"
 
 #include <math.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #ifndef RECOVERY_LOSS_SPIKE_H
 #define RECOVERY_LOSS_SPIKE_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
 
 enum {
     SPIKE_LEAST = 64,  // iterations before anything is called a spike

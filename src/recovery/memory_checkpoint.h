@@ -1,5 +1,5 @@
 // Checkpoints in host memory (--checkpoint-in-memory): every few iterations each rank copies its own state, as it is
-// stored on its device, to memory that a launcher keeps (checkpoint/vault.h). Ranks that are started again after one of
+// stored on its device, to memory that a launcher keeps (store/vault.h). Ranks that are started again after one of
 // them has died resume from there within seconds, with the same bits. Checkpoints on disk stay the last resort: for
 // other failures, other layouts of ranks, and machines that are lost.
 //
@@ -9,7 +9,7 @@
 #define RECOVERY_MEMORY_CHECKPOINT_H
 
 #include "base/buffer.h"
-#include "checkpoint/vault.h"
+#include "store/vault.h"
 #include "config/config.h"
 #include "recovery/memory_copies.h"
 #include "recovery/progress.h"

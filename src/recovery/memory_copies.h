@@ -1,5 +1,5 @@
 // Copies of checkpoints in host memory on a second node, so that they survive the loss of a machine. Ranks whose memory
-// is held by one process (a vault, see checkpoint/vault.h) are a node. Every rank sends each checkpoint to a rank of
+// is held by one process (a vault, see store/vault.h) are a node. Every rank sends each checkpoint to a rank of
 // the next node, which keeps it beside its own. They are sent by the collectives of the run, like any tensor.
 //
 // A copy is written like a checkpoint: it counts once it is complete. Every iteration has a collective of all ranks, so
@@ -7,9 +7,9 @@
 #ifndef RECOVERY_MEMORY_COPIES_H
 #define RECOVERY_MEMORY_COPIES_H
 
-#include "checkpoint/vault.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
+#include "store/vault.h"
 
 // Sent by every rank to all: its vault, the vault's generation, and its request.
 enum { COPY_VAULT, COPY_GENERATION, COPY_BYTES, COPY_FINGERPRINT, COPY_NUMBERS };

@@ -2,7 +2,7 @@
 #ifndef RECOVERY_PROGRESS_H
 #define RECOVERY_PROGRESS_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
 #include "recovery/run_folders.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/owner.h"
+#include "formats/owner.h"
+#include "store/folder.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
 #ifndef RECOVERY_RUN_FOLDERS_H
 #define RECOVERY_RUN_FOLDERS_H
 
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "store/checkpoint.h"
 
 enum { RUN_FOLDERS = 2 };
 

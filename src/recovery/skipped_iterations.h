@@ -3,7 +3,7 @@
 #ifndef RECOVERY_SKIPPED_ITERATIONS_H
 #define RECOVERY_SKIPPED_ITERATIONS_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
 
 // Adds a span and joins it with those that it touches; -1 if there are too many.
 int skips_add(struct checkpoint_past *past, int64_t first, int64_t last);

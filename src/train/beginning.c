@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "net/hub.h"
 #include "train/bert_load.h"
 #include "train/upcycle.h"

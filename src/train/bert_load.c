@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "model/likeness.h"
 #include "train/norm_gains.h"
 

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "checkpoint/extra.h"
-#include "checkpoint/hf_surroundings.h"
+#include "formats/hf_surroundings.h"
+#include "store/extra.h"
 #include "train/state.h"
 #include <stdlib.h>
 #include <string.h>

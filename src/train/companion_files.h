@@ -3,8 +3,8 @@
 #ifndef TRAIN_COMPANION_FILES_H
 #define TRAIN_COMPANION_FILES_H
 
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "store/checkpoint.h"
 
 // Adds them to the files of a save. Those of the tokenizer are left out if the run has another tokenizer now.
 void surroundings_add(struct checkpoint_file_list *files, const struct config *config);

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/hf_surroundings.h"
+#include "formats/hf_surroundings.h"
 #include "train/companion_files.h"
 #include <stdlib.h>
 

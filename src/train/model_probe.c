@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "base/memory_room.h"
 #include "base/pool.h"
-#include "checkpoint/convert.h"
 #include "model/census.h"
+#include "store/convert.h"
 #include "train/expert_bias.h"
 #include "train/setup.h"
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #ifndef TRAIN_MODEL_PROBE_H
 #define TRAIN_MODEL_PROBE_H
 
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 
 enum { PROBE_TOKENS = 8 };
 

@@ -3,8 +3,8 @@
 #ifndef TRAIN_NORM_GAINS_H
 #define TRAIN_NORM_GAINS_H
 
-#include "checkpoint/checkpoint.h"
 #include "parallel/param.h"
+#include "store/checkpoint.h"
 
 // Makes the loading of the list, which has a tensor for each parameter in their order, convert the gains to the form
 // that the parameters have. `is_centered`: the folder holds distances.

@@ -4,9 +4,10 @@
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
 #include "recovery/progress.h"
 #include "step/step.h"
+#include "store/checkpoint.h"
 #include "train/kept_files.h"
 #include "train/save_folder.h"
 

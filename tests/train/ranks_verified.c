@@ -3,7 +3,7 @@
 // mpirun.
 // tier: all
 #include "base/file.h"
-#include "checkpoint/folder.h"
+#include "store/folder.h"
 #include "moved_clock.h"
 #include "recovery/verified_restart.h"
 #include "step/ranks_step.h"
