@@ -11,7 +11,6 @@
 #include "base/signal_queue.h"
 #include "base/watchdog.h"
 #include "cli/job_limits.h"
-#include "store/vault.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
