@@ -31,15 +31,15 @@ struct checkpoint_convert_options {
 #define FLAG_STRUCT struct checkpoint_convert_options
 
 static const struct flag_refusal refused_targets[] = {
-    {"hf", "give huggingface"},
-    {"transformers", "give huggingface"},
-    {"safetensors", "give huggingface, whose weights are safetensors"},
-    {"llama.cpp", "give gguf"},
-    {"nemo", "give huggingface, which NeMo imports"},
-    {"vllm", "give huggingface, which vLLM reads"},
-    {"onnx", "give huggingface, and convert that folder with Optimum"},
-    {"pytorch", "give huggingface"},
-    {NULL, NULL},
+    {.name = "hf", .means = "huggingface"},
+    {.name = "transformers", .means = "huggingface"},
+    {.name = "safetensors", .reason = "give huggingface, whose weights are safetensors"},
+    {.name = "llama.cpp", .reason = "give gguf"},
+    {.name = "nemo", .reason = "give huggingface, which NeMo imports"},
+    {.name = "vllm", .reason = "give huggingface, which vLLM reads"},
+    {.name = "onnx", .reason = "give huggingface, and convert that folder with Optimum"},
+    {.name = "pytorch", .reason = "give huggingface"},
+    {0},
 };
 
 // Their names in other converters.

@@ -178,7 +178,7 @@ answers 2 'unexpected argument "—train-iters": train takes only flags; it begi
 expect 2 'unexpected argument "gpt3": plan takes only flags; a published size is --preset NAME' "$BEVATRON" plan gpt3
 answers 2 '--device takes one of auto, cpu, cuda, not "gpu": give cuda' train --device gpu
 answers 2 'not "cuda:0": give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES' train --device cuda:0
-answers 2 'not "hf": give huggingface' checkpoint convert --input run --to hf --output x
+answers 2 'not "pytorch": give huggingface' checkpoint convert --input run --to pytorch --output x
 answers 2 'unknown flag --load; use --input' checkpoint convert --load run --input run --output x
 expect 2 'unknown flag --tasks; tasks are scored by lm-evaluation-harness' "$BEVATRON" evaluate --load run --tasks hellaswag
 expect 2 '--tokenizer-type auto is for train with text; here, train a tokenizer first' "$BEVATRON" preprocess --input lines.jsonl \

@@ -108,8 +108,8 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
-    // Megatron-DeepSpeed's name, with the same ids and the same size.
-    if (strcmp(type, "PretrainedFromHF") == 0)
+    // Megatron-DeepSpeed's and BigCode's names, with the same ids and the same size.
+    if (strcmp(type, "PretrainedFromHF") == 0 || strcmp(type, "TokenizerFromFile") == 0)
         type = tokenizer_kind_hf.name;
     const struct tokenizer_kind *kind = NULL;
     for (size_t i = 0; i < KIND_COUNT; i++)
