@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/json_lex.h"
-#include "base/json_walk.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>

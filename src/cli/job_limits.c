@@ -1,13 +1,13 @@
 // See job_limits.h.
 #include "cli/job_limits.h"
 
-#include "base/cgroup.h"
 #include "base/error.h"
+#include "base/host_limits.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/resource.h>
 
-static const struct memory_files system_files = {
+static const struct host_files system_files = {
     .proc = "/proc", .cgroups = "/sys/fs/cgroup", .membership = "/proc/self/cgroup"};
 
 // Measured with Open MPI 4.1.4 on aarch64, 2026-11-16: mpirun has 30 files open for two ranks and 36 for four, a rank
@@ -38,7 +38,7 @@ static void look_at_old_group(void *context, const char *folder) {
     take_limit(kills, folder, "memory.limit_in_bytes");
 }
 
-struct job_kills job_kills_in(const struct memory_files *files) {
+struct job_kills job_kills_in(const struct host_files *files) {
     const uint64_t none = (uint64_t)1 << 62;  // version 1 writes "no limit" as a huge number
     struct job_kills kills = {.limit_bytes = UINT64_MAX, .machine = cgroup_read_key(files->proc, "vmstat", "oom_kill")};
     cgroup_visit(files->cgroups, files->membership, look_at_group, &kills);
@@ -81,7 +81,7 @@ static void look_at_processes(void *context, const char *folder) {
         count->room = most[0] - used[0];
 }
 
-int64_t job_process_room(const struct memory_files *files) {
+int64_t job_process_room(const struct host_files *files) {
     struct process_count count = {.room = INT64_MAX};
     cgroup_visit(files->cgroups, files->membership, look_at_processes, &count);
     cgroup_visit_old(&(struct cgroup_old){files->cgroups, files->membership, "pids"}, look_at_processes, &count);

@@ -2,10 +2,10 @@
 // keeps its state in a file, since a requeued job starts over on other machines.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"

@@ -1,8 +1,8 @@
 // bevatron launch keeper: holds the in-memory checkpoints of one node's ranks, for job scripts that restart ranks
 // themselves. One keeper runs on each node; it must outlive the ranks, so it is not started with them.
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
-#include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"

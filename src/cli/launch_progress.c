@@ -5,10 +5,10 @@
 // which are never waited for, read the run's file and write the message.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"

@@ -1,11 +1,11 @@
 // bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its output was written.
+#include "base/console.h"
+#include "base/crash.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "base/file_fault.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "base/outlet.h"
 #include "base/screen.h"
 #include "cli/commands.h"
 #include "cli/libraries.h"
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
     limit_modes();
-    outlet_keep_lines_whole();
+    console_keep_lines_whole();
     const char *name = argc > 1 ? argv[1] : "help";
     environment_use(variable);
     screen_set_looks(screen_looks_of(variable));

@@ -2,8 +2,8 @@
 #include "formats/megatron_zip.h"
 
 #include "base/error.h"
+#include "base/host_limits.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
 #include "formats/megatron_folder.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -154,7 +154,7 @@ int megatron_zip_bytes(struct megatron_zip *zip, const struct torch_zip_entry *e
         *bytes = entry->data;
         return torch_zip_check(entry);
     }
-    if (entry->bytes > memory_room(1))
+    if (entry->bytes > host_memory_room(1))
         return error_set_code(EXIT_CODE_OUT_OF_MEMORY,
                               "unpacking \"%.200s\" takes %.2f GB of memory, more than is free; unpack the archive and "
                               "give its folder",

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/file_remedy.h"
 #include "base/json.h"
-#include "base/looks.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
 #include "formats/source_kind.h"
@@ -201,7 +201,7 @@ static int find_owner(struct owner *owner, const char *folder) {
         error = survey_folder(&survey, folder);
     } while (error != 0 && file_try_again(error, folder));
     if (error != 0)
-        return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), file_read_remedy(error));
     error_clear();
     decide(owner, &survey, folder);
     return 0;

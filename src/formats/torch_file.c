@@ -4,7 +4,7 @@
 #include "formats/torch_file.h"
 
 #include "base/error.h"
-#include "base/looks.h"
+#include "base/file_remedy.h"
 #include "base/memory.h"
 #include "store/safetensors.h"
 #include <inttypes.h>
@@ -146,7 +146,7 @@ static int parse(struct torch_file *file, const unsigned char *bytes, size_t siz
     if (size >= sizeof legacy_magic && memcmp(bytes, legacy_magic, sizeof legacy_magic) == 0)
         return parse_legacy(file, bytes, size);
     return error_set("it is not a torch.save file: it starts neither as a zip archive nor with torch's magic number%s",
-                     looks_like(bytes, size));
+                     file_looks_like(bytes, size));
 }
 
 int torch_parse(struct torch_file *file, const void *bytes, size_t size, const char *name) {

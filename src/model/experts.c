@@ -328,7 +328,7 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
         op_sum_slots(pass->device, &op);
         y = arena_2d(pass->scratch, pass->dtype, saved->sources.shape[0], y.shape[1]);
         request = dispatch_return_start(&saved->dispatch, pass, y, op.out, "rows from experts");
-        if (has_shared(experts) && !pass->turns)
+        if (has_shared(experts) && !pass->coroutine)
             comm_overlap(&request);
         op = (struct op_sum_slots){.y = y, .places = saved->places};
     }

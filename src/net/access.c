@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,7 +293,7 @@ bool remote_learn_time(double server_seconds) {
 
 // Two addresses that differ only in their secrets are two files: the later one gets a number.
 char *remote_hide(const char *url) {
-    char *printable = redact_copy(url);
+    char *printable = secret_redact(url);
     if (strcmp(printable, url) == 0)
         return printable;
     pthread_mutex_lock(&state.lock);

@@ -2,7 +2,7 @@
 #include "net/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,7 +74,7 @@ static int explain_web(const struct remote_failure *failure, const char *url) {
 }
 
 int remote_explain(const struct remote_failure *failure) {
-    char *url = redact_copy(failure->url);
+    char *url = secret_redact(failure->url);
     if (failure->status == 412 || failure->status == 409)
         error_set("%s has changed since it was first read; start over, and change inputs only between runs", url);
     else if (url_is_s3(failure->url))

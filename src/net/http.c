@@ -1,15 +1,77 @@
-// Requests over libcurl. See http.h.
+// Requests over libcurl, which is loaded when the first address is used. See http.h.
 #include "net/http.h"
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/library.h"
 #include "base/lifeline.h"
 #include "base/memory.h"
-#include "net/curl_library.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+// CURLOPT_REDIR_PROTOCOLS's replacement is missing in libcurl before 7.85.
+#define CURL_DISABLE_DEPRECATION
+// The checks are macros named like the functions, and so like the fields below.
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+
+// Only functions of libcurl 7.42 are called, whatever the build's header offers.
+#define CURL_SYMBOLS(ROW)                                                                                              \
+    ROW(curl_version_info)                                                                                             \
+    ROW(curl_easy_cleanup)                                                                                             \
+    ROW(curl_easy_getinfo)                                                                                             \
+    ROW(curl_easy_init)                                                                                                \
+    ROW(curl_easy_perform)                                                                                             \
+    ROW(curl_easy_reset)                                                                                               \
+    ROW(curl_easy_setopt)                                                                                              \
+    ROW(curl_easy_strerror)                                                                                            \
+    ROW(curl_global_init)                                                                                              \
+    ROW(curl_slist_append)                                                                                             \
+    ROW(curl_slist_free_all)
+
+struct curl_symbols {
+    CURL_SYMBOLS(LIBRARY_FIELD)
+};
+
+static inline const struct curl_symbols *curl_symbols(void) {
+    return library_symbols(LIBRARY_CURL);
+}
+
+static const char *const symbol_names[] = {CURL_SYMBOLS(LIBRARY_NAME)};
+enum { SYMBOL_COUNT = sizeof symbol_names / sizeof symbol_names[0], OLDEST_VERSION = 0x072a00 };
+_Static_assert(sizeof(struct curl_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
+
+// Debian has one libcurl per TLS library; all have the same functions.
+static const char *const sonames[] = {"libcurl.so.4", "libcurl-gnutls.so.4", NULL};
+static const char *const folders[] = {"/usr/local/lib64", "/usr/local/lib", "$CONDA_PREFIX/lib", NULL};
+
+static int check_version(const void *table, char *version, size_t size) {
+    const struct curl_symbols *candidate = table;
+    const curl_version_info_data *found = candidate->curl_version_info(CURLVERSION_FIRST);
+    if (found->version_num < OLDEST_VERSION)
+        return error_set("is libcurl %.20s, but 7.42 or later is needed", found->version);
+    snprintf(version, size, "%s", found->version);
+    return 0;
+}
+
+const struct library *http_library(void) {
+    static const struct library library = {
+        .id = LIBRARY_CURL,
+        .name = "libcurl",
+        .user = "s3:// and https:// addresses",
+        .variable = "BEVATRON_CURL_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .package = "apt-get install libcurl4 ca-certificates",
+        .instead = "copy the data to a disk",
+        .symbols = symbol_names,
+        .symbol_count = SYMBOL_COUNT,
+        .check = check_version,
+    };
+    return &library;
+}
 
 enum { MOST_HEADER_BYTES = 1 << 18, MOST_REDIRECTS = 10, CONNECT_SECONDS = 10, STALL_SECONDS = 60, MOST_IDLE = 64 };
 

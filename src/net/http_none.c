@@ -1,4 +1,4 @@
-// Replaces http.c and curl_library.c in a build without libcurl's header.
+// Replaces http.c in a build without libcurl's header.
 #include "net/http.h"
 #include "base/error.h"
 #include <stdio.h>

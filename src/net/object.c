@@ -2,7 +2,7 @@
 #include "net/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int read_size(const struct http_response *response, const char *url, uint
     if (!text || sscanf(text + is_range, "%llu", &given) != 1)
         return 0;
     if (given > MOST_SIZE) {
-        char *printable = redact_copy(url);
+        char *printable = secret_redact(url);
         error_set("cannot read %s: the server says that it has %s bytes, which is not possible", printable,
                   text + is_range);
         free(printable);

@@ -7,7 +7,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,7 +232,7 @@ static int pause_before_retry(const struct journey *journey) {
 // Returns 1 to try again, -1 with a message after too many attempts.
 static int try_again(struct journey *journey, const char *problem) {
     int most = remote_patience().attempts;
-    char *url = redact_copy(journey->call->url->text);
+    char *url = secret_redact(journey->call->url->text);
     journey->failures++;
     int status = 1;
     if (journey->failures >= most)
@@ -344,7 +344,7 @@ static bool is_short(const struct journey *journey) {
 static int judge(struct journey *journey, const struct remote_access *access, enum http_result result) {
     const struct remote_call *call = journey->call;
     const struct http_response *response = &journey->answer->response;
-    char *url = redact_copy(call->url->text);
+    char *url = secret_redact(call->url->text);
     int status = -1;
     if (journey->is_changed)
         status = remote_explain(&(struct remote_failure){.doing = call->doing, .url = call->url->text, .status = 412});

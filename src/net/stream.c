@@ -3,7 +3,7 @@
 #include "net/internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include "base/thread.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -221,7 +221,7 @@ int remote_stream_open(struct remote_stream **opened, const char *url, uint64_t 
     pthread_cond_init(&stream->changed, NULL);
     int status = remote_find(&stream->object, url);
     if (status == 0) {
-        char *printed = redact_copy(url);
+        char *printed = secret_redact(url);
         status =
             error_set("cannot open %s: no such %s; check the address", printed, url_is_s3(url) ? "object" : "file");
         free(printed);

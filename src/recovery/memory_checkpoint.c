@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "base/host_limits.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
 #include "base/phase.h"
 
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static int ranks_here(const struct mesh *mesh) {
 static int check_room(const struct memory_checkpoint *memory, size_t bytes) {
     const struct step_memory *taken = step_memory(memory->step);
     int sharers = ranks_here(step_mesh(memory->step));
-    uint64_t room = memory_room(sharers), resident = memory_resident(), owed = 0;
+    uint64_t room = host_memory_room(sharers), resident = host_memory_resident(), owed = 0;
     if (step_device(memory->step)->ops->is_host_memory && taken->total + taken->device_own > resident)
         owed = taken->total + taken->device_own - resident;
     if (room == UINT64_MAX || bytes + owed <= room)

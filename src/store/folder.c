@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/file_remedy.h"
 #include "base/log.h"
-#include "base/looks.h"
 #include "base/memory.h"
 #include "store/checkpoint.h"
 #include "store/manifest.h"
@@ -107,7 +107,7 @@ int folder_list_read(struct folder_list *list, const char *folder) {
     while ((error = list_once(list, folder)) != 0) {
         folder_list_free(list);
         if (!file_try_again(error, folder))
-            return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), looks_remedy(error));
+            return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), file_read_remedy(error));
     }
     return 0;
 }
@@ -316,7 +316,7 @@ static int remove_leftover(const char *path, bool is_iteration) {
 int folder_remove_leftovers(const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream)
-        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), file_read_remedy(errno));
     int result = 0;
     const struct dirent *entry;
     while (result == 0 && (entry = readdir(stream))) {

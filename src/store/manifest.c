@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/file_remedy.h"
 #include "base/hash.h"
 #include "base/json.h"
-#include "base/looks.h"
 #include "base/memory.h"
 #include "base/phase.h"
 #include "store/folder.h"
@@ -293,7 +293,7 @@ static int read_file(struct manifest *manifest, const char *folder) {
     int result = 0;
     // The most common cause is a path to some other folder.
     if (file_is_folder(folder) && !may_enter(folder))
-        result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+        result = error_set("cannot read the folder %s: %s; %s", folder, strerror(errno), file_read_remedy(errno));
     else if (file_exists(path) && !file_is_regular(path))
         result = error_set("%s is not a regular file; restore it from a copy", path);
     else if (file_is_folder(folder) && !file_exists(path) && manifest_has_foreign_weights(folder))

@@ -4,8 +4,8 @@
 #include "store/safetensors.h"
 
 #include "base/error.h"
+#include "base/file_remedy.h"
 #include "base/json.h"
-#include "base/looks.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -201,7 +201,7 @@ static int parse(struct safetensors *file, const unsigned char *bytes, size_t si
     if (size < 8)
         return error_set("it has %zu bytes, too few for a safetensors file; copy or download it again", size);
     memcpy(&header_bytes, bytes, 8);
-    const char *look = looks_like(bytes, size);
+    const char *look = file_looks_like(bytes, size);
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
         return error_set("its header claims %" PRIu64 " bytes, but %d are allowed%s", header_bytes,
                          SAFETENSORS_MAX_HEADER_BYTES, *look ? look : "; is it a safetensors file?");

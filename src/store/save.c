@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
 #include "base/watchdog.h"
 #include "store/extra.h"
 #include "store/folder.h"
@@ -474,7 +474,7 @@ static bool is_first_here(const struct checkpoint_job *job) {
 // Whether all machines have memory for copies of the shares of all their ranks, with a tenth to spare for other uses
 // meanwhile. If one lacks it, all ranks write without copies.
 static bool has_room_for_copies(const struct checkpoint_job *job) {
-    uint64_t needed = 0, room = memory_room(1);
+    uint64_t needed = 0, room = host_memory_room(1);
     for (int rank = 0; rank < job->ranks; rank++)
         for (int i = 0; i < SHARE_FILES && (!job->all || group_is_neighbour(job->all, rank)); i++)
             needed += (uint64_t)job->sizes[SHARE_FILES * rank + i];

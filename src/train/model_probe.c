@@ -2,8 +2,8 @@
 #include "train/model_probe.h"
 
 #include "base/error.h"
+#include "base/host_limits.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
 #include "base/pool.h"
 #include "model/census.h"
 #include "store/convert.h"
@@ -41,7 +41,7 @@ void probe_free(struct probe *probe) {
 bool probe_fits(const struct config *config, struct buffer *why) {
     double weights = (double)census_parameters(config) * sizeof(float);
     double logits = (double)config->padded_vocab_size * PROBE_TOKENS * 4 * sizeof(float);
-    double needed = 1.2 * (weights + logits) + 256e6, room = (double)memory_room(1);
+    double needed = 1.2 * (weights + logits) + 256e6, room = (double)host_memory_room(1);
     if (needed <= room)
         return true;
     buffer_printf(why, "it needs about %.1f GB of memory and %.1f GB are available", needed / 1e9, room / 1e9);

@@ -14,14 +14,14 @@
 struct fixture {
     char root[32];
     char *membership;
-    struct memory_files files;
+    struct host_files files;
 };
 
 static void open_fixture(struct fixture *fixture) {
     memcpy(fixture->root, "/tmp/bevatron-test-XXXXXX", 26);
     EXPECT(mkdtemp(fixture->root));
     fixture->membership = file_join(fixture->root, "membership");
-    fixture->files = (struct memory_files){fixture->root, fixture->root, fixture->membership};
+    fixture->files = (struct host_files){fixture->root, fixture->root, fixture->membership};
 }
 
 static void close_fixture(struct fixture *fixture) {

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include "net/remote.h"
 #include "net/stream.h"
 #include <errno.h>
@@ -148,7 +148,7 @@ static int begin(struct reader *reader, const char *path, int threads) {
         reader->name = memory_string("standard input");
         reader->descriptor = dup(STDIN_FILENO);
     } else if (url_is_remote(path)) {
-        reader->name = redact_copy(path);
+        reader->name = secret_redact(path);
         TRY(remote_stream_open(&reader->remote, path, 0));
         reader->descriptor = remote_stream_descriptor(reader->remote);
     } else {

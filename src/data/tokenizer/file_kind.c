@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/looks.h"
+#include "base/file_remedy.h"
 #include "net/hub.h"
 #include <ctype.h>
 #include <stdbool.h>
@@ -68,7 +68,7 @@ static enum file_kind look_at(const char *path, const char **other) {
     memcpy(text, length ? map.data : (const void *)"", length);
     text[length] = '\0';
     file_map_close(&map);
-    *other = looks_like(text, length);
+    *other = file_looks_like(text, length);
     enum file_kind kind = OTHER;
     if (text[strspn(text, " \t\r\n")] == '{')
         kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"")          ? TOKENIZER_JSON

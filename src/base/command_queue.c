@@ -1,9 +1,9 @@
-// Shell commands beside the program's work. See errand.h.
+// Shell commands beside the program's work. See command_queue.h.
 //
 // The command has a process group of its own: a Ctrl-C of the terminal does not end it, and it can be ended together
 // with its own children. The thread leaves only when the queue is empty or closed, so every child is waited for, unless
 // it still runs when the program exits.
-#include "base/errand.h"
+#include "base/command_queue.h"
 
 #include "base/buffer.h"
 #include "base/clock.h"
@@ -28,24 +28,24 @@ extern char **environ;
 enum { QUEUE_LENGTH = 16, MOST_LINES = 50, LINE_BYTES = 1000, TURN_MILLISECONDS = 20, DROPPED_NAMES = 8 };
 static const double END_SECONDS = 2;  // between SIGTERM and SIGKILL
 
-struct errand_copy {
+struct command_copy {
     char *label, *input;
     char **variables;
 };
 
-struct errands {
-    struct errand_options options;
+struct command_queue {
+    struct command_queue_options options;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct errand_copy queue[QUEUE_LENGTH];
+    struct command_copy commands[QUEUE_LENGTH];
     int first, count;
     bool is_busy, is_closing, is_left;  // is_left: the thread frees everything
     int64_t dropped;
     struct buffer dropped_names;
 };
 
-static void free_copy(struct errand_copy *copy) {
+static void free_copy(struct command_copy *copy) {
     free(copy->label);
     free(copy->input);
     for (char **at = copy->variables; at && *at; at++)
@@ -53,22 +53,22 @@ static void free_copy(struct errand_copy *copy) {
     free(copy->variables);
 }
 
-static struct errand_copy copy_of(const struct errand *errand) {
+static struct command_copy copy_of(const struct queued_command *command) {
     size_t count = 0;
-    while (errand->variables[count])
+    while (command->variables[count])
         count++;
-    struct errand_copy copy = {.label = memory_string(errand->label),
-                               .input = memory_string(errand->input ? errand->input : ""),
-                               .variables = memory_alloc(sizeof(char *) * (count + 1))};
+    struct command_copy copy = {.label = memory_string(command->label),
+                                .input = memory_string(command->input ? command->input : ""),
+                                .variables = memory_alloc(sizeof(char *) * (count + 1))};
     for (size_t i = 0; i < count; i++)
-        copy.variables[i] = memory_string(errand->variables[i]);
+        copy.variables[i] = memory_string(command->variables[i]);
     return copy;
 }
 
 // ---- the command ----
 
-// This process's variables, replaced by those of the errand where names are equal. The caller owns the array, not the
-// strings.
+// This process's variables, replaced by those of the queued command where names are equal. The caller owns the array, not
+// the strings.
 static char **make_environment(char *const *variables) {
     size_t own = 0, added = 0;
     while (environ[own])
@@ -139,12 +139,13 @@ static int start(const char *command, char **environment, int *in, int *out, pid
 }
 
 // Logs the whole lines of the command's output so far; an incomplete line stays in the buffer.
-struct errand_output {
+struct command_output {
     struct buffer line;
     int lines;
 };
 
-static void log_output(const struct errands *errands, struct errand_output *output, const char *bytes, size_t length) {
+static void log_output(const struct command_queue *queue, struct command_output *output, const char *bytes,
+                       size_t length) {
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] != '\n') {
             if (output->line.length < LINE_BYTES)
@@ -154,20 +155,20 @@ static void log_output(const struct errands *errands, struct errand_output *outp
         if (output->line.length > 0)
             utf8_make_printable(output->line.data, "\t");
         if (output->lines < MOST_LINES)
-            log_info("%s: %s", errands->options.name, buffer_string(&output->line));
+            log_info("%s: %s", queue->options.name, buffer_string(&output->line));
         else if (output->lines == MOST_LINES)
-            log_info("%s: (more than %d lines of output; the rest is not shown)", errands->options.name, MOST_LINES);
+            log_info("%s: (more than %d lines of output; the rest is not shown)", queue->options.name, MOST_LINES);
         output->lines++;
         buffer_clear(&output->line);
     }
 }
 
 // False at the end of the output.
-static bool read_output(const struct errands *errands, int out, struct errand_output *output) {
+static bool read_output(const struct command_queue *queue, int out, struct command_output *output) {
     char bytes[4096];
     ssize_t count;
     while ((count = read(out, bytes, sizeof bytes)) > 0)
-        log_output(errands, output, bytes, (size_t)count);
+        log_output(queue, output, bytes, (size_t)count);
     return count < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
@@ -185,11 +186,11 @@ static int feed(int in, const char **input) {
     return -1;
 }
 
-static void tell_end(const struct errands *errands, const char *label, int status, bool is_ended) {
-    const char *name = errands->options.name;
+static void tell_end(const struct command_queue *queue, const char *label, int status, bool is_ended) {
+    const char *name = queue->options.name;
     if (is_ended)
         log_warn("%s: the command for \"%s\" took longer than %.0f s and was ended", name, label,
-                 errands->options.limit_seconds);
+                 queue->options.limit_seconds);
     else if (WIFSIGNALED(status))
         log_warn("%s: the command for \"%s\" was ended by signal %d", name, label, WTERMSIG(status));
     else if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
@@ -197,9 +198,9 @@ static void tell_end(const struct errands *errands, const char *label, int statu
 }
 
 // Waits for the command itself; its background children may hold the pipes open for longer.
-static int attend(const struct errands *errands, pid_t child, int in, int out, const char *input, bool *is_ended) {
-    struct errand_output output = {0};
-    double started = clock_now(errands->options.clock), told = 0;
+static int attend(const struct command_queue *queue, pid_t child, int in, int out, const char *input, bool *is_ended) {
+    struct command_output output = {0};
+    double started = clock_now(queue->options.clock), told = 0;
     int status = 0;
     bool is_open = true;
     for (;;) {
@@ -207,9 +208,9 @@ static int attend(const struct errands *errands, pid_t child, int in, int out, c
         if (found == child || (found < 0 && errno != EINTR))
             break;
         in = in >= 0 ? feed(in, &input) : in;
-        is_open = is_open && read_output(errands, out, &output);
-        double now = clock_now(errands->options.clock);
-        if (told == 0 && now - started > errands->options.limit_seconds) {
+        is_open = is_open && read_output(queue, out, &output);
+        double now = clock_now(queue->options.clock);
+        if (told == 0 && now - started > queue->options.limit_seconds) {
             *is_ended = true;
             told = now;
             kill(-child, SIGTERM);
@@ -219,9 +220,9 @@ static int attend(const struct errands *errands, pid_t child, int in, int out, c
         struct pollfd ends[] = {{.fd = is_open ? out : -1, .events = POLLIN}, {.fd = in, .events = POLLOUT}};
         (void)poll(ends, 2, TURN_MILLISECONDS);
     }
-    (void)read_output(errands, out, &output);
+    (void)read_output(queue, out, &output);
     if (output.line.length > 0)
-        log_output(errands, &output, "\n", 1);
+        log_output(queue, &output, "\n", 1);
     if (in >= 0)
         close(in);
     close(out);
@@ -229,141 +230,141 @@ static int attend(const struct errands *errands, pid_t child, int in, int out, c
     return status;
 }
 
-static void run_errand(const struct errands *errands, const struct errand_copy *errand) {
-    char **environment = make_environment(errand->variables);
+static void run_queued(const struct command_queue *queue, const struct command_copy *command) {
+    char **environment = make_environment(command->variables);
     int in = -1, out = -1;
     pid_t child = -1;
-    int error = start(errands->options.command, environment, &in, &out, &child);
+    int error = start(queue->options.command, environment, &in, &out, &child);
     free(environment);
     if (error != 0) {
-        log_warn("%s: cannot start the command for \"%s\": %s", errands->options.name, errand->label, strerror(error));
+        log_warn("%s: cannot start the command for \"%s\": %s", queue->options.name, command->label, strerror(error));
         return;
     }
     bool is_ended = false;
-    int status = attend(errands, child, in, out, errand->input, &is_ended);
-    tell_end(errands, errand->label, status, is_ended);
+    int status = attend(queue, child, in, out, command->input, &is_ended);
+    tell_end(queue, command->label, status, is_ended);
 }
 
 // ---- the queue ----
 
 // Call with the lock held.
-static struct errand_copy take_first(struct errands *errands) {
-    struct errand_copy errand = errands->queue[errands->first];
-    errands->first = (errands->first + 1) % QUEUE_LENGTH;
-    errands->count--;
-    return errand;
+static struct command_copy take_first(struct command_queue *queue) {
+    struct command_copy command = queue->commands[queue->first];
+    queue->first = (queue->first + 1) % QUEUE_LENGTH;
+    queue->count--;
+    return command;
 }
 
-static void drop_first(struct errands *errands) {
-    struct errand_copy errand = take_first(errands);
-    if (errands->dropped++ < DROPPED_NAMES)
-        buffer_printf(&errands->dropped_names, "%s\"%s\"", errands->dropped > 1 ? ", " : "", errand.label);
-    free_copy(&errand);
+static void drop_first(struct command_queue *queue) {
+    struct command_copy command = take_first(queue);
+    if (queue->dropped++ < DROPPED_NAMES)
+        buffer_printf(&queue->dropped_names, "%s\"%s\"", queue->dropped > 1 ? ", " : "", command.label);
+    free_copy(&command);
 }
 
-static void tell_dropped(struct errands *errands) {
-    if (errands->dropped == 0)
+static void tell_dropped(struct command_queue *queue) {
+    if (queue->dropped == 0)
         return;
-    log_warn("%s: the command cannot keep up with the events; it was not run for %s%s", errands->options.name,
-             buffer_string(&errands->dropped_names), errands->dropped > DROPPED_NAMES ? " and others" : "");
-    errands->dropped = 0;
-    buffer_clear(&errands->dropped_names);
+    log_warn("%s: the command cannot keep up with the events; it was not run for %s%s", queue->options.name,
+             buffer_string(&queue->dropped_names), queue->dropped > DROPPED_NAMES ? " and others" : "");
+    queue->dropped = 0;
+    buffer_clear(&queue->dropped_names);
 }
 
-static void free_errands(struct errands *errands) {
-    pthread_mutex_destroy(&errands->lock);
-    pthread_cond_destroy(&errands->changed);
-    buffer_free(&errands->dropped_names);
-    free((char *)(uintptr_t)errands->options.command);
-    free(errands);
+static void free_queue(struct command_queue *queue) {
+    pthread_mutex_destroy(&queue->lock);
+    pthread_cond_destroy(&queue->changed);
+    buffer_free(&queue->dropped_names);
+    free((char *)(uintptr_t)queue->options.command);
+    free(queue);
 }
 
 static void *run_queue(void *opaque) {
-    struct errands *errands = opaque;
-    pthread_mutex_lock(&errands->lock);
+    struct command_queue *queue = opaque;
+    pthread_mutex_lock(&queue->lock);
     for (;;) {
-        while (errands->count == 0 && !errands->is_closing)
-            pthread_cond_wait(&errands->changed, &errands->lock);
-        if (errands->count == 0)
+        while (queue->count == 0 && !queue->is_closing)
+            pthread_cond_wait(&queue->changed, &queue->lock);
+        if (queue->count == 0)
             break;
-        tell_dropped(errands);
-        struct errand_copy errand = take_first(errands);
-        errands->is_busy = true;
-        pthread_mutex_unlock(&errands->lock);
-        run_errand(errands, &errand);
-        free_copy(&errand);
-        pthread_mutex_lock(&errands->lock);
-        errands->is_busy = false;
-        pthread_cond_broadcast(&errands->changed);
+        tell_dropped(queue);
+        struct command_copy command = take_first(queue);
+        queue->is_busy = true;
+        pthread_mutex_unlock(&queue->lock);
+        run_queued(queue, &command);
+        free_copy(&command);
+        pthread_mutex_lock(&queue->lock);
+        queue->is_busy = false;
+        pthread_cond_broadcast(&queue->changed);
     }
-    bool is_left = errands->is_left;
-    pthread_mutex_unlock(&errands->lock);
+    bool is_left = queue->is_left;
+    pthread_mutex_unlock(&queue->lock);
     if (is_left)
-        free_errands(errands);
+        free_queue(queue);
     return NULL;
 }
 
-struct errands *errands_open(const struct errand_options *options) {
-    struct errands *errands = memory_alloc(sizeof *errands);
-    errands->options = *options;
-    errands->options.command = memory_string(options->command);
-    pthread_mutex_init(&errands->lock, NULL);
-    pthread_cond_init(&errands->changed, NULL);
-    if (thread_start(&errands->thread, run_queue, errands))
-        return errands;
-    free_errands(errands);
+struct command_queue *command_queue_open(const struct command_queue_options *options) {
+    struct command_queue *queue = memory_alloc(sizeof *queue);
+    queue->options = *options;
+    queue->options.command = memory_string(options->command);
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->changed, NULL);
+    if (thread_start(&queue->thread, run_queue, queue))
+        return queue;
+    free_queue(queue);
     return NULL;
 }
 
-void errands_add(struct errands *errands, const struct errand *errand) {
-    struct errand_copy copy = copy_of(errand);
-    pthread_mutex_lock(&errands->lock);
-    if (errands->count == QUEUE_LENGTH)
-        drop_first(errands);
-    errands->queue[(errands->first + errands->count++) % QUEUE_LENGTH] = copy;
-    pthread_cond_broadcast(&errands->changed);
-    pthread_mutex_unlock(&errands->lock);
+void command_queue_add(struct command_queue *queue, const struct queued_command *command) {
+    struct command_copy copy = copy_of(command);
+    pthread_mutex_lock(&queue->lock);
+    if (queue->count == QUEUE_LENGTH)
+        drop_first(queue);
+    queue->commands[(queue->first + queue->count++) % QUEUE_LENGTH] = copy;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
 }
 
 // Call with the lock held. Waits in short naps: while a virtual machine is paused the commands make no progress either,
 // and such a pause costs only one nap.
-static bool wait_until_done(struct errands *errands, double seconds) {
+static bool wait_until_done(struct command_queue *queue, double seconds) {
     const double nap = 0.1;
-    struct clock *clock = errands->options.clock;
-    for (double waited = 0; waited < seconds && (errands->count > 0 || errands->is_busy);) {
+    struct clock *clock = queue->options.clock;
+    for (double waited = 0; waited < seconds && (queue->count > 0 || queue->is_busy);) {
         double start = clock_now(clock);
-        (void)clock_wait(clock, &errands->changed, &errands->lock, start + fmin(nap, seconds - waited));
+        (void)clock_wait(clock, &queue->changed, &queue->lock, start + fmin(nap, seconds - waited));
         waited += fmin(clock_now(clock) - start, nap);
     }
-    return errands->count == 0 && !errands->is_busy;
+    return queue->count == 0 && !queue->is_busy;
 }
 
-bool errands_wait(struct errands *errands, double seconds) {
-    pthread_mutex_lock(&errands->lock);
-    bool is_done = wait_until_done(errands, seconds);
-    pthread_mutex_unlock(&errands->lock);
+bool command_queue_wait(struct command_queue *queue, double seconds) {
+    pthread_mutex_lock(&queue->lock);
+    bool is_done = wait_until_done(queue, seconds);
+    pthread_mutex_unlock(&queue->lock);
     return is_done;
 }
 
-void errands_close(struct errands *errands, double seconds) {
-    if (!errands)
+void command_queue_close(struct command_queue *queue, double seconds) {
+    if (!queue)
         return;
-    pthread_mutex_lock(&errands->lock);
-    bool is_done = wait_until_done(errands, seconds);
-    while (errands->count > 0)
-        drop_first(errands);
-    tell_dropped(errands);
+    pthread_mutex_lock(&queue->lock);
+    bool is_done = wait_until_done(queue, seconds);
+    while (queue->count > 0)
+        drop_first(queue);
+    tell_dropped(queue);
     if (!is_done)
-        log_warn("%s: a command is still running after %.0f s; leaving it behind", errands->options.name, seconds);
-    errands->is_closing = true;
-    errands->is_left = !is_done;
-    pthread_t thread = errands->thread;
-    pthread_cond_broadcast(&errands->changed);
-    pthread_mutex_unlock(&errands->lock);
+        log_warn("%s: a command is still running after %.0f s; leaving it behind", queue->options.name, seconds);
+    queue->is_closing = true;
+    queue->is_left = !is_done;
+    pthread_t thread = queue->thread;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
     if (!is_done) {
         pthread_detach(thread);
         return;
     }
     pthread_join(thread, NULL);
-    free_errands(errands);
+    free_queue(queue);
 }

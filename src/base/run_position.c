@@ -1,5 +1,5 @@
-// See whereabouts.h. The state is that of the process.
-#include "base/whereabouts.h"
+// See run_position.h. The state is that of the process.
+#include "base/run_position.h"
 #include "base/process.h"
 
 #include <stdatomic.h>
@@ -9,36 +9,36 @@ static atomic_int own_rank = -1;
 static atomic_int_fast64_t own_iteration = -1;
 static const char *_Atomic own_phase;
 
-void whereabouts_set_rank(int rank) {
+void run_position_set_rank(int rank) {
     atomic_store(&own_rank, rank);
 }
 
-void whereabouts_set_iteration(int64_t iteration) {
+void run_position_set_iteration(int64_t iteration) {
     atomic_store_explicit(&own_iteration, iteration, memory_order_relaxed);
 }
 
-const char *whereabouts_set_phase(const char *label) {
+const char *run_position_set_phase(const char *label) {
     return atomic_exchange_explicit(&own_phase, label, memory_order_relaxed);
 }
 
-void whereabouts_change_phase(const char *from, const char *label) {
+void run_position_change_phase(const char *from, const char *label) {
     atomic_compare_exchange_strong(&own_phase, &from, label);
 }
 
-int64_t whereabouts_iteration(void) {
+int64_t run_position_iteration(void) {
     return atomic_load_explicit(&own_iteration, memory_order_relaxed);
 }
 
-const char *whereabouts_phase(void) {
+const char *run_position_phase(void) {
     const char *phase = atomic_load_explicit(&own_phase, memory_order_relaxed);
     return phase ? phase : "";
 }
 
 // Uses no memory and no locks: snprintf needs none for whole numbers and strings.
-const char *whereabouts_text(char *text, size_t size) {
+const char *run_position_text(char *text, size_t size) {
     char host[256], at[48] = "", who[32] = "";
-    const char *phase = whereabouts_phase();
-    int64_t iteration = whereabouts_iteration();
+    const char *phase = run_position_phase();
+    int64_t iteration = run_position_iteration();
     int rank = atomic_load(&own_rank);
     text[0] = '\0';
     if (iteration < 0 && !*phase)

@@ -1,5 +1,5 @@
-// Lines for readers that may have gone away or stopped. See outlet.h.
-#include "base/outlet.h"
+// Lines for readers that may have gone away or stopped. See console.h.
+#include "base/console.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -35,7 +35,7 @@ static const char lost_line[] = "(%" PRId64 " lines are missing here: the output
 static struct {
     atomic_bool is_stuck;
     atomic_int_fast64_t lost;
-} outlets[3];
+} consoles[3];
 
 static bool can_write(int file, int milliseconds) {
     struct pollfd poll_file = {.fd = file, .events = POLLOUT};
@@ -45,17 +45,17 @@ static bool can_write(int file, int milliseconds) {
     return count != 0;
 }
 
-bool outlet_is_ready(int file) {
+bool console_is_ready(int file) {
     if (file != STDOUT_FILENO && file != STDERR_FILENO)
         return true;
-    bool was_stuck = outlets[file].is_stuck;
+    bool was_stuck = consoles[file].is_stuck;
     if (!can_write(file, was_stuck ? 0 : PATIENCE_SECONDS * 1000)) {
-        outlets[file].is_stuck = true;
-        outlets[file].lost++;
+        consoles[file].is_stuck = true;
+        consoles[file].lost++;
         return false;
     }
-    int64_t lost = atomic_exchange(&outlets[file].lost, 0);
-    outlets[file].is_stuck = false;
+    int64_t lost = atomic_exchange(&consoles[file].lost, 0);
+    consoles[file].is_stuck = false;
     if (lost == 0)
         return true;
     char line[96];
@@ -70,7 +70,7 @@ static struct {
     pthread_mutex_t lock;
     bool is_open, waits_at_end, is_stuck;
     int descriptor;
-    double patience;  // see outlet_set_patience
+    double patience;  // see console_set_patience
     dev_t device;
     char kept[KEPT_BYTES];
     size_t length;
@@ -79,7 +79,7 @@ static struct {
 
 static double patience_of[3];  // by descriptor
 
-void outlet_set_patience(int file, double seconds) {
+void console_set_patience(int file, double seconds) {
     pthread_mutex_lock(&terminal.lock);
     patience_of[file] = seconds;
     pthread_mutex_unlock(&terminal.lock);
@@ -180,7 +180,7 @@ static void hold_signals(sigset_t *before) {
     pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
-void outlet_print(int file, const char *text, size_t length) {
+void console_print(int file, const char *text, size_t length) {
     pthread_mutex_lock(&terminal.lock);
     bool is_ours = is_terminal(file);
     if (is_ours) {
@@ -192,11 +192,11 @@ void outlet_print(int file, const char *text, size_t length) {
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     pthread_mutex_unlock(&terminal.lock);
-    while (!is_ours && outlet_is_ready(file) && write(file, text, length) < 0 && errno == EINTR)
+    while (!is_ours && console_is_ready(file) && write(file, text, length) < 0 && errno == EINTR)
         continue;
 }
 
-bool outlet_is_clear(int file) {
+bool console_is_clear(int file) {
     pthread_mutex_lock(&terminal.lock);
     bool is_clear = !is_terminal(file) || write_kept();
     pthread_mutex_unlock(&terminal.lock);
@@ -205,7 +205,7 @@ bool outlet_is_clear(int file) {
 
 // ---- two streams in one file ----
 
-void outlet_keep_lines_whole(void) {
+void console_keep_lines_whole(void) {
     static char room[1 << 16];
     struct stat out, error;
     if (fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &error) == 0 && out.st_dev == error.st_dev &&
@@ -215,7 +215,7 @@ void outlet_keep_lines_whole(void) {
 
 // ---- lines of another process ----
 
-struct outlet_relay {
+struct console_relay {
     int from, to;
     struct buffer queue;
     size_t written;       // bytes of the queue taken by the reader
@@ -228,11 +228,11 @@ struct outlet_relay {
     pthread_t thread;
 };
 
-static size_t waiting(const struct outlet_relay *relay) {
+static size_t waiting(const struct console_relay *relay) {
     return relay->queue.length - relay->written;
 }
 
-static void queue_bytes(struct outlet_relay *relay, const char *bytes, size_t length) {
+static void queue_bytes(struct console_relay *relay, const char *bytes, size_t length) {
     if (length == 0)
         return;
     if (relay->lost > 0) {
@@ -244,7 +244,7 @@ static void queue_bytes(struct outlet_relay *relay, const char *bytes, size_t le
 }
 
 // Whole lines are kept or dropped. A line whose beginning is already queued is cut there.
-static void take(struct outlet_relay *relay, const char *bytes, size_t length) {
+static void take(struct console_relay *relay, const char *bytes, size_t length) {
     while (length > 0) {
         const char *end = memchr(bytes, '\n', length);
         size_t line = end ? (size_t)(end - bytes) + 1 : length;
@@ -266,7 +266,7 @@ static void take(struct outlet_relay *relay, const char *bytes, size_t length) {
     }
 }
 
-static void pass_on(struct outlet_relay *relay) {
+static void pass_on(struct console_relay *relay) {
     size_t length = waiting(relay) < WRITE_BYTES ? waiting(relay) : WRITE_BYTES;
     const char *bytes = relay->queue.data + relay->written;
     ssize_t count = send(relay->to, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -288,7 +288,7 @@ static void pass_on(struct outlet_relay *relay) {
 }
 
 // Returns false at the end of the writer's output.
-static bool read_on(struct outlet_relay *relay) {
+static bool read_on(struct console_relay *relay) {
     char bytes[READ_BYTES];
     ssize_t count = read(relay->from, bytes, sizeof bytes);
     if (count > 0 && !relay->is_gone)
@@ -300,7 +300,7 @@ static bool read_on(struct outlet_relay *relay) {
 // pipe and an empty queue. After the writer has ended, a child of its own may hold that end open, and the reader may
 // have stopped: then PATIENCE_SECONDS without progress are enough.
 static void *relay_lines(void *opaque) {
-    struct outlet_relay *relay = opaque;
+    struct console_relay *relay = opaque;
     bool is_open = true;
     double last = clock_seconds();
     while (is_open || waiting(relay) > 0) {
@@ -323,13 +323,13 @@ static void *relay_lines(void *opaque) {
     return NULL;
 }
 
-struct outlet_relay *outlet_relay_open(int to, int *writer) {
+struct console_relay *console_relay_open(int to, int *writer) {
     struct stat status;
     int ends[2];
     if (fstat(to, &status) < 0 || !(S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode)) || pipe2(ends, O_CLOEXEC) < 0)
         return NULL;
-    struct outlet_relay *relay = memory_alloc(sizeof *relay);
-    *relay = (struct outlet_relay){.from = ends[0], .to = to, .ends_line = true};
+    struct console_relay *relay = memory_alloc(sizeof *relay);
+    *relay = (struct console_relay){.from = ends[0], .to = to, .ends_line = true};
     if (!thread_start(&relay->thread, relay_lines, relay)) {
         close(ends[0]);
         close(ends[1]);
@@ -340,7 +340,7 @@ struct outlet_relay *outlet_relay_open(int to, int *writer) {
     return relay;
 }
 
-void outlet_relay_close(struct outlet_relay *relay) {
+void console_relay_close(struct console_relay *relay) {
     if (!relay)
         return;
     relay->is_over = true;

@@ -1,5 +1,5 @@
-// Forked children take the next number from a counter in shared memory. See crew.h.
-#include "base/crew.h"
+// Forked children take the next number from a counter in shared memory. See child_tasks.h.
+#include "base/child_tasks.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -18,16 +18,16 @@
 enum { MOST_CHILDREN = 64 };
 
 // At the start of the shared memory; the results follow.
-struct crew_board {
+struct task_board {
     _Alignas(64) atomic_int next;
     atomic_int done;
 };
 
-static size_t board_bytes(const struct crew_work *work) {
-    return sizeof(struct crew_board) + work->result_bytes * (size_t)work->count;
+static size_t board_bytes(const struct child_tasks *work) {
+    return sizeof(struct task_board) + work->result_bytes * (size_t)work->count;
 }
 
-static void take_tasks(const struct crew_work *work, struct crew_board *board, bool watches) {
+static void take_tasks(const struct child_tasks *work, struct task_board *board, bool watches) {
     for (int i; (i = atomic_fetch_add(&board->next, 1)) < work->count;) {
         work->task(work->context, i, (char *)(board + 1) + work->result_bytes * (size_t)i);
         int done = atomic_fetch_add(&board->done, 1) + 1;
@@ -36,7 +36,7 @@ static void take_tasks(const struct crew_work *work, struct crew_board *board, b
     }
 }
 
-static pid_t start_child(const struct crew_work *work, struct crew_board *board) {
+static pid_t start_child(const struct child_tasks *work, struct task_board *board) {
     pid_t parent = getpid();
     fflush(NULL);
     pid_t child = fork();
@@ -49,7 +49,7 @@ static pid_t start_child(const struct crew_work *work, struct crew_board *board)
 }
 
 // Waits for all children; returns the number of those that failed.
-static int await_children(const struct crew_work *work, struct crew_board *board, pid_t *children, int count) {
+static int await_children(const struct child_tasks *work, struct task_board *board, pid_t *children, int count) {
     int left = count, failed = 0;
     while (left > 0) {
         for (int i = 0; i < count; i++) {
@@ -70,7 +70,7 @@ static int await_children(const struct crew_work *work, struct crew_board *board
     return failed == 0 && atomic_load(&board->done) < work->count ? 1 : failed;
 }
 
-static int share_tasks(const struct crew_work *work, struct crew_board *board, int children) {
+static int share_tasks(const struct child_tasks *work, struct task_board *board, int children) {
     pid_t pids[MOST_CHILDREN] = {0};
     int started = 0;
     if (children > MOST_CHILDREN)
@@ -86,13 +86,13 @@ static int share_tasks(const struct crew_work *work, struct crew_board *board, i
                        : error_set("%d of %d worker processes ended early; please report the command", failed, started);
 }
 
-void *crew_run(const struct crew_work *work, int children) {
+void *child_tasks_run(const struct child_tasks *work, int children) {
     void *memory = mmap(NULL, board_bytes(work), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         error_set("no memory for the results of %d tasks: %s", work->count, strerror(errno));
         return NULL;
     }
-    struct crew_board *board = memory;
+    struct task_board *board = memory;
     int status = 0;
     if (children <= 1 || work->count <= 1)
         take_tasks(work, board, true);
@@ -104,7 +104,7 @@ void *crew_run(const struct crew_work *work, int children) {
     return NULL;
 }
 
-void crew_free(void *results, const struct crew_work *work) {
+void child_tasks_free(void *results, const struct child_tasks *work) {
     if (results)
-        munmap((struct crew_board *)results - 1, board_bytes(work));
+        munmap((struct task_board *)results - 1, board_bytes(work));
 }

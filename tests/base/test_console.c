@@ -1,6 +1,6 @@
 // Output without a reader: writers do not wait for a reader that has stopped, and do not die with one that has exited.
 // tier: all
-#include "base/outlet.h"
+#include "base/console.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "pty.h"
@@ -49,18 +49,18 @@ static int wait_for(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-struct outlet_reader {
+struct console_reader {
     int file;
     struct buffer text;
 };
 
-static void read_to_end(struct outlet_reader *reader) {
+static void read_to_end(struct console_reader *reader) {
     char bytes[65536];
     for (ssize_t count; (count = read(reader->file, bytes, sizeof bytes)) > 0;)
         buffer_append(&reader->text, bytes, (size_t)count);
 }
 
-static void read_some(struct outlet_reader *reader) {
+static void read_some(struct console_reader *reader) {
     char bytes[65536];
     ssize_t count = read(reader->file, bytes, sizeof bytes);
     if (count <= 0)
@@ -97,22 +97,22 @@ TEST(everything_is_passed_on) {
         FILE *file = tmpfile();
         pid_t reading = fork();
         if (reading == 0) {
-            struct outlet_reader reader = {.file = ends[0]};
+            struct console_reader reader = {.file = ends[0]};
             close(ends[1]);
             read_to_end(&reader);
             _exit(fwrite(reader.text.data, 1, reader.text.length, file) == reader.text.length && fflush(file) == 0 ? 0
                                                                                                                    : 1);
         }
         close(ends[0]);
-        struct outlet_relay *relay = outlet_relay_open(ends[1], &writer);
+        struct console_relay *relay = console_relay_open(ends[1], &writer);
         EXPECT(relay != NULL);
         pid_t child = start_writer(writer);
         EXPECT(wait_for(child) == 0);
-        outlet_relay_close(relay);
+        console_relay_close(relay);
         close(ends[1]);
         EXPECT(wait_for(reading) == 0);
         rewind(file);
-        struct outlet_reader reader = {.file = fileno(file)};
+        struct console_reader reader = {.file = fileno(file)};
         lseek(reader.file, 0, SEEK_SET);
         read_to_end(&reader);
         // A busy machine may keep the reader from running for longer than the relay waits; then it is told.
@@ -127,10 +127,10 @@ TEST(a_reader_that_went_away_stops_nobody) {
     int ends[2], writer;
     EXPECT(pipe(ends) == 0);
     close(ends[0]);
-    struct outlet_relay *relay = outlet_relay_open(ends[1], &writer);
+    struct console_relay *relay = console_relay_open(ends[1], &writer);
     EXPECT(relay != NULL);
     EXPECT(wait_for(start_writer(writer)) == 0);
-    outlet_relay_close(relay);
+    console_relay_close(relay);
     close(ends[1]);
 }
 
@@ -138,9 +138,9 @@ TEST(a_reader_that_stopped_stops_nobody_and_learns_what_it_missed) {
     int ends[2], writer;
     EXPECT(pipe(ends) == 0);
     // Room for everything: a child of a process with other threads must not allocate, one of them may hold the lock.
-    struct outlet_reader reader = {.file = ends[0]};
+    struct console_reader reader = {.file = ends[0]};
     buffer_reserve(&reader.text, (size_t)LINES * LINE_LENGTH + 4096);
-    struct outlet_relay *relay = outlet_relay_open(ends[1], &writer);
+    struct console_relay *relay = console_relay_open(ends[1], &writer);
     EXPECT(relay != NULL);
     int kept = dup(writer);
     EXPECT(wait_for(start_writer(writer)) == 0);  // nobody has read anything yet
@@ -162,7 +162,7 @@ TEST(a_reader_that_stopped_stops_nobody_and_learns_what_it_missed) {
     close(kept);
     close(ends[0]);
     EXPECT(wait_for(feeding) == 0);
-    outlet_relay_close(relay);
+    console_relay_close(relay);
     close(ends[1]);
     buffer_free(&reader.text);
 }
@@ -170,7 +170,7 @@ TEST(a_reader_that_stopped_stops_nobody_and_learns_what_it_missed) {
 TEST(only_pipes_and_sockets_need_a_relay) {
     int writer;
     FILE *file = tmpfile();
-    EXPECT(outlet_relay_open(fileno(file), &writer) == NULL);
+    EXPECT(console_relay_open(fileno(file), &writer) == NULL);
     fclose(file);
 }
 
@@ -184,18 +184,18 @@ TEST(our_own_lines_are_refused_while_nobody_reads) {
         memset(page, '.', sizeof page - 1);
         page[sizeof page - 1] = '\n';
         dup2(ends[1], STDOUT_FILENO);
-        while (outlet_is_ready(STDOUT_FILENO))
+        while (console_is_ready(STDOUT_FILENO))
             write_all(STDOUT_FILENO, page, sizeof page);
         double start = clock_seconds();
         for (int i = 0; i < 1000; i++)
-            if (outlet_is_ready(STDOUT_FILENO))
+            if (console_is_ready(STDOUT_FILENO))
                 _exit(7);
         bool is_quick = clock_seconds() - start < LONG_SECONDS;  // each of them could have waited for seconds
         char note[4096] = "";
-        struct outlet_reader reader = {.file = ends[0]};
+        struct console_reader reader = {.file = ends[0]};
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
         read_to_end(&reader);
-        if (!outlet_is_ready(STDOUT_FILENO))
+        if (!console_is_ready(STDOUT_FILENO))
             _exit(8);
         ssize_t count = read(ends[0], note, sizeof note - 1);
         _exit(is_quick && count > 0 && strncmp(note, "(1001 lines are missing here", 28) == 0 ? 0 : 9);
@@ -212,7 +212,7 @@ TEST(a_closed_pipe_counts_as_ready) {
     if (child == 0) {
         close(ends[0]);
         dup2(ends[1], STDERR_FILENO);
-        _exit(outlet_is_ready(STDERR_FILENO) ? 0 : 1);
+        _exit(console_is_ready(STDERR_FILENO) ? 0 : 1);
     }
     close(ends[0]);
     close(ends[1]);
@@ -224,7 +224,7 @@ static void print_lines(int count) {
     char line[64];
     for (int i = 0; i < count; i++) {
         int length = snprintf(line, sizeof line, "line %08d of those that are to be relayed\n", i);
-        outlet_print(STDERR_FILENO, line, (size_t)length);
+        console_print(STDERR_FILENO, line, (size_t)length);
     }
 }
 
@@ -244,13 +244,13 @@ TEST(a_terminal_that_nobody_reads_stops_nobody) {
 enum { LAUNCHER_LINES = 30000 };
 
 static void print_to_launcher(void) {
-    outlet_set_patience(STDERR_FILENO, LONG_SECONDS);
+    console_set_patience(STDERR_FILENO, LONG_SECONDS);
     print_lines(LAUNCHER_LINES);
 }
 
 TEST(a_terminal_of_a_launcher_loses_nothing) {
     static struct pty_run run;
-    struct outlet_reader reader = {0};
+    struct console_reader reader = {0};
     char bytes[4096];
     int status;
     pty_begin(&run, 80, print_to_launcher, NULL);
@@ -267,7 +267,7 @@ TEST(a_terminal_of_a_launcher_loses_nothing) {
 
 // Without a reader it is waited for once; then it is as any other.
 static void print_to_stuck_launcher(void) {
-    outlet_set_patience(STDERR_FILENO, 1e-3);
+    console_set_patience(STDERR_FILENO, 1e-3);
     print_lines(LAUNCHER_LINES);
 }
 
@@ -283,18 +283,18 @@ TEST(a_launcher_that_does_not_read_stops_nobody) {
 static void print_on_hold(void) {
     tcflow(STDERR_FILENO, TCOOFF);
     double start = clock_seconds();
-    outlet_print(STDERR_FILENO, "one\n", 4);
+    console_print(STDERR_FILENO, "one\n", 4);
     for (int i = 0; i < 70; i++) {
-        if (outlet_is_clear(STDERR_FILENO))
+        if (console_is_clear(STDERR_FILENO))
             _exit(1);
-        outlet_print(STDOUT_FILENO, ".", 1);
+        console_print(STDOUT_FILENO, ".", 1);
     }
     if (clock_seconds() - start > LONG_SECONDS)
         _exit(2);
-    outlet_print(STDOUT_FILENO, "\n", 1);
+    console_print(STDOUT_FILENO, "\n", 1);
     tcflow(STDERR_FILENO, TCOON);
-    outlet_print(STDERR_FILENO, "three\n", 6);
-    if (!outlet_is_clear(STDERR_FILENO))
+    console_print(STDERR_FILENO, "three\n", 6);
+    if (!console_is_clear(STDERR_FILENO))
         _exit(3);
 }
 
@@ -306,7 +306,7 @@ TEST(a_terminal_on_hold_gets_its_lines_later) {
 
 static void print_and_end_on_hold(void) {
     tcflow(STDERR_FILENO, TCOOFF);
-    outlet_print(STDERR_FILENO, "last words\n", 11);
+    console_print(STDERR_FILENO, "last words\n", 11);
     tcflow(STDERR_FILENO, TCOON);
     exit(0);
 }
@@ -332,9 +332,9 @@ static void print_views(void) {
     view[VIEW_BYTES - 1] = '>';
     // Not signal(): under ThreadSanitizer it does not resume the read below.
     sigaction(SIGINT, &(struct sigaction){.sa_handler = answer_signal, .sa_flags = SA_RESTART}, NULL);
-    outlet_print(STDERR_FILENO, "=", 1);
+    console_print(STDERR_FILENO, "=", 1);
     for (int i = 0; i < VIEWS && read(STDERR_FILENO, &go, 1) == 1; i++)
-        outlet_print(STDERR_FILENO, view, sizeof view);
+        console_print(STDERR_FILENO, view, sizeof view);
 }
 
 // Signals come all the time. The child prints a view when it is asked to, so the terminal has room for all of it.
@@ -378,7 +378,7 @@ static void print_after_hangup(void) {
     while (read(STDERR_FILENO, &byte, 1) > 0)
         continue;
     for (int i = 0; i < 1000; i++)
-        outlet_print(STDERR_FILENO, "line\n", 5);
+        console_print(STDERR_FILENO, "line\n", 5);
 }
 
 TEST(a_terminal_that_is_gone_stops_nobody) {

@@ -1,5 +1,5 @@
 // Two tasks of a thread take turns in the order of their calls, each to its end, whichever ends first.
-#include "base/turns.h"
+#include "base/coroutine.h"
 #include "test.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ const char *__asan_default_options(void) {
 struct log {
     char text[MOST];
     int length;
-    struct turns *turns;
+    struct coroutine *coroutine;
 };
 struct talker {
     struct log *log;
@@ -31,32 +31,32 @@ static void talk(void *context) {
     struct talker *talker = context;
     for (int i = 0; i < talker->times; i++) {
         talker->log->text[talker->log->length++] = (char)(talker->first + i);
-        turns_hand_over(talker->log->turns);
+        coroutine_yield(talker->log->coroutine);
     }
 }
 
-static void expect_order(struct turns *turns, int first, int second, const char *want) {
-    struct log log = {.turns = turns};
+static void expect_order(struct coroutine *coroutine, int first, int second, const char *want) {
+    struct log log = {.coroutine = coroutine};
     struct talker a = {&log, 'a', first}, b = {&log, 'A', second};
-    turns_take(turns, (struct turns_task){talk, &a}, (struct turns_task){talk, &b});
+    coroutine_run(coroutine, (struct coroutine_task){talk, &a}, (struct coroutine_task){talk, &b});
     EXPECT_STRING(log.text, want);
 }
 
 TEST(tasks_alternate_until_both_have_ended) {
-    struct turns *turns;
-    EXPECT_OK(turns_open(&turns));
-    expect_order(turns, 3, 3, "aAbBcC");
-    expect_order(turns, 1, 4, "aABCD");
-    expect_order(turns, 4, 1, "aAbcd");
-    expect_order(turns, 2, 0, "ab");
-    expect_order(turns, 0, 2, "AB");
-    expect_order(turns, 0, 0, "");
-    turns_close(turns);
+    struct coroutine *coroutine;
+    EXPECT_OK(coroutine_open(&coroutine));
+    expect_order(coroutine, 3, 3, "aAbBcC");
+    expect_order(coroutine, 1, 4, "aABCD");
+    expect_order(coroutine, 4, 1, "aAbcd");
+    expect_order(coroutine, 2, 0, "ab");
+    expect_order(coroutine, 0, 2, "AB");
+    expect_order(coroutine, 0, 0, "");
+    coroutine_close(coroutine);
 }
 
 // Deep stacks and numbers in registers survive.
 struct sum {
-    struct turns *turns;
+    struct coroutine *coroutine;
     int depth;
     double total;
 };
@@ -65,7 +65,7 @@ static double add_up(struct sum *sum, int depth) {
     volatile double here[32];
     for (int i = 0; i < 32; i++)
         here[i] = sqrt(depth + i);
-    turns_hand_over(sum->turns);
+    coroutine_yield(sum->coroutine);
     double rest = depth > 0 ? add_up(sum, depth - 1) : 0;
     for (int i = 0; i < 32; i++)
         rest += here[i];
@@ -78,10 +78,10 @@ static void add_task(void *context) {
 }
 
 TEST(stacks_stay_apart) {
-    struct turns *turns;
-    EXPECT_OK(turns_open(&turns));
-    struct sum sums[2] = {{turns, 700, 0}, {turns, 900, 0}};
-    turns_take(turns, (struct turns_task){add_task, &sums[0]}, (struct turns_task){add_task, &sums[1]});
+    struct coroutine *coroutine;
+    EXPECT_OK(coroutine_open(&coroutine));
+    struct sum sums[2] = {{coroutine, 700, 0}, {coroutine, 900, 0}};
+    coroutine_run(coroutine, (struct coroutine_task){add_task, &sums[0]}, (struct coroutine_task){add_task, &sums[1]});
     for (int which = 0; which < 2; which++) {
         double want = 0;
         for (int depth = 0; depth <= sums[which].depth; depth++)
@@ -89,7 +89,7 @@ TEST(stacks_stay_apart) {
                 want += sqrt(depth + i);
         EXPECT_NEAR(sums[which].total, want, 1e-6);
     }
-    turns_close(turns);
+    coroutine_close(coroutine);
 }
 
 // A jump back, after which AddressSanitizer looks for variables of functions that did not return: on this stack only.
@@ -107,7 +107,7 @@ static void jump_task(void *context) {
     for (int i = 0; i < 32; i++)
         here[i] = i;
     for (int round = 0; round < sum->depth; round++) {
-        turns_hand_over(sum->turns);
+        coroutine_yield(sum->coroutine);
         jump_back(3);
     }
     for (int i = 0; i < 32; i++)
@@ -116,13 +116,14 @@ static void jump_task(void *context) {
 
 // AddressSanitizer writes a warning instead if it does not know the stack.
 TEST(jumps_leave_the_other_stack_alone) {
-    struct turns *turns;
-    EXPECT_OK(turns_open(&turns));
-    struct sum sums[2] = {{turns, 5, 0}, {turns, 7, 0}};
+    struct coroutine *coroutine;
+    EXPECT_OK(coroutine_open(&coroutine));
+    struct sum sums[2] = {{coroutine, 5, 0}, {coroutine, 7, 0}};
     FILE *file = tmpfile();
     int standard = dup(2);
     EXPECT(file && standard >= 0 && dup2(fileno(file), 2) == 2);
-    turns_take(turns, (struct turns_task){jump_task, &sums[0]}, (struct turns_task){jump_task, &sums[1]});
+    coroutine_run(coroutine, (struct coroutine_task){jump_task, &sums[0]},
+                  (struct coroutine_task){jump_task, &sums[1]});
     EXPECT(dup2(standard, 2) == 2);
     close(standard);
     char text[256] = "";
@@ -131,16 +132,16 @@ TEST(jumps_leave_the_other_stack_alone) {
     fclose(file);
     EXPECT_NEAR(sums[0].total, 496, 0);
     EXPECT_NEAR(sums[1].total, 496, 0);
-    turns_close(turns);
+    coroutine_close(coroutine);
 }
 
 // A sanitizer's memory for a stack is released.
 TEST(many_pairs_leave_nothing_behind) {
-    struct turns *turns;
-    EXPECT_OK(turns_open(&turns));
+    struct coroutine *coroutine;
+    EXPECT_OK(coroutine_open(&coroutine));
     for (int i = 0; i < MANY; i++)
-        expect_order(turns, 1, 2, "aAB");
-    turns_close(turns);
+        expect_order(coroutine, 1, 2, "aAB");
+    coroutine_close(coroutine);
 }
 
 int main(void) {

@@ -1,8 +1,23 @@
-// The control groups of this process. Their limits take precedence over the machine's size. Internal to this folder.
-#ifndef BASE_CGROUP_H
-#define BASE_CGROUP_H
+// What the machine and the control groups leave to this process: memory, for callers that can manage with less, and
+// the files from which limits are read.
+#ifndef BASE_HOST_LIMITS_H
+#define BASE_HOST_LIMITS_H
 
 #include <stdint.h>
+
+// The minimum of the machine's memory, the control groups' limit (a container's) and the rest of `ulimit -v`. The first
+// two are split among `processes` of the machine. UINT64_MAX if nothing is known.
+uint64_t host_memory_room(int processes);
+// Like host_memory_room, with other places for the kernel's files: /proc/meminfo, /sys/fs/cgroup and /proc/self/cgroup.
+struct host_files {
+    const char *proc, *cgroups, *membership;
+};
+uint64_t host_memory_room_in(const struct host_files *files, int processes);
+
+// The host memory that this process holds now (its resident set), in bytes; 0 if unknown.
+uint64_t host_memory_resident(void);
+
+// The control groups of this process. Their limits take precedence over the machine's size.
 
 // Visits the folder of this process's group and its parents, up to `root` (/sys/fs/cgroup), for groups of version 2.
 // `membership` names the group (/proc/self/cgroup).

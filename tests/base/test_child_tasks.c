@@ -1,5 +1,5 @@
 // Tasks in child processes: every number once, results in shared memory, children that die.
-#include "base/crew.h"
+#include "base/child_tasks.h"
 #include "test.h"
 
 #include <stdlib.h>
@@ -31,15 +31,15 @@ static void watch(void *context, int done) {
 
 static void check_squares(int children) {
     struct seen seen = {.dies_at = -1};
-    struct crew_work work = {TASKS, sizeof(struct square_result), square, watch, &seen};
-    struct square_result *results = crew_run(&work, children);
+    struct child_tasks work = {TASKS, sizeof(struct square_result), square, watch, &seen};
+    struct square_result *results = child_tasks_run(&work, children);
     EXPECT(results != NULL);
     for (int i = 0; results && i < TASKS; i++) {
         EXPECT_INT(results[i].square, i * i);
         EXPECT((results[i].process == getpid()) == (children == 1));
     }
     EXPECT_INT(seen.most_done, TASKS);
-    crew_free(results, &work);
+    child_tasks_free(results, &work);
 }
 
 TEST(every_task_is_done_once) {
@@ -49,8 +49,8 @@ TEST(every_task_is_done_once) {
 
 TEST(a_child_that_dies_is_an_error) {
     struct seen seen = {.dies_at = 7};
-    struct crew_work work = {TASKS, sizeof(struct square_result), square, NULL, &seen};
-    EXPECT(crew_run(&work, 3) == NULL);
+    struct child_tasks work = {TASKS, sizeof(struct square_result), square, NULL, &seen};
+    EXPECT(child_tasks_run(&work, 3) == NULL);
     EXPECT(strstr(error_message(), "1 of 3 worker processes ended early") != NULL);
 }
 

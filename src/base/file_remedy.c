@@ -1,11 +1,11 @@
-// Known beginnings and known errors. See looks.h.
-#include "base/looks.h"
+// Known beginnings and known errors. See file_remedy.h.
+#include "base/file_remedy.h"
 
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-const char *looks_like(const void *bytes, size_t size) {
+const char *file_looks_like(const void *bytes, size_t size) {
     static const struct {
         const char *beginning, *look;
     } rows[] = {
@@ -31,7 +31,7 @@ const char *looks_like(const void *bytes, size_t size) {
     return "";
 }
 
-const char *looks_remedy(int error) {
+const char *file_read_remedy(int error) {
     if (error == EACCES || error == EPERM)
         return "its owner must let you read it, and look into the folders above it (chmod)";
     if (error == EMFILE || error == ENFILE)
@@ -43,12 +43,12 @@ const char *looks_remedy(int error) {
     return "check the path";
 }
 
-const char *looks_write_remedy(int error) {
+const char *file_write_remedy(int error) {
     if (error == EACCES || error == EPERM)
         return "its owner must let you write to the folder (chmod), or name another one";
     if (error == EROFS)
         return "its file system is read-only; name another folder";
     if (error == ENOSPC || error == EDQUOT)
         return "free some space, or name another folder";
-    return looks_remedy(error);
+    return file_read_remedy(error);
 }

@@ -1,7 +1,7 @@
 // Commands beside the program's work: what they are told, what becomes of their output, and that slow, failing and
 // hostile ones hold up nothing and leave nothing behind.
 // tier: all
-#include "base/errand.h"
+#include "base/command_queue.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@ static struct capture capture;
 static char folder[64], command[512];
 
 static void begin(void) {
-    snprintf(folder, sizeof folder, "/tmp/bevatron_errand_XXXXXX");
+    snprintf(folder, sizeof folder, "/tmp/bevatron_command_XXXXXX");
     EXPECT(mkdtemp(folder) != NULL);
 }
 
@@ -34,11 +34,11 @@ static struct buffer content(const char *name) {
 static const char *const no_variables[] = {NULL};
 static const double LONG_SECONDS = 600;
 
-static struct errands *open_with(const char *text, double limit_seconds) {
-    struct errands *errands =
-        errands_open(&(struct errand_options){.name = "--hook", .command = text, .limit_seconds = limit_seconds});
-    CHECK(errands != NULL);
-    return errands;
+static struct command_queue *open_with(const char *text, double limit_seconds) {
+    struct command_queue *queue = command_queue_open(
+        &(struct command_queue_options){.name = "--hook", .command = text, .limit_seconds = limit_seconds});
+    CHECK(queue != NULL);
+    return queue;
 }
 
 // Text that a shell would run is only text, in a variable and on standard input.
@@ -49,9 +49,10 @@ TEST(facts) {
     setenv("NAME", "old", 1);
     snprintf(command, sizeof command, "cd %s; printf %%s \"$NAME\" >name; printf %%s \"$HOME\" >home; cat >input",
              folder);
-    struct errands *errands = open_with(command, LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "first", .variables = variables, .input = "{\"a\": \"$(exit)\"}\n"});
-    errands_close(errands, LONG_SECONDS);
+    struct command_queue *queue = open_with(command, LONG_SECONDS);
+    command_queue_add(
+        queue, &(struct queued_command){.label = "first", .variables = variables, .input = "{\"a\": \"$(exit)\"}\n"});
+    command_queue_close(queue, LONG_SECONDS);
     struct buffer name = content("name"), home = content("home"), input = content("input");
     EXPECT_STRING(buffer_string(&name), hostile + strlen("NAME="));
     EXPECT_STRING(buffer_string(&home), "elsewhere");
@@ -80,9 +81,9 @@ TEST(a_script_in_a_file) {
     buffer_free(&script);
     snprintf(named, sizeof named, "@%s", path);
     static const char *const variables[] = {"NAME=saved", NULL};
-    struct errands *errands = open_with(named, LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "first", .variables = variables});
-    errands_close(errands, LONG_SECONDS);
+    struct command_queue *queue = open_with(named, LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "first", .variables = variables});
+    command_queue_close(queue, LONG_SECONDS);
     struct buffer line = content("line"), name = content("name");
     snprintf(named, sizeof named, "sh -- %s ", path);
     EXPECT_STRING(buffer_string(&line), named);
@@ -93,15 +94,16 @@ TEST(a_script_in_a_file) {
 }
 
 static void speak(void) {
-    struct errands *errands = open_with("echo one; printf 'a\\033[31mb\\ntwo'; echo three >&2; exit 7", LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "saved at 5", .variables = no_variables});
-    errands_close(errands, LONG_SECONDS);
-    errands = open_with("yes | head -n 1000", LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "more", .variables = no_variables});
-    errands_close(errands, LONG_SECONDS);
-    errands = open_with("kill -9 $$", LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "killed", .variables = no_variables});
-    errands_close(errands, LONG_SECONDS);
+    struct command_queue *queue =
+        open_with("echo one; printf 'a\\033[31mb\\ntwo'; echo three >&2; exit 7", LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "saved at 5", .variables = no_variables});
+    command_queue_close(queue, LONG_SECONDS);
+    queue = open_with("yes | head -n 1000", LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "more", .variables = no_variables});
+    command_queue_close(queue, LONG_SECONDS);
+    queue = open_with("kill -9 $$", LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "killed", .variables = no_variables});
+    command_queue_close(queue, LONG_SECONDS);
 }
 
 TEST(output) {
@@ -120,15 +122,16 @@ static void take_too_long(void) {
     static struct moved_clock moved;
     moved_clock_open(&moved, false);
     // It ignores the polite signal, and so does its child.
-    struct errands *errands = errands_open(&(struct errand_options){.name = "--hook",
-                                                                    .command = "trap '' TERM; sleep 1000; sleep 1000",
-                                                                    .limit_seconds = 60,
-                                                                    .clock = &moved.clock});
-    CHECK(errands != NULL);
-    errands_add(errands, &(struct errand){.label = "slow", .variables = no_variables});
-    for (; !errands_wait(errands, 0); clock_sleep(1e-3))
+    struct command_queue *queue =
+        command_queue_open(&(struct command_queue_options){.name = "--hook",
+                                                           .command = "trap '' TERM; sleep 1000; sleep 1000",
+                                                           .limit_seconds = 60,
+                                                           .clock = &moved.clock});
+    CHECK(queue != NULL);
+    command_queue_add(queue, &(struct queued_command){.label = "slow", .variables = no_variables});
+    for (; !command_queue_wait(queue, 0); clock_sleep(1e-3))
         moved_clock_move(&moved, 10);
-    errands_close(errands, LONG_SECONDS);
+    command_queue_close(queue, LONG_SECONDS);
     _exit(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD ? 0 : 1);
 }
 
@@ -143,9 +146,9 @@ static void leave_behind(void) {
     char *large = malloc(1 << 20);
     memset(large, 'x', (1 << 20) - 1);
     large[(1 << 20) - 1] = '\0';
-    struct errands *errands = open_with("sleep 1000 & echo \"left $!\"", LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "behind", .variables = no_variables, .input = large});
-    errands_close(errands, LONG_SECONDS);
+    struct command_queue *queue = open_with("sleep 1000 & echo \"left $!\"", LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "behind", .variables = no_variables, .input = large});
+    command_queue_close(queue, LONG_SECONDS);
     free(large);
 }
 
@@ -164,17 +167,17 @@ static void overrun(void) {
     snprintf(path, sizeof path, "%s/go", folder);
     snprintf(begun, sizeof begun, "%s/begun", folder);
     snprintf(command, sizeof command, "touch %s; while [ ! -e %s ]; do sleep 0.02; done", begun, path);
-    struct errands *errands = open_with(command, LONG_SECONDS);
+    struct command_queue *queue = open_with(command, LONG_SECONDS);
     // One runs and 16 wait; each of the rest takes the place of the oldest that waits.
     for (int i = 0; i < 30; i++) {
         snprintf(label, sizeof label, "event %d", i);
-        errands_add(errands, &(struct errand){.label = label, .variables = no_variables});
+        command_queue_add(queue, &(struct queued_command){.label = label, .variables = no_variables});
         while (!file_exists(begun))
             clock_sleep(0.01);
     }
-    if (errands_wait(errands, 0.01) || file_write_all(path, "", 0) < 0)
+    if (command_queue_wait(queue, 0.01) || file_write_all(path, "", 0) < 0)
         _exit(9);
-    errands_close(errands, LONG_SECONDS);
+    command_queue_close(queue, LONG_SECONDS);
 }
 
 // Adding never waits for a command, and what was dropped is named.
@@ -191,11 +194,11 @@ TEST(queue) {
 TEST(closing_early) {
     begin();
     snprintf(command, sizeof command, "while [ -e %s ]; do sleep 0.05; done", folder);
-    struct errands *errands = open_with(command, LONG_SECONDS);
-    errands_add(errands, &(struct errand){.label = "first", .variables = no_variables});
-    EXPECT(!errands_wait(errands, 0.01));
-    errands_close(errands, 0.01);
-    errands_close(NULL, 1);
+    struct command_queue *queue = open_with(command, LONG_SECONDS);
+    command_queue_add(queue, &(struct queued_command){.label = "first", .variables = no_variables});
+    EXPECT(!command_queue_wait(queue, 0.01));
+    command_queue_close(queue, 0.01);
+    command_queue_close(NULL, 1);
     end();
 }
 
