@@ -67,8 +67,8 @@ static struct command_copy copy_of(const struct queued_command *command) {
 
 // ---- the command ----
 
-// This process's variables, replaced by those of the queued command where names are equal. The caller owns the array, not
-// the strings.
+// This process's variables, replaced by those of the queued command where names are equal. The caller owns the array,
+// not the strings.
 static char **make_environment(char *const *variables) {
     size_t own = 0, added = 0;
     while (environ[own])

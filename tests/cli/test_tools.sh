@@ -248,7 +248,7 @@ put src/data/bad.c '// Environment.' 'int f(void) {' '    return getenv("HOME") 
 expect_error check_includes 'only src/cli reads the environment' getenv
 for call in exit _exit; do
     put src/data/bad.c '// Ends.' 'int f(void) {' "    $call(1);" '}'
-    expect_error check_includes 'src/data/bad.c:3: error: only src/cli and src/base/error.c end the process' "$call"
+    expect_error check_includes 'src/data/bad.c:3: error: only src/cli and src/base/die.c end the process' "$call"
 done
 put src/model/bad.c '// Paper.' 'int f(struct device *d) {' '    return d->is_paper;' '}'
 expect_error check_includes 'nothing above the tables asks whether it is on paper' is_paper
