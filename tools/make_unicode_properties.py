@@ -110,7 +110,7 @@ def main():
         numbers += [number for pair in rest for number in pair]
     path = os.path.join(HERE, "../src/data/tokenizer/unicode_properties.c")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("// Written by tools/make_unicode_properties.py; unicode_property.c says what the numbers mean.\n"
+        file.write("// Written by tools/make_unicode_properties.py; unicode_category.c says what the numbers mean.\n"
                    '#include "data/tokenizer/unicode_property.h"\n\n// clang-format off\n'
                    "const struct unicode_property unicode_properties[] = {\n")
         line = "   "

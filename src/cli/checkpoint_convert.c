@@ -10,11 +10,11 @@
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
-#include "data/tokenizer/from_config.h"
 #include "formats/hf_surroundings.h"
 #include "formats/model_source.h"
 #include "formats/owner.h"
 #include "model/census.h"
+#include "data/tokenizer/tokenizer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "data/index/index.h"
 #include "data/preprocess.h"
 #include "data/sentence_words.h"
-#include "data/tokenizer/identity.h"
+#include "data/tokenizer/tokenizer.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/utf8.h"
-#include "data/tokenizer/from_config.h"
+#include "data/tokenizer/tokenizer.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

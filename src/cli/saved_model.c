@@ -3,7 +3,7 @@
 #include "cli/remote_load.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "data/tokenizer/from_config.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/datasets.h"
 #include "train/identity.h"
 #include "train/state.h"

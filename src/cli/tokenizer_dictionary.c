@@ -41,7 +41,7 @@ static const struct flag rows[] = {
 };
 
 // No word crosses a line end, and chunks are whole lines.
-static int count_words(struct word_table *words, const struct dictionary_options *options) {
+static int count_words(struct byte_table *words, const struct dictionary_options *options) {
     struct string_list files = {0};
     struct line_reader *lines = NULL;
     struct line_chunk chunk = {0};
@@ -64,7 +64,7 @@ static int count_words(struct word_table *words, const struct dictionary_options
 
 static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct buffer text = {0};
     remote_set_endpoint(options->endpoint_url);
     TRY(file_check_output(options->output, "a dictionary", fairseq_dictionary_begins));
@@ -82,7 +82,7 @@ static int run_dictionary(void *opaque) {
         printf("wrote %s: %" PRId64 " symbols with the special ones, of %" PRId64 " different words\n", options->output,
                count + FAIRSEQ_SPECIALS, words.count);
     }
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&text);
     return status;
 }

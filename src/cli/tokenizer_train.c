@@ -128,7 +128,7 @@ static int save_trained(const struct outputs *outputs, const struct bpe_merges *
     return 0;
 }
 
-static int train_on(const struct tokenizer_train_options *options, const struct word_table *words,
+static int train_on(const struct tokenizer_train_options *options, const struct byte_table *words,
                     const struct outputs *outputs) {
     struct bpe_train_options training = {
         .vocab_size = options->vocab_size,
@@ -162,7 +162,7 @@ static int run_train(void *opaque) {
         .line_limit = (size_t)options->max_line_bytes,
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
     };
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_corpus_summary summary;
     struct outputs outputs = {0};
     int status = prepare_outputs(&outputs, options);
@@ -175,7 +175,7 @@ static int run_train(void *opaque) {
     }
     if (status < 0)
         remove_new_folders(&outputs);
-    word_table_free(&words);
+    byte_table_free(&words);
     free_outputs(&outputs);
     return status;
 }

@@ -6,7 +6,7 @@
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "data/sentence_words.h"
-#include "data/tokenizer/identity.h"
+#include "data/tokenizer/tokenizer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "data/sample/vocabulary.h"
-#include "data/tokenizer/from_config.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/hf_save.h"
 #include "formats/hf_end.h"
 #include <inttypes.h>

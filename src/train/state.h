@@ -7,7 +7,6 @@
 #include "store/checkpoint.h"
 #include "recovery/progress.h"
 #include "step/step.h"
-#include "store/checkpoint.h"
 #include "train/kept_files.h"
 #include "train/save_folder.h"
 

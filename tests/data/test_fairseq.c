@@ -18,7 +18,7 @@ TEST(golden_ids) {
 // The dictionary of the corpus equals fairseq's.
 TEST(dictionaries_are_built) {
     struct buffer corpus = {0}, expected = {0}, built = {0};
-    struct word_table words = {0};
+    struct byte_table words = {0};
     EXPECT_OK(file_read_all(GOLDEN "corpus.txt", (size_t)1 << 24, &corpus));
     EXPECT_OK(file_read_all(FAIRSEQ "words.txt", (size_t)1 << 24, &expected));
     fairseq_count_words(&words, corpus.data, corpus.length);
@@ -27,7 +27,7 @@ TEST(dictionaries_are_built) {
     buffer_clear(&built);
     fairseq_build_dictionary(&words, &(struct fairseq_build){.most_words = 7}, &built);
     EXPECT_INT(built.length, strchr(strchr(strchr(expected.data, '\n') + 1, '\n') + 1, '\n') + 1 - expected.data);
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&corpus);
     buffer_free(&expected);
     buffer_free(&built);

@@ -2,7 +2,6 @@
 // damaged ones.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
-#include "data/tokenizer/wordpiece_vocab.h"
 #include "json_ids.h"
 
 #define WORDPIECE "tests/golden/wordpiece/"

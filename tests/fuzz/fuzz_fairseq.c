@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fairseq_dictionary dictionary;
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct buffer built = {0};
     if (fairseq_dictionary_parse(&dictionary, (const char *)data, size, "dictionary") == 0) {
         for (int64_t i = 0; i < dictionary.size; i++) {
@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     fairseq_count_words(&words, (const char *)data, size);
     fairseq_build_dictionary(&words, &(struct fairseq_build){.threshold = 1, .multiple = 8}, &built);
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&built);
     return 0;
 }

@@ -5,7 +5,6 @@
 
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
-#include "data/tokenizer/wordpiece_vocab.h"
 #include <string.h>
 
 static void check_text(const struct bert *bert, int64_t size, const char *text, size_t length) {

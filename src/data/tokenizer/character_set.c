@@ -1,5 +1,6 @@
 // Ranges of characters and operations on them. Every operation ends with a sealed set.
 #include "data/tokenizer/character_set.h"
+#include "data/tokenizer/token_list.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,7 @@ void character_set_free(struct character_set *set) {
 }
 
 void character_set_add(struct character_set *set, uint32_t first, uint32_t last) {
-    if (set->count == set->capacity) {
-        set->capacity = set->capacity * 2 + 4;
-        set->ranges = memory_realloc(set->ranges, set->capacity * sizeof *set->ranges);
-    }
+    set->ranges = list_grow(set->ranges, (int64_t)set->count, &set->capacity, sizeof *set->ranges);
     set->ranges[set->count++] = (struct character_range){first, last};
 }
 

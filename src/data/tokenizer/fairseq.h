@@ -5,14 +5,13 @@
 
 #include "base/buffer.h"
 #include "data/tokenizer/byte_table.h"
-#include "data/tokenizer/word_table.h"
 #include <stdbool.h>
 
 enum { FAIRSEQ_BOS, FAIRSEQ_PAD, FAIRSEQ_EOS, FAIRSEQ_UNK, FAIRSEQ_SPECIALS };
 
 struct fairseq_dictionary {
     struct byte_table symbols;  // of equal symbols the last counts; ids of all are indices of strings
-    int64_t size;
+    int64_t size, capacity;
     struct byte_string *strings;  // (size) by id, in text
     struct buffer text;
 };
@@ -32,7 +31,7 @@ bool fairseq_is_blank(uint32_t character);
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length);
 
 // Counts the words of a text.
-void fairseq_count_words(struct word_table *words, const char *text, size_t length);
+void fairseq_count_words(struct byte_table *words, const char *text, size_t length);
 
 struct fairseq_build {
     int64_t threshold;   // rarer words are left out
@@ -40,6 +39,6 @@ struct fairseq_build {
     int64_t multiple;    // padded with "madeupword0000"… to a size that is a multiple of this; 0 or 1: no padding
 };
 // The text of dict.txt as fairseq-preprocess writes it: by count, ties by their bytes.
-void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out);
+void fairseq_build_dictionary(const struct byte_table *words, const struct fairseq_build *build, struct buffer *out);
 
 #endif

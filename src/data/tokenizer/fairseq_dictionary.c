@@ -1,6 +1,7 @@
 // Reads and builds fairseq's dictionaries. The order of lines gives the ids, so everything that affects lines or their
 // order follows fairseq: the definition of a space, which of two equal symbols counts, how ties are broken.
 #include "data/tokenizer/fairseq.h"
+#include "data/tokenizer/token_list.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -39,12 +40,8 @@ bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word
 
 int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
     int32_t id = (int32_t)dictionary->size++;
-    // Grow to the next power of two: growing by one entry would copy the list for every entry.
-    if ((id & (id - 1)) == 0) {
-        size_t room = id == 0 ? 1 : 2 * (size_t)id;
-        dictionary->strings = memory_realloc(dictionary->strings, room * sizeof *dictionary->strings);
-    }
-    dictionary->strings[id] = (struct byte_string){dictionary->text.length, length, id};
+    dictionary->strings = list_grow(dictionary->strings, id, &dictionary->capacity, sizeof *dictionary->strings);
+    dictionary->strings[id] = (struct byte_string){.begin = dictionary->text.length, .length = length};
     buffer_append(&dictionary->text, symbol, length);
     byte_table_set(&dictionary->symbols, symbol, length, id);
     return id;
@@ -164,10 +161,10 @@ void fairseq_dictionary_free(struct fairseq_dictionary *dictionary) {
 
 // ---- building ----
 
-void fairseq_count_words(struct word_table *words, const char *text, size_t length) {
+void fairseq_count_words(struct byte_table *words, const char *text, size_t length) {
     size_t at = 0, bytes;
     while (fairseq_next_word(text, length, &at, &bytes)) {
-        word_table_get(words, (const unsigned char *)text + at, bytes)->value++;
+        byte_table_get(words, text + at, bytes)->value++;
         at += bytes;
     }
 }
@@ -194,20 +191,20 @@ static bool is_special(const struct counted_word *word) {
     return false;
 }
 
-static bool is_word(const struct word_table *words, const char *word) {
+static bool is_word(const struct byte_table *words, const char *word) {
     for (int64_t i = 0; i < words->count; i++)
-        if (words->words[i].length == strlen(word) &&
-            memcmp(words->bytes + words->words[i].begin, word, words->words[i].length) == 0)
+        if (words->strings[i].length == strlen(word) &&
+            memcmp(words->bytes.data + words->strings[i].begin, word, words->strings[i].length) == 0)
             return true;
     return false;
 }
 
-void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out) {
+void fairseq_build_dictionary(const struct byte_table *words, const struct fairseq_build *build, struct buffer *out) {
     struct counted_word *sorted = memory_alloc((size_t)(words->count + 1) * sizeof *sorted);
     int64_t count = 0, size = FAIRSEQ_SPECIALS;
     for (int64_t i = 0; i < words->count; i++) {
-        struct counted_word word = {words->bytes + words->words[i].begin, words->words[i].length,
-                                    words->words[i].value};
+        struct counted_word word = {(const unsigned char *)words->bytes.data + words->strings[i].begin,
+                                    words->strings[i].length, words->strings[i].value};
         if (!is_special(&word))  // already in the dictionary, and not written
             sorted[count++] = word;
     }

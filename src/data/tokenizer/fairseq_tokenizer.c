@@ -8,7 +8,6 @@
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
-#include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -29,7 +28,7 @@ struct fairseq_model {
 
 struct fairseq_state {
     struct piece_cache cache;
-    struct bpe_scratch scratch;
+    struct merge_scratch scratch;
 };
 
 static void model_free(struct fairseq_model *model) {
@@ -115,7 +114,7 @@ static int state_create(const struct tokenizer *tokenizer, void **opaque) {
 static void state_free(void *opaque) {
     struct fairseq_state *state = opaque;
     piece_cache_free(&state->cache);
-    bpe_scratch_free(&state->scratch);
+    merge_scratch_free(&state->scratch);
     free(state);
 }
 

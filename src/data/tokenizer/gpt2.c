@@ -3,7 +3,6 @@
 // encoded and decodes to itself.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/hf_parts.h"
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
 #include "base/error.h"
@@ -20,7 +19,7 @@ struct gpt2_model {
 
 struct gpt2_state {
     struct piece_cache cache;
-    struct bpe_scratch scratch;
+    struct merge_scratch scratch;
 };
 
 static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
@@ -66,7 +65,7 @@ static int gpt2_state_create(const struct tokenizer *tokenizer, void **opaque) {
 static void gpt2_state_free(void *opaque) {
     struct gpt2_state *state = opaque;
     piece_cache_free(&state->cache);
-    bpe_scratch_free(&state->scratch);
+    merge_scratch_free(&state->scratch);
     free(state);
 }
 

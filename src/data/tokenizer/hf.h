@@ -12,7 +12,6 @@
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/byte_table.h"
 #include "data/tokenizer/charsmap.h"
-#include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/piece_encode.h"
@@ -224,7 +223,8 @@ struct hf_split {
 struct hf_splits {
     struct buffer text;
     struct hf_split *items;
-    size_t count, capacity;
+    size_t count;
+    int64_t capacity;
 };
 
 struct hf_state {

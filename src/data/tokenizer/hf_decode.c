@@ -12,14 +12,12 @@
 struct strings {
     struct buffer text;
     size_t *ends;
-    size_t count, capacity;
+    size_t count;
+    int64_t capacity;
 };
 
 static void strings_end(struct strings *strings) {
-    if (strings->count == strings->capacity) {
-        strings->capacity = strings->capacity * 2 + 64;
-        strings->ends = memory_realloc(strings->ends, strings->capacity * sizeof *strings->ends);
-    }
+    strings->ends = list_grow(strings->ends, (int64_t)strings->count, &strings->capacity, sizeof *strings->ends);
     strings->ends[strings->count++] = strings->text.length;
 }
 

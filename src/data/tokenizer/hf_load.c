@@ -176,7 +176,7 @@ static int add_processor(struct hf *hf, const struct json *value, const char *ty
 // Strings by id, added tokens before those of the model.
 static void index_strings(struct hf *hf) {
     for (int64_t i = 0; i < hf->vocab.count; i++)
-        hf->size = hf->vocab.strings[i].id >= hf->size ? hf->vocab.strings[i].id + 1 : hf->size;
+        hf->size = hf->vocab.strings[i].value >= hf->size ? hf->vocab.strings[i].value + 1 : hf->size;
     hf->count = hf->model_count;
     if (hf->same && hf->size < hf->model_count)
         hf->size = hf->model_count;
@@ -188,7 +188,7 @@ static void index_strings(struct hf *hf) {
     hf->strings = memory_alloc((size_t)(hf->size + 1) * sizeof *hf->strings);
     for (int64_t i = 0; i < hf->vocab.count; i++) {
         const struct byte_string *string = &hf->vocab.strings[i];
-        hf->strings[string->id] = (struct hf_string){hf->vocab.bytes.data + string->begin, string->length};
+        hf->strings[string->value] = (struct hf_string){hf->vocab.bytes.data + string->begin, string->length};
     }
     for (int64_t i = 0; hf->same && i < hf->model_count; i++)
         hf->strings[i] = hf->strings[hf->same[i]];

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/unicode_category.h"
+#include "data/tokenizer/token_list.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,8 @@ void hf_parts_free(struct hf_parts *parts) {
 }
 
 void hf_parts_add(struct hf_parts *parts, const char *text, size_t length, int32_t id) {
-    if (parts->token_count == parts->token_capacity) {
-        parts->token_capacity = parts->token_capacity * 2 + 16;
-        parts->tokens = memory_realloc(parts->tokens, parts->token_capacity * sizeof *parts->tokens);
-    }
+    parts->tokens =
+        list_grow(parts->tokens, (int64_t)parts->token_count, &parts->token_capacity, sizeof *parts->tokens);
     parts->tokens[parts->token_count++] =
         (struct hf_part_token){.begin = parts->names.length, .length = length, .id = id};
     buffer_append(&parts->names, text, length);

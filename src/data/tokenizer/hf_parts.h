@@ -23,7 +23,8 @@ struct hf_parts {
     struct buffer probes;                                     // strings that hf_check should try, each ended by a NUL
     struct buffer names;
     struct hf_part_token *tokens;  // special ones
-    size_t token_count, token_capacity;
+    size_t token_count;
+    int64_t token_capacity;
     int32_t unknown, bos, pad;  // of the model; -1: none
     bool begins;                // a text begins with bos
     bool is_bert;               // its models expect [CLS] A [SEP]

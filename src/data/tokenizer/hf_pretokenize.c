@@ -53,10 +53,7 @@ int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct 
 }
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
-    if (splits->count == splits->capacity) {
-        splits->capacity = splits->capacity * 2 + 256;
-        splits->items = memory_realloc(splits->items, splits->capacity * sizeof *splits->items);
-    }
+    splits->items = list_grow(splits->items, (int64_t)splits->count, &splits->capacity, sizeof *splits->items);
     splits->items[splits->count++] = split;
 }
 

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/tokenizer/hf_parts.h"
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include <inttypes.h>
 #include <stdlib.h>

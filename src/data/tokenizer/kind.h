@@ -4,6 +4,8 @@
 #define DATA_TOKENIZER_KIND_H
 
 #include "data/tokenizer/tokenizer.h"
+#include <stddef.h>
+#include <stdint.h>
 
 struct tokenizer {
     const struct tokenizer_kind *kind;
@@ -41,5 +43,35 @@ extern const struct tokenizer_kind tokenizer_kind_bert_case;
 extern const struct tokenizer_kind tokenizer_kind_tiktoken;
 extern const struct tokenizer_kind tokenizer_kind_hf;
 extern const struct tokenizer_kind tokenizer_kind_fairseq;
+
+// ---- files that Megatron opens with Hugging Face's library ----
+
+// Hugging Face tokenizers for kinds that come in other files: since core 0.15, Megatron opens those of GPT-2 and BERT
+// with their library, so text that reads like a special token is one, and [CLS] and [SEP] are put around BERT's texts.
+//
+// Opens the text of a tokenizer.json; the tokenizer's kind becomes HuggingFaceTokenizer.
+int hf_tokenizer_open_text(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                           const struct buffer *text, const char *name);
+
+// The tokenizer of --no-legacy-tokenizer with --vocab-file and --merge-file, or with a vocab.txt.
+int hf_tokenizer_open_gpt2(struct tokenizer *tokenizer, const struct tokenizer_options *options);
+int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower);
+
+// ---- files of another kind ----
+
+// If a file in the options belongs to another type than the given one, appends its apparent kind and the type that
+// reads it to the current error. Returns -1.
+int file_kind_explain(const char *type, const struct tokenizer_options *options);
+
+// ---- truncated files ----
+
+// Is a list of tokens complete? A rank file, vocab.txt or dict.txt does not say how long it is, so one truncated while
+// copying looks like a smaller one. Two things reveal it: a last line without a line end, and, for files that everybody
+// downloads, a known beginning of a longer file.
+//
+// A file that ends inside a line may be truncated there, which nothing else would show: it is an error.
+int whole_check_end(const char *text, size_t length, const char *name);
+// A text that is the beginning of a longer known file is an error, unless its number of lines equals --vocab-size.
+int whole_check_known(const char *text, size_t length, const char *name, int64_t vocab_size);
 
 #endif

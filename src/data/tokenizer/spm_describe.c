@@ -1,6 +1,7 @@
 // From a SentencePiece model to the parts of a tokenizer.json: the normalizer as a chain of steps on the whole text,
 // the pieces as BPE with every pair that forms a piece (by score), or as Unigram with the scores as used.
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/spm_model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -33,12 +34,11 @@ static bool has_pieces(const struct spm_model *model, enum spm_piece_type type) 
 
 // BPE there has only pieces: a character inside pieces that is not a piece itself has no id to merge.
 static bool has_bare_characters(const struct spm_model *model) {
-    size_t slots = (size_t)1 << (64 - model->bpe.pair_shift);
-    for (size_t i = 0; i < slots; i++) {
-        const struct spm_pair *pair = &model->bpe.pairs[i];
-        if (pair->piece >= 0 && (pair->left >= model->file.piece_count || pair->right >= model->file.piece_count))
+    const struct bpe *merges = &model->bpe.merges;
+    for (size_t i = 0; i <= merges->pair_mask; i++)
+        if (merges->pairs[i].left >= model->file.piece_count ||
+            (merges->pairs[i].left >= 0 && merges->pairs[i].right >= model->file.piece_count))
             return true;
-    }
     return false;
 }
 
@@ -209,15 +209,15 @@ static bool merges(const struct spm_model *model, int32_t symbol) {
 }
 
 static void write_merges(struct json_writer *json, const struct spm_model *model) {
-    size_t slots = model->file.model_type == SPM_BPE ? (size_t)1 << (64 - model->bpe.pair_shift) : 0, count = 0;
+    size_t slots = model->file.model_type == SPM_BPE ? model->bpe.merges.pair_mask + 1 : 0, count = 0;
     struct hf_merge *list = memory_alloc((slots + 1) * sizeof *list);
     for (size_t i = 0; i < slots; i++) {
-        const struct spm_pair *pair = &model->bpe.pairs[i];
-        if (pair->piece < 0 || !merges(model, pair->piece) || !merges(model, pair->left) || !merges(model, pair->right))
+        const struct bpe_pair *pair = &model->bpe.merges.pairs[i];
+        if (pair->left < 0 || !merges(model, pair->id) || !merges(model, pair->left) || !merges(model, pair->right))
             continue;
         const struct spm_text left = model->file.pieces[pair->left].text, right = model->file.pieces[pair->right].text;
-        list[count++] = (struct hf_merge){left.data, right.data, left.length, right.length,
-                                          (int64_t)pair->rank << 32 | pair->piece};
+        list[count++] =
+            (struct hf_merge){left.data, right.data, left.length, right.length, (int64_t)pair->rank << 32 | pair->id};
     }
     hf_write_merges(json, list, count);
     free(list);

@@ -1,7 +1,8 @@
 // A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and wire
 // type) and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown members of
 // an enumeration are skipped, the last of equal fields counts, and messages given in parts are merged.
-#include "data/tokenizer/spm_file.h"
+#include "data/tokenizer/spm_model.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
@@ -173,10 +174,7 @@ static int read_part(const struct wire_reader *reader, const struct wire_field *
                      int64_t *piece_capacity) {
     switch (field->number) {
     case 1:
-        if (file->piece_count == *piece_capacity) {
-            *piece_capacity = *piece_capacity ? 2 * *piece_capacity : 4096;
-            file->pieces = memory_realloc(file->pieces, (size_t)*piece_capacity * sizeof *file->pieces);
-        }
+        file->pieces = list_grow(file->pieces, file->piece_count, piece_capacity, sizeof *file->pieces);
         return read_piece(inside(reader, field), &file->pieces[file->piece_count++]);
     case 2:
         file->has_trainer = true;

@@ -1,5 +1,5 @@
-// Adds Megatron's special tokens to a SentencePiece model, and finds them in text. See spm_specials.h.
-#include "data/tokenizer/spm_specials.h"
+// Adds Megatron's special tokens to a SentencePiece model, and finds them in text. See spm_model.h.
+#include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>

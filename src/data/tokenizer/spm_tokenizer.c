@@ -1,10 +1,9 @@
 // The three kinds of tokenizer that read a SentencePiece model. GPTSentencePieceTokenizer gives the ids of the model.
 // Llama2Tokenizer puts the model's beginning-of-text id before them. SentencePieceTokenizer has additional tokens, see
-// spm_specials.h. This is Megatron up to core 0.14; since 0.15 (as_today) all three are like the first.
+// spm_model.h. This is Megatron up to core 0.14; since 0.15 (as_today) all three are like the first.
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/spm_model.h"
-#include "data/tokenizer/spm_specials.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>

@@ -5,9 +5,8 @@
 #include "data/tokenizer/tiktoken.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_encode.h"
-#include "data/tokenizer/tiktoken_model.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -104,7 +103,7 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
 
 static const struct byte_string *find_special(const struct tiktoken_model *model, int32_t id) {
     for (int64_t i = 0; i < model->specials.count; i++)
-        if (model->specials.strings[i].id == id)
+        if (model->specials.strings[i].value == id)
             return &model->specials.strings[i];
     return NULL;
 }
@@ -145,9 +144,9 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     for (int64_t i = 0; i < model->specials.count; i++) {
         const struct byte_string *special = &model->specials.strings[i];
         const char *name = model->specials.bytes.data + special->begin;
-        hf_parts_add(parts, name, special->length, special->id);
+        hf_parts_add(parts, name, special->length, (int32_t)special->value);
         if (special->length == 5 && memcmp(name, "<unk>", 5) == 0)
-            parts->unknown = special->id;
+            parts->unknown = (int32_t)special->value;
     }
     hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = &model->bpe, .ignore_merges = true});
     struct buffer pattern = {0};

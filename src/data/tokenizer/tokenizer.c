@@ -1,13 +1,41 @@
 // The table of tokenizer kinds and their common parts: lookup by name, ownership, range checks.
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/file_kind.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- lists of ids ----
+
+// The growing part of a token list: capacity doubles, so appending takes amortized constant time.
+
+void *list_grow(void *items, int64_t count, int64_t *capacity, size_t item_bytes) {
+    if (count < *capacity)
+        return items;
+    *capacity = 2 * *capacity + 2;
+    return memory_realloc(items, (size_t)*capacity * item_bytes);
+}
+
+void token_list_free(struct token_list *list) {
+    free(list->ids);
+    *list = (struct token_list){0};
+}
+
+void token_list_reserve(struct token_list *list, int64_t extra) {
+    if (list->capacity - list->count >= extra)
+        return;
+    int64_t capacity = list->capacity ? list->capacity * 2 : 256;
+    if (capacity < list->count + extra)
+        capacity = list->count + extra;
+    list->ids = memory_realloc(list->ids, (size_t)capacity * sizeof *list->ids);
+    list->capacity = capacity;
+}
+
+// ---- kinds ----
 
 static const struct tokenizer_kind *const kinds[] = {
     &tokenizer_kind_gpt2,

@@ -1,5 +1,5 @@
-// Written by tools/make_unicode_properties.py; unicode_property.c says what the numbers mean.
-#include "data/tokenizer/unicode_property.h"
+// Written by tools/make_unicode_properties.py; unicode_category.c says what the numbers mean.
+#include "data/tokenizer/character_set.h"
 
 // clang-format off
 const struct unicode_property unicode_properties[] = {

@@ -3,7 +3,6 @@
 #include "data/tokenizer/unigram.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/tokenizer/character.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 // Google's rules and those of Hugging Face's BertNormalizer and BertPreTokenizer differ, and so do their Unicode
 // versions (wordpiece.h). So the rules are written as general steps, with the characters of each class listed.
-#include "data/tokenizer/wordpiece_describe.h"
+#include "data/tokenizer/wordpiece.h"
 
 #include "base/memory.h"
 #include <stdlib.h>
