@@ -61,10 +61,11 @@ uint32_t unicode_fold(uint32_t character);
 struct unicode_property {
     const char *names;  // in lower case, separated by spaces
     uint32_t categories;
-    uint16_t first, count;  // of the ranges in which it is inverted
+    uint16_t count;  // of the ranges in which it is inverted; those of the first property come first
 };
 extern const struct unicode_property unicode_properties[];
-extern const uint32_t unicode_property_ranges[], unicode_fold_runs[], unicode_fold_several[];
+extern const uint32_t unicode_property_ranges[], unicode_fold_several[];
+extern const int32_t unicode_fold_runs[];
 extern const size_t unicode_properties_count, unicode_property_ranges_count;
 extern const size_t unicode_fold_runs_count, unicode_fold_several_count;
 

@@ -4,35 +4,62 @@
 #include "base/memory.h"
 #include <string.h>
 
+enum { IN_TURN = 31 };  // in place of a category: capital and small letters in turn
+
+bool unicode_run_next(struct unicode_run *run) {
+    run->first = run->end;
+    if (run->in_turn > 0) {
+        run->in_turn--;
+        run->end++;
+        run->category = run->category == UNICODE_LU ? UNICODE_LL : UNICODE_LU;
+        return true;
+    }
+    if (run->next == unicode_runs_count)
+        return false;
+    uint32_t row = unicode_runs[run->next++], length = row >> 7;
+    run->age = row >> 5 & 3;
+    run->category = (enum unicode_category)(row & 31);
+    if ((row & 31) == IN_TURN) {
+        run->category = UNICODE_LU;
+        run->in_turn = length - 1;
+        length = 1;
+    }
+    run->end += length;
+    return true;
+}
+
 struct unicode_table *unicode_table_create(enum unicode_edition edition) {
     struct unicode_table *table = memory_alloc(sizeof *table);
-    for (size_t i = 0; i < unicode_runs_count; i++) {
-        uint32_t first = unicode_runs[i] >> 7, age = unicode_runs[i] >> 5 & 3, category = unicode_runs[i] & 31;
-        uint32_t end = i + 1 < unicode_runs_count ? unicode_runs[i + 1] >> 7 : UNICODE_LIMIT;
-        if (age <= (uint32_t)edition)
-            memset(table->category + first, (int)category, end - first);
-    }
+    for (struct unicode_run run = {0}; unicode_run_next(&run);)
+        if (run.age <= (uint32_t)edition)
+            memset(table->category + run.first, (int)run.category, run.end - run.first);
     if (edition == UNICODE_EDITION_8)
         for (size_t i = 0; i < unicode_8_exceptions_count; i++)
             table->category[unicode_8_exceptions[i] >> 5] = unicode_8_exceptions[i] & 31;
     return table;
 }
 
+// Searches runs of four numbers each: first, last, step, and the difference to what a character becomes.
+static uint32_t change_case(const int32_t *runs, size_t count, uint32_t character) {
+    int32_t c = (int32_t)character;
+    size_t low = 0, high = count / 4;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const int32_t *run = &runs[4 * middle];
+        if (c < run[0])
+            high = middle;
+        else if (c > run[1])
+            low = middle + 1;
+        else
+            return (c - run[0]) % run[2] == 0 ? (uint32_t)(c + run[3]) : character;
+    }
+    return character;
+}
+
 uint32_t unicode_lower(uint32_t character) {
     if (character < 0x80)
         return character >= 'A' && character <= 'Z' ? character + 32 : character;
-    size_t low = 0, high = unicode_lower_runs_count / 4;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        const uint32_t *run = &unicode_lower_runs[4 * middle];
-        if (character < run[0])
-            high = middle;
-        else if (character > run[1])
-            low = middle + 1;
-        else
-            return (character - run[0]) % run[2] == 0 ? character + run[3] : character;
-    }
-    return character;
+    return change_case(unicode_lower_runs, unicode_lower_runs_count, character);
 }
 
 // ---- properties by name ----
@@ -117,15 +144,20 @@ static uint32_t categories_by_name(const char *name) {
 }
 
 static bool add_listed(struct character_set *set, const char *name) {
+    const uint32_t *range = unicode_property_ranges;
     for (size_t i = 0; i < unicode_properties_count; i++) {
         const struct unicode_property *property = &unicode_properties[i];
-        if (!is_among(property->names, name))
+        if (!is_among(property->names, name)) {
+            range += 2 * (size_t)property->count;
             continue;
+        }
         struct character_set found = {0}, other = {0};
         character_set_add_categories(&found, property->categories);
-        const uint32_t *range = &unicode_property_ranges[2 * property->first];
-        for (uint16_t k = 0; k < property->count; k++, range += 2)
-            character_set_add(&other, range[0], range[1]);
+        for (uint32_t k = 0, first, last = 0; k < property->count; k++, range += 2) {
+            first = last + range[0];
+            last = first + range[1];
+            character_set_add(&other, first, last);
+        }
         character_set_flip(&found, &other);
         character_set_add_set(set, &found);
         character_set_free(&found);
@@ -191,28 +223,23 @@ bool unicode_posix_add(struct character_set *set, const char *name, size_t lengt
 // ---- case ----
 
 uint32_t unicode_fold(uint32_t character) {
-    for (size_t i = 0; i < unicode_fold_runs_count; i += 4) {
-        const uint32_t *run = &unicode_fold_runs[i];
-        if (character >= run[0] && character <= run[1] && (character - run[0]) % run[2] == 0)
-            return character + run[3];
-    }
-    return character;
+    return change_case(unicode_fold_runs, unicode_fold_runs_count, character);
 }
 
 void unicode_add_cases(struct character_set *set) {
     struct character_set folded = {0}, added = {0};
     character_set_seal(set);
-    for (size_t i = 0; i < unicode_fold_runs_count; i += 4)
-        for (uint32_t c = unicode_fold_runs[i]; c <= unicode_fold_runs[i + 1]; c += unicode_fold_runs[i + 2]) {
-            uint32_t stands = c + unicode_fold_runs[i + 3];
-            if (character_set_has(set, c) || character_set_has(set, stands))
+    for (const int32_t *run = unicode_fold_runs; run < unicode_fold_runs + unicode_fold_runs_count; run += 4)
+        for (int32_t c = run[0]; c <= run[1]; c += run[2]) {
+            uint32_t stands = (uint32_t)(c + run[3]);
+            if (character_set_has(set, (uint32_t)c) || character_set_has(set, stands))
                 character_set_add(&folded, stands, stands);
         }
     character_set_seal(&folded);
-    for (size_t i = 0; i < unicode_fold_runs_count; i += 4)
-        for (uint32_t c = unicode_fold_runs[i]; c <= unicode_fold_runs[i + 1]; c += unicode_fold_runs[i + 2])
-            if (character_set_has(&folded, c + unicode_fold_runs[i + 3]))
-                character_set_add(&added, c, c);
+    for (const int32_t *run = unicode_fold_runs; run < unicode_fold_runs + unicode_fold_runs_count; run += 4)
+        for (int32_t c = run[0]; c <= run[1]; c += run[2])
+            if (character_set_has(&folded, (uint32_t)(c + run[3])))
+                character_set_add(&added, (uint32_t)c, (uint32_t)c);
     character_set_add_set(set, &folded);
     character_set_add_set(set, &added);
     character_set_seal(set);

@@ -87,8 +87,21 @@ static inline bool unicode_is_white_space(uint32_t c) {
 // The lower case of a single character. U+0130, which becomes two characters (i, U+0307), is unchanged.
 uint32_t unicode_lower(uint32_t character);
 
+// A run of characters of one category: first to end - 1. `age` is the edition that has them.
+struct unicode_run {
+    uint32_t first, end;
+    enum unicode_category category;
+    uint32_t age;
+    size_t next;       // the next row of the table
+    uint32_t in_turn;  // further characters of this row, capital and small in turn
+};
+
+// Moves a zeroed run to the first run, and then to the next; false after the last.
+bool unicode_run_next(struct unicode_run *run);
+
 // The tables, for unicode_category.c.
-extern const uint32_t unicode_runs[], unicode_8_exceptions[], unicode_lower_runs[];
+extern const uint32_t unicode_runs[], unicode_8_exceptions[];
+extern const int32_t unicode_lower_runs[];
 extern const size_t unicode_runs_count, unicode_8_exceptions_count, unicode_lower_runs_count;
 
 #endif
