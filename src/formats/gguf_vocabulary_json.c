@@ -198,8 +198,7 @@ static bool is_trimming(const struct json *root) {
 }
 
 static int from_bytes(struct gguf_vocabulary *vocabulary, struct hf *hf, const struct json *root) {
-    bool is_nfc = hf->normalizer_count == 1 && hf->normalizers[0].kind == HF_NORMALIZER_FORM &&
-                  hf->normalizers[0].form == NORMAL_FORM_C;
+    bool is_nfc = hf->normalizer_count == 1 && hf->normalizers[0].kind == HF_NORMALIZER_NFC;
     bool trims = hf->normalizer_count == 1 && is_trimming(root);
     if (hf->normalizer_count > 0 && !is_nfc && !trims)
         return refuse(hf, "it normalizes text (normalizer)");

@@ -56,12 +56,12 @@ TEST(decoding) {
 }
 
 static void expect_bad(const char *text, const char *message) {
-    struct fairseq_dictionary dictionary;
+    struct vocabulary dictionary;
     EXPECT_ERROR(fairseq_dictionary_parse(&dictionary, text, strlen(text), "d.txt"), message);
 }
 
 TEST(dictionary_files) {
-    struct fairseq_dictionary dictionary;
+    struct vocabulary dictionary;
     static const char text[] = "a b 5\r\nc 1\n<unk> 7 #fairseq:overwrite\nc 2 #fairseq:overwrite  \n 3\n";
     EXPECT_OK(fairseq_dictionary_parse(&dictionary, text, sizeof text - 1, "d.txt"));
     EXPECT_INT(dictionary.size, 9);
@@ -70,7 +70,7 @@ TEST(dictionary_files) {
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "<unk>", 5), 6);
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "", 0), 8);
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "z", 1), FAIRSEQ_UNK);
-    fairseq_dictionary_free(&dictionary);
+    vocabulary_free(&dictionary);
     expect_bad("a\n", "d.txt:1: expected a symbol");
     expect_bad("a 1\n\n", "d.txt:2: expected a symbol");
     expect_bad("a x\n", "d.txt:1: expected a symbol");

@@ -4,6 +4,7 @@
 // be written as a tokenizer.json, or there is a reason why not.
 #include "fuzz.h"
 
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/spm_model.h"
 #include <string.h>
 

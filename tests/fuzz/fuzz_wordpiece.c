@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .rules =
             {.table = table, .decomposed = table, .google = size % 2, .lower = size % 3, .strip_accents = size % 5},
     };
-    check_text(&bert, vocab.size, (const char *)nul + 1, (size_t)(data + size - nul - 1));
+    check_text(&bert, vocab.lines.size, (const char *)nul + 1, (size_t)(data + size - nul - 1));
     wordpiece_vocab_free(&vocab);
     return 0;
 }

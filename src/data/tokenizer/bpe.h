@@ -19,8 +19,9 @@
 // encoders work with ids.
 struct vocabulary {
     struct byte_table tokens;
-    int32_t *index;  // (size) by id: the index of its token in tokens; -1 if no token has the id
-    int64_t size;    // highest id + 1
+    int32_t *index;    // (size) by id: the index of its token in tokens; -1 if no token has the id
+    int64_t size;      // highest id + 1
+    int64_t capacity;  // of index, while it grows
 };
 
 // Reads {"token": id, …}, in any order. Ids are integers from 0, each used once, without large gaps; strings are
@@ -29,6 +30,9 @@ struct vocabulary {
 int vocabulary_read_json(struct vocabulary *vocabulary, const char *path);
 int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name);
 void vocabulary_free(struct vocabulary *vocabulary);
+
+// Appends a string, and returns its id, the next one. An equal string keeps its id, but the new one is found.
+int32_t vocabulary_append(struct vocabulary *vocabulary, const char *string, size_t length);
 
 // Id of a string, -1 if it is not a token.
 int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *string, size_t length);
@@ -69,6 +73,13 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
 // file is truncated, or belongs to another tokenizer. A few tokens added by hand are only noted in the log.
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
+// The bytes of a token, NULL if no token has the id.
+static inline const char *bpe_token(const struct bpe *bpe, int32_t id, size_t *length) {
+    *length = bpe->begin[id + 1] - bpe->begin[id];
+    return *length > 0 ? (const char *)bpe->bytes + bpe->begin[id] : NULL;
+}
+// Which tokens are bytes or the result of a merge: (vocab_size), freed by the caller.
+bool *bpe_find_made(const struct bpe *bpe);
 // Whether a token is written like a special one: <|endoftext|>, <s>, [MASK].
 bool bpe_is_bracketed(const char *text, size_t length);
 

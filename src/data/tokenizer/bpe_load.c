@@ -46,6 +46,15 @@ static int read_id(const struct json *value, const struct json_key *key, int64_t
     return 0;
 }
 
+int32_t vocabulary_append(struct vocabulary *vocabulary, const char *string, size_t length) {
+    int32_t id = (int32_t)vocabulary->size++;
+    struct byte_string *token = byte_table_get(&vocabulary->tokens, string, length);
+    token->value = id;
+    vocabulary->index = list_grow(vocabulary->index, id, &vocabulary->capacity, sizeof *vocabulary->index);
+    vocabulary->index[id] = (int32_t)(token - vocabulary->tokens.strings);
+    return id;
+}
+
 static int add_token(struct vocabulary *vocabulary, const struct json_key *key, int32_t id, const char *path) {
     if (key->length == 0)
         return error_set("%s: the token with id %" PRId32 " is the empty string; remove it", path, id);
@@ -252,6 +261,16 @@ bool bpe_is_bracketed(const char *string, size_t length) {
     return (first == '<' && last == '>') || (first == '[' && last == ']');
 }
 
+bool *bpe_find_made(const struct bpe *bpe) {
+    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
+    for (int byte = 0; byte < 256; byte++)
+        is_made[bpe->byte_id[byte]] = true;
+    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
+        if (bpe->pairs[slot].left >= 0)
+            is_made[bpe->pairs[slot].id] = true;
+    return is_made;
+}
+
 // Could a merge produce this token: do two tokens form it? Then *left is the length of the first.
 static bool is_joined(const struct vocabulary *vocabulary, struct string_view token, size_t *left) {
     for (size_t cut = 1; cut < token.length; cut++) {
@@ -273,12 +292,7 @@ struct unmade {
 };
 
 static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, struct unmade *unmade) {
-    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
-    for (int byte = 0; byte < 256; byte++)
-        is_made[bpe->byte_id[byte]] = true;
-    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
-        if (bpe->pairs[slot].left >= 0)
-            is_made[bpe->pairs[slot].id] = true;
+    bool *is_made = bpe_find_made(bpe);
     struct byte_map map;
     struct buffer bytes = {0};
     byte_map_init(&map);

@@ -150,6 +150,18 @@ int file_kind_explain(const char *type, const struct tokenizer_options *options)
     return -1;
 }
 
+// ---- lines ----
+
+struct token_line token_line_next(const char **at, const char *end) {
+    struct token_line line = {*at, 0};
+    while (*at < end && **at != '\n' && **at != '\r')
+        ++*at;
+    line.length = (size_t)(*at - line.text);
+    if (*at < end)
+        *at += **at == '\r' && *at + 1 < end && (*at)[1] == '\n' ? 2 : 1;
+    return line;
+}
+
 // ---- truncated files ----
 
 // The known files: their sizes, and CRC-32C of their first bytes. Some have the same beginning (Llama 3's ranks are

@@ -237,8 +237,7 @@ static void write_normalizer(struct hf_parts *parts, bool lower) {
     hf_member_bool(&json, "lowercase", lower);
     json_end_object(&json);
     json = hf_part(&parts->pre_tokenizer);
-    hf_step(&json, "BertPreTokenizer");
-    json_end_object(&json);
+    hf_step_plain(&json, "BertPreTokenizer");
 }
 
 static void describe_bert(const struct byte_table *tokens, bool lower, struct hf_parts *parts) {

@@ -25,13 +25,16 @@ struct tokenizer_kind {
     void (*state_free)(void *state);
     int (*encode)(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
                   struct token_list *out);
-    // Appends the bytes of ids in [0, vocab_size). An id without bytes is an error.
+    // Appends the bytes of ids in [0, vocab_size). An id without bytes is an error. NULL: the texts of the tokens.
     int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
     // One token as the vocabulary writes it; NULL if no token has the id. Optional.
     const char *(*token)(const struct tokenizer *tokenizer, int32_t id, size_t *length);
     // Fills zeroed parts of a tokenizer.json that gives the same ids; an error if that is not possible. Optional.
     int (*describe)(const struct tokenizer *tokenizer, struct hf_parts *parts);
 };
+
+// The error of ids[index] without a token. Returns -1.
+int tokenizer_no_token(int32_t id, int64_t index);
 
 extern const struct tokenizer_kind tokenizer_kind_gpt2;
 extern const struct tokenizer_kind tokenizer_kind_null;
@@ -62,6 +65,15 @@ int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_o
 // If a file in the options belongs to another type than the given one, appends its apparent kind and the type that
 // reads it to the current error. Returns -1.
 int file_kind_explain(const char *type, const struct tokenizer_options *options);
+
+// ---- lines ----
+
+struct token_line {
+    const char *text;
+    size_t length;
+};
+// The line at *at, which moves past it. As in Python's text files, a line ends at \n, \r or \r\n.
+struct token_line token_line_next(const char **at, const char *end);
 
 // ---- truncated files ----
 

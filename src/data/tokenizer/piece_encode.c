@@ -269,3 +269,19 @@ int piece_encode(const struct piece_model *model, struct piece_cache *cache, voi
     }
     return 0;
 }
+
+int piece_state_create(const struct tokenizer *tokenizer, void **opaque) {
+    (void)tokenizer;
+    struct piece_state *state = memory_alloc(sizeof *state);
+    piece_cache_create(&state->cache);
+    *opaque = state;
+    return 0;
+}
+
+void piece_state_free(void *opaque) {
+    struct piece_state *state = opaque;
+    piece_cache_free(&state->cache);
+    merge_scratch_free(&state->merge);
+    pattern_scratch_free(&state->pattern);
+    free(state);
+}

@@ -4,6 +4,8 @@
 #ifndef DATA_TOKENIZER_PIECE_ENCODE_H
 #define DATA_TOKENIZER_PIECE_ENCODE_H
 
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/pattern.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/token_list.h"
 #include "data/tokenizer/word_cache.h"
@@ -72,6 +74,16 @@ struct piece_model {
     int (*encode)(const void *model, void *state, const unsigned char *piece, size_t length, struct token_list *out);
     const void *model;
 };
+
+// The state of an encoder that needs no more than this: what state_create and state_free of such a kind are.
+struct piece_state {
+    struct piece_cache cache;
+    struct merge_scratch merge;
+    struct pattern_scratch pattern;
+};
+struct tokenizer;
+int piece_state_create(const struct tokenizer *tokenizer, void **state);
+void piece_state_free(void *state);
 
 // Appends the ids of the text. One cache per thread; never use it with two models.
 int piece_encode(const struct piece_model *model, struct piece_cache *cache, void *state, const char *text,

@@ -191,8 +191,7 @@ static void compose(struct json_writer *json, const struct rules *rules) {
     buffer_append_byte(&pattern, ')');
     for (int round = 0; round < ROUNDS; round++) {
         hf_step_replace_pattern(json, &pattern, "");
-        hf_step(json, "NFC");
-        json_end_object(json);
+        hf_step_plain(json, "NFC");
     }
     buffer_free(&pattern);
 }

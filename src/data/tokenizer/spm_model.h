@@ -36,6 +36,10 @@ struct spm_piece {
     enum spm_piece_type type;
 };
 
+static inline bool spm_is_reserved(const struct spm_piece *piece) {
+    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
+}
+
 struct spm_normaliser_spec {
     struct spm_text charsmap;
     bool add_dummy_prefix;
@@ -202,20 +206,13 @@ void spm_decode(const struct spm_model *model, const int32_t *ids, int64_t count
 // padding, beginning and end of the model (<PAD>, <BOS>, <EOS> if it has none), and <extra_id_0>…. Each is found in the
 // original text before the model sees it; the text between them is encoded separately. A text that is already a piece
 // keeps its id, the others follow the last piece.
-struct spm_special {
-    size_t begin, length;  // of its text in texts
-    int32_t id;
-};
-
 struct spm_specials {
-    struct buffer texts;
-    struct spm_special *items;  // in the order they were added, which decides between two at one place
-    int64_t count;
-    struct trie trie;         // texts to indices
-    int first_byte;           // of all of them; -1 if they differ
-    int32_t *by_id;           // (vocab_size) index of the special token, -1 for an ordinary piece
-    int32_t vocab_size;       // pieces and added tokens
-    int32_t end_of_document;  // id of <EOD>
+    struct byte_table tokens;  // in the order they were added, which decides between two at one place
+    struct trie trie;          // texts to indices
+    int first_byte;            // of all of them; -1 if they differ
+    int32_t *by_id;            // (vocab_size) index of the special token, -1 for an ordinary piece
+    int32_t vocab_size;        // pieces and added tokens
+    int32_t end_of_document;   // id of <EOD>
 };
 
 int spm_specials_create(struct spm_specials *specials, const struct spm_model *model, int64_t extra_ids,

@@ -112,7 +112,7 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
         if (is_named(tokenizer, id, text, length))
             found = id;
     struct buffer decoded = {0};
-    for (int32_t id = 0; tokenizer->kind->decode && found < 0 && other < 0 && id < tokenizer->vocab_size; id++)
+    for (int32_t id = 0; found < 0 && other < 0 && id < tokenizer->vocab_size; id++)
         if (reads_like(tokenizer, id, text, length, &decoded))
             other = id;
     for (int32_t id = other + 1; other >= 0 && found < 0 && id < tokenizer->vocab_size; id++)
@@ -194,6 +194,23 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer) {
     return tokenizer->eod;
 }
 
+int tokenizer_no_token(int32_t id, int64_t index) {
+    return error_set_code(
+        EXIT_CODE_BAD_DATA,
+        "no token has id %" PRId32 " (number %" PRId64 "); decode with the tokenizer that made the ids", id, index);
+}
+
+static int decode_tokens(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *text = tokenizer->kind->token(tokenizer, ids[i], &length);
+        if (!text)
+            return tokenizer_no_token(ids[i], i);
+        buffer_append(out, text, length);
+    }
+    return 0;
+}
+
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     // Without ids there may be no array.
     if (count == 0)
@@ -205,7 +222,9 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
                                   " tokens; decode with the tokenizer that made the ids",
                                   ids[i], i, tokenizer->vocab_size);
     size_t before = out->length;
-    if (tokenizer->kind->decode(tokenizer, ids, count, out) < 0) {
+    int (*decode)(const struct tokenizer *, const int32_t *, int64_t, struct buffer *) =
+        tokenizer->kind->decode ? tokenizer->kind->decode : decode_tokens;
+    if (decode(tokenizer, ids, count, out) < 0) {
         out->length = before;
         if (out->data)
             out->data[before] = 0;

@@ -10,6 +10,7 @@
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/token_list.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/trie.h"
 #include "data/tokenizer/unicode_category.h"
 #include "data/tokenizer/word_cache.h"
@@ -77,23 +78,20 @@ void bert_normalize(const struct bert_rules *rules, const struct bert_part *part
 // Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is its line number, from 0;
 // spaces around it are ignored; of equal lines the last counts.
 struct wordpiece_vocab {
-    struct trie trie;    // of the lines
-    struct buffer text;  // all tokens, one after another
-    size_t *begin;       // (size + 1) where each begins in text
-    int64_t size;        // highest id + 1
-    int64_t capacity;    // of begin
-    int64_t distinct;    // Megatron's size: an appended token gets this id
+    struct vocabulary lines;
+    struct trie trie;  // of the lines
+    int64_t distinct;  // Megatron's size: an appended token gets this id
 };
 
 // Errors call the text `name`. On error nothing is left to free.
 int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name);
 void wordpiece_vocab_free(struct wordpiece_vocab *vocab);
 
-// The string of an id in [0, size).
-const char *wordpiece_vocab_string(const struct wordpiece_vocab *vocab, int32_t id, size_t *length);
-
 // Appends a token that encoding never gives, unless a line has it; returns its id.
 int32_t wordpiece_vocab_append(struct wordpiece_vocab *vocab, const char *string);
+
+// Removes the spaces from text[begin…) that English does not have; Hugging Face also contracts " do not".
+void wordpiece_tidy(struct buffer *text, size_t begin, bool contracts);
 
 // ---- as a tokenizer.json ----
 

@@ -14,78 +14,34 @@
 
 // ---- vocab.txt ----
 
-// Lines of vocab.txt. Python's text files end a line at \n, \r or \r\n, and Python's strip knows 29 spaces.
-
 enum { MOST_BYTES = 1 << 26 };
 
-struct vocabulary_line {
-    const char *text;
-    size_t length;
-};
-
-static bool is_python_space(uint32_t c) {
-    return unicode_is_white_space(c) || (c >= 0x1C && c <= 0x1F);
-}
-
-static struct vocabulary_line strip(struct vocabulary_line line) {
+static struct token_line strip(struct token_line line) {
     const unsigned char *text = (const unsigned char *)line.text;
     size_t first = line.length, last = 0;
     for (size_t at = 0; at < line.length;) {
         uint32_t character;
         size_t bytes = utf8_decode(text + at, line.length - at, &character, NULL);
-        if (!is_python_space(character)) {
+        if (!unicode_is_python_space(character)) {
             first = at < first ? at : first;
             last = at + bytes;
         }
         at += bytes;
     }
-    return first < last ? (struct vocabulary_line){line.text + first, last - first}
-                        : (struct vocabulary_line){line.text, 0};
+    return first < last ? (struct token_line){line.text + first, last - first} : (struct token_line){line.text, 0};
 }
 
-static struct vocabulary_line next_line(const char **at, const char *end) {
-    struct vocabulary_line line = {*at, 0};
-    while (*at < end && **at != '\n' && **at != '\r')
-        ++*at;
-    line.length = (size_t)(*at - line.text);
-    if (*at < end)
-        *at += **at == '\r' && *at + 1 < end && (*at)[1] == '\n' ? 2 : 1;
-    return line;
-}
-
-static void add_string(struct wordpiece_vocab *vocab, struct vocabulary_line token) {
-    vocab->begin = list_grow(vocab->begin, vocab->size + 1, &vocab->capacity, sizeof *vocab->begin);
-    vocab->begin[0] = 0;
-    buffer_append(&vocab->text, token.text, token.length);
-    vocab->begin[++vocab->size] = vocab->text.length;
-}
-
-static int compare_keys(const void *left, const void *right) {
-    const struct trie_key *a = left, *b = right;
-    size_t common = a->length < b->length ? a->length : b->length;
-    int order = memcmp(a->text, b->text, common);
-    if (order == 0 && a->length != b->length)
-        order = a->length < b->length ? -1 : 1;
-    return order ? order : (a->value > b->value) - (a->value < b->value);
-}
-
-// The highest id of equal tokens counts. An empty line is a token too, but no text can contain it.
+// An empty line is a token too, but no text can contain it.
 static void build_trie(struct wordpiece_vocab *vocab) {
-    struct trie_key *keys = memory_alloc((size_t)vocab->size * sizeof *keys);
-    for (int64_t id = 0; id < vocab->size; id++) {
-        keys[id].text = wordpiece_vocab_string(vocab, (int32_t)id, &keys[id].length);
-        keys[id].value = (int32_t)id;
+    const struct byte_table *tokens = &vocab->lines.tokens;
+    struct trie_key *keys = memory_alloc((size_t)tokens->count * sizeof *keys);
+    int64_t count = 0;
+    for (int64_t i = 0; i < tokens->count; i++) {
+        const struct byte_string *token = &tokens->strings[i];
+        if (token->length > 0)
+            keys[count++] = (struct trie_key){byte_table_text(tokens, token), token->length, (int32_t)token->value};
     }
-    qsort(keys, (size_t)vocab->size, sizeof *keys, compare_keys);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < vocab->size; i++) {
-        bool last = i + 1 == vocab->size || keys[i].length != keys[i + 1].length ||
-                    memcmp(keys[i].text, keys[i + 1].text, keys[i].length) != 0;
-        vocab->distinct += last;
-        if (last && keys[i].length > 0)
-            keys[kept++] = keys[i];
-    }
-    trie_build(&vocab->trie, keys, kept);
+    trie_build(&vocab->trie, keys, count);
     free(keys);
 }
 
@@ -97,33 +53,28 @@ int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_
         return error_set("%s: has %zu bytes; vocab.txt has one token on each line, and %d bytes at most", name, length,
                          MOST_BYTES);
     *vocab = (struct wordpiece_vocab){0};
-    for (const char *end = text + length; text < end;)
-        add_string(vocab, strip(next_line(&text, end)));
+    for (const char *end = text + length; text < end;) {
+        struct token_line line = strip(token_line_next(&text, end));
+        vocabulary_append(&vocab->lines, line.text, line.length);
+    }
+    vocab->distinct = vocab->lines.tokens.count;
     build_trie(vocab);
     return 0;
 }
 
 void wordpiece_vocab_free(struct wordpiece_vocab *vocab) {
     trie_free(&vocab->trie);
-    buffer_free(&vocab->text);
-    free(vocab->begin);
-    *vocab = (struct wordpiece_vocab){0};
-}
-
-const char *wordpiece_vocab_string(const struct wordpiece_vocab *vocab, int32_t id, size_t *length) {
-    *length = vocab->begin[id + 1] - vocab->begin[id];
-    return buffer_string(&vocab->text) + vocab->begin[id];
+    vocabulary_free(&vocab->lines);
 }
 
 int32_t wordpiece_vocab_append(struct wordpiece_vocab *vocab, const char *string) {
-    struct vocabulary_line token = {string, strlen(string)};
-    int32_t id = trie_find(&vocab->trie, token.text, token.length);
+    int32_t id = trie_find(&vocab->trie, string, strlen(string));
     if (id >= 0)
         return id;
     // If lines were equal, this id is already that of a line; decoding then gives the line.
     id = (int32_t)vocab->distinct++;
-    if (id == vocab->size)
-        add_string(vocab, token);
+    if (id == vocab->lines.size)
+        vocabulary_append(&vocab->lines, string, strlen(string));
     return id;
 }
 
@@ -198,7 +149,7 @@ static int open_model(struct tokenizer *tokenizer, const struct tokenizer_option
         .lower = lower,
         .strip_accents = lower,
     };
-    tokenizer->vocab_size = vocab.size;
+    tokenizer->vocab_size = vocab.lines.size;
     tokenizer->model = model;
     return 0;
 }
@@ -259,6 +210,16 @@ static void replace(struct buffer *text, size_t begin, const char *then, const c
         text->data[kept] = 0;
 }
 
+void wordpiece_tidy(struct buffer *text, size_t begin, bool contracts) {
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (contracts || pairs[i][1][0] != ' ')
+            replace(text, begin, pairs[i][0], pairs[i][1]);
+}
+
 // Removes the spaces that empty tokens leave at both ends of text[begin…).
 static void trim(struct buffer *text, size_t begin) {
     size_t first = begin;
@@ -275,29 +236,24 @@ static void trim(struct buffer *text, size_t begin) {
 
 // Words separated by spaces, pieces joined, and without the spaces that English does not have: Megatron's detokenize.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
-    static const char *const tidy[][2] = {
-        {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-        {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
-    };
     const struct bert_model *model = tokenizer->model;
     size_t begin = out->length;
     for (int64_t i = 0; i < count; i++) {
         size_t length;
-        const char *string = wordpiece_vocab_string(&model->vocab, ids[i], &length);
+        const char *string = vocabulary_string(&model->vocab.lines, ids[i], &length);
         if (i > 0)
             buffer_append_byte(out, ' ');
         buffer_append(out, string, length);
     }
     replace(out, begin, " ##", "");
     trim(out, begin);
-    for (size_t i = 0; i < sizeof tidy / sizeof tidy[0]; i++)
-        replace(out, begin, tidy[i][0], tidy[i][1]);
+    wordpiece_tidy(out, begin, false);
     return 0;
 }
 
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct bert_model *model = tokenizer->model;
-    return wordpiece_vocab_string(&model->vocab, id, length);
+    return vocabulary_string(&model->vocab.lines, id, length);
 }
 
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
@@ -305,26 +261,11 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     return wordpiece_describe(&model->bert, &model->vocab, parts);
 }
 
-const struct tokenizer_kind tokenizer_kind_bert_lower = {
-    .name = "BertWordPieceLowerCase",
-    .open = lower_open,
-    .close = bert_close,
-    .state_create = state_create,
-    .state_free = state_free,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .describe = describe,
-};
+#define BERT_KIND(type, opener)                                                                                        \
+    {                                                                                                                  \
+        .name = type, .open = opener, .close = bert_close, .state_create = state_create, .state_free = state_free,     \
+        .encode = encode, .decode = decode, .token = token, .describe = describe,                                      \
+    }
 
-const struct tokenizer_kind tokenizer_kind_bert_case = {
-    .name = "BertWordPieceCase",
-    .open = case_open,
-    .close = bert_close,
-    .state_create = state_create,
-    .state_free = state_free,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .describe = describe,
-};
+const struct tokenizer_kind tokenizer_kind_bert_lower = BERT_KIND("BertWordPieceLowerCase", lower_open);
+const struct tokenizer_kind tokenizer_kind_bert_case = BERT_KIND("BertWordPieceCase", case_open);
