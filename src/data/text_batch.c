@@ -3,7 +3,6 @@
 // before it.
 #include "data/text_batch.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"

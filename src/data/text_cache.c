@@ -8,7 +8,6 @@
 #include "base/phase.h"
 #include "data/bad_data.h"
 #include "data/cache_entry.h"
-#include "data/cache_prune.h"
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "data/extract/inflate.h"
+#include "data/extract/codec.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

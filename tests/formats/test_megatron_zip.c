@@ -2,7 +2,7 @@
 // error or the same model; and archives of other content are left to other readers.
 #include "base/file.h"
 #include "base/memory.h"
-#include "data/extract/inflate.h"
+#include "data/extract/codec.h"
 #include "formats/model_source.h"
 #include "formats/torch_zip.h"
 #include "test.h"

@@ -22,6 +22,10 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 // through instead (compressed, a file, a pipe), -1 on error.
 int reader_seek(struct reader *reader, uint64_t offset);
 
+// Reads on in a thread of its own: it decompresses the next parts of a file while the caller works on earlier ones. The
+// small number of parts bounds memory. Does nothing if no thread can be started.
+void reader_read_ahead(struct reader *reader);
+
 // Bytes read from the file so far, as stored there (compressed): for progress.
 uint64_t reader_input_bytes(const struct reader *reader);
 // Bytes that the decompressor uses now; 0 if few. Known after the first read.

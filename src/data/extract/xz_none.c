@@ -1,10 +1,9 @@
-// Stands in for compress_xz.c in a build without liblzma.
+// Stands in for xz.c in a build without liblzma.
 #include "data/extract/codec.h"
 #include "base/error.h"
 
 static int xz_open(void **state, int threads) {
-    (void)threads;
-    (void)state;
+    (void)threads, (void)state;
     return error_set("this build cannot read xz files; install liblzma (Debian: apt-get install liblzma-dev) and build "
                      "again, or decompress the file first");
 }

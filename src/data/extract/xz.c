@@ -1,7 +1,6 @@
 // xz with liblzma, which itself reads concatenated streams and the padding between them and checks CRC or SHA-256.
 // Files of several blocks (from xz -T) are decompressed by several threads.
 #include "data/extract/codec.h"
-#include "data/extract/xz_decoder.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <lzma.h>
@@ -15,7 +14,7 @@ struct xz {
 static int xz_open(void **state, int threads) {
     struct xz *xz = memory_alloc(sizeof *xz);
     xz->stream = (lzma_stream)LZMA_STREAM_INIT;
-    if (xz_decoder_init(&xz->stream, threads) != LZMA_OK) {
+    if (!xz_decoder_init(&xz->stream, threads)) {
         free(xz);
         return error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory for xz decompression");
     }

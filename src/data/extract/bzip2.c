@@ -1,17 +1,91 @@
-// Splits the file into blocks that a ring of threads decodes (piece_ring.h). libbz2 decodes a piece as a separate
-// stream, made of a header, the block and an end mark with the block's checksum. A piece that does not decode may have
-// been cut at a false mark: it is joined with the next ones.
-#include "data/extract/parallel_bzip2.h"
+// bzip2 with libbz2. Multistream dumps hold hundreds of streams in one file: when one ends, the next begins.
+//
+// With several threads the file is split into blocks that a ring of threads decodes (piece_ring.h). libbz2 decodes a
+// piece as a separate stream, made of a header, the block and an end mark with the block's checksum. A piece that does
+// not decode may have been cut at a false mark: it is joined with the next ones. Checksums of blocks and streams are
+// verified as in libbz2.
+#include "data/extract/codec.h"
 #include "data/extract/bzip2_scan.h"
 #include "data/extract/piece_ring.h"
 #include "data/bad_data.h"
-#include "base/buffer.h"
 #include "base/memory.h"
 #include <bzlib.h>
 #include <inttypes.h>
-#include <stdbool.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct bzip2 {
+    bz_stream stream;
+    bool between;  // no stream is open in the library
+};
+
+static int bzip2_open(void **state, int threads) {
+    (void)threads;
+    struct bzip2 *bzip2 = memory_alloc(sizeof *bzip2);
+    bzip2->between = true;
+    *state = bzip2;
+    return 0;
+}
+
+static void bzip2_close(void *state) {
+    struct bzip2 *bzip2 = state;
+    if (!bzip2->between)
+        BZ2_bzDecompressEnd(&bzip2->stream);
+    free(bzip2);
+}
+
+static unsigned clamp(size_t bytes) {
+    return bytes < UINT_MAX ? (unsigned)bytes : UINT_MAX;
+}
+
+static const char *problem_of(int status) {
+    switch (status) {
+    case BZ_DATA_ERROR_MAGIC:
+        return "not a bzip2 stream";
+    case BZ_MEM_ERROR:
+        return "out of memory";
+    default:
+        return "damaged data (checksum or structure)";
+    }
+}
+
+static int bzip2_step(void *state, struct codec_io *io) {
+    struct bzip2 *bzip2 = state;
+    bz_stream *stream = &bzip2->stream;
+    if (bzip2->between) {
+        io->between = true;
+        if (!io->in_bytes)
+            return 0;
+        *stream = (bz_stream){0};
+        if (BZ2_bzDecompressInit(stream, 0, 0) != BZ_OK) {
+            io->problem = "out of memory";
+            return -1;
+        }
+        bzip2->between = false;
+    }
+    unsigned in = clamp(io->in_bytes), out = clamp(io->out_bytes);
+    stream->next_in = (char *)io->in;  // the library does not write there
+    stream->avail_in = in;
+    stream->next_out = (char *)io->out;
+    stream->avail_out = out;
+    int status = BZ2_bzDecompress(stream);
+    io->in += in - stream->avail_in;
+    io->in_bytes -= in - stream->avail_in;
+    io->out += out - stream->avail_out;
+    io->out_bytes -= out - stream->avail_out;
+    io->between = status == BZ_STREAM_END;
+    if (status == BZ_STREAM_END) {
+        BZ2_bzDecompressEnd(stream);
+        bzip2->between = true;
+    }
+    if (status == BZ_OK || status == BZ_STREAM_END)
+        return 0;
+    io->problem = problem_of(status);
+    return -1;
+}
+
+// ---- several threads ----
 
 enum {
     STREAM_OVERHEAD = 32,    // bytes: more than a header, an end mark and a checksum need
@@ -82,14 +156,14 @@ static bool decode(struct buffer *plain, struct buffer *packed, const struct bzi
     return status == BZ_STREAM_END && stream.avail_in == 0;
 }
 
-// ---- the codec of the ring ----
+// ---- the functions of the ring ----
 
 static int cut(void *codec, void *piece) {
     const struct parallel_bzip2 *bzip2 = codec;
     return bzip2_scan_next(bzip2->scan, piece);
 }
 
-static int decode_piece(const void *codec, const void *piece, struct buffer *plain, void *scratch) {
+static int decode_piece(const void *codec, void *piece, struct buffer *plain, void *scratch) {
     (void)codec;
     return decode(plain, scratch, piece);
 }
@@ -166,7 +240,8 @@ static int begin_block(struct parallel_bzip2 *bzip2, struct piece_place *oldest)
     return 0;
 }
 
-int64_t parallel_bzip2_read(struct parallel_bzip2 *bzip2, void *out, size_t capacity) {
+static int64_t parallel_read(void *state, void *out, size_t capacity) {
+    struct parallel_bzip2 *bzip2 = state;
     for (;;) {
         struct piece_place *oldest;
         int status = piece_ring_wait(bzip2->ring, &oldest);
@@ -180,36 +255,36 @@ int64_t parallel_bzip2_read(struct parallel_bzip2 *bzip2, void *out, size_t capa
     }
 }
 
-uint64_t parallel_bzip2_input_bytes(const struct parallel_bzip2 *bzip2) {
-    return bzip2->position;
+static uint64_t parallel_position(const void *state) {
+    return ((const struct parallel_bzip2 *)state)->position;
 }
 
-// ---- beginning and end ----
-
-int parallel_bzip2_open(struct parallel_bzip2 **opened, const struct parallel_bzip2_options *options) {
-    struct parallel_bzip2 *bzip2 = memory_alloc(sizeof *bzip2);
-    bzip2->name = options->name;
-    bzip2->scan = bzip2_scan_create(options->descriptor, options->name, options->begin, options->begin_bytes);
-    const struct piece_ring_options ring = {
-        .functions = &block_codec,
-        .codec = bzip2,
-        .name = options->name,
-        .threads = options->threads,
-        .places = 2 * (int64_t)options->threads,
-    };
-    *opened = bzip2;
-    if (piece_ring_open(&bzip2->ring, &ring) == 0)
-        return 0;
-    parallel_bzip2_close(bzip2);
-    *opened = NULL;
-    return -1;
-}
-
-void parallel_bzip2_close(struct parallel_bzip2 *bzip2) {
-    if (!bzip2)
-        return;
+static void parallel_close(void *state) {
+    struct parallel_bzip2 *bzip2 = state;
     piece_ring_close(bzip2->ring);
     bzip2_scan_free(bzip2->scan);
     buffer_free(&bzip2->packed);
     free(bzip2);
 }
+
+static int parallel_open(void **state, const struct codec_file *file) {
+    struct parallel_bzip2 *bzip2 = memory_alloc(sizeof *bzip2);
+    bzip2->name = file->name;
+    bzip2->scan = bzip2_scan_create(file->descriptor, file->name, file->begin, file->begin_bytes);
+    const struct piece_ring_options ring = {
+        .functions = &block_codec,
+        .codec = bzip2,
+        .name = file->name,
+        .threads = file->threads,
+        .places = 2 * (int64_t)file->threads,
+    };
+    bool is_open = piece_ring_open(&bzip2->ring, &ring) == 0;
+    if (!is_open)
+        parallel_close(bzip2);
+    *state = is_open ? bzip2 : NULL;
+    return is_open ? 0 : -1;
+}
+
+static const struct codec_parallel parallel = {parallel_open, parallel_read, parallel_position, parallel_close};
+const struct codec codec_bzip2 = {
+    .name = "bzip2", .open = bzip2_open, .step = bzip2_step, .close = bzip2_close, .parallel = &parallel};
