@@ -78,12 +78,12 @@ size_t hf_sparse_members(const struct hf_family *family, const struct config *co
 // Number of layers before the first with experts; -1 if a layer after that has none.
 int64_t hf_dense_layers(const struct config *config);
 
-// For a `routed` family: reads the members that are in no table; whether a flag is among them; the first flag that the
-// family cannot express, or NULL; and the members to write.
-int hf_routed_read(const struct hf_routed *routed, const struct json *root, struct config *config);
+// For a family with a group_best: reads the members that are in no table; whether a flag is among them; the first flag
+// that the family cannot express, or NULL; and the members to write.
+int hf_routed_read(const struct hf_family *family, const struct json *root, struct config *config);
 bool hf_routed_mentions(const char *flag);
-const char *hf_routed_obstacle(const struct hf_routed *routed, const struct config *config);
-size_t hf_routed_members(const struct hf_routed *routed, const struct config *config,
+const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config);
+size_t hf_routed_members(const struct hf_family *family, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]);
 
 // Counterparts of these for a family that has_latents.
@@ -92,8 +92,7 @@ int hf_latent_read(const struct hf_family *family, const struct json *root, stru
 const char *hf_latent_obstacle(const struct config *config);
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]);
 
-// For a family that has_longrope: reads rope_scaling or rope_parameters, and writes the former.
-int hf_read_longrope(const struct json *root, const struct json *scaling, struct config *config);
+// For a family that has_longrope.
 void hf_append_longrope(const struct config *config, struct json_writer *json);
 
 // For a family that has_rope_alpha: the object with alpha, or NULL; and the stretched base for a given base.

@@ -103,8 +103,9 @@ static bool is_among(const char *flags, const char *flag) {
 }
 
 static bool has_flag(const struct hf_family *family, const char *flag) {
-    for (size_t i = 0; i < family->flag_count; i++)
-        if (strcmp(family->flags[i].flag, flag) == 0)
+    const struct hf_flag *fixed;
+    for (size_t i = 0; (fixed = hf_flag_at(family, i)); i++)
+        if (strcmp(fixed->flag, flag) == 0)
             return true;
     return false;
 }
@@ -112,32 +113,34 @@ static bool has_flag(const struct hf_family *family, const char *flag) {
 static bool is_mentioned(const struct hf_family *family, const char *flag) {
     if (has_flag(family, flag))
         return true;
-    for (size_t i = 0; i < family->key_count; i++)
-        if (is_among(family->keys[i].flags, flag))
+    struct hf_key key;
+    for (size_t i = 0; hf_key_at(family, i, &key); i++)
+        if (is_among(key.flags, flag))
             return true;
     // SwiGLU implies the activation; rotary families have groups; BERT's heads follow from its architecture.
     if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
         return has_flag(family, "--swiglu");
-    if ((family->routed && hf_routed_mentions(flag)) || (family->has_latents && strcmp(flag, "--kv-channels") == 0))
+    if ((family->group_best > 0 && hf_routed_mentions(flag)) ||
+        (family->has_latents && strcmp(flag, "--kv-channels") == 0))
         return true;
     if (strcmp(flag, "--num-query-groups") == 0)
         return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
     if (strcmp(flag, "--rotary-percent") == 0)
-        return family->rotary_part || family->rotary_channels_key;
+        return hf_default(family, "partial_rotary_factor") || family->rotary_channels_key;
     if (strcmp(flag, "--no-rope-freq") == 0)
         return family->has_no_rope_layers || family->has_whole_without_rope;
     if (strcmp(flag, "--sliding-window") == 0)
         return family->window_switch != HF_WINDOWS_NONE;
     if (strcmp(flag, "--softmax-scale") == 0)
-        return family->query_scalar;
+        return hf_default(family, "query_pre_attn_scalar");
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
         return family->window_freq || family->window_switch;
     if (strcmp(flag, "--rotary-base-local") == 0)
-        return family->local_base;
+        return hf_default(family, "rope_local_base_freq");
     if (strcmp(flag, "--moe-layer-freq") == 0)
         return family->sparse != HF_SPARSE_ALL;
     if (strcmp(flag, "--scale-tied-output") == 0)
-        return strcmp(family->model_type, "t5") == 0;
+        return family->tie == HF_TIED_SCALED;
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
 }
 
@@ -190,7 +193,8 @@ static const char *find_rope_obstacle(const struct hf_family *family, const stru
     if (config->use_rope_scaling && !hf_family_has_rope_kind(family, config->rope_scaling_type))
         return "--rope-scaling-type";
     bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
-    if (family->local_base && config->rotary_base_local == 0 && (is_linear || config->use_rope_scaling))
+    if (hf_default(family, "rope_local_base_freq") && config->rotary_base_local == 0 &&
+        (is_linear || config->use_rope_scaling))
         return "rotary scaling in layers with a window";
     if (is_linear && config->use_rope_scaling)
         return "--rotary-seq-len-interpolation-factor beside --use-rope-scaling";
@@ -200,22 +204,24 @@ static const char *find_rope_obstacle(const struct hf_family *family, const stru
 // The flag of the first row from *at on whose value the family lacks; NULL after the last.
 static const char *next_obstacle(const struct hf_family *family, const struct config *config, bool allows_near,
                                  size_t *at) {
-    for (; *at < family->flag_count; ++*at) {
-        const struct hf_flag *row = &family->flags[*at];
+    size_t flags = 0;
+    const struct hf_flag *row;
+    struct hf_key key;
+    for (; (row = hf_flag_at(family, flags)); flags++)
         // Dropout is a property of training, not of the model.
-        if (!strstr(row->flag, "-dropout") && !is_value(config, row->flag, row->value))
-            return family->flags[(*at)++].flag;
-    }
-    for (; *at < family->flag_count + family->key_count; ++*at) {
-        const struct hf_key *key = &family->keys[*at - family->flag_count];
-        if (key->kind != HF_MAP || !key->flags)
+        if (flags >= *at && !strstr(row->flag, "-dropout") && !is_value(config, row->flag, row->value)) {
+            *at = flags + 1;
+            return row->flag;
+        }
+    for (*at = *at < flags ? flags : *at; hf_key_at(family, *at - flags, &key); ++*at) {
+        if (key.kind != HF_MAP || !key.flags)
             continue;
-        char *theirs = hf_find_theirs(config, key, NULL);
+        char *theirs = hf_find_theirs(config, &key, NULL);
         bool is_there = theirs != NULL;
         free(theirs);
-        if (!is_there || (!allows_near && is_near(config, key))) {
+        if (!is_there || (!allows_near && is_near(config, &key))) {
             ++*at;
-            return key->flags;
+            return key.flags;
         }
     }
     return NULL;
@@ -255,7 +261,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
         return "--num-query-groups";
     double scalar = hf_query_scalar(config), scale = config->softmax_scale;
-    if (family->query_scalar && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
+    if (hf_default(family, "query_pre_attn_scalar") && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
         return "--softmax-scale";
     bool has_rope_everywhere = family->has_rope_without_windows && config->sliding_window == 0;
     int64_t skipped = has_rope_everywhere ? 0 : hf_whole_layers_every(config);
@@ -268,8 +274,8 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);
     if (!own && family->sparse != HF_SPARSE_ALL && !hf_sparse_is_possible(family, config))
         own = "--moe-layer-freq";
-    if (!own && family->routed)
-        own = hf_routed_obstacle(family->routed, config);
+    if (!own && family->group_best > 0)
+        own = hf_routed_obstacle(family, config);
     if (own)
         return own;
     return next_unmentioned(family, config, &unmentioned);

@@ -89,8 +89,9 @@ bool hf_members_is_harmless(const char *key) {
 }
 
 static bool is_key(const struct hf_family *family, const char *object, const char *key) {
-    for (size_t i = 0; i < family->key_count; i++) {
-        const char *name = family->keys[i].key, *dot = strchr(name, '.');
+    struct hf_key row;
+    for (size_t i = 0; hf_key_at(family, i, &row); i++) {
+        const char *name = row.key, *dot = strchr(name, '.');
         size_t length = dot ? (size_t)(dot - name) : 0;
         bool is_inside = dot && object && strlen(object) == length && strncmp(name, object, length) == 0;
         if ((!object && strcmp(name, key) == 0) || (is_inside && strcmp(dot + 1, key) == 0))
@@ -102,6 +103,7 @@ static bool is_key(const struct hf_family *family, const char *object, const cha
 // Appends the words of the family's readers.
 static void append_read(const struct hf_family *family, struct buffer *words) {
     bool is_t5 = strcmp(family->embedding, "shared.weight") == 0, has_rope = family->has_rope;
+    bool has_limit = family->window_switch || hf_default(family, "max_window_layers");
     const struct {
         bool has;
         const char *words;
@@ -119,19 +121,18 @@ static void append_read(const struct hf_family *family, struct buffer *words) {
         {has_rope && !family->has_no_groups, hf_groups_key(family)},
         {family->has_multi_query, "multi_query"},
         {family->has_no_rope_layers, "no_rope_layers no_rope_layer_interval"},
-        {family->local_base && !family->has_nested_rope, "rope_local_base_freq"},
-        {family->query_scalar, "query_pre_attn_scalar"},
+        {hf_default(family, "rope_local_base_freq") && !family->has_nested_rope, "rope_local_base_freq"},
+        {hf_default(family, "query_pre_attn_scalar"), "query_pre_attn_scalar"},
         {family->window_freq, "sliding_window_pattern"},
-        {family->window_switch || family->first_window, "max_window_layers"},
+        {has_limit, "max_window_layers"},
         {family->window_switch, "use_sliding_window sliding_window"},
         {family->sparse == HF_SPARSE_STEP, "decoder_sparse_step mlp_only_layers"},
         {family->sparse == HF_SPARSE_FIRST || family->sparse == HF_SPARSE_TYPES, "first_k_dense_replace"},
         {family->sparse == HF_SPARSE_TYPES, "mlp_layer_types"},
         {family->experts, "num_experts num_local_experts"},
-        {family->routed, "n_group topk_group"},
-        {family->routed,
-         family->routed && family->routed->shared_key ? family->routed->shared_key : "n_shared_experts"},
-        {family->routed && family->routed->method, "topk_method"},
+        {family->group_best > 0, "n_group topk_group"},
+        {family->group_best > 0, family->shared_key ? family->shared_key : "n_shared_experts"},
+        {family->topk_method, "topk_method"},
         {family->has_latents, "qk_head_dim head_dim=@qk_rope_head_dim"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

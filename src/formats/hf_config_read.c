@@ -173,7 +173,7 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
     const char *key = hf_groups_key(family);
     const struct json *groups = hf_member_of(root, key);
     bool is_absent = json_member(root, key) == NULL;
-    const char *text = groups ? hf_text_of(groups) : is_absent ? family->groups : NULL;
+    const char *text = groups ? hf_text_of(groups) : is_absent ? hf_default(family, "num_key_value_heads") : NULL;
     if (groups && groups->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
     if (!text || strtod(text, NULL) == (double)config->num_attention_heads)
@@ -227,7 +227,7 @@ static int read_windows(const struct hf_family *family, const struct json *root,
 // Scores are divided by the square root of this number, by default the channels of a head.
 static int read_query_scalar(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *value = hf_member_of(root, "query_pre_attn_scalar");
-    double scalar = value ? value->number : strtod(family->query_scalar, NULL);
+    double scalar = value ? value->number : strtod(hf_default(family, "query_pre_attn_scalar"), NULL);
     if ((value && value->type != JSON_NUMBER) || !(scalar > 0))
         return error_set("its \"query_pre_attn_scalar\" is not a number above 0");
     return scalar == (double)config->kv_channels ? 0 : hf_config_set_real(config, "--softmax-scale", 1 / sqrt(scalar));
@@ -312,9 +312,9 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
                     struct config *config) {
     const struct json *tie = json_member(root, "tie_word_embeddings");
     const struct json *scale = json_member(root, "scale_decoder_outputs");
-    bool is_tied = tie ? tie->type == JSON_TRUE : strcmp(family->tie, "true") == 0;
-    bool is_t5 = strcmp(family->model_type, "t5") == 0, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
-    bool is_own = strcmp(family->tie, "never") == 0, is_bert = strstr(family->model_type, "bert") != NULL;
+    bool is_tied = tie ? tie->type == JSON_TRUE : (family->tie != HF_UNTIED && family->tie != HF_TIED_NEVER);
+    bool is_t5 = family->tie == HF_TIED_SCALED, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
+    bool is_own = family->tie == HF_TIED_NEVER, is_bert = family->tie == HF_TIED_ALWAYS;
     const struct weight *head = weights_find(weights, family->head);
     bool is_said = is_tied && head && !is_t5 && !is_own && !is_bert;
     // A T5 whose output is not scaled says that it is not tied, even if it is; transformers 5 ties it without a head.
@@ -326,7 +326,7 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
         return error_set("its output layer is tied (no %s, whatever \"tie_word_embeddings\" says); transformers 4 "
                          "scales the output of such an %s and transformers 5 does not, so it is not supported",
                          family->head, family->model_type);
-    bool is_umt5 = strcmp(family->model_type, "umt5") == 0 && !config->untie_embeddings_and_output_weights;
+    bool is_umt5 = family->tie == HF_TIED_AND_SCALED && !config->untie_embeddings_and_output_weights;
     if (!is_tied && (is_said || is_umt5))
         return error_set("its \"tie_word_embeddings\" is true%s, but it has an output matrix of its own (%s), "
                          "which transformers 5 uses and transformers 4 does not, so it is not supported: remove that "
@@ -362,15 +362,17 @@ static int check_quantization(const struct hf_family *family, const struct json 
 int hf_config_read(const struct hf_family *family, const struct json *root, const struct weights *weights,
                    struct config *config) {
     TRY(check_quantization(family, root));
-    for (size_t i = 0; i < family->key_count; i++)
-        TRY(read_key(&family->keys[i], root, config));
-    for (size_t i = 0; i < family->flag_count; i++)
-        TRY(hf_config_set(config, family->flags[i].flag, family->flags[i].value));
+    struct hf_key key;
+    const struct hf_flag *flag;
+    for (size_t i = 0; hf_key_at(family, i, &key); i++)
+        TRY(read_key(&key, root, config));
+    for (size_t i = 0; (flag = hf_flag_at(family, i)); i++)
+        TRY(hf_config_set(config, flag->flag, flag->value));
     TRY(check_chosen(config));
     if (family->sparse != HF_SPARSE_ALL)
         TRY(read_sparse_layers(family, root, config));
-    if (family->routed)
-        TRY(hf_routed_read(family->routed, root, config));
+    if (family->group_best > 0)
+        TRY(hf_routed_read(family, root, config));
     if (family->has_latents)
         TRY(hf_latent_read(family, root, config));
     else if (family->has_rope)
@@ -381,7 +383,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
     }
     bool has_windows = family->window_freq || family->window_switch;
     TRY(has_windows ? read_windows(family, root, config) : check_layer_types(root, config));
-    if (family->query_scalar)
+    if (hf_default(family, "query_pre_attn_scalar"))
         TRY(read_query_scalar(family, root, config));
     if (family->has_no_rope_layers)
         TRY(read_no_rope_layers(root, config));

@@ -4,13 +4,14 @@
 #include "formats/hf_config.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char scaling_key[] = "rope_scaling", parameters_key[] = "rope_parameters";
 static const char theta_key[] = "rope_theta", part_key[] = "partial_rotary_factor";
-static const char original_key[] = "original_max_position_embeddings";
+static const char original_key[] = "original_max_position_embeddings", local_key[] = "rope_local_base_freq";
 
 // ---- where it stands ----
 
@@ -19,6 +20,11 @@ static int find_object(const struct json *root, const char *key, const struct js
     const struct json *value = hf_member_of(root, key);
     *object = value && value->count > 0 ? value : NULL;
     return value && value->type != JSON_OBJECT ? error_set("its \"%s\" is not an object with a \"rope_type\"", key) : 0;
+}
+
+static const char *default_of(const struct hf_family *family, const char *key, const char *fallback) {
+    const char *own = hf_default(family, key);
+    return own ? own : fallback;
 }
 
 static const char *kind_of(const struct json *rope) {
@@ -88,8 +94,7 @@ static int check_places(const struct hf_family *family, const struct json *root,
                         bool is_scaling) {
     const char *base_key = family->rotary_base_key ? family->rotary_base_key : theta_key;
     const char *share_key = family->rotary_part_key ? family->rotary_part_key : part_key;
-    const char *base = family->rotary_base ? family->rotary_base : "10000";
-    const char *part = family->rotary_part ? family->rotary_part : "1";
+    const char *base = default_of(family, theta_key, "10000"), *part = default_of(family, part_key, "1");
     const struct json *original = hf_member_of(root, original_key), *own = hf_member_of(rope, original_key);
     TRY(check_members(rope, is_scaling ? scaling_key : parameters_key));
     TRY(check_agrees(base_key, hf_member_of(rope, theta_key), hf_member_of(root, base_key), is_scaling ? base : NULL));
@@ -116,6 +121,159 @@ int hf_rope_find(const struct hf_family *family, const struct json *root, const 
     return 0;
 }
 
+// 0 if it is not a number: absent, null.
+static double real_of(const struct json *object, const char *key) {
+    const struct json *value = hf_member_of(object, key);
+    return value && value->type == JSON_NUMBER ? value->number : 0;
+}
+
+// ---- alpha ----
+
+// Rotary scaling by a number that stretches the base: Hunyuan calls it "dynamic", but it does not depend on the length.
+// The members stay in config.json as long as they give the base of the model.
+
+static const struct json *object_of(const struct json *root, const char *key) {
+    const struct json *value = json_member(root, key);
+    return value && value->type == JSON_OBJECT && value->count > 0 ? value : NULL;
+}
+
+static bool is_dynamic(const struct json *scaling, const char *key) {
+    const struct json *kind = json_member(scaling, key);
+    return kind && kind->type == JSON_STRING && strcmp(kind->string, "dynamic") == 0;
+}
+
+const struct json *hf_alpha_scaling(const struct json *root) {
+    const struct json *scaling = object_of(root, "rope_scaling");
+    scaling = scaling ? scaling : object_of(root, "rope_parameters");
+    bool is_there = scaling && (is_dynamic(scaling, "rope_type") || is_dynamic(scaling, "type"));
+    return is_there && real_of(scaling, "alpha") != 0 ? scaling : NULL;
+}
+
+double hf_alpha_base(const struct json *root, const struct config *config, double base) {
+    double head = config->kv_channels > 0 ? (double)config->kv_channels
+                                          : floor((double)config->hidden_size / (double)config->num_attention_heads);
+    return base * pow(real_of(hf_alpha_scaling(root), "alpha"), head / (head - 2));
+}
+
+// ---- LongRoPE: two lists of factors, and the length above which the second applies ----
+
+// A number above 0; 0 if it is absent or null.
+static int positive_of(const struct json *scaling, const char *key, double *value) {
+    const struct json *member = json_member(scaling, key);
+    *value = 0;
+    if (!member || member->type == JSON_NULL)
+        return 0;
+    if (member->type != JSON_NUMBER || !isfinite(member->number) || member->number <= 0)
+        return error_set("\"%s\" of its rotary scaling is not a number above 0", key);
+    *value = member->number;
+    return 0;
+}
+
+// The width of a head is not completed yet.
+static int64_t pairs_of(const struct config *config) {
+    int64_t head = config->kv_channels > 0           ? config->kv_channels
+                   : config->num_attention_heads > 0 ? config->hidden_size / config->num_attention_heads
+                                                     : 0;
+    return (int64_t)((double)head * config->rotary_percent) / 2;
+}
+
+// One factor for each rotated pair. Factors that are all 1 count as none.
+static int take_factors(const struct json *scaling, bool is_short, struct config *config) {
+    const char *key = is_short ? "short_factor" : "long_factor";
+    const char *flag = is_short ? "--rope-short-factor" : "--rope-long-factor";
+    int64_t pairs = pairs_of(config);
+    const struct json *list = json_member(scaling, key);
+    if (!list || list->type != JSON_ARRAY || list->count == 0)
+        return error_set("its rotary scaling \"longrope\" has no list \"%s\"", key);
+    struct buffer text = {0};
+    int result = 0;
+    bool is_plain = true;
+    for (size_t i = 0; i < list->count && result == 0; i++) {
+        const struct json *item = &list->items[i];
+        struct json_writer writer = {.out = &text};
+        if (item->type != JSON_NUMBER || !isfinite(item->number) || item->number <= 0) {
+            result = error_set("\"%s\" of its rotary scaling has something else than numbers above 0", key);
+            break;
+        }
+        if (i > 0)
+            buffer_append_string(&text, ",");
+        json_double(&writer, item->number);
+        is_plain = is_plain && item->number == 1;
+    }
+    if (result == 0 && list->count != (size_t)pairs)
+        result = error_set("\"%s\" of its rotary scaling has %zu numbers; it needs %lld, one for each pair of channels "
+                           "that is rotated",
+                           key, list->count, (long long)pairs);
+    if (result == 0 && !(is_plain && is_short))
+        result = config_take(config, flag, buffer_string(&text));
+    buffer_free(&text);
+    return result;
+}
+
+static int check_longrope(const struct json *scaling) {
+    static const char known[] = "rope_type type rope_theta short_factor long_factor factor attention_factor "
+                                "original_max_position_embeddings partial_rotary_factor";
+    for (size_t i = 0; i < scaling->count; i++)
+        if (!hf_has_word(known, scaling->keys[i].string) && scaling->items[i].type != JSON_NULL)
+            return error_set("its rotary scaling \"longrope\" has a \"%.64s\", which is not supported",
+                             scaling->keys[i].string);
+    return 0;
+}
+
+// transformers reads the original length beside the scaling (default 4096), whatever the scaling contains.
+static int read_longrope(const struct json *root, const struct json *scaling, struct config *config) {
+    int64_t length = 0;
+    double factor, attention;
+    TRY(check_longrope(scaling));
+    TRY(hf_whole_of(root, "original_max_position_embeddings", 4096, &length));
+    if (length < 2)
+        return error_set("its \"original_max_position_embeddings\" is below 2, which is not supported");
+    TRY(positive_of(scaling, "factor", &factor));
+    TRY(positive_of(scaling, "attention_factor", &attention));
+    if (factor == 0)
+        factor = (double)config->max_position_embeddings / (double)length;
+    TRY(config_take(config, "--use-rope-scaling", "true"));
+    TRY(config_take(config, "--rope-scaling-type", "longrope"));
+    TRY(config_take_number(config, "--rope-original-length", length));
+    TRY(hf_config_set_real(config, "--rope-scaling-factor", fmax(factor, 1)));
+    if (attention > 0)
+        TRY(hf_config_set_real(config, "--yarn-attention-factor", attention));
+    TRY(take_factors(scaling, true, config));
+    return take_factors(scaling, false, config);
+}
+
+static void append_factors(struct json_writer *json, const char *key, const char *text, int64_t pairs) {
+    json_key(json, key);
+    json_begin_array(json);
+    double *factors = memory_alloc(sizeof *factors * (size_t)pairs);
+    bool is_given = config_rope_factors(text, factors, pairs) == pairs;
+    for (int64_t i = 0; i < pairs; i++)
+        json_double(json, is_given ? factors[i] : 1);
+    free(factors);
+    json_end_array(json);
+}
+
+// Older releases of transformers accept only the type and the lists, so members that follow from the lengths are left
+// out.
+void hf_append_longrope(const struct config *config, struct json_writer *json) {
+    int64_t pairs = pairs_of(config);
+    double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
+    json_begin_object(json);
+    json_key(json, "type");
+    json_cstring(json, "longrope");
+    append_factors(json, "short_factor", config->rope_short_factor, pairs);
+    append_factors(json, "long_factor", config->rope_long_factor, pairs);
+    if (config->rope_scaling_factor != fmax(factor, 1)) {
+        json_key(json, "factor");
+        json_double(json, config->rope_scaling_factor);
+    }
+    if (config->yarn_attention_factor > 0) {
+        json_key(json, "attention_factor");
+        json_double(json, config->yarn_attention_factor);
+    }
+    json_end_object(json);
+}
+
 // ---- kinds ----
 
 static int set_from(struct config *config, const char *flag, const struct json *object, const char *key) {
@@ -132,12 +290,6 @@ static int read_original_length(const struct json *root, const struct json *scal
     if (all)
         return set_from(config, "--rope-original-length", all, key);
     return set_from(config, "--rope-original-length", root, "max_position_embeddings");
-}
-
-// 0 if it is not a number: absent, null.
-static double real_of(const struct json *object, const char *key) {
-    const struct json *value = hf_member_of(object, key);
-    return value && value->type == JSON_NUMBER ? value->number : 0;
 }
 
 // YaRN's factor for queries and keys; `scale` is a member of its own for each of the two kinds of channels.
@@ -188,17 +340,18 @@ static int read_part(const struct hf_family *family, const struct json *root, co
     if (part && part->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
     bool has_channels = family->rotary_channels_key && hf_member_of(root, family->rotary_channels_key);
-    if (family->rotary_channels_key && (!family->rotary_part || (!part && has_channels)))
+    const char *usual = hf_default(family, part_key);
+    if (family->rotary_channels_key && (!usual || (!part && has_channels)))
         return read_rotary_channels(family, root, config);
-    if (family->rotary_part)
-        return hf_config_set_number(config, "--rotary-percent", part ? part->string : family->rotary_part);
+    if (usual)
+        return hf_config_set_number(config, "--rotary-percent", part ? part->string : usual);
     return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not support", key) : 0;
 }
 
 // Layers with a window have their own rotary base: in `local` (part of rope_parameters) or in a member of its own.
 static int read_local_base(const struct hf_family *family, const struct json *root, const struct json *local,
                            struct config *config) {
-    const char *key = family->has_nested_rope ? theta_key : "rope_local_base_freq";
+    const char *key = family->has_nested_rope ? theta_key : local_key;
     const struct json *inner = hf_member_of(local, theta_key), *outer = hf_member_of(root, key);
     if (local)
         TRY(check_members(local, "sliding_attention"));
@@ -210,10 +363,10 @@ static int read_local_base(const struct hf_family *family, const struct json *ro
     if (!family->has_nested_rope)
         TRY(check_agrees(key, inner, outer, NULL));
     else if (!inner)  // then release 5 takes the default, and release 4 the outer member
-        TRY(check_agrees(key, outer, NULL, family->local_base));
+        TRY(check_agrees(key, outer, NULL, hf_default(family, local_key)));
     if (config->sliding_window == 0)
         return 0;
-    return hf_config_set_number(config, "--rotary-base-local", base ? base->string : family->local_base);
+    return hf_config_set_number(config, "--rotary-base-local", base ? base->string : hf_default(family, local_key));
 }
 
 // rope_parameters of layers with a window and of those without one.
@@ -246,14 +399,14 @@ static int read_base(const struct hf_family *family, const struct json *root, co
                      const struct json *all, struct config *config) {
     const char *key = family->rotary_base_key ? family->rotary_base_key : theta_key;
     const struct json *theta = hf_member_of(rope, theta_key);
-    theta = theta                                                ? theta
-            : family->local_base && hf_member_of(all, theta_key) ? hf_member_of(all, theta_key)
-                                                                 : hf_member_of(root, key);
+    theta = theta                                                           ? theta
+            : hf_default(family, local_key) && hf_member_of(all, theta_key) ? hf_member_of(all, theta_key)
+                                                                            : hf_member_of(root, key);
     if (theta && theta->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
     if (!theta && family->needs_rotary_base)
         return error_set("it has no \"%s\", for which releases of transformers have different defaults; state it", key);
-    const char *text = theta ? theta->string : family->rotary_base ? family->rotary_base : "10000";
+    const char *text = theta ? theta->string : default_of(family, theta_key, "10000");
     if (!family->has_rope_alpha || !hf_alpha_scaling(root))
         return hf_config_set_number(config, "--rotary-base", text);
     double base = hf_alpha_base(root, config, strtod(text, NULL));
@@ -280,7 +433,7 @@ static int read_kind(const struct hf_family *family, const struct json *root, co
     if (strcmp(name, "linear") == 0)
         return set_from(config, "--rotary-seq-len-interpolation-factor", scaling, "factor");
     if (family->has_longrope && strcmp(name, "longrope") == 0)
-        return hf_read_longrope(root, scaling, config);
+        return read_longrope(root, scaling, config);
     bool is_llama3 = strcmp(name, "llama3") == 0, is_yarn = strcmp(name, "yarn") == 0;
     if (!is_llama3 && !is_yarn && strcmp(name, "dynamic") != 0)
         return error_set(
@@ -310,7 +463,7 @@ static int check_named(const struct json *root) {
 int hf_rope_read(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all, *rope;
     TRY(find_object(root, parameters_key, &all));
-    if (family->local_base) {
+    if (hf_default(family, local_key)) {
         TRY(check_nested(family, root, all));
         TRY(read_local_base(family, root, hf_member_of(all, "sliding_attention"), config));
         all = hf_member_of(all, "full_attention");

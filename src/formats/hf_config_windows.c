@@ -25,11 +25,12 @@ static int read_types(const struct json *types, bool *layers, int64_t count) {
 }
 
 static int read_switched(const struct hf_family *family, const struct json *root, bool *layers, int64_t count) {
-    enum hf_windows kind = family->first_window ? HF_WINDOWS_LATE : family->window_switch;
+    const char *limit = hf_default(family, "max_window_layers");
+    enum hf_windows kind = limit ? HF_WINDOWS_LATE : family->window_switch;
     const struct json *value = hf_member_of(root, "max_window_layers");
     if (value && value->type != JSON_NUMBER)
         return error_set("its \"max_window_layers\" is not a number of layers");
-    double most = value ? value->number : family->first_window ? family->first_window : 28;
+    double most = value ? value->number : strtod(limit ? limit : "28", NULL);
     for (int64_t i = 0; i < count; i++)
         layers[i] =
             kind == HF_WINDOWS_ALL || (kind == HF_WINDOWS_LATE ? (double)i >= most : i % 2 == 0 && (double)i < most);
@@ -42,7 +43,7 @@ static int read_layers(const struct hf_family *family, const struct json *root, 
                       *pattern = hf_member_of(root, "sliding_window_pattern");
     if (types)
         return read_types(types, layers, count);
-    if (family->window_switch || (family->first_window && has_width))
+    if (family->window_switch || (hf_default(family, "max_window_layers") && has_width))
         return read_switched(family, root, layers, count);
     if (strcmp(family->window_freq, "all") == 0) {
         memset(layers, has_width, (size_t)count * sizeof *layers);

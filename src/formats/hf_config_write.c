@@ -85,12 +85,14 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
 // A second name of a flag keeps the base's value as long as the first name's value is unchanged.
 static bool keeps_base(const struct hf_config_write *write, const struct hf_key *key) {
     bool is_kept = false;
-    for (size_t i = 0; i < write->family->key_count && write->base && hf_config_member(write->base, key->key); i++) {
-        const struct hf_key *first = &write->family->keys[i];
-        const struct json *before = hf_config_member(write->base, first->key);
-        if (first->is_written || !first->flags || strcmp(first->flags, key->flags) != 0 || !before)
+    struct hf_key first;
+    if (!write->base || !hf_config_member(write->base, key->key))
+        return false;
+    for (size_t i = 0; hf_key_at(write->family, i, &first); i++) {
+        const struct json *before = hf_config_member(write->base, first.key);
+        if (first.is_written || !first.flags || strcmp(first.flags, key->flags) != 0 || !before)
             continue;
-        char *now = number_text(write->config, first);
+        char *now = number_text(write->config, &first);
         is_kept = before->type == JSON_NUMBER && before->number == strtod(now, NULL);
         free(now);
     }
@@ -200,18 +202,19 @@ static bool keep_alpha(struct members *members, const struct hf_config_write *wr
 static void set_rope(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
+    bool has_part = hf_default(family, "partial_rotary_factor");
     if (family->rotary_channels_key) {
         set_member(members, family->rotary_channels_key,
                    memory_printf("%lld", (long long)config_rotary_channels(config)));
-        if (!family->rotary_part)
+        if (!has_part)
             return;
     }
     if (!family->has_no_flat_rope)
         set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
                    real_text(config->rotary_base));
-    if (family->local_base && !family->has_nested_rope)
+    if (hf_default(family, "rope_local_base_freq") && !family->has_nested_rope)
         set_member(members, "rope_local_base_freq", real_text(hf_local_base(config)));
-    if (family->rotary_part)
+    if (has_part)
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
                    real_text(config->rotary_percent));
     if (!family->has_no_groups)
@@ -368,11 +371,10 @@ static void set_object(struct members *members, const struct hf_config_write *wr
     struct members inner = {0};
     struct buffer text = {0};
     set_base(&inner, write, base && base->type == JSON_OBJECT ? base : NULL);
-    for (size_t i = 0; i < write->family->key_count; i++) {
-        const struct hf_key *key = &write->family->keys[i];
-        if (!key->is_read && strncmp(key->key, name, length) == 0 && key->key[length] == '.')
-            set_key(&inner, write, key);
-    }
+    struct hf_key key;
+    for (size_t i = 0; hf_key_at(write->family, i, &key); i++)
+        if (!key.is_read && strncmp(key.key, name, length) == 0 && key.key[length] == '.')
+            set_key(&inner, write, &key);
     append_members(&inner, "  ", &text);
     set_member(members, name, memory_string(buffer_string(&text)));
     buffer_free(&text);
@@ -402,8 +404,11 @@ static void set_ids(struct members *members, const struct hf_token_ids *ids) {
 static void set_members(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
-    for (size_t i = 0; i < family->written_count && !is_of_family(write->base, family); i++)
-        set_member(members, family->written[i].flag, memory_string(family->written[i].value));
+    static const struct hf_flag no_ids[] = {
+        {"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}, {0}};
+    const struct hf_flag *written = family->written ? family->written : no_ids;
+    for (; written->flag && !is_of_family(write->base, family); written++)
+        set_member(members, written->flag, memory_string(written->value));
     set_base(members, write, write->base);
     if (!write->has_base_ids)
         set_ids(members, &write->ids);
@@ -420,23 +425,24 @@ static void set_members(struct members *members, const struct hf_config_write *w
             config_head_activation(config), config_activation(config), family->model_type);
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
-    for (size_t i = 0; i < family->key_count; i++)
-        if (!family->keys[i].is_read && !strchr(family->keys[i].key, '.'))
-            set_key(members, write, &family->keys[i]);
+    struct hf_key key;
+    for (size_t i = 0; hf_key_at(family, i, &key); i++)
+        if (!key.is_read && !strchr(key.key, '.'))
+            set_key(members, write, &key);
     if (family->object)
         set_object(members, write, family->object);
     struct hf_member own[HF_OWN_MEMBERS];
     if (family->sparse != HF_SPARSE_ALL)
         set_sparse_layers(members, write);
-    if (family->routed)
-        set_own(members, own, hf_routed_members(family->routed, config, own));
+    if (family->group_best > 0)
+        set_own(members, own, hf_routed_members(family, config, own));
     if (family->has_latents)
         set_own(members, own, hf_latent_members(config, own));
     else if (family->has_rope)
         set_rope(members, write);
     if (family->has_no_rope_layers)
         set_no_rope_layers(members, config);
-    if (family->query_scalar)
+    if (hf_default(family, "query_pre_attn_scalar"))
         set_member(members, "query_pre_attn_scalar", memory_printf("%.0f", hf_query_scalar(config)));
     if (family->window_freq)
         set_layer_types(members, write);
@@ -446,17 +452,15 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_nested_rope(members, config);
     if (family->has_multi_query)
         set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
-    bool is_t5 = strcmp(family->model_type, "t5") == 0;
     bool is_tied = !config->untie_embeddings_and_output_weights && !hf_config_doubles_head(family, config);
     set_member(members, "tie_word_embeddings", memory_string(is_tied ? "true" : "false"));
-    if (is_t5)
+    if (family->tie == HF_TIED_SCALED)
         set_member(members, "scale_decoder_outputs", memory_string(config->scale_tied_output ? "true" : "false"));
 }
 
 // transformers before release 5 scales the output of every tied T5.
 bool hf_config_doubles_head(const struct hf_family *family, const struct config *config) {
-    return strcmp(family->model_type, "t5") == 0 && !config->untie_embeddings_and_output_weights &&
-           !config->scale_tied_output;
+    return family->tie == HF_TIED_SCALED && !config->untie_embeddings_and_output_weights && !config->scale_tied_output;
 }
 
 void hf_config_write(const struct hf_config_write *write, struct buffer *out) {

@@ -3,21 +3,56 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "formats/hf_tables.h"
+#include "formats/hf_parts.h"
 #include <string.h>
 
 // Their order matters: the first family that can express a model is written.
+static const struct hf_family *const tables[] = {
+    hf_family_learned, hf_family_rotary,  hf_family_gemma, hf_family_parallel, hf_family_experts, hf_family_latent,
+    hf_family_glm,     hf_family_glm_moe, hf_family_likes, hf_family_routed,   hf_family_alibi,   hf_family_encoders};
+enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+
 const struct hf_family *hf_family_at(size_t i) {
-    const struct hf_families tables[] = {hf_families_learned(),  hf_families_rotary(),  hf_families_gemma(),
-                                         hf_families_parallel(), hf_families_experts(), hf_families_latent(),
-                                         hf_families_glm(),      hf_families_likes(),   hf_families_routed(),
-                                         hf_families_alibi(),    hf_families_encoders()};
-    for (size_t t = 0; t < COUNT(tables); t++) {
-        if (i < tables[t].count)
-            return &tables[t].items[i];
-        i -= tables[t].count;
-    }
+    for (size_t t = 0; t < TABLE_COUNT; t++)
+        for (const struct hf_family *family = tables[t]; family->model_type; family++)
+            if (i-- == 0)
+                return family;
     return NULL;
+}
+
+const struct hf_row *hf_row_at(const struct hf_family *family, size_t i) {
+    for (const struct hf_row *const *part = family->rows; *part; part++)
+        for (const struct hf_row *row = *part; row->ours; row++)
+            if (i-- == 0)
+                return row;
+    return NULL;
+}
+
+const struct hf_flag *hf_flag_at(const struct hf_family *family, size_t i) {
+    for (const struct hf_flag *const *part = family->flags; *part; part++)
+        for (const struct hf_flag *flag = *part; flag->flag; flag++)
+            if (i-- == 0)
+                return flag;
+    return NULL;
+}
+
+const char *hf_default(const struct hf_family *family, const char *member) {
+    for (const struct hf_flag *known = family->defaults; known && known->flag; known++)
+        if (strcmp(known->flag, member) == 0)
+            return known->value;
+    return NULL;
+}
+
+bool hf_key_at(const struct hf_family *family, size_t i, struct hf_key *key) {
+    for (const struct hf_key *const *part = family->keys; *part; part++)
+        for (const struct hf_key *row = *part; row->key; row++)
+            if (i-- == 0) {
+                const char *fallback = hf_default(family, row->key);
+                *key = *row;
+                key->fallback = fallback ? fallback : row->fallback;
+                return true;
+            }
+    return false;
 }
 
 // How many conditions hold; -1 if one fails.
@@ -108,7 +143,7 @@ const char *hf_family_missing(const char *model_type) {
         {"electra", "a discriminator"},
         {"bart", "an encoder-decoder with learned positions and norms after sublayers"},
     };
-    for (size_t i = 0; i < COUNT(rows); i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(rows[i].model_type, model_type) == 0)
             return rows[i].missing;
     return NULL;

@@ -77,73 +77,83 @@ enum hf_sparse {
     HF_SPARSE_TYPES,  // mlp_layer_types; if absent, like HF_SPARSE_FIRST
 };
 
-// Defaults of a family with shared experts beside routed ones, where config.json is silent: see hf_config_routed.c.
-struct hf_routed {
-    int shared;                // n_shared_experts
-    const char *shared_key;    // its name for n_shared_experts; NULL: the same
-    int groups, chosen;        // n_group, topk_group
-    int best;                  // number of a group's best scores that rank it
-    const char *method;        // topk_method; NULL: no such member
-    const char *plain_method;  // its value without groups, the usual one; NULL: the same
+// The output layer: whether it is the embedding, by default, and what else is special about it.
+enum hf_tie {
+    HF_UNTIED,
+    HF_TIED,
+    HF_TIED_ALWAYS,  // another output layer is refused
+    HF_TIED_NEVER,   // whatever config.json says
+    HF_TIED_SCALED,  // T5: scale_decoder_outputs says whether the output is scaled; transformers 4 scales a tied one
+    HF_TIED_AND_SCALED,  // a key of the family reads both from tie_word_embeddings
 };
 
 enum { HF_MAX_CONDITIONS = 2 };
 
+// One family. Its lists consist of parts, many of them shared with other families (hf_parts.h): the parts end with
+// NULL, and each part with an empty item. Of rows and keys with the same name, the first is written.
 // Several families may share one model_type: the conditions tell which of them a config.json belongs to.
 struct hf_family {
-    const char *model_type;
+    const char *model_type;                        // NULL after the last
     struct hf_flag conditions[HF_MAX_CONDITIONS];  // members and their required values, as JSON; NULL after the last
     const char *architecture;                      // of the model with its head
     const char *architecture_mlm;                  // of a BERT without the sentence head, else NULL
     const char *prefix;                            // of all names but the head's; base models' files lack it
     const char *embedding, *head;                  // theirs; the head is absent if it is tied
-    const char *tie;                               // the default, "true" or "false"; "never" overrides config.json
-    const struct hf_row *rows;
-    const char *object;          // of config.json that keys "object.member" are in; NULL: none
-    const char *const *ignored;  // patterns of buffers that are not parameters; NULL at the end
-    const struct hf_key *keys;
-    const struct hf_flag *flags;
-    const struct hf_flag *written;  // members of config.json without a counterpart in our configuration, as JSON
+    enum hf_tie tie;
+    const struct hf_row *const *rows;
+    const struct hf_key *const *keys;
+    const struct hf_flag *const *flags;
+    // What the class assumes if a member is absent: instead of a key's fallback, or for a member that is in no key,
+    // by its most common name. A rope_theta without a default is 10000. Without one, all heads have keys and values
+    // (num_key_value_heads), heads rotate whole (partial_rotary_factor), there is one base for all layers
+    // (rope_local_base_freq), and scores have the usual scale (query_pre_attn_scalar).
+    const struct hf_flag *defaults;
+    const struct hf_flag *written;  // members without a counterpart in our configuration, as JSON; NULL: no token ids
+    const char *const *ignored;     // patterns of buffers that are not parameters; NULL: of rotary positions
+    const char *object;             // of config.json that keys "object.member" are in; NULL: none
     const char *harmless;           // its own harmless members, see hf_config_members.c; NULL: none
     bool has_rope;
     const char *rope_kinds;           // its kinds, separated by spaces; NULL: all of ours
-    const char *groups;               // default of num_key_value_heads; NULL: the number of heads
     const char *groups_key;           // its name for num_key_value_heads; NULL: the same
-    const char *rotary_part;          // default of partial_rotary_factor; NULL: it rotates whole heads
-    bool has_rope_alpha;              // rotary scaling may be a number that stretches the base, see hf_config_alpha.c
+    bool has_rope_alpha;              // rotary scaling may be a number that stretches the base, see hf_config_rope.c
     bool has_longrope;                // LongRoPE is one of its kinds; no other family has it
-    const char *rotary_base;          // default of rope_theta; NULL: 10000
     bool needs_rotary_base;           // releases of transformers have different defaults
     const char *rotary_base_key;      // its name for rope_theta; NULL: the same
     const char *rotary_part_key;      // its name for partial_rotary_factor; NULL: the same
-    const char *rotary_channels_key;  // its member for the number of rotated channels, instead of rotary_part
+    const char *rotary_channels_key;  // its member for the number of rotated channels, instead of a part
     bool has_no_groups;               // every head has a key and a value of its own
     bool has_multi_query;             // multi_query says whether all heads share one key and value
     bool has_no_rope_layers;          // no_rope_layers says which layers have rotary positions
     const char *window_freq;          // default: every N-th layer has no window, or "all" have one; NULL: all alike
     bool needs_window;                // transformers cannot load a model without one
-    int first_window;                 // default of max_window_layers, from which on layers have one
     enum hf_windows window_switch;    // use_sliding_window turns windows on; which layers have them
     bool has_whole_without_rope;      // layers without a window have no rotary positions
     bool has_rope_without_windows;    // except that if sliding_window is null, all layers have them
     bool has_square_output;           // all heads together are as wide as the residual stream
     bool has_nested_rope;             // rope_parameters are written too, with an object for layers with a window
     bool has_no_flat_rope;            // rope_theta and rope_scaling are not written
-    const char *local_base;           // default of rope_local_base_freq; NULL: one base for all layers
-    const char *query_scalar;         // default of query_pre_attn_scalar, scale^-2; NULL: none
     enum hf_sparse sparse;            // how it says which layers have experts
-    int dense_layers;                 // default of first_k_dense_replace
     const char *experts;              // default number of experts, which has several names
     bool has_mxfp4;                   // its matrices may come in MXFP4
     bool has_fp8_blocks;              // its matrices may come in fp8 with scales of blocks
     const char *left_out;             // part of the names of tensors that are ignored, as in transformers; NULL: none
     bool needs_rope_scaling;          // config.json must state the rotary scaling: there is no clear default
     bool has_latents;                 // DeepSeek's, see hf_config_latent.c
-    const struct hf_routed *routed;   // NULL: it describes experts in another way
+    int group_best;                   // shared experts beside routed ones in groups, see hf_config_experts.c: number of
+                                      // a group's best scores that rank it; 0: it describes experts in another way
+    const char *shared_key;           // its name for n_shared_experts; NULL: the same
+    const char *topk_method;          // NULL: no such member
+    const char *plain_method;         // its value without groups, the usual one; NULL: the same
     bool scales_embedding;            // word embeddings are multiplied by the square root of their width
     bool has_centered_gains;          // gains of norms are stored as their distance from 1
-    size_t row_count, key_count, flag_count, written_count;
 };
+
+// Item i of a family's lists, NULL after the last; a key with its family's default.
+const struct hf_row *hf_row_at(const struct hf_family *family, size_t i);
+bool hf_key_at(const struct hf_family *family, size_t i, struct hf_key *key);
+const struct hf_flag *hf_flag_at(const struct hf_family *family, size_t i);
+// The default of a member; NULL if there is none.
+const char *hf_default(const struct hf_family *family, const char *member);
 
 // NULL if unknown. Of several families, the one with the most conditions that hold in the config.json, which may be
 // NULL, and none that fails.

@@ -1,199 +1,244 @@
-// Decoders with mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE, gpt-oss and Granite. See hf_family.h.
-#include "formats/hf_tables_rotary.h"
+// Decoders with mixtures of experts, and those with latent attention. See hf_family.h.
+#include "formats/hf_parts.h"
 
-#define LAYERS LLAMA_ATTENTION
-#define EXPERTS(router, expert, gate, up, down)                                                                        \
-    SAME(OURS "mlp.router", router),                                                                                   \
-        {OURS "mlp.experts.linear_fc1.weight", HF_NUMBERED, {expert gate ".weight", expert up ".weight"}}, {           \
-        OURS "mlp.experts.linear_fc2.weight", HF_NUMBERED, {                                                           \
-            expert down ".weight"                                                                                      \
-        }                                                                                                              \
-    }
-
-// ---- Mixtral ----
-
-static const struct hf_row mixtral_rows[] = {
-    LAYERS,
-    EXPERTS(LLAMA "block_sparse_moe.gate", LLAMA "block_sparse_moe.experts.*.", "w1", "w3", "w2"),
+static const struct hf_row block_sparse[] = {
+    SAME(OURS "mlp.router", LLAMA "block_sparse_moe.gate"),
+    ROW(OURS "mlp.router.expert_bias", HF_SAME, LLAMA "block_sparse_moe.e_score_correction_bias"),
+    EXPERTS(LLAMA "block_sparse_moe.experts.*.", "w1", "w3", "w2"),
+    {0},
 };
-// Every layer has experts, so the width is the experts'.
-static const struct hf_key mixtral_keys[] = {
-    WIDTH_KEYS("0.02"),
-    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
-    NUMBER("head_dim", "--kv-channels", .fallback = "-"),
-    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
-    SILU,
-    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
-    NUMBER("num_local_experts", "--num-experts", .fallback = "8"),
-    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "2"),
-};
-static const struct hf_flag mixtral_flags[] = {{"--model", "gpt"},
-                                               {"--normalization", "RMSNorm"},
-                                               {"--swiglu", "true"},
-                                               {"--disable-bias-linear", "true"},
-                                               {"--position-embedding-type", "rope"},
-                                               {"--hidden-dropout", "0"}};
-
-// ---- Qwen's ----
-
-#define NAMED_EXPERTS EXPERTS(LLAMA "mlp.gate", LLAMA "mlp.experts.*.", "gate_proj", "up_proj", "down_proj")
-#define DENSE_LAYERS                                                                                                   \
-    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},               \
-        SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj")
-#define SUMS_TO_ONE MAP("norm_topk_prob", "--moe-router-pre-softmax", "true=false false=true", .fallback = "false")
-static const struct hf_row qwen2_moe_rows[] = {
-    LAYERS,
-    NAMED_EXPERTS,
-    DENSE_LAYERS,
-    {OURS "mlp.shared_experts.linear_fc1.weight",
-     HF_JOIN,
-     {LLAMA "mlp.shared_expert.gate_proj.weight", LLAMA "mlp.shared_expert.up_proj.weight"}},
-    SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_expert.down_proj"),
-    {OURS "mlp.shared_experts.gate_weight", HF_SAME, {LLAMA "mlp.shared_expert_gate.weight"}},
-};
-static const struct hf_key qwen2_moe_keys[] = {
-    LLAMA_KEYS,
-    SWITCH("qkv_bias", "--add-qkv-bias", .fallback = "true"),
-    NUMBER("num_experts", "--num-experts", .fallback = "60"),
-    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),
-    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "1408"),
-    NUMBER("shared_expert_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "5632"),
-    SUMS_TO_ONE,
-};
-static const struct hf_flag qwen2_moe_flags[] = {{"--model", "gpt"},
-                                                 {"--normalization", "RMSNorm"},
-                                                 {"--swiglu", "true"},
-                                                 {"--disable-bias-linear", "true"},
-                                                 {"--moe-shared-expert-gate", "true"},
-                                                 {"--position-embedding-type", "rope"},
-                                                 {"--hidden-dropout", "0"}};
-static const struct hf_row qwen3_moe_rows[] = {LAYERS, HEAD_NORMS, NAMED_EXPERTS, DENSE_LAYERS};
-static const struct hf_key qwen3_moe_keys[] = {
-    LLAMA_KEYS,
-    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
-    // transformers 5 writes the second name and reads both; other programs read the first.
-    NUMBER("num_experts", "--num-experts", .fallback = "-"),
-    NUMBER("num_local_experts", "--num-experts", .fallback = "-"),
-    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
-    NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size", .fallback = "768"),
-    SUMS_TO_ONE,
-};
-static const struct hf_flag qwen3_moe_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
-                                                 {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
-                                                 {"--qk-layernorm", "true"}, {"--position-embedding-type", "rope"},
-                                                 {"--hidden-dropout", "0"}};
-
-// ---- OLMoE ----
-
-static const struct hf_row olmoe_rows[] = {LAYERS, HEAD_NORMS, NAMED_EXPERTS};
-static const struct hf_key olmoe_keys[] = {
-    WIDTH_KEYS("0.02"),
-    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
-    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
-    SILU,
-    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
-    READ_ONLY("clip_qkv", "null"),
-    NUMBER("num_experts", "--num-experts", .fallback = "64"),
-    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "8"),
-    SUMS_TO_ONE,
-};
-static const struct hf_flag olmoe_flags[] = {{"--model", "gpt"},
-                                             {"--normalization", "RMSNorm"},
-                                             {"--swiglu", "true"},
-                                             {"--disable-bias-linear", "true"},
-                                             {"--qk-layernorm", "true"},
-                                             {"--qk-layernorm-all-heads", "true"},
-                                             {"--position-embedding-type", "rope"},
-                                             {"--hidden-dropout", "0"}};
-
-// ---- gpt-oss ----
-
 #define ALL_EXPERTS LLAMA "mlp.experts."
 static const struct hf_row gpt_oss_rows[] = {
-    LAYERS,
-    {OURS "self_attention.softmax_offset", HF_SAME, {LLAMA "self_attn.sinks"}},
+    ROW(OURS "self_attention.softmax_offset", HF_SAME, LLAMA "self_attn.sinks"),
     SAME_BIAS(OURS "mlp.router", LLAMA "mlp.router"),
-    {OURS "mlp.experts.linear_fc1.weight", HF_PAIRS_TRANSPOSE, {ALL_EXPERTS "gate_up_proj"}},
-    {OURS "mlp.experts.linear_fc1.bias", HF_PAIRS, {ALL_EXPERTS "gate_up_proj_bias"}},
-    {OURS "mlp.experts.linear_fc2.weight", HF_TRANSPOSE, {ALL_EXPERTS "down_proj"}},
-    {OURS "mlp.experts.linear_fc2.bias", HF_SAME, {ALL_EXPERTS "down_proj_bias"}},
-    {OURS "mlp.experts.linear_fc1.weight",
-     HF_MXFP4_PAIRS,
-     {ALL_EXPERTS "gate_up_proj_blocks", ALL_EXPERTS "gate_up_proj_scales"}},
-    {OURS "mlp.experts.linear_fc2.weight", HF_MXFP4, {ALL_EXPERTS "down_proj_blocks", ALL_EXPERTS "down_proj_scales"}},
+    ROW(OURS "mlp.experts.linear_fc1.weight", HF_PAIRS_TRANSPOSE, ALL_EXPERTS "gate_up_proj"),
+    ROW(OURS "mlp.experts.linear_fc1.bias", HF_PAIRS, ALL_EXPERTS "gate_up_proj_bias"),
+    ROW(OURS "mlp.experts.linear_fc2.weight", HF_TRANSPOSE, ALL_EXPERTS "down_proj"),
+    ROW(OURS "mlp.experts.linear_fc2.bias", HF_SAME, ALL_EXPERTS "down_proj_bias"),
+    ROW(OURS "mlp.experts.linear_fc1.weight", HF_MXFP4_PAIRS, ALL_EXPERTS "gate_up_proj_blocks",
+        ALL_EXPERTS "gate_up_proj_scales"),
+    ROW(OURS "mlp.experts.linear_fc2.weight", HF_MXFP4, ALL_EXPERTS "down_proj_blocks", ALL_EXPERTS "down_proj_scales"),
+    {0},
 };
-static const struct hf_key gpt_oss_keys[] = {
-    WIDTH_KEYS("0.02"),
-    NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"),
-    NUMBER("head_dim", "--kv-channels", .fallback = "64"),
-    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
-    SILU,  // in name only: see the flags
-    NUMBER("sliding_window", "--sliding-window", .fallback = "128", .has_null = true),
-    NUMBER("num_local_experts", "--num-experts", .fallback = "128"),
-    NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "4"),
-    NUMBER("swiglu_limit", "--activation-func-clamp-value", .fallback = "7"),
-    READ_ONLY("swiglu_alpha", "1.702"),
-    MAP("attention_bias", "--disable-bias-linear/--add-mlp-bias", "true=false/false false=true/true",
-        .fallback = "true"),
-};
-static const struct hf_flag gpt_oss_flags[] = {{"--model", "gpt"},
-                                               {"--normalization", "RMSNorm"},
-                                               {"--activation", "quick_gelu"},
-                                               {"--gated-linear-unit", "true"},
-                                               {"--glu-linear-offset", "1"},
-                                               {"--softmax-type", "learnable"},
-                                               {"--position-embedding-type", "rope"},
-                                               {"--hidden-dropout", "0"}};
-
-// ---- Granite ----
-
-#define GRANITE_LAYERS                                                                                                 \
-    LAYERS, SAME(OURS "mlp.router", LLAMA "block_sparse_moe.router.layer"),                                            \
-        SAME(OURS "mlp.experts.linear_fc1", LLAMA "block_sparse_moe.input_linear"),                                    \
-        SAME(OURS "mlp.experts.linear_fc2", LLAMA "block_sparse_moe.output_linear")
-#define GRANITE_KEYS                                                                                                   \
-    WIDTH_KEYS("0.02"), NUMBER("intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size"), RMS_KEYS,              \
-        NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),                \
-        NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),                                       \
-        NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),                                                 \
-        NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"), ONLY("attention_bias", "false"),           \
-        NUMBER("num_local_experts", "--num-experts", .fallback = "8"),                                                 \
-        NUMBER("num_experts_per_tok", "--moe-router-topk", .fallback = "2")
-static const struct hf_row granitemoe_rows[] = {GRANITE_LAYERS};
-static const struct hf_row granitemoeshared_rows[] = {
-    GRANITE_LAYERS,
+static const struct hf_row granite_rows[] = {
+    SAME(OURS "mlp.router", LLAMA "block_sparse_moe.router.layer"),
+    SAME(OURS "mlp.experts.linear_fc1", LLAMA "block_sparse_moe.input_linear"),
+    SAME(OURS "mlp.experts.linear_fc2", LLAMA "block_sparse_moe.output_linear"),
     SAME(OURS "mlp.shared_experts.linear_fc1", LLAMA "shared_mlp.input_linear"),
     SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "shared_mlp.output_linear"),
+    {0},
 };
-static const struct hf_key granitemoe_keys[] = {GRANITE_KEYS};
-static const struct hf_key granitemoeshared_keys[] = {
-    GRANITE_KEYS,
-    NUMBER("shared_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "0", .has_none = true),
+static const struct hf_key granite_keys[] = {
+    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),
+    NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
+    NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
+    NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
+    ONLY("attention_bias", "false"),
+    {0},
+};
+static const struct hf_flag mixtral_ids[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}, {0}};
+#define GRANITE(type, class)                                                                                           \
+    ROTARY(type, class), .harmless = "position_embedding_type=rope", ROWS(hf_attention, hf_mlp_norm, granite_rows),    \
+                         FLAGS(hf_llama, hf_no_dropout),                                                               \
+                         DEFAULTS({"num_local_experts", "8"}, {"num_experts_per_tok", "2"})
+
+const struct hf_family hf_family_experts[] = {
+    {ROTARY("mixtral", "MixtralForCausalLM"), .written = mixtral_ids, ROWS(hf_attention, hf_mlp_norm, block_sparse),
+     KEYS(hf_sizes, hf_expert_width, hf_head_width, hf_rms, hf_window, hf_local_experts, hf_per_token),
+     DEFAULTS({"num_key_value_heads", "8"}, {"rope_theta", "1000000"}, {"rms_norm_eps", "1e-05"},
+              {"sliding_window", "0"}, {"num_local_experts", "8"}, {"num_experts_per_tok", "2"}),
+     FLAGS(hf_llama, hf_no_dropout)},
+    // transformers 5 writes the second name of the number of experts and reads both; other programs read the first.
+    {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .window_switch = HF_WINDOWS_ALL, .sparse = HF_SPARSE_STEP,
+     .experts = "128", .harmless = "qkv_bias=false use_qk_norm=true shared_expert_intermediate_size=0",
+     ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_experts, hf_gated_mlp),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_attention_bias, hf_num_experts, hf_local_experts,
+          hf_per_token, hf_moe_width, hf_sums_to_one),
+     DEFAULTS({"num_key_value_heads", "4"}, {"num_experts", "-"}, {"num_local_experts", "-"},
+              {"num_experts_per_tok", "8"}, {"moe_intermediate_size", "768"}),
+     FLAGS(hf_llama, hf_normed_heads, hf_no_dropout)},
+    {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .window_switch = HF_WINDOWS_EARLY, .sparse = HF_SPARSE_STEP,
+     ROWS(hf_attention, hf_mlp_norm, hf_experts, hf_gated_mlp,
+          OWN_ROWS(GATED(OURS "mlp.shared_experts.linear_fc1", LLAMA "mlp.shared_expert.gate_proj",
+                         LLAMA "mlp.shared_expert.up_proj"),
+                   SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "mlp.shared_expert.down_proj"),
+                   ROW(OURS "mlp.shared_experts.gate_weight", HF_SAME, LLAMA "mlp.shared_expert_gate.weight"))),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms,
+          OWN_KEYS(SWITCH("qkv_bias", "--add-qkv-bias", .fallback = "true")), hf_num_experts, hf_per_token,
+          hf_moe_width,
+          OWN_KEYS(
+              NUMBER("shared_expert_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "5632")),
+          hf_sums_to_one),
+     DEFAULTS({"num_key_value_heads", "16"}, {"num_experts", "60"}, {"num_experts_per_tok", "4"},
+              {"moe_intermediate_size", "1408"}),
+     FLAGS(hf_llama, OWN_FLAGS({"--moe-shared-expert-gate", "true"}), hf_no_dropout)},
+    {ROTARY("gpt_oss", "GptOssForCausalLM"), .window_freq = "2", .needs_window = true, .has_mxfp4 = true,
+     .harmless = "experts_per_token initial_context_length", .needs_rope_scaling = true,
+     ROWS(hf_attention, hf_mlp_norm, gpt_oss_rows),
+     KEYS(hf_sizes, hf_expert_width, hf_head_width, hf_rms,  // SiLU in name only: see the flags
+          hf_window, hf_local_experts, hf_per_token,
+          OWN_KEYS(NUMBER("swiglu_limit", "--activation-func-clamp-value", .fallback = "7"),
+                   READ_ONLY("swiglu_alpha", "1.702"),
+                   MAP("attention_bias", "--disable-bias-linear/--add-mlp-bias", "true=false/false false=true/true",
+                       .fallback = "true"))),
+     DEFAULTS({"num_key_value_heads", "8"}, {"rope_theta", "150000"}, {"head_dim", "64"}, {"rms_norm_eps", "1e-05"},
+              {"sliding_window", "128"}, {"num_local_experts", "128"}, {"num_experts_per_tok", "4"}),
+     FLAGS(hf_rotary,
+           OWN_FLAGS({"--normalization", "RMSNorm"}, {"--activation", "quick_gelu"}, {"--gated-linear-unit", "true"},
+                     {"--glu-linear-offset", "1"}, {"--softmax-type", "learnable"}),
+           hf_no_dropout)},
+    {GRANITE("granitemoe", "GraniteMoeForCausalLM"),
+     KEYS(hf_sizes, hf_expert_width, hf_rms, granite_keys, hf_local_experts, hf_per_token)},
+    {GRANITE("granitemoeshared", "GraniteMoeSharedForCausalLM"),
+     KEYS(hf_sizes, hf_expert_width, hf_rms, granite_keys, hf_local_experts, hf_per_token,
+          OWN_KEYS(NUMBER("shared_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "0",
+                          .has_none = true)))},
+    {ROTARY("olmoe", "OlmoeForCausalLM"), ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_experts),
+     KEYS(hf_sizes, hf_expert_width, hf_rms, hf_attention_bias, OWN_KEYS(READ_ONLY("clip_qkv", "null")), hf_num_experts,
+          hf_per_token, hf_sums_to_one),
+     DEFAULTS({"rms_norm_eps", "1e-05"}, {"num_experts", "64"}, {"num_experts_per_tok", "8"}),
+     FLAGS(hf_llama, hf_all_heads, hf_no_dropout)},
+    {0},
 };
 
-static const char *const ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", NULL};
-static const struct hf_flag mixtral_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
-static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
+// ---- latent attention ----
 
-static const struct hf_family families[] = {
-    {ROTARY("mixtral", "MixtralForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "1000000",
-     TABLES(mixtral, ignored, mixtral_written, mixtral_flags)},
-    {ROTARY("qwen3_moe", "Qwen3MoeForCausalLM"), .tie = "false", .groups = "4", .window_switch = HF_WINDOWS_ALL,
-     .sparse = HF_SPARSE_STEP, .experts = "128",
-     .harmless = "qkv_bias=false use_qk_norm=true shared_expert_intermediate_size=0",
-     TABLES(qwen3_moe, ignored, no_ids, qwen3_moe_flags)},
-    {ROTARY("qwen2_moe", "Qwen2MoeForCausalLM"), .tie = "false", .groups = "16", .window_switch = HF_WINDOWS_EARLY,
-     .sparse = HF_SPARSE_STEP, TABLES(qwen2_moe, ignored, no_ids, qwen2_moe_flags)},
-    {ROTARY("gpt_oss", "GptOssForCausalLM"), .tie = "false", .groups = "8", .rotary_base = "150000", .window_freq = "2",
-     .needs_window = true, .has_mxfp4 = true, .harmless = "experts_per_token initial_context_length",
-     .needs_rope_scaling = true, TABLES(gpt_oss, ignored, no_ids, gpt_oss_flags)},
-    {ROTARY("granitemoe", "GraniteMoeForCausalLM"), .tie = "false", .harmless = "position_embedding_type=rope",
-     TABLES(granitemoe, ignored, no_ids, mixtral_flags)},
-    {ROTARY("granitemoeshared", "GraniteMoeSharedForCausalLM"), .tie = "false",
-     .harmless = "position_embedding_type=rope", TABLES(granitemoeshared, ignored, no_ids, mixtral_flags)},
-    {ROTARY("olmoe", "OlmoeForCausalLM"), .tie = "false", TABLES(olmoe, ignored, no_ids, olmoe_flags)},
+static const char *const depth_buffers[] = {LLAMA "self_attn.rotary_emb.inv_freq", LLAMA "embed_tokens.weight",
+                                            LLAMA "shared_head.head.weight", NULL};
+static const struct hf_flag deepseek_v2_ids[] = {{"bos_token_id", "100000"}, {"eos_token_id", "100001"}, {0}};
+static const struct hf_flag deepseek_v3_ids[] = {{"bos_token_id", "0"}, {"eos_token_id", "1"}, {0}};
+static const struct hf_flag latent_flags[] = {{"--multi-latent-attention", "true"}, {"--qk-layernorm", "true"}, {0}};
+// GLM's classes fix what DeepSeek's configurations say.
+static const char fixed_router[] = "scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1";
+#define DEEPSEEK_V3(type)                                                                                              \
+    ROTARY(type, "DeepseekV3ForCausalLM"),                                                                             \
+        .has_latents = true, .has_fp8_blocks = true, .sparse = HF_SPARSE_FIRST, .group_best = 2,                       \
+        .topk_method = "noaux_tc", .ignored = depth_buffers, .written = deepseek_v3_ids,                               \
+        ROWS(hf_latents, hf_attention, hf_mlp_norm, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts,       \
+             hf_depths),                                                                                               \
+        KEYS(hf_sizes, hf_mlp_width, hf_rms, hf_latent_keys, OWN_KEYS(ONLY("moe_layer_freq", "1")), hf_routed_experts, \
+             hf_per_token, hf_moe_width, hf_router_factor, hf_depth_count, hf_latent_rotation,                         \
+             OWN_KEYS(ONLY("scoring_func", "sigmoid")), hf_always_one),                                                \
+        DEFAULTS({"n_routed_experts", "256"}, {"num_experts_per_tok", "8"}, {"moe_intermediate_size", "2048"},         \
+                 {"routed_scaling_factor", "2.5"}, {"first_k_dense_replace", "3"}, {"n_shared_experts", "1"},          \
+                 {"n_group", "8"}, {"topk_group", "4"}),                                                               \
+        FLAGS(hf_llama, latent_flags, hf_no_dropout, hf_biased_router)
+
+const struct hf_family hf_family_latent[] = {
+    {ROTARY("deepseek_v2", "DeepseekV2ForCausalLM"), .has_latents = true, .has_fp8_blocks = true,
+     .sparse = HF_SPARSE_FIRST, .group_best = 1, .topk_method = "group_limited_greedy", .plain_method = "greedy",
+     .ignored = depth_buffers, .written = deepseek_v2_ids,
+     ROWS(hf_latents, hf_attention, hf_mlp_norm, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts),
+     KEYS(hf_sizes, hf_mlp_width, hf_rms, hf_latent_keys, OWN_KEYS(ONLY("moe_layer_freq", "1")), hf_routed_experts,
+          hf_per_token, hf_moe_width, hf_router_factor,
+          OWN_KEYS(READ_ONLY("mlp_bias", "false"), ONLY("scoring_func", "softmax"), ONLY("norm_topk_prob", "false"))),
+     DEFAULTS({"n_routed_experts", "64"}, {"moe_intermediate_size", "1407"}, {"first_k_dense_replace", "0"},
+              {"n_shared_experts", "2"}, {"n_group", "1"}, {"topk_group", "1"}),
+     FLAGS(hf_llama, latent_flags, hf_no_dropout, OWN_FLAGS({"--moe-router-pre-softmax", "true"}))},
+    {DEEPSEEK_V3("deepseek_v3")},
+    // Kimi-K2's config.json names its own program for this model_type; transformers has no class of this name.
+    {DEEPSEEK_V3("kimi_k2")},
+    {ROTARY("glm4_moe_lite", "Glm4MoeLiteForCausalLM"), .has_latents = true, .has_fp8_blocks = true,
+     .sparse = HF_SPARSE_TYPES, .group_best = 2, .harmless = fixed_router, .ignored = depth_buffers,
+     .written = hf_no_ids,
+     ROWS(hf_latents, hf_attention, hf_mlp_norm, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts,
+          hf_depths),
+     KEYS(hf_sizes, hf_mlp_width, hf_rms, hf_latent_keys, hf_routed_experts, hf_per_token, hf_moe_width,
+          hf_router_factor, hf_depth_count, hf_latent_rotation, hf_always_one),
+     DEFAULTS({"rms_norm_eps", "1e-05"}, {"q_lora_rank", "768"}, {"qk_nope_head_dim", "192"}, {"v_head_dim", "256"},
+              {"n_routed_experts", "64"}, {"num_experts_per_tok", "4"}, {"moe_intermediate_size", "1536"},
+              {"routed_scaling_factor", "1.8"}, {"first_k_dense_replace", "1"}, {"n_shared_experts", "1"},
+              {"n_group", "1"}, {"topk_group", "1"}),
+     FLAGS(hf_llama, latent_flags, hf_no_dropout, hf_biased_router)},
+    // No experts.
+    {ROTARY("youtu", "YoutuForCausalLM"), .tie = HF_TIED, .has_latents = true, .ignored = depth_buffers,
+     .written = hf_no_ids, ROWS(hf_latents, hf_attention, hf_mlp_norm, hf_gated_mlp),
+     KEYS(hf_sizes, hf_mlp_width, hf_rms, hf_latent_keys, hf_latent_rotation, OWN_KEYS(READ_ONLY("mlp_bias", "false"))),
+     DEFAULTS({"initializer_range", "-"}), FLAGS(hf_llama, latent_flags, hf_no_dropout)},
+    {0},
 };
 
-struct hf_families hf_families_experts(void) {
-    return (struct hf_families){families, COUNT(families)};
-}
+const struct hf_family hf_family_glm_moe[] = {
+    {ROTARY("glm4_moe", "Glm4MoeForCausalLM"), .sparse = HF_SPARSE_FIRST, .group_best = 2, .harmless = fixed_router,
+     .ignored = depth_buffers,
+     ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts,
+          hf_depths),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_qkv_bias,
+          OWN_KEYS(SWITCH("use_qk_norm", "--qk-layernorm", .fallback = "false")), hf_routed_experts, hf_per_token,
+          hf_moe_width, hf_router_factor, hf_depth_count, hf_always_one),
+     DEFAULTS({"num_key_value_heads", "8"}, {"partial_rotary_factor", "0.5"}, {"rms_norm_eps", "1e-05"},
+              {"n_routed_experts", "128"}, {"num_experts_per_tok", "8"}, {"moe_intermediate_size", "1408"},
+              {"first_k_dense_replace", "1"}, {"n_shared_experts", "1"}, {"n_group", "1"}, {"topk_group", "1"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_biased_router)},
+    {0},
+};
+
+// ---- routers like DeepSeek-V3's; and FlexOlmo and Mellum, with those of OLMoE and Qwen ----
+
+// Members for multi-token prediction layers, which transformers leaves out as well.
+#define MTP                                                                                                            \
+    "mtp_layer_types mtp_mlp_layer_types num_nextn_predict_layers use_mtp num_mtp_modules mtp_transformer_layers "     \
+    "mtp_loss_scaling_factor mtp_share_layers"
+
+const struct hf_family hf_family_routed[] = {
+    {ROTARY("dots1", "Dots1ForCausalLM"), .window_freq = "1", .sparse = HF_SPARSE_FIRST, .group_best = 2,
+     .harmless = "scoring_func=noaux_tc scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1",
+     ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_attention_bias, hf_window, hf_routed_experts, hf_per_token,
+          hf_moe_width, hf_router_factor, OWN_KEYS(MAP("norm_topk_prob", NULL, "true=", .fallback = "false"))),
+     DEFAULTS({"num_key_value_heads", "32"}, {"max_window_layers", "62"}, {"moe_intermediate_size", "1408"},
+              {"first_k_dense_replace", "0"}, {"n_shared_experts", "0"}, {"n_group", "1"}, {"topk_group", "1"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_biased_router, hf_normed_heads)},
+    {ROTARY("solar_open", "SolarOpenForCausalLM"), .group_best = 2,
+     .harmless = "intermediate_size first_k_dense_replace=0 scoring_func=sigmoid topk_method=noaux_tc",
+     ROWS(hf_attention, hf_mlp_norm, hf_gated_mlp, hf_experts, hf_router_bias, hf_shared_experts),
+     KEYS(hf_sizes, hf_head_width, hf_rms, hf_qkv_bias, hf_routed_experts, hf_per_token,
+          OWN_KEYS(NUMBER("moe_intermediate_size", "--moe-ffn-hidden-size/--ffn-hidden-size", .fallback = "1280")),
+          hf_router_factor, hf_always_one),
+     DEFAULTS({"num_key_value_heads", "8"}, {"rope_theta", "1000000"}, {"head_dim", "128"}, {"rms_norm_eps", "1e-05"},
+              {"n_routed_experts", "128"}, {"num_experts_per_tok", "8"}, {"n_shared_experts", "1"}, {"n_group", "1"},
+              {"topk_group", "1"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_biased_router)},
+    // The last keys are in the released configurations, but not read by transformers.
+    {ROTARY("minimax_m2", "MiniMaxM2ForCausalLM"), .rotary_channels_key = "rotary_dim", .has_fp8_blocks = true,
+     .harmless = MTP " mlp_intermediate_size shared_moe_mode attn_type_list layernorm_full_attention_beta=1.0 "
+                     "layernorm_linear_attention_beta=1.0 layernorm_mlp_beta=1.0 "
+                     "layernorm_full_attention_alpha=1.0 layernorm_linear_attention_alpha=1.0 layernorm_mlp_alpha=1.0",
+     ROWS(hf_attention, hf_mlp_norm, hf_head_norms, block_sparse),
+     KEYS(hf_sizes, hf_expert_width, hf_head_width, hf_rms, hf_local_experts, hf_per_token,
+          OWN_KEYS(READ_ONLY("scoring_func", "sigmoid"), READ_ONLY("qk_norm_type", "per_layer"),
+                   READ_ONLY("use_qk_norm", "true"), READ_ONLY("use_routing_bias", "true"),
+                   READ_ONLY("shared_intermediate_size", "0"))),
+     DEFAULTS({"num_key_value_heads", "8"}, {"partial_rotary_factor", "1"}, {"rope_theta", "5000000"},
+              {"head_dim", "128"}, {"num_local_experts", "256"}, {"num_experts_per_tok", "8"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_biased_router, hf_all_heads)},
+    {ROTARY("flex_olmo", "FlexOlmoForCausalLM"), ROWS(hf_attention, hf_head_norms, hf_result_norms, hf_experts),
+     KEYS(hf_sizes, hf_expert_width, hf_head_width, hf_rms, hf_attention_bias, hf_num_experts, hf_per_token,
+          hf_sums_to_one),
+     DEFAULTS({"rope_theta", "500000"}, {"num_experts", "7"}, {"num_experts_per_tok", "5"}),
+     FLAGS(hf_llama, hf_no_dropout, OWN_FLAGS({"--norm-placement", "output"}), hf_all_heads)},
+    {ROTARY("mellum", "MellumForCausalLM"), .window_freq = "1", .needs_window = true, .harmless = MTP,
+     .has_nested_rope = true, .has_no_flat_rope = true, .sparse = HF_SPARSE_TYPES, .experts = "64", .left_out = "mtp.",
+     ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_experts, hf_gated_mlp),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_attention_bias, hf_window, hf_local_experts, hf_num_experts,
+          hf_per_token, hf_moe_width, hf_sums_to_one),
+     DEFAULTS({"num_key_value_heads", "4"}, {"rope_theta", "500000"}, {"rope_local_base_freq", "10000"},
+              {"head_dim", "128"}, {"sliding_window", "1024"}, {"num_experts", "-"}, {"num_local_experts", "-"},
+              {"num_experts_per_tok", "8"}, {"moe_intermediate_size", "896"}, {"norm_topk_prob", "true"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_normed_heads)},
+    // K-EXAONE.
+    {ROTARY("exaone_moe", "ExaoneMoeForCausalLM"), .window_freq = "4", .needs_window = true,
+     .has_whole_without_rope = true, .has_rope_without_windows = true, .sparse = HF_SPARSE_TYPES, .group_best = 2,
+     .shared_key = "num_shared_experts", .left_out = "mtp.",
+     .harmless =
+         MTP " first_last_k_dense_replace=1 is_moe_layer scoring_func=sigmoid topk_method=noaux_tc moe_layer_freq=1",
+     ROWS(OWN_ROWS(ROW(OURS "mlp.router.expert_bias", HF_SAME, LLAMA "mlp.e_score_correction_bias")), hf_attention,
+          hf_mlp_norm, hf_head_norms, hf_gated_mlp, hf_experts, hf_shared_experts),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_window, hf_num_experts, hf_per_token, hf_moe_width,
+          hf_router_factor, hf_always_one),
+     DEFAULTS({"num_key_value_heads", "32"}, {"rms_norm_eps", "1e-05"}, {"num_experts", "64"},
+              {"num_experts_per_tok", "8"}, {"moe_intermediate_size", "1024"}, {"routed_scaling_factor", "2.5"},
+              {"first_k_dense_replace", "1"}, {"n_shared_experts", "1"}, {"n_group", "1"}, {"topk_group", "1"}),
+     FLAGS(hf_llama, hf_no_dropout, hf_biased_router, hf_normed_heads)},
+    {0},
+};

@@ -45,9 +45,9 @@ static struct hf_match match_from(const struct hf_family *family, const struct p
                                   size_t first) {
     struct hf_match found = {0};
     char *name = name_in_layers(param->name, layers);
-    for (size_t i = first; i < family->row_count && !found.row; i++) {
-        struct hf_match match = {
-            .row = &family->rows[i], .layer = -1, .pieces = count_pieces(&family->rows[i]), .layers = layers};
+    const struct hf_row *row;
+    for (size_t i = first; !found.row && (row = hf_row_at(family, i)); i++) {
+        struct hf_match match = {.row = row, .index = i, .layer = -1, .pieces = count_pieces(row), .layers = layers};
         if (!fits(&match, param) || !name_match(match.row->ours, name, &match.layer))
             continue;
         if (is_numbered(&match))
@@ -63,7 +63,7 @@ struct hf_match hf_match(const struct hf_family *family, const struct param *par
 }
 
 struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match) {
-    return match_from(family, param, match->layers, (size_t)(match->row - family->rows) + 1);
+    return match_from(family, param, match->layers, match->index + 1);
 }
 
 char *hf_piece_name(const struct hf_match *match, int k) {

@@ -8,6 +8,7 @@
 
 struct hf_match {
     const struct hf_row *row;  // NULL if the family has no such tensor
+    size_t index;              // of the row
     int64_t layer;             // -1 if there is none
     int pieces;                // of theirs, over all experts or heads
     int64_t layers;            // in the model

@@ -82,12 +82,13 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
     static const char ours[] = "embedding.tokentype_embeddings.weight";
     const struct hf_family *family = job->family;
     const struct config *config = &job->write->source->config;
-    const struct hf_row *row = NULL;
+    const struct hf_row *row;
+    struct hf_key key;
     int64_t rows = 0;
-    for (size_t i = 0; i < family->row_count; i++)
-        row = strcmp(family->rows[i].ours, ours) == 0 ? &family->rows[i] : row;
-    for (size_t i = 0; i < family->key_count; i++)
-        rows = family->keys[i].instead > 0 ? family->keys[i].instead : rows;
+    for (size_t i = 0; (row = hf_row_at(family, i)) && strcmp(row->ours, ours) != 0; i++)
+        continue;
+    for (size_t i = 0; hf_key_at(family, i, &key); i++)
+        rows = key.instead > 0 ? key.instead : rows;
     if (!row || config_token_types(config) > 0)
         return;
     struct hf_output *output = &job->outputs[job->count++];

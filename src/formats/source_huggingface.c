@@ -135,8 +135,10 @@ static bool is_ignored(const struct hf_detail *detail, const char *name) {
     char *full = memory_printf("%s%s", family->prefix, name);
     bool is_known = false;
     int64_t number = 0;
-    for (size_t i = 0; family->ignored[i] && !is_known; i++)
-        is_known = name_match(family->ignored[i], name, &number) || name_match(family->ignored[i], full, &number);
+    static const char *const of_rope[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
+                                          NULL};
+    for (const char *const *known = family->ignored ? family->ignored : of_rope; *known && !is_known; known++)
+        is_known = name_match(*known, name, &number) || name_match(*known, full, &number);
     free(full);
     return is_known || strcmp(name, family->head) == 0;  // a tied head was compared with the embedding
 }

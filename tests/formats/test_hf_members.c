@@ -162,7 +162,7 @@ TEST(released_models) {
         EXPECT(family != NULL);
         // Without tensors all but mT5's outputs are tied, which must have a matrix.
         struct weight head = {.name = memory_string(family->head)};
-        struct weights weights = {.items = &head, .count = strcmp(family->tie, "never") == 0};
+        struct weights weights = {.items = &head, .count = family->tie == HF_TIED_NEVER};
         struct config config;
         config_defaults(&config);
         int result = hf_config_read(family, root, &weights, &config);
