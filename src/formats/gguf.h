@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GGUF_ALIGNMENT = 32, GGUF_MAX_RANK = 4, GGUF_MAX_NAME = 63 };
+// The pairs follow the header.
+enum { GGUF_HEADER_BYTES = 24, GGUF_ALIGNMENT = 32, GGUF_MAX_RANK = 4, GGUF_MAX_NAME = 63 };
 
 // Types of values; the numbers are the file's.
 enum gguf_type {

@@ -49,9 +49,9 @@ static bool needs_factors(const struct config *config) {
 
 // gpt-oss: llama.cpp hardcodes constants, and windows in the first of every two layers.
 static int check_windows(const struct gguf_architecture *architecture, const struct config *config) {
-    if (architecture->needs_biases && config->disable_bias_linear)
+    if (gguf_has(architecture, GGUF_BIASES) && config->disable_bias_linear)
         return refuse(architecture, "layers without biases (--disable-bias-linear)");
-    if (!architecture->has_windows)
+    if (!gguf_has(architecture, GGUF_WINDOWS))
         return 0;
     if (config->activation_func_clamp_value != 7 || config->glu_linear_offset != 1)
         return refuse(architecture, "--activation-func-clamp-value other than 7 or --glu-linear-offset other than 1");
@@ -70,13 +70,13 @@ static void tell_yarn(const struct config *config) {
 }
 
 static int check_rope(const struct gguf_architecture *architecture, const struct config *config) {
-    if (!architecture->has_rope)
+    if (!gguf_has(architecture, GGUF_ROPE))
         return 0;
-    if (config_rotary_channels(config) != config->kv_channels && !architecture->has_partial_rope)
+    if (config_rotary_channels(config) != config->kv_channels && !gguf_has(architecture, GGUF_PARTIAL_ROPE))
         return refuse(architecture, "partial rotary embeddings (--rotary-percent)");
     if (config_has_longrope(config))
         return refuse(architecture, "choice of LongRoPE's factors by the length of a text, as transformers has it");
-    if (needs_factors(config) && !architecture->has_rope_factors)
+    if (needs_factors(config) && !gguf_has(architecture, GGUF_ROPE_FACTORS))
         return refuse(architecture, is_scaled(config, "llama3") ? "--rope-scaling-type llama3"
                                                                 : "YaRN with values other than the defaults");
     return 0;
@@ -97,7 +97,7 @@ static int check_latents(const struct gguf_architecture *architecture, const str
     bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->mscale == config->mscale_all_dim && config->mscale > 0;
     int64_t layers = config->num_layers;
     bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->padded_vocab_size == 128256);
-    if (!architecture->has_latents)
+    if (!gguf_has(architecture, GGUF_LATENTS))
         return 0;
     if (config->latent_rotary_halves)
         return refuse(architecture, "--latent-rotary-halves");
@@ -112,16 +112,16 @@ static int check_latents(const struct gguf_architecture *architecture, const str
 
 // Each architecture chooses and weights experts in its own way.
 static int check_experts(const struct gguf_architecture *architecture, const struct config *config) {
-    if (!architecture->has_experts)
+    if (!gguf_has(architecture, GGUF_EXPERTS))
         return 0;
-    if (architecture->is_routed)
+    if (gguf_has(architecture, GGUF_ROUTED))
         return check_routed(architecture, config);
-    if (architecture->has_shared && !config->moe_shared_expert_gate)
+    if (gguf_has(architecture, GGUF_SHARED) && !config->moe_shared_expert_gate)
         return refuse(architecture, "shared experts without a gate (--moe-shared-expert-gate)");
     if (config_expert_layers(config) != config->num_layers)
         return refuse(architecture, "layers without experts (--moe-layer-freq)");
-    if (config->moe_router_pre_softmax == architecture->sums_to_one)
-        return refuse(architecture, architecture->sums_to_one
+    if (config->moe_router_pre_softmax == gguf_has(architecture, GGUF_SUMS_TO_ONE))
+        return refuse(architecture, gguf_has(architecture, GGUF_SUMS_TO_ONE)
                                         ? "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"
                                         : "weights of experts that add up to 1 (without --moe-router-pre-softmax)");
     return 0;
@@ -134,12 +134,13 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_windows(architecture, config));
     TRY(check_latents(architecture, config));
     tell_yarn(config);
-    if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
+    if (config->kv_channels * config->num_attention_heads != config->hidden_size &&
+        !gguf_has(architecture, GGUF_WIDE_HEADS))
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
-    if (!architecture->has_latents && config_query_groups(config) != config->num_attention_heads &&
-        (!architecture->has_groups || architecture->needs_key_heads))
+    if (!gguf_has(architecture, GGUF_LATENTS) && config_query_groups(config) != config->num_attention_heads &&
+        (!gguf_has(architecture, GGUF_GROUPS) || gguf_has(architecture, GGUF_KEY_HEADS)))
         return refuse(architecture, "--num-query-groups");
-    if (config->disable_bias_linear && config->add_attention_bias && !architecture->has_output_bias)
+    if (config->disable_bias_linear && config->add_attention_bias && !gguf_has(architecture, GGUF_OUTPUT_BIAS))
         return refuse(architecture, "bias in the attention output (--add-attention-bias)");
     bool is_relative = is(config->position_embedding_type, "relative");
     if (is_relative && config->relative_attention_max_distance != RELATIVE_DISTANCE)
@@ -154,7 +155,7 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 // llama.cpp would compute texts longer than the window without one, so the file does not offer them.
 static int64_t context_length(const struct gguf_architecture *architecture, const struct config *config) {
     int64_t length = config->max_position_embeddings, window = config->sliding_window;
-    if (architecture->has_windows || window == 0 || window >= length)
+    if (gguf_has(architecture, GGUF_WINDOWS) || window == 0 || window >= length)
         return length;
     log_warn("llama.cpp has no sliding window for this model: the file's context length is the window, %" PRId64
              " tokens, instead of %" PRId64,
@@ -162,8 +163,9 @@ static int64_t context_length(const struct gguf_architecture *architecture, cons
     return window;
 }
 
-int64_t gguf_mlp_width(const struct gguf_architecture *architecture, const struct config *config) {
-    bool is_of_experts = architecture->has_experts && !architecture->has_dense_width;
+// An architecture that only has experts takes it as the experts' width.
+static int64_t mlp_width(const struct gguf_architecture *architecture, const struct config *config) {
+    bool is_of_experts = gguf_has(architecture, GGUF_EXPERTS) && !gguf_has(architecture, GGUF_DENSE_WIDTH);
     return is_of_experts ? config_expert_width(config) : config->ffn_hidden_size;
 }
 
@@ -264,32 +266,34 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     add_number(&keys, "context_length", context_length(architecture, config));
     add_number(&keys, "embedding_length", config->hidden_size);
     add_number(&keys, "block_count", layers);
-    add_number(&keys, "feed_forward_length", gguf_mlp_width(architecture, config));
+    add_number(&keys, "feed_forward_length", mlp_width(architecture, config));
     add_number(&keys, "attention.head_count", config->num_attention_heads);
     add_number(&keys, "vocab_size", rows);
-    if (architecture->has_experts) {
+    if (gguf_has(architecture, GGUF_EXPERTS)) {
         add_number(&keys, "expert_count", config->num_experts);
         add_number(&keys, "expert_used_count", config->moe_router_topk);
     }
-    if (architecture->has_dense_width)
+    if (gguf_has(architecture, GGUF_DENSE_WIDTH))
         add_number(&keys, "expert_feed_forward_length", config_expert_width(config));
-    if (architecture->has_shared)
+    if (gguf_has(architecture, GGUF_SHARED))
         add_number(&keys, "expert_shared_feed_forward_length", config->moe_shared_expert_intermediate_size);
-    if (architecture->has_windows)
+    if (gguf_has(architecture, GGUF_WINDOWS))
         add_number(&keys, "attention.sliding_window", config->sliding_window);
-    if (architecture->has_groups)
+    if (gguf_has(architecture, GGUF_GROUPS))
         add_number(&keys, "attention.head_count_kv", config_query_groups(config));
-    if (architecture->is_routed)
+    if (gguf_has(architecture, GGUF_ROUTED))
         add_routed(&keys, config);
-    if (architecture->has_latents)
+    if (gguf_has(architecture, GGUF_LATENTS))
         add_latents(&keys, config);
-    if (architecture->has_wide_heads && !architecture->has_latents) {
+    if (gguf_has(architecture, GGUF_WIDE_HEADS) && !gguf_has(architecture, GGUF_LATENTS)) {
         add_number(&keys, "attention.key_length", config->kv_channels);
         add_number(&keys, "attention.value_length", config->kv_channels);
     }
-    add_real(&keys, architecture->has_rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+    add_real(&keys,
+             gguf_has(architecture, GGUF_RMS_NORM) ? "attention.layer_norm_rms_epsilon"
+                                                   : "attention.layer_norm_epsilon",
              config->norm_epsilon);
-    if (architecture->has_rope)
+    if (gguf_has(architecture, GGUF_ROPE))
         add_rope(&keys, config);
     if (is_bert)
         add_encoder(&keys, config);

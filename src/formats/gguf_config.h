@@ -11,8 +11,6 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 // Writes the architecture's keys. The vocabulary has `rows` rows.
 void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
                        struct gguf_pairs *pairs);
-// The width of its MLPs; an architecture that only has experts takes it as the experts' width.
-int64_t gguf_mlp_width(const struct gguf_architecture *architecture, const struct config *config);
 // The divisors of the frequencies of rotated pairs, if the architecture reads them from a tensor (rope_freqs.weight);
 // returns their number, else 0. `factors` has room for ROPE_MOST_PAIRS.
 int64_t gguf_rope_factors(const struct config *config, float *factors);

@@ -42,6 +42,7 @@ struct gguf_job {
     int64_t rows;  // of the vocabulary
     struct model_bytes bytes;
     struct gguf_vocabulary vocabulary;
+    struct gguf_pairs pairs;
     float factors[ROPE_MOST_PAIRS];
     struct name_list unaligned;  // tensors that do not fit into blocks
 };
@@ -121,7 +122,7 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
         output->first = config->position_offset;  // skips rows without a position
         tensor->shape[0] -= config->position_offset;
     }
-    if (job->architecture->is_interleaved && match->pieces == 3 && k < 2)  // queries and keys
+    if (gguf_has(job->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)  // queries and keys
         output->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
     if (strcmp(ours->name, "decoder.final_layernorm.weight") == 0)
         output->scale = gguf_output_scale(config);
@@ -136,7 +137,7 @@ static int list_outputs(struct gguf_job *job) {
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->tensors = memory_alloc(most * sizeof job->tensors[0]);
     bool is_tied = !source->config.untie_embeddings_and_output_weights;
-    int64_t pairs = architecture->has_rope_factors ? gguf_rope_factors(&source->config, job->factors) : 0;
+    int64_t pairs = gguf_has(architecture, GGUF_ROPE_FACTORS) ? gguf_rope_factors(&source->config, job->factors) : 0;
     if (pairs > 0) {
         struct gguf_tensor *tensor = add_output(job, memory_string("rope_freqs.weight"), 0);
         tensor->rank = 1;
@@ -149,7 +150,7 @@ static int list_outputs(struct gguf_job *job) {
             buffer_printf(&unknown, "%s%s", unknown.length > 0 ? ", " : "", source->tensors[i].name);
         for (int k = 0; k < match.pieces; k++)
             add_piece(job, i, &match, k);
-        if (match.row && is_tied && architecture->needs_output &&
+        if (match.row && is_tied && gguf_has(architecture, GGUF_OUTPUT) &&
             strcmp(match.row->theirs[0], "token_embd.weight") == 0) {
             static const struct gguf_row row = {"", {"output.weight"}};
             add_piece(job, i, &(struct gguf_match){.row = &row, .pieces = 1}, 0);
@@ -260,13 +261,11 @@ static void describe(const struct gguf_job *job, struct gguf_pairs *pairs) {
 }
 
 static int write_file(struct gguf_job *job, const char *path) {
-    struct gguf_pairs pairs = {0};
     struct gguf_writer writer;
     struct progress progress;
-    describe(job, &pairs);
-    int result = gguf_create(&writer, path, &pairs, job->tensors, job->count);
-    buffer_free(&pairs.bytes);
-    TRY(result);
+    describe(job, &job->pairs);
+    int result = 0;
+    TRY(gguf_create(&writer, path, &job->pairs, job->tensors, job->count));
     progress_begin(&progress, "writing", "tensors", (double)job->count);
     for (size_t i = 0; i < job->count && result == 0; i++) {
         result = write_output(job, i, &writer);
@@ -326,7 +325,7 @@ static int make(struct gguf_job *job, const char *temporary) {
                                            .architecture = job->architecture,
                                            .path = temporary,
                                            .rows = job->rows,
-                                           .vocabulary = &job->vocabulary});
+                                           .pairs = &job->pairs});
 }
 
 int model_write_gguf(const struct model_write *write) {
@@ -362,6 +361,7 @@ int model_write_gguf(const struct model_write *write) {
     free(job.tensors);
     model_bytes_free(&job.bytes);
     gguf_vocabulary_free(&job.vocabulary);
+    buffer_free(&job.pairs.bytes);
     name_list_free(&job.unaligned);
     free(temporary);
     return result;

@@ -8,28 +8,19 @@
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define WEIGHT(ours, theirs)                                                                                           \
+#define ROW(our, ...)                                                                                                  \
     {                                                                                                                  \
-        ours ".weight", {                                                                                              \
-            theirs ".weight"                                                                                           \
-        }                                                                                                              \
+        .ours = our, .theirs = { __VA_ARGS__ }                                                                         \
     }
-#define BOTH(ours, theirs)                                                                                             \
-    WEIGHT(ours, theirs), {                                                                                            \
-        ours ".bias", {                                                                                                \
-            theirs ".bias"                                                                                             \
-        }                                                                                                              \
-    }
+#define WEIGHT(ours, theirs) ROW(ours ".weight", theirs ".weight")
+#define BOTH(ours, theirs) WEIGHT(ours, theirs), ROW(ours ".bias", theirs ".bias")
 
 #define DECODER "decoder.layers.*."
 #define ENCODER "encoder.layers.*."
 #define QKV(stack, block)                                                                                              \
-    {stack "self_attention.linear_qkv.weight", {block "attn_q.weight", block "attn_k.weight", block "attn_v.weight"}}, \
-    {                                                                                                                  \
-        stack "self_attention.linear_qkv.bias", {                                                                      \
-            block "attn_q.bias", block "attn_k.bias", block "attn_v.bias"                                              \
-        }                                                                                                              \
-    }
+    ROW(stack "self_attention.linear_qkv.weight", block "attn_q.weight", block "attn_k.weight",                        \
+        block "attn_v.weight"),                                                                                        \
+        ROW(stack "self_attention.linear_qkv.bias", block "attn_q.bias", block "attn_k.bias", block "attn_v.bias")
 // Rows common to decoders: norms before the sublayers, and one after the last.
 #define DECODER_ROWS                                                                                                   \
     WEIGHT("embedding.word_embeddings", "token_embd"), BOTH(DECODER "input_layernorm", "blk.*.attn_norm"),             \
@@ -39,36 +30,34 @@
 #define FUSED_QKV BOTH(DECODER "self_attention.linear_qkv", "blk.*.attn_qkv")
 #define PLAIN_MLP BOTH(DECODER "mlp.linear_fc1", "blk.*.ffn_up")
 #define GATED_MLP(stack, block)                                                                                        \
-    {stack "mlp.linear_fc1.weight", {block "ffn_gate.weight", block "ffn_up.weight"}}, {                               \
-        stack "mlp.linear_fc1.bias", {                                                                                 \
-            block "ffn_gate.bias", block "ffn_up.bias"                                                                 \
-        }                                                                                                              \
-    }
+    ROW(stack "mlp.linear_fc1.weight", block "ffn_gate.weight", block "ffn_up.weight"),                                \
+        ROW(stack "mlp.linear_fc1.bias", block "ffn_gate.bias", block "ffn_up.bias")
 
-static const struct gguf_row gpt2_rows[] = {DECODER_ROWS, WEIGHT("embedding.position_embeddings", "position_embd"),
-                                            FUSED_QKV, PLAIN_MLP};
-static const struct gguf_row llama_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*.")};
+static const struct gguf_row gpt2_rows[] = {
+    DECODER_ROWS, WEIGHT("embedding.position_embeddings", "position_embd"), FUSED_QKV, PLAIN_MLP, {0}};
+static const struct gguf_row llama_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*."), {0}};
 // Experts are stored one after the other; these models have no dense layers' MLPs.
 #define EXPERTS                                                                                                        \
     WEIGHT(DECODER "mlp.router", "blk.*.ffn_gate_inp"),                                                                \
-        {DECODER "mlp.experts.linear_fc1.weight", {"blk.*.ffn_gate_exps.weight", "blk.*.ffn_up_exps.weight"}},         \
+        ROW(DECODER "mlp.experts.linear_fc1.weight", "blk.*.ffn_gate_exps.weight", "blk.*.ffn_up_exps.weight"),        \
         WEIGHT(DECODER "mlp.experts.linear_fc2", "blk.*.ffn_down_exps")
 #define HEAD_NORMS                                                                                                     \
     WEIGHT(DECODER "self_attention.q_layernorm", "blk.*.attn_q_norm"),                                                 \
         WEIGHT(DECODER "self_attention.k_layernorm", "blk.*.attn_k_norm")
-static const struct gguf_row qwen3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*."),
-                                             HEAD_NORMS};
-static const struct gguf_row mixtral_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS};
-static const struct gguf_row qwen3moe_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, HEAD_NORMS};
+static const struct gguf_row qwen3_rows[] = {
+    DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*."), HEAD_NORMS, {0}};
+static const struct gguf_row mixtral_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, {0}};
+static const struct gguf_row qwen3moe_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), EXPERTS, HEAD_NORMS, {0}};
 #define SHARED_EXPERTS                                                                                                 \
-    {DECODER "mlp.shared_experts.linear_fc1.weight", {"blk.*.ffn_gate_shexp.weight", "blk.*.ffn_up_shexp.weight"}},    \
+    ROW(DECODER "mlp.shared_experts.linear_fc1.weight", "blk.*.ffn_gate_shexp.weight", "blk.*.ffn_up_shexp.weight"),   \
         WEIGHT(DECODER "mlp.shared_experts.linear_fc2", "blk.*.ffn_down_shexp")
 static const struct gguf_row qwen2moe_rows[] = {
     DECODER_ROWS,
     QKV(DECODER, "blk.*."),
     EXPERTS,
     SHARED_EXPERTS,
-    {DECODER "mlp.shared_experts.gate_weight", {"blk.*.ffn_gate_inp_shexp.weight"}},
+    ROW(DECODER "mlp.shared_experts.gate_weight", "blk.*.ffn_gate_inp_shexp.weight"),
+    {0},
 };
 // The norm before gpt-oss's MLPs is called post_attention_norm.
 static const struct gguf_row oss_rows[] = {
@@ -76,19 +65,17 @@ static const struct gguf_row oss_rows[] = {
     DECODER_ROWS,
     QKV(DECODER, "blk.*."),
     EXPERTS,
-    {DECODER "mlp.router.bias", {"blk.*.ffn_gate_inp.bias"}},
-    {DECODER "mlp.experts.linear_fc1.bias", {"blk.*.ffn_gate_exps.bias", "blk.*.ffn_up_exps.bias"}},
-    {DECODER "mlp.experts.linear_fc2.bias", {"blk.*.ffn_down_exps.bias"}},
-    {DECODER "self_attention.softmax_offset", {"blk.*.attn_sinks.weight"}},
+    ROW(DECODER "mlp.router.bias", "blk.*.ffn_gate_inp.bias"),
+    ROW(DECODER "mlp.experts.linear_fc1.bias", "blk.*.ffn_gate_exps.bias", "blk.*.ffn_up_exps.bias"),
+    ROW(DECODER "mlp.experts.linear_fc2.bias", "blk.*.ffn_down_exps.bias"),
+    ROW(DECODER "self_attention.softmax_offset", "blk.*.attn_sinks.weight"),
+    {0},
 };
 #define ROUTED                                                                                                         \
-    DECODER_ROWS, GATED_MLP(DECODER, "blk.*."), EXPERTS, SHARED_EXPERTS, {                                             \
-        DECODER "mlp.router.expert_bias", {                                                                            \
-            "blk.*.exp_probs_b.bias"                                                                                   \
-        }                                                                                                              \
-    }
-static const struct gguf_row glm4moe_rows[] = {WEIGHT(DECODER "pre_mlp_layernorm", "blk.*.post_attention_norm"),
-                                               QKV(DECODER, "blk.*."), HEAD_NORMS, ROUTED};
+    DECODER_ROWS, GATED_MLP(DECODER, "blk.*."), EXPERTS, SHARED_EXPERTS,                                               \
+        ROW(DECODER "mlp.router.expert_bias", "blk.*.exp_probs_b.bias")
+static const struct gguf_row glm4moe_rows[] = {
+    WEIGHT(DECODER "pre_mlp_layernorm", "blk.*.post_attention_norm"), QKV(DECODER, "blk.*."), HEAD_NORMS, ROUTED, {0}};
 static const struct gguf_row deepseek2_rows[] = {
     ROUTED,
     WEIGHT(DECODER "self_attention.linear_q_proj", "blk.*.attn_q"),
@@ -97,7 +84,8 @@ static const struct gguf_row deepseek2_rows[] = {
     WEIGHT(DECODER "self_attention.linear_q_up_proj", "blk.*.attn_q_b"),
     WEIGHT(DECODER "self_attention.linear_kv_down_proj", "blk.*.attn_kv_a_mqa"),
     WEIGHT(DECODER "self_attention.kv_layernorm", "blk.*.attn_kv_a_norm"),
-    {DECODER "self_attention.linear_kv_up_proj.weight", {"blk.*.attn_k_b.weight", "blk.*.attn_v_b.weight"}},
+    ROW(DECODER "self_attention.linear_kv_up_proj.weight", "blk.*.attn_k_b.weight", "blk.*.attn_v_b.weight"),
+    {0},
 };
 // Depths that predict further tokens are for training.
 static const char *const depths_dropped[] = {"mtp.…", NULL};
@@ -108,11 +96,12 @@ static const struct gguf_row glm4_rows[] = {
     WEIGHT(DECODER "mlp.linear_fc1", "blk.*.ffn_up"),
     WEIGHT(DECODER "post_attention_layernorm", "blk.*.post_attention_norm"),
     WEIGHT(DECODER "post_mlp_layernorm", "blk.*.post_ffw_norm"),
+    {0},
 };
-static const struct gguf_row plain_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), PLAIN_MLP};
+static const struct gguf_row plain_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), PLAIN_MLP, {0}};
 // Its ffn_up has the gate above it.
-static const struct gguf_row phi3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."),
-                                            WEIGHT(DECODER "mlp.linear_fc1", "blk.*.ffn_up")};
+static const struct gguf_row phi3_rows[] = {
+    DECODER_ROWS, QKV(DECODER, "blk.*."), WEIGHT(DECODER "mlp.linear_fc1", "blk.*.ffn_up"), {0}};
 static const struct gguf_row bert_rows[] = {
     WEIGHT("embedding.word_embeddings", "token_embd"),
     WEIGHT("embedding.position_embeddings", "position_embd"),
@@ -124,6 +113,7 @@ static const struct gguf_row bert_rows[] = {
     BOTH(ENCODER "mlp.linear_fc1", "blk.*.ffn_up"),
     BOTH(ENCODER "mlp.linear_fc2", "blk.*.ffn_down"),
     BOTH(ENCODER "post_mlp_layernorm", "blk.*.layer_output_norm"),
+    {0},
 };
 // BERT's output is its hidden states; heads are for training.
 static const char *const bert_dropped[] = {"lm_head.…", "output_layer.…", "pooler.…", "binary_head.…", NULL};
@@ -142,205 +132,58 @@ static const struct gguf_row t5_rows[] = {
     WEIGHT("decoder.relative_attention_bias", "dec.blk.0.attn_rel_b"),
     WEIGHT(DECODER "pre_cross_attn_layernorm", "dec.blk.*.cross_attn_norm"),
     WEIGHT(DECODER "cross_attention.linear_q", "dec.blk.*.cross_attn_q"),
-    {DECODER "cross_attention.linear_kv.weight", {"dec.blk.*.cross_attn_k.weight", "dec.blk.*.cross_attn_v.weight"}},
+    ROW(DECODER "cross_attention.linear_kv.weight", "dec.blk.*.cross_attn_k.weight", "dec.blk.*.cross_attn_v.weight"),
     WEIGHT(DECODER "cross_attention.linear_proj", "dec.blk.*.cross_attn_o"),
     WEIGHT("decoder.final_layernorm", "dec.output_norm"),
     WEIGHT("output_layer", "output"),
+    {0},
 };
 
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define ROWS(table) .rows = table, .row_count = COUNT(table)
-static const char *const nothing[] = {NULL};
 // ggml's GELU is the tanh form, looked up in fp16; it differs from the exact one by less than fp16's rounding.
 static const char *const gelu[] = {"gelu_tanh", "gelu", NULL};
 static const char *const swiglu[] = {"silu gated", NULL};
 
 static const struct gguf_architecture architectures[] = {
-    {.name = "gpt2", .families = LIST("gpt2"), .activations = gelu, ROWS(gpt2_rows), .dropped = nothing},
-    {.name = "llama",
-     .families = LIST("llama", "mistral"),
-     .activations = swiglu,
-     ROWS(llama_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .is_interleaved = true,
-     .has_rope_factors = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .has_output_bias = true},
-    {.name = "qwen2",
-     .families = LIST("qwen2"),
-     .activations = swiglu,
-     ROWS(llama_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_rms_norm = true,
-     .has_groups = true},
-    {.name = "qwen3",
-     .families = LIST("qwen3"),
-     .activations = swiglu,
-     ROWS(qwen3_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true},
-    {.name = "llama",
-     .families = LIST("mixtral"),
-     .activations = swiglu,
-     ROWS(mixtral_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .is_interleaved = true,
-     .has_rope_factors = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .has_experts = true,
-     .sums_to_one = true},
-    {.name = "qwen3moe",
-     .families = LIST("qwen3_moe"),
-     .activations = swiglu,
-     ROWS(qwen3moe_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .has_experts = true,
-     .sums_to_one = true,
-     .has_dense_width = true},
-    {.name = "olmoe",
-     .families = LIST("olmoe"),
-     .activations = swiglu,
-     ROWS(qwen3moe_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .needs_key_heads = true,
-     .needs_output = true,
-     .has_experts = true},
-    {.name = "qwen2moe",
-     .families = LIST("qwen2_moe"),
-     .activations = swiglu,
-     ROWS(qwen2moe_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .needs_output = true,
-     .has_experts = true,
-     .has_dense_width = true,
-     .has_shared = true},
-    {.name = "gpt-oss",
-     .families = LIST("gpt_oss"),
-     .activations = LIST("quick_gelu gated"),
-     ROWS(oss_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .has_output_bias = true,
-     .needs_output = true,
-     .has_experts = true,
-     .sums_to_one = true,
-     .has_dense_width = true,
-     .has_windows = true,
-     .needs_biases = true},
-    {.name = "glm4",
-     .families = LIST("glm4"),
-     .activations = swiglu,
-     ROWS(glm4_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true},
-    {.name = "glm4moe",
-     .families = LIST("glm4_moe"),
-     .activations = swiglu,
-     ROWS(glm4moe_rows),
-     .dropped = depths_dropped,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_groups = true,
-     .has_experts = true,
-     .has_dense_width = true,
-     .is_routed = true},
-    {.name = "deepseek2",
-     .families = LIST("deepseek_v2", "deepseek_v3"),
-     .activations = swiglu,
-     ROWS(deepseek2_rows),
-     .dropped = depths_dropped,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_wide_heads = true,
-     .has_rms_norm = true,
-     .has_experts = true,
-     .has_dense_width = true,
-     .is_routed = true,
-     .has_latents = true},
-    {.name = "starcoder2",
-     .families = LIST("starcoder2"),
-     .activations = gelu,
-     ROWS(plain_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_groups = true,
-     .has_output_bias = true},
-    {.name = "phi3",
-     .families = LIST("phi3"),
-     .activations = swiglu,
-     ROWS(phi3_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_rms_norm = true,
-     .has_groups = true},
-    {.name = "stablelm",
-     .families = LIST("stablelm"),
-     .activations = swiglu,
-     ROWS(qwen3_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_groups = true,
-     .needs_output = true},
-    {.name = "nemotron",
-     .families = LIST("nemotron"),
-     .activations = LIST("squared_relu"),
-     ROWS(plain_rows),
-     .dropped = nothing,
-     .has_rope = true,
-     .has_partial_rope = true,
-     .has_groups = true,
-     .has_output_bias = true,
-     .needs_output = true},
-    {.name = "starcoder",
-     .families = LIST("gpt_bigcode"),
-     .activations = gelu,
-     ROWS(gpt2_rows),
-     .dropped = nothing,
-     .has_groups = true},
-    {.name = "bert",
-     .families = LIST("bert", "roberta", "xlm-roberta", "camembert"),
-     .activations = gelu,
-     ROWS(bert_rows),
-     .dropped = bert_dropped},
-    {.name = "t5",
-     .families = LIST("t5", "mt5", "umt5"),
-     .activations = LIST("relu", "gelu_tanh gated"),
-     ROWS(t5_rows),
-     .dropped = nothing,
-     .has_wide_heads = true,
-     .has_rms_norm = true},
+    {"gpt2", LIST("gpt2"), gelu, gpt2_rows, NULL, 0},
+    {"llama", LIST("llama", "mistral"), swiglu, llama_rows, NULL,
+     GGUF_ROPE | GGUF_INTERLEAVED | GGUF_ROPE_FACTORS | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS |
+         GGUF_OUTPUT_BIAS},
+    {"qwen2", LIST("qwen2"), swiglu, llama_rows, NULL, GGUF_ROPE | GGUF_RMS_NORM | GGUF_GROUPS},
+    {"qwen3", LIST("qwen3"), swiglu, qwen3_rows, NULL, GGUF_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS},
+    {"llama", LIST("mixtral"), swiglu, mixtral_rows, NULL,
+     GGUF_ROPE | GGUF_INTERLEAVED | GGUF_ROPE_FACTORS | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_EXPERTS |
+         GGUF_SUMS_TO_ONE},
+    {"qwen3moe", LIST("qwen3_moe"), swiglu, qwen3moe_rows, NULL,
+     GGUF_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_EXPERTS | GGUF_SUMS_TO_ONE | GGUF_DENSE_WIDTH},
+    {"olmoe", LIST("olmoe"), swiglu, qwen3moe_rows, NULL,
+     GGUF_ROPE | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_KEY_HEADS | GGUF_OUTPUT | GGUF_EXPERTS},
+    {"qwen2moe", LIST("qwen2_moe"), swiglu, qwen2moe_rows, NULL,
+     GGUF_ROPE | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_OUTPUT | GGUF_EXPERTS | GGUF_DENSE_WIDTH | GGUF_SHARED},
+    {"gpt-oss", LIST("gpt_oss"), LIST("quick_gelu gated"), oss_rows, NULL,
+     GGUF_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_OUTPUT_BIAS | GGUF_OUTPUT | GGUF_EXPERTS |
+         GGUF_SUMS_TO_ONE | GGUF_DENSE_WIDTH | GGUF_WINDOWS | GGUF_BIASES},
+    {"glm4", LIST("glm4"), swiglu, glm4_rows, NULL,
+     GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS},
+    {"glm4moe", LIST("glm4_moe"), swiglu, glm4moe_rows, depths_dropped,
+     GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_GROUPS | GGUF_EXPERTS | GGUF_DENSE_WIDTH |
+         GGUF_ROUTED},
+    {"deepseek2", LIST("deepseek_v2", "deepseek_v3"), swiglu, deepseek2_rows, depths_dropped,
+     GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_WIDE_HEADS | GGUF_RMS_NORM | GGUF_EXPERTS | GGUF_DENSE_WIDTH | GGUF_ROUTED |
+         GGUF_LATENTS},
+    {"starcoder2", LIST("starcoder2"), gelu, plain_rows, NULL, GGUF_ROPE | GGUF_GROUPS | GGUF_OUTPUT_BIAS},
+    {"phi3", LIST("phi3"), swiglu, phi3_rows, NULL, GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_RMS_NORM | GGUF_GROUPS},
+    {"stablelm", LIST("stablelm"), swiglu, qwen3_rows, NULL, GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_GROUPS | GGUF_OUTPUT},
+    {"nemotron", LIST("nemotron"), LIST("squared_relu"), plain_rows, NULL,
+     GGUF_ROPE | GGUF_PARTIAL_ROPE | GGUF_GROUPS | GGUF_OUTPUT_BIAS | GGUF_OUTPUT},
+    {"starcoder", LIST("gpt_bigcode"), gelu, gpt2_rows, NULL, GGUF_GROUPS},
+    {"bert", LIST("bert", "roberta", "xlm-roberta", "camembert"), gelu, bert_rows, bert_dropped, 0},
+    {"t5", LIST("t5", "mt5", "umt5"), LIST("relu", "gelu_tanh gated"), t5_rows, NULL, GGUF_WIDE_HEADS | GGUF_RMS_NORM},
 };
+
+bool gguf_has(const struct gguf_architecture *architecture, enum gguf_ability ability) {
+    return architecture->abilities & ability;
+}
 
 const struct gguf_architecture *gguf_architecture_of(const char *family) {
     for (size_t i = 0; i < COUNT(architectures); i++)
@@ -372,11 +215,11 @@ bool gguf_is_expert_bias(const char *name) {
 // A row with several names fits only a parameter with that many segments: T5's gated MLP has two, the plain one one.
 struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param) {
     int64_t layer;
-    for (const char *const *pattern = architecture->dropped; *pattern; pattern++)
+    for (const char *const *pattern = architecture->dropped; pattern && *pattern; pattern++)
         if (name_match(*pattern, param->name, &layer))
             return (struct gguf_match){.is_dropped = true};
-    for (size_t i = 0; i < architecture->row_count; i++) {
-        struct gguf_match match = {.row = &architecture->rows[i]};
+    for (const struct gguf_row *row = architecture->rows; row->ours; row++) {
+        struct gguf_match match = {.row = row};
         while (match.pieces < GGUF_MAX_PIECES && match.row->theirs[match.pieces])
             match.pieces++;
         bool fits = match.pieces == 1 || gguf_is_latent(match.row) || param->shard.segment_count == match.pieces;
