@@ -3,6 +3,8 @@
 #define FORMATS_HF_NAMES_H
 
 #include "config/config.h"
+#include "formats/model_source.h"
+#include "formats/weights.h"
 #include "formats/hf_family.h"
 #include "parallel/param.h"
 
@@ -26,6 +28,23 @@ struct hf_shape {
     int64_t at[TENSOR_MAX_RANK];
 };
 struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param *param, int k);
+// A model source whose tensors are those of a family's rows: `detail` begins with this.
+struct hf_source {
+    struct weights weights;
+    const struct hf_family *family;
+    struct hf_plan *plans;  // one per tensor
+    bool *is_used;          // one per weight
+};
+struct hf_plan {
+    enum hf_transform transform;
+    int count;
+    const struct weight **pieces;
+};
+// Finds the tensors of all parameters, checks their shapes, and refuses tensors that are left over.
+int hf_source_plan(struct model_source *source);
+int hf_source_read(struct model_source *source, size_t i, void *to);
+void hf_source_close(struct model_source *source);  // frees `detail`
+
 // Bytes of one head in a tensor of all queries, keys and values.
 size_t hf_head_bytes(const struct config *config, size_t bytes);
 

@@ -8,6 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "formats/hf_config.h"
+#include "formats/hf_names.h"
+#include "formats/hf_parts.h"
 #include "formats/hf_surroundings.h"
 #include "formats/source_kind.h"
 #include "store/extra.h"
@@ -16,20 +19,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POSITION_OFFSET = 2, USUAL_HEAD_SIZE = 64, MOST_PARTS = 3, MOST_LAYERS = 100000 };
+enum { POSITION_OFFSET = 2, USUAL_HEAD_SIZE = 64, MOST_LAYERS = 100000 };
 static const char stack[] = "sentence_encoder.";
 
-struct fairseq_plan {
-    const struct weight *parts[MOST_PARTS];
-    int count;
-};
-
 struct fairseq_detail {
-    struct weights weights;  // without "encoder." or "decoder."
+    struct hf_source tensors;  // without "encoder." or "decoder."
     const struct torch_file *file;
     const struct torch_value *args;  // NULL if there are none that can be read
-    struct fairseq_plan *plans;      // one per tensor
-    bool *is_used;                   // one per weight
+};
+
+// The tensors, as a family of Hugging Face would have them.
+#define LAYER "sentence_encoder.layers.*."
+#define ATTENTION LAYER "self_attn."
+static const struct hf_family family = {
+    .model_type = "fairseq",
+    .prefix = "",
+    .embedding = "sentence_encoder.embed_tokens.weight",
+    .head = "lm_head.weight",
+    .ignored = (const char *const[]){"sentence_encoder.version", NULL},
+    ROWS(OWN_ROWS(
+        SAME("embedding.word_embeddings", "sentence_encoder.embed_tokens"),
+        SAME("embedding.position_embeddings", "sentence_encoder.embed_positions"),
+        SAME_BIAS("embedding.layernorm", "sentence_encoder.layernorm_embedding"),
+        SAME_BIAS("embedding.layernorm", "sentence_encoder.emb_layer_norm"),
+        JOINED_BIAS(ENCODER "self_attention.linear_qkv", ATTENTION "q_proj", ATTENTION "k_proj", ATTENTION "v_proj"),
+        ROW(ENCODER "self_attention.linear_qkv.weight", HF_SAME, ATTENTION "in_proj_weight"),
+        ROW(ENCODER "self_attention.linear_qkv.bias", HF_SAME, ATTENTION "in_proj_bias"),
+        SAME_BIAS(ENCODER "self_attention.linear_proj", ATTENTION "out_proj"),
+        SAME_BIAS(ENCODER "post_attention_layernorm", LAYER "self_attn_layer_norm"),
+        SAME_BIAS(ENCODER "mlp.linear_fc1", LAYER "fc1"), SAME_BIAS(ENCODER "mlp.linear_fc2", LAYER "fc2"),
+        SAME_BIAS(ENCODER "post_mlp_layernorm", LAYER "final_layer_norm"), SAME_BIAS("lm_head.dense", "lm_head.dense"),
+        SAME_BIAS("lm_head.layer_norm", "lm_head.layer_norm"), SAME_BIAS("output_layer", "lm_head"))),
 };
 
 // ---- the file ----
@@ -89,14 +109,9 @@ static void add_note(struct model_source *source, const char *note) {
     buffer_printf(&source->notes, "%s%s", source->notes.length > 0 ? "; " : "", note);
 }
 
-// Whether it is a buffer.
-static bool is_ignored(const char *name) {
-    return strcmp(name, "sentence_encoder.version") == 0 || strstr(name, "_float_tensor") != NULL;
-}
-
 static int add_tensors(struct model_source *source, const char *path) {
     struct fairseq_detail *detail = source->detail;
-    TRY(weights_open_torch(&detail->weights, path, &detail->file));
+    TRY(weights_open_torch(&detail->tensors.weights, path, &detail->file));
     const struct torch_value *model = model_of(detail->file);
     bool has_heads = false;
     for (size_t i = 0; model && i < model->count; i += 2) {
@@ -104,14 +119,14 @@ static int add_tensors(struct model_source *source, const char *path) {
         const char *name = bare_name(key);
         bool is_text = key->type == TORCH_STRING && strlen(key->text) == key->length;
         has_heads = has_heads || (is_text && strncmp(key->text, "classification_heads.", 21) == 0);
-        if (name && value->type == TORCH_TENSOR && !is_ignored(name))
-            weights_add_tensor(&detail->weights, name, detail->file, &value->tensor);
+        if (name && value->type == TORCH_TENSOR && !strstr(name, "_float_tensor"))  // a buffer
+            weights_add_tensor(&detail->tensors.weights, name, detail->file, &value->tensor);
     }
     if (has_heads)
         add_note(source, "the classification heads are left out");
     if (torch_get(detail->file->pickle.root, "last_optimizer_state"))
         add_note(source, "the state of fairseq's optimizer is left out: a run starts over");
-    return weights_sort(&detail->weights);
+    return weights_sort(&detail->tensors.weights);
 }
 
 // ---- the configuration ----
@@ -162,7 +177,7 @@ static int set_dropouts(struct config *config, const struct torch_value *args) {
 }
 
 static const struct weight *matrix(const struct fairseq_detail *detail, const char *name) {
-    const struct weight *weight = weights_find(&detail->weights, name);
+    const struct weight *weight = weights_find(&detail->tensors.weights, name);
     return weight && weight->rank == 2 ? weight : NULL;
 }
 
@@ -177,29 +192,9 @@ static int64_t count_layers(const struct fairseq_detail *detail) {
     return MOST_LAYERS;
 }
 
-// The output matrix is stored twice if it is the embedding. Dtypes that cannot be read are reported by plan_all.
-static int set_tie(struct config *config, const struct weight *words, const struct weight *head) {
-    bool is_same = head && head->dtype == words->dtype && head->bytes == words->bytes;
-    int result = 0;
-    if (!words->is_readable || (head && !head->is_readable))
-        return 0;
-    if (is_same) {
-        unsigned char *a = memory_alloc(words->bytes + 1), *b = memory_alloc(head->bytes + 1);
-        result = weight_read(words, a);
-        if (result == 0)
-            result = weight_read(head, b);
-        is_same = memcmp(a, b, words->bytes) == 0;
-        free(a);
-        free(b);
-    }
-    if (result == 0 && head && !is_same)
-        result = config_take(config, "--untie-embeddings-and-output-weights", "true");
-    return result;
-}
-
 static int check_supported(const struct fairseq_detail *detail) {
     if (is_true(torch_get(detail->args, "encoder_normalize_before")) ||
-        weights_find(&detail->weights, "sentence_encoder.layer_norm.weight"))
+        weights_find(&detail->tensors.weights, "sentence_encoder.layer_norm.weight"))
         return error_set("its model was made with --encoder-normalize-before, which is not supported");
     const char *arch = text_of(torch_get(detail->args, "arch"));
     if (arch && strncmp(arch, "roberta", 7) != 0 && strncmp(arch, "xlmr", 4) != 0 && strncmp(arch, "camembert", 9) != 0)
@@ -242,7 +237,12 @@ static int read_config(struct model_source *source, int64_t heads) {
     TRY(set_heads(config, detail, heads, words->shape[1]));
     TRY(set_activation(config, detail->args));
     TRY(set_dropouts(config, detail->args));
-    return set_tie(config, words, matrix(detail, "lm_head.weight"));
+    // The output matrix is stored twice if it is the embedding. hf_source_plan reports types that cannot be read.
+    const struct weight *head = matrix(detail, family.head);
+    bool is_readable = head && head->is_readable && words->is_readable;
+    return is_readable && !hf_is_same_tensor(head, words)
+               ? config_take(config, "--untie-embeddings-and-output-weights", "true")
+               : 0;
 }
 
 // Adds the dictionary and its BPE's files if they are beside the checkpoint, as in published folders.
@@ -273,96 +273,10 @@ static void take_tokenizer(struct model_source *source, const char *path) {
     free(parent);
 }
 
-// ---- tensors ----
-
-// Our names, after "encoder.layers.N." or outside layers, and theirs.
-static const struct {
-    const char *ours, *theirs;
-} of_layer[] = {{"self_attention.linear_proj.", "self_attn.out_proj."},
-                {"post_attention_layernorm.", "self_attn_layer_norm."},
-                {"mlp.linear_fc1.", "fc1."},
-                {"mlp.linear_fc2.", "fc2."},
-                {"post_mlp_layernorm.", "final_layer_norm."}},
-  whole[] = {{"embedding.word_embeddings.", "sentence_encoder.embed_tokens."},
-             {"embedding.position_embeddings.", "sentence_encoder.embed_positions."},
-             {"embedding.layernorm.", "sentence_encoder.layernorm_embedding."},
-             {"embedding.layernorm.", "sentence_encoder.emb_layer_norm."},
-             {"lm_head.dense.", "lm_head.dense."},
-             {"lm_head.layer_norm.", "lm_head.layer_norm."},
-             {"output_layer.", "lm_head."}};
-
-static void take_part(struct fairseq_detail *detail, struct fairseq_plan *plan, char *name) {
-    const struct weight *weight = weights_find(&detail->weights, name);
-    free(name);
-    if (!weight || plan->count == MOST_PARTS)
-        return;
-    plan->parts[plan->count++] = weight;
-    detail->is_used[weight - detail->weights.items] = true;
-}
-
-static void plan_layer(struct fairseq_detail *detail, struct fairseq_plan *plan, int64_t layer, const char *rest) {
-    static const char qkv[] = "self_attention.linear_qkv.";
-    char *prefix = memory_printf("%slayers.%" PRId64 ".", stack, layer);
-    if (strncmp(rest, qkv, strlen(qkv)) == 0) {
-        const char *kind = rest + strlen(qkv);
-        take_part(detail, plan, memory_printf("%sself_attn.in_proj_%s", prefix, kind));
-        for (int i = 0; i < 3 && (i > 0 || plan->count == 0); i++)
-            take_part(detail, plan, memory_printf("%sself_attn.%c_proj.%s", prefix, "qkv"[i], kind));
-    }
-    for (size_t i = 0; i < sizeof of_layer / sizeof of_layer[0]; i++)
-        if (strncmp(rest, of_layer[i].ours, strlen(of_layer[i].ours)) == 0)
-            take_part(detail, plan,
-                      memory_printf("%s%s%s", prefix, of_layer[i].theirs, rest + strlen(of_layer[i].ours)));
-    free(prefix);
-}
-
-static void find_parts(struct fairseq_detail *detail, struct fairseq_plan *plan, const char *ours) {
-    static const char layers[] = "encoder.layers.";
-    if (strncmp(ours, layers, strlen(layers)) == 0) {
-        char *rest = NULL;
-        int64_t layer = strtoll(ours + strlen(layers), &rest, 10);
-        plan_layer(detail, plan, layer, rest + 1);
-        return;
-    }
-    for (size_t i = 0; i < sizeof whole / sizeof whole[0] && plan->count == 0; i++)
-        if (strncmp(ours, whole[i].ours, strlen(whole[i].ours)) == 0)
-            take_part(detail, plan, memory_printf("%s%s", whole[i].theirs, ours + strlen(whole[i].ours)));
-}
-
-static int plan_all(struct model_source *source) {
-    struct fairseq_detail *detail = source->detail;
-    struct source_problems problems = {0};
-    detail->plans = memory_alloc((source->count + 1) * sizeof detail->plans[0]);
-    detail->is_used = memory_alloc(detail->weights.count + 1);
-    for (size_t i = 0; i < source->count; i++) {
-        struct source_tensor *tensor = &source->tensors[i];
-        struct fairseq_plan *plan = &detail->plans[i];
-        find_parts(detail, plan, tensor->name);
-        bool is_packed = strstr(tensor->name, ".linear_qkv.") != NULL;
-        if (plan->count != (is_packed ? MOST_PARTS : 1) && plan->count != 1)
-            name_list_add(&problems.missing, tensor->name);
-        if (plan->count == 0)
-            continue;
-        int64_t shape[2] = {tensor->shape[0] / plan->count, tensor->shape[1]};
-        tensor->dtype = plan->parts[0]->dtype;
-        for (int k = 0; k < plan->count; k++) {
-            if (source_check_weight(&problems, plan->parts[k], tensor->rank, shape) &&
-                plan->parts[k]->dtype != tensor->dtype)
-                name_list_add(&problems.mixed, plan->parts[k]->name);
-            tensor->bytes += plan->parts[k]->bytes;
-        }
-    }
-    for (size_t i = 0; i < detail->weights.count; i++) {
-        const char *name = detail->weights.items[i].name;
-        if (!detail->is_used[i] && strcmp(name, "lm_head.weight") != 0)  // a tied one was compared with the embedding
-            name_list_add(&problems.extra, name);
-    }
-    return source_report(&problems, source->path);
-}
-
 static int open_source(struct model_source *source, const struct model_source_options *options) {
     struct fairseq_detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
+    detail->tensors.family = &family;
     char *path = file_of(options->path);
     int result = add_tensors(source, path);
     if (result == 0) {
@@ -375,29 +289,8 @@ static int open_source(struct model_source *source, const struct model_source_op
     free(path);
     TRY(result);
     TRY(source_build(source));
-    return plan_all(source);
-}
-
-static int read_tensor(struct model_source *source, size_t i, void *to) {
-    const struct fairseq_detail *detail = source->detail;
-    const struct fairseq_plan *plan = &detail->plans[i];
-    unsigned char *at = to;
-    for (int k = 0; k < plan->count; k++) {
-        TRY(weight_read(plan->parts[k], at));
-        at += plan->parts[k]->bytes;
-    }
-    return 0;
-}
-
-static void close_source(struct model_source *source) {
-    struct fairseq_detail *detail = source->detail;
-    if (!detail)
-        return;
-    weights_close(&detail->weights);
-    free(detail->plans);
-    free(detail->is_used);
-    free(detail);
+    return hf_source_plan(source);
 }
 
 const struct model_source_kind source_fairseq = {
-    .name = "fairseq", .is_folder = is_file, .open = open_source, .read = read_tensor, .close = close_source};
+    .name = "fairseq", .is_folder = is_file, .open = open_source, .read = hf_source_read, .close = hf_source_close};

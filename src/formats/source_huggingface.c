@@ -15,19 +15,6 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20 };
 
-struct weight_plan {
-    enum hf_transform transform;
-    int count;
-    const struct weight **pieces;
-};
-
-struct hf_detail {
-    struct weights weights;
-    const struct hf_family *family;
-    struct weight_plan *plans;  // one per tensor
-    bool *is_used;              // one per weight
-};
-
 // Adds the model's other files, which are copied unchanged.
 static void find_other_files(struct model_source *source) {
     struct checkpoint_file_list all = {0};
@@ -44,7 +31,7 @@ static void find_other_files(struct model_source *source) {
 }
 
 // Files of a base model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
-static const struct weight *find_weight(const struct hf_detail *detail, const char *name) {
+static const struct weight *find_weight(const struct hf_source *detail, const char *name) {
     const char *prefix = detail->family->prefix;
     size_t length = strlen(prefix);
     const char *bare = strncmp(name, prefix, length) == 0 ? name + length : name;
@@ -73,7 +60,7 @@ static void add_mixed(struct source_problems *problems, const struct weight *wei
     free(note);
 }
 
-static bool has_first_piece(const struct hf_detail *detail, const struct hf_match *match) {
+static bool has_first_piece(const struct hf_source *detail, const struct hf_match *match) {
     char *name = hf_piece_name(match, 0);
     bool is_there = find_weight(detail, name) != NULL;
     free(name);
@@ -81,7 +68,7 @@ static bool has_first_piece(const struct hf_detail *detail, const struct hf_matc
 }
 
 // The row whose tensors are in the files, else the family's first.
-static struct hf_match find_match(const struct hf_detail *detail, const struct param *param, int64_t layers) {
+static struct hf_match find_match(const struct hf_source *detail, const struct param *param, int64_t layers) {
     struct hf_match own = hf_match(detail->family, param, layers), match = own;
     while (match.row && !has_first_piece(detail, &match))
         match = hf_match_next(detail->family, param, &match);
@@ -96,7 +83,7 @@ static bool check_piece(struct source_problems *problems, const struct weight *w
 }
 
 static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
-    struct hf_detail *detail = source->detail;
+    struct hf_source *detail = source->detail;
     const struct param *param = source->params.items[i];
     struct source_tensor *tensor = &source->tensors[i];
     struct hf_match match = find_match(detail, param, source->config.num_layers);
@@ -104,8 +91,8 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
         name_list_add(&problems->missing, tensor->name);
         return;
     }
-    struct weight_plan *plan = &detail->plans[i];
-    *plan = (struct weight_plan){.transform = match.row->transform, .count = match.pieces};
+    struct hf_plan *plan = &detail->plans[i];
+    *plan = (struct hf_plan){.transform = match.row->transform, .count = match.pieces};
     plan->pieces = memory_alloc((size_t)match.pieces * sizeof plan->pieces[0]);
     for (int k = 0; k < match.pieces; k++) {
         char *name = hf_piece_name(&match, k);
@@ -130,7 +117,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     }
 }
 
-static bool is_ignored(const struct hf_detail *detail, const char *name) {
+static bool is_ignored(const struct hf_source *detail, const char *name) {
     const struct hf_family *family = detail->family;
     char *full = memory_printf("%s%s", family->prefix, name);
     bool is_known = false;
@@ -145,13 +132,13 @@ static bool is_ignored(const struct hf_detail *detail, const char *name) {
 
 // Whether a tensor is of a layer after the last: depths of multi-token prediction.
 static bool is_beyond(const struct model_source *source, const char *name) {
-    const struct hf_detail *detail = source->detail;
+    const struct hf_source *detail = source->detail;
     const char *at = strstr(name, "layers.");
     return detail->family->has_latents && at && strtoll(at + strlen("layers."), NULL, 10) >= source->config.num_layers;
 }
 
 static bool is_left(struct model_source *source, const char *name) {
-    const struct hf_detail *detail = source->detail;
+    const struct hf_source *detail = source->detail;
     if (is_ignored(detail, name) || weight_is_scale(&detail->weights, name))
         return true;
     if (detail->family->left_out && strstr(name, detail->family->left_out)) {
@@ -171,7 +158,7 @@ static bool is_left(struct model_source *source, const char *name) {
 }
 
 // Layers for multi-token prediction carry copies of the embedding and of the output layer, which are kept once here.
-static int check_copies(const struct hf_detail *detail) {
+static int check_copies(const struct hf_source *detail) {
     static const char *const copies[] = {"layers.*.embed_tokens.weight", "layers.*.shared_head.head.weight"};
     const struct hf_family *family = detail->family;
     const struct weight *embedding = find_weight(detail, family->embedding), *head = find_weight(detail, family->head);
@@ -190,7 +177,7 @@ static int check_copies(const struct hf_detail *detail) {
 
 // transformers can also store the experts of a layer as one tensor, in families with matrices per expert.
 static int check_fused(const struct model_source *source) {
-    const struct hf_detail *detail = source->detail;
+    const struct hf_source *detail = source->detail;
     int64_t number = 0;
     for (size_t i = 0; i < detail->weights.count; i++) {
         const char *name = detail->weights.items[i].name, *at = strstr(name, "layers.");
@@ -202,8 +189,8 @@ static int check_fused(const struct model_source *source) {
     return 0;
 }
 
-static int plan_all(struct model_source *source) {
-    struct hf_detail *detail = source->detail;
+int hf_source_plan(struct model_source *source) {
+    struct hf_source *detail = source->detail;
     struct source_problems problems = {0};
     detail->plans = memory_alloc((source->count + 1) * sizeof detail->plans[0]);
     detail->is_used = memory_alloc(detail->weights.count + 1);
@@ -218,7 +205,7 @@ static int plan_all(struct model_source *source) {
     return result < 0 ? result : source_report(&problems, source->path);
 }
 
-static int read_config(struct model_source *source, struct hf_detail *detail, const char *path) {
+static int read_config(struct model_source *source, struct hf_source *detail, const char *path) {
     const char *model_type = NULL;
     TRY(extra_check_inside(source->path, path));
     TRY(json_parse_own(&source->foreign_config, path, MAX_CONFIG_BYTES));
@@ -244,7 +231,7 @@ static int read_config(struct model_source *source, struct hf_detail *detail, co
 }
 
 // Other programs often drop depths that the configuration still names.
-static void drop_missing_depths(struct model_source *source, const struct hf_detail *detail) {
+static void drop_missing_depths(struct model_source *source, const struct hf_source *detail) {
     char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.num_layers);
     if (source->config.mtp_num_layers > 0 && !find_weight(detail, name)) {
         source->config.mtp_num_layers = 0;
@@ -265,7 +252,7 @@ static int check_adapter(const struct model_source *source) {
 }
 
 // Errors in weight files do not name config.json.
-static int read_model(struct model_source *source, struct hf_detail *detail, const char *path) {
+static int read_model(struct model_source *source, struct hf_source *detail, const char *path) {
     TRY(check_adapter(source));
     if (!file_exists(path))
         return error_set(
@@ -284,7 +271,7 @@ static int read_model(struct model_source *source, struct hf_detail *detail, con
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
     (void)options;
-    struct hf_detail *detail = memory_alloc(sizeof *detail);
+    struct hf_source *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     char *path = file_join(source->path, "config.json");
     int result = read_model(source, detail, path);
@@ -296,10 +283,10 @@ static int open_source(struct model_source *source, const struct model_source_op
     source->has_bare_names = !weights_find(&detail->weights, detail->family->embedding);
     if (source->config.mtp_num_layers > 0)
         TRY(check_copies(detail));
-    return plan_all(source);
+    return hf_source_plan(source);
 }
 
-static int read_blocks(const struct weight_plan *plan, size_t bytes, uint16_t *to) {
+static int read_blocks(const struct hf_plan *plan, size_t bytes, uint16_t *to) {
     const struct weight *const *pieces = plan->pieces;
     unsigned char *blocks = memory_alloc(pieces[0]->bytes + 1), *scales = memory_alloc(pieces[1]->bytes + 1);
     int result = weight_read(pieces[0], blocks);
@@ -313,7 +300,7 @@ static int read_blocks(const struct weight_plan *plan, size_t bytes, uint16_t *t
 }
 
 static int read_reordered(const struct model_source *source, size_t i, void *to) {
-    const struct weight_plan *plan = &((struct hf_detail *)source->detail)->plans[i];
+    const struct hf_plan *plan = &((struct hf_source *)source->detail)->plans[i];
     const struct source_tensor *tensor = &source->tensors[i];
     void *memory = memory_alloc(tensor->bytes + 1);
     bool is_mxfp4 = plan->transform == HF_MXFP4_PAIRS;
@@ -330,8 +317,8 @@ static int read_reordered(const struct model_source *source, size_t i, void *to)
     return result;
 }
 
-static int read_tensor(struct model_source *source, size_t i, void *to) {
-    const struct weight_plan *plan = &((struct hf_detail *)source->detail)->plans[i];
+int hf_source_read(struct model_source *source, size_t i, void *to) {
+    const struct hf_plan *plan = &((struct hf_source *)source->detail)->plans[i];
     if (plan->transform == HF_MXFP4)
         return read_blocks(plan, source->tensors[i].bytes, to);
     if (plan->transform == HF_MXFP4_PAIRS || hf_is_reordered(plan->transform))
@@ -344,8 +331,8 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
     return 0;
 }
 
-static void close_source(struct model_source *source) {
-    struct hf_detail *detail = source->detail;
+void hf_source_close(struct model_source *source) {
+    struct hf_source *detail = source->detail;
     if (!detail)
         return;
     weights_close(&detail->weights);
@@ -359,5 +346,5 @@ static void close_source(struct model_source *source) {
 const struct model_source_kind source_huggingface = {.name = "huggingface",
                                                      .is_folder = hf_surroundings_is_folder,
                                                      .open = open_source,
-                                                     .read = read_tensor,
-                                                     .close = close_source};
+                                                     .read = hf_source_read,
+                                                     .close = hf_source_close};
