@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/flags.h"
+#include "formats/hf_family.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,71 +15,26 @@
 
 enum { USUAL_HEAD_SIZE = 64 };
 
-// Arguments with the names of our flags.
-static const char *const same[] = {"num_layers",
-                                   "hidden_size",
-                                   "ffn_hidden_size",
-                                   "num_attention_heads",
-                                   "kv_channels",
-                                   "max_position_embeddings",
-                                   "seq_length",
-                                   "hidden_dropout",
-                                   "attention_dropout",
-                                   "init_method_std",
-                                   "make_vocab_size_divisible_by",
-                                   "rotary_base",
-                                   "rotary_percent",
-                                   "rotary_interleaved",
-                                   "rotary_seq_len_interpolation_factor",
-                                   "use_rope_scaling",
-                                   "rope_scaling_factor",
-                                   "normalization",
-                                   "norm_epsilon",
-                                   "layernorm_epsilon",
-                                   "swiglu",
-                                   "squared_relu",
-                                   "quick_geglu",
-                                   "glu_linear_offset",
-                                   "activation_func_clamp_value",
-                                   "apply_layernorm_1p",
-                                   "qk_layernorm",
-                                   "group_query_attention",
-                                   "num_query_groups",
-                                   "relative_attention_max_distance",
-                                   "vocab_extra_ids",
-                                   "add_qkv_bias",
-                                   "untie_embeddings_and_output_weights",
-                                   "mtp_num_layers",
-                                   "mtp_loss_scaling_factor",
-                                   "tokenizer_type",
-                                   "vocab_file",
-                                   "merge_file",
-                                   "tokenizer_model"};
+// Arguments with the names of our flags: those of the flags that describe the model or its experts, and these.
+static const char besides[] =
+    "seq_length hidden_dropout attention_dropout init_method_std make_vocab_size_divisible_by apply_layernorm_1p "
+    "vocab_extra_ids mtp_loss_scaling_factor tokenizer_type vocab_file merge_file tokenizer_model ";
+// But for these, which are read otherwise, or have values even in models where they mean nothing.
+static const char apart[] =
+    "model padded_vocab_size softmax_type activation gated_linear_unit position_embedding_type softmax_scale "
+    "window_attn_skip_freq sliding_window moe_layer_freq moe_router_dtype moe_upcycling_granularity "
+    "expert_tensor_parallel_size encoder_num_layers decoder_num_layers relative_attention_num_buckets "
+    "rope_type rotary_scaling_factor original_max_position_embeddings mscale mscale_all_dim yarn_beta_fast "
+    "yarn_beta_slow yarn_attention_factor q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim "
+    "biencoder_projection_dim biencoder_shared_query_context_model retriever_score_scaling ";
 
-// Arguments that give a model which we do not support, unless they are unset or have the value listed here.
-static const struct {
-    const char *name, *harmless;
-} unsupported[] = {{"moe_latent_size", NULL},
-                   {"moe_apply_probs_on_input", NULL},
-                   {"multi_latent_attention", NULL},
-                   {"apply_residual_connection_post_layernorm", NULL},
-                   {"softmax_type", "vanilla"},
-                   {"qk_l2_norm", NULL},
-                   {"embed_layernorm", NULL},
-                   {"attention_output_gate", NULL},
-                   {"experimental_attention_variant", NULL},
-                   {"linear_attention_freq", NULL},
-                   {"no_rope_freq", NULL},
-                   {"use_mup", NULL},
-                   {"enable_mhc_connections", NULL},
-                   {"retro_add_retriever", NULL},
-                   {"mtp_use_repeated_layer", NULL},
-                   {"mtp_hybrid_override_pattern", NULL},
-                   {"is_hybrid_model", NULL},
-                   {"hybrid_layer_pattern", NULL},
-                   {"hybrid_override_pattern", NULL},
-                   {"heterogeneous_layers_config_path", NULL},
-                   {"heterogeneous_layers_config_encoded_json", NULL}};
+// Arguments that give a model which we do not support, unless they are unset or have the value given here.
+static const char unsupported[] =
+    "moe_latent_size moe_apply_probs_on_input multi_latent_attention apply_residual_connection_post_layernorm "
+    "softmax_type=vanilla qk_l2_norm embed_layernorm attention_output_gate experimental_attention_variant "
+    "linear_attention_freq no_rope_freq use_mup enable_mhc_connections retro_add_retriever mtp_use_repeated_layer "
+    "mtp_hybrid_override_pattern is_hybrid_model hybrid_layer_pattern hybrid_override_pattern "
+    "heterogeneous_layers_config_path heterogeneous_layers_config_encoded_json ";
 
 static bool is_true(const struct torch_value *value) {
     return value &&
@@ -110,14 +67,19 @@ static bool has_text(const struct torch_value *value, const char *text) {
     return found;
 }
 
-// The flag of an argument, to be freed. One has another name in some releases.
+// The flag of an argument, and the argument of a flag, to be freed.
 static char *flag_of(const char *name) {
-    if (strcmp(name, "layernorm_epsilon") == 0)
-        return memory_string("--norm-epsilon");
     char *flag = memory_printf("--%s", name);
     for (char *p = flag; *p; p++)
         *p = *p == '_' ? '-' : *p;
     return flag;
+}
+
+static char *argument_of(const char *flag) {
+    char *name = memory_string(flag + strlen("--"));
+    for (char *p = name; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    return name;
 }
 
 // The value as a flag's text, to be freed; NULL if no flag takes such a value.
@@ -133,26 +95,19 @@ static char *text_of(const struct torch_value *value) {
     return NULL;
 }
 
-static int set_same(struct config *config, const char *name, const struct torch_value *value) {
-    char *flag = flag_of(name), *text = text_of(value);
-    int result = text ? config_take(config, flag, text) : 0;
-    free(flag);
-    free(text);
-    return result;
-}
-
-// set_same for a list of values, for flags that take several.
-static int set_list(struct config *config, const char *name, const struct torch_value *list) {
-    char *flag = flag_of(name);
+// A list is for flags that take several values.
+static int set_same(struct config *config, const char *flag, const struct torch_value *value) {
     struct buffer words = {0};
-    for (size_t i = 0; i < list->count; i++) {
-        char *text = text_of(list->items[i]);
-        buffer_printf(&words, "%s%s", i > 0 ? " " : "", text ? text : "None");
+    bool is_list = value->type == TORCH_LIST;
+    for (size_t i = 0; i < (is_list ? value->count : 1); i++) {
+        char *text = text_of(is_list ? value->items[i] : value);
+        if (text || is_list)
+            buffer_printf(&words, "%s%s", i > 0 ? " " : "", text ? text : "None");
         free(text);
     }
-    int result = list->count > 0 ? config_take(config, flag, buffer_string(&words)) : 0;
+    bool has_value = words.length > 0 || (value->type == TORCH_STRING && value->length == 0);
+    int result = has_value ? config_take(config, flag, buffer_string(&words)) : 0;
     buffer_free(&words);
-    free(flag);
     return result;
 }
 
@@ -182,31 +137,39 @@ static int set_activation(struct config *config, const struct torch_value *args)
 }
 
 static int check_supported(const struct torch_value *args) {
-    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
-        const struct torch_value *value = torch_get(args, unsupported[i].name);
-        if (!is_set(value) || (unsupported[i].harmless && is_text(value, unsupported[i].harmless)))
-            continue;
-        char *flag = flag_of(unsupported[i].name);
-        int result = error_set("its model was made with %s, which is not supported", flag);
+    int result = 0;
+    for (const char *word = unsupported; *word && result == 0; word = strchr(word, ' ') + 1) {
+        char *name = memory_printf("%.*s", (int)strcspn(word, "= "), word);
+        char *harmless = memory_printf("%.*s", (int)strcspn(word, " "), word);
+        const struct torch_value *value = torch_get(args, name);
+        bool is_harmless = strlen(harmless) > strlen(name) && is_text(value, harmless + strlen(name) + 1);
+        char *flag = flag_of(name);
+        if (is_set(value) && !is_harmless)
+            result = error_set("its model was made with %s, which is not supported", flag);
         free(flag);
-        return result;
+        free(harmless);
+        free(name);
     }
-    return 0;
+    return result;
 }
 
-// A number, or a list with a 1 for each layer that has the window.
-static int set_window_layers(struct config *config, const struct torch_value *layers) {
+// A number, or a list with a 1 for each layer that has a window or experts.
+static int set_layers(struct config *config, const struct torch_value *args, const char *name) {
+    const struct torch_value *layers = torch_get(args, name);
     if (!is_set(layers))
         return 0;
-    if (layers->type == TORCH_INT)
-        return config_take_number(config, "--window-attn-skip-freq", layers->integer);
+    if (layers->type != TORCH_INT && layers->type != TORCH_LIST)
+        return error_set("its argument \"%s\" is neither a number nor a list", name);
     struct buffer text = {0};
     for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
-    buffer_append_string(&text, "]");
-    int result = layers->type == TORCH_LIST
-                     ? config_take(config, "--window-attn-skip-freq", buffer_string(&text))
-                     : error_set("its argument \"window_attn_skip_freq\" is neither a number nor a list");
+    if (layers->type == TORCH_INT)
+        buffer_printf(&text, "%" PRId64, layers->integer);
+    else
+        buffer_append_string(&text, "]");
+    char *flag = flag_of(name);
+    int result = config_take(config, flag, buffer_string(&text));
+    free(flag);
     buffer_free(&text);
     return result;
 }
@@ -225,55 +188,18 @@ static int set_window(struct config *config, const struct torch_value *args) {
     if (before < 0)
         return 0;
     TRY(config_take_number(config, "--sliding-window", before + 1));
-    return set_window_layers(config, torch_get(args, "window_attn_skip_freq"));
-}
-
-// A number, or a list with a 1 for each layer that has experts.
-static int set_expert_layers(struct config *config, const struct torch_value *layers) {
-    struct buffer text = {0};
-    if (!is_set(layers))
-        return 0;
-    if (layers->type == TORCH_INT)
-        return config_take_number(config, "--moe-layer-freq", layers->integer);
-    for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
-        buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
-    buffer_append_string(&text, "]");
-    int result = layers->type == TORCH_LIST
-                     ? config_take(config, "--moe-layer-freq", buffer_string(&text))
-                     : error_set("its argument \"moe_layer_freq\" is neither a number nor a list");
-    buffer_free(&text);
-    return result;
+    return set_layers(config, args, "window_attn_skip_freq");
 }
 
 // Routers compute in fp32 here, which rounds fp64's results and changes no weight.
 static int set_router_dtype(struct config *config, const struct torch_value *dtype) {
     if (!is_text(dtype, "fp64"))
-        return dtype ? set_same(config, "moe_router_dtype", dtype) : 0;
+        return dtype ? set_same(config, "--moe-router-dtype", dtype) : 0;
     log_info("note: its routers computed in fp64 (--moe-router-dtype); here they compute in fp32");
     return config_take(config, "--moe-router-dtype", "fp32");
 }
 
 static int set_experts(struct config *config, const struct torch_value *args) {
-    static const char *const shaping[] = {"num_experts",
-                                          "moe_ffn_hidden_size",
-                                          "moe_router_topk",
-                                          "moe_router_score_function",
-                                          "moe_router_pre_softmax",
-                                          "moe_router_topk_scaling_factor",
-                                          "moe_router_num_groups",
-                                          "moe_router_group_topk",
-                                          "moe_router_enable_expert_bias",
-                                          "moe_shared_expert_intermediate_size",
-                                          "moe_shared_expert_gate"};
-    // Settings of training; values that we do not support are left to the flags of the run.
-    static const char *const training[] = {"moe_router_load_balancing_type",
-                                           "moe_aux_loss_coeff",
-                                           "moe_z_loss_coeff",
-                                           "moe_input_jitter_eps",
-                                           "moe_router_bias_update_rate",
-                                           "moe_expert_capacity_factor",
-                                           "moe_pad_expert_input_to_capacity",
-                                           "moe_token_drop_policy"};
     if (!is_set(torch_get(args, "num_experts")))
         return 0;
     if (has_text(torch_get(args, "moe_router_load_balancing_type"), "quantile_balancing"))
@@ -285,31 +211,42 @@ static int set_experts(struct config *config, const struct torch_value *args) {
         ranks->integer != dense->integer)
         return error_set("its --expert-tensor-parallel-size is not its --tensor-model-parallel-size, which is not "
                          "supported; save it as torch_dist on ranks where they are the same");
-    for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++) {
-        const struct torch_value *value = torch_get(args, shaping[i]);
-        if (value && set_same(config, shaping[i], value) < 0)
-            return error_context("its argument \"%s\"", shaping[i]);
-    }
     if (set_router_dtype(config, torch_get(args, "moe_router_dtype")) < 0)
         return error_context("its argument \"moe_router_dtype\"");
-    for (size_t i = 0; i < sizeof training / sizeof training[0]; i++) {
-        const struct torch_value *value = torch_get(args, training[i]);
-        bool is_list = value && value->type == TORCH_LIST;
-        if (value && (is_list ? set_list : set_same)(config, training[i], value) < 0)
-            error_clear();
+    return set_layers(config, args, "moe_layer_freq");
+}
+
+// Settings of training that we do not support are left to the flags of the run.
+static int set_flag(struct config *config, const struct flag *flag, const struct torch_value *args) {
+    char *name = argument_of(flag->name);
+    const struct torch_value *value = torch_get(args, name);
+    bool is_of_experts = flag->uses & USE_EXPERTS || strcmp(name, "num_experts") == 0,
+         is_model = flag->uses & USE_MODEL;
+    bool is_taken = is_of_experts ? is_set(torch_get(args, "num_experts")) : is_model || hf_has_word(besides, name);
+    int result = 0;
+    if (value && is_taken && !hf_has_word(apart, name) && !hf_has_word(unsupported, name))
+        result = set_same(config, flag->name, value);
+    if (result < 0 && is_of_experts && !is_model) {
+        error_clear();
+        result = 0;
     }
-    return set_expert_layers(config, torch_get(args, "moe_layer_freq"));
+    if (result < 0)
+        error_context("its argument \"%s\"", name);
+    free(name);
+    return result;
 }
 
 static int read_args(const struct torch_value *args, struct config *config) {
     TRY(check_supported(args));
     TRY(set_experts(config, args));
     TRY(set_window(config, args));
-    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
-        const struct torch_value *value = torch_get(args, same[i]);
-        if (value && set_same(config, same[i], value) < 0)
-            return error_context("its argument \"%s\"", same[i]);
-    }
+    struct flag_table table = config_flag_table(0);
+    const struct flag *flag;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)); i++)
+        TRY(set_flag(config, flag, args));
+    const struct torch_value *epsilon = torch_get(args, "layernorm_epsilon");  // its name in some releases
+    if (epsilon && set_same(config, "--norm-epsilon", epsilon) < 0)
+        return error_context("its argument \"layernorm_epsilon\"");
     if (is_true(torch_get(args, "layernorm_zero_centered_gamma")))  // today's name of apply_layernorm_1p
         TRY(config_take(config, "--apply-layernorm-1p", "true"));
     // Other tokenizers have their own vocabulary size, which a checkpoint's argument must not override.
