@@ -92,10 +92,8 @@ static void validate_data(struct config *config, enum config_use use, struct com
                  config->json_keys);
     if (config->split && !is_split(config->split))
         complain(complaints, "--split takes up to three shares, e.g. 969,30,1, not \"%s\"", config->split);
-    if (has_common && !config->split && use == CONFIG_TRAIN) {
+    if (has_common && !config->split && use == CONFIG_TRAIN)
         config->split = memory_string("969, 30, 1");
-        log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
-    }
 }
 
 // --tokenizer-type auto: a byte-level BPE of the run's own text.

@@ -150,9 +150,11 @@ static int settle_iterations(struct config *config, const struct text_data *text
 
 int validation_set_settle(struct config *config, const struct text_data *texts, const struct mesh *mesh) {
     bool is_text = texts->names.count > 0, is_open = flag_source(&config->given, "--split") == FLAG_FROM_DEFAULT;
-    if (config->mock_data || config->skip_train || config->eval_iters == 0)
-        return 0;
-    if (is_text && is_open && config->split)
+    bool has_evaluation = !config->mock_data && !config->skip_train && config->eval_iters > 0;
+    if (has_evaluation && is_text && is_open && config->split)
         TRY(settle_shares(config, texts, mesh));
-    return settle_iterations(config, texts, mesh);
+    if (!config->mock_data && config->split && flag_source(&config->given, "--split") == FLAG_FROM_DEFAULT)
+        log_info("note: --split is not given; %s of the documents are for training, validation and test",
+                 config->split);
+    return has_evaluation ? settle_iterations(config, texts, mesh) : 0;
 }
