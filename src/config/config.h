@@ -196,7 +196,7 @@ struct config {
     double muon_momentum;
     bool muon_nesterov;
     char *muon_scale_mode;        // "spectral" | "unit_rms_norm" | "shape_scaling"
-    char *muon_coefficient_type;  // "quintic" | "simple" | … , see optim/coefficients.c
+    char *muon_coefficient_type;  // "quintic" | "simple" | … , see optim/newton_schulz.c
     int64_t muon_num_ns_steps;
     double muon_extra_scale_factor;
     bool muon_no_split_qkv;

@@ -1,7 +1,6 @@
 // From flags to choices. See choices.h.
 #include "model/choices.h"
 #include "base/error.h"
-#include "model/sublayer.h"
 #include "config/config_context.h"
 
 #include <math.h>

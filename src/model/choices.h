@@ -6,6 +6,10 @@
 #include "config/config.h"
 #include "model/linear.h"
 
+// The kinds of sublayers, see sublayer.h.
+extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
+    sublayer_mlp, sublayer_gated_mlp, sublayer_experts;
+
 // Rotary positions: the number of rotated pairs of channels, and the frequency of each.
 struct rope {
     int64_t pairs;  // 0: no rotary positions
@@ -95,14 +99,13 @@ struct choices {
 // Choices that may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none),
 // whether rotary positions are left out, and whether they are those of layers with a window; how ranks share sequences;
 // and whether its matmuls are in fp8.
-struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // ends with NULL
     int64_t window;
     bool skips_rope, has_local_rope;
-    int head_ranks;                // neighbouring context-parallel ranks that exchange heads, see heads.h; 1 or 0: none
-    int64_t expert_layer;          // if it has experts: number of layers with experts before it
+    int head_ranks;        // neighbouring context-parallel ranks that exchange heads (attention.h); 1 or 0: none
+    int64_t expert_layer;  // if it has experts: number of layers with experts before it
     struct fp8 *fp8, *expert_fp8;  // as in struct choices; NULL in a layer that stays in bf16
 };
 

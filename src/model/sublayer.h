@@ -75,7 +75,4 @@ void experts_declare_groups(struct param_list *params, const struct choices *cho
 // x (N, C) through the noise of a router, in scratch.
 struct tensor router_jitter(const struct pass *pass, const struct dropout *jitter, struct tensor x);
 
-extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
-    sublayer_mlp, sublayer_gated_mlp, sublayer_experts;
-
 #endif

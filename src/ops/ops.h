@@ -240,7 +240,7 @@ struct op_relative_bias_backward {
 };
 
 // ALiBi (Press et al. 2022): scores decrease with the distance between query and key, by a slope per head. The columns
-// are those of a relative bias; column w is for distance first_distance + w. Slopes are those of alibi.h.
+// are those of a relative bias; column w is for distance first_distance + w. Slopes are those of relative.h.
 struct op_alibi {
     struct tensor bias;         // (H, W) fp32 out
     int64_t heads, first_head;  // heads of the whole layer, and which of them is row 0

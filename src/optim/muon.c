@@ -1,6 +1,6 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
 // iteration works on whole matrices on every layout: ranks that hold slices of matrices share out the matrices, see
-// muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.h.
+// muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.c.
 // Each expert is a separate matrix, updated by the ranks that hold it, and so are the queries', keys' and values' rows
 // of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second
 // moment: of every element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, and restore its
@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "optim/muon_replicas.h"
 #include "optim/newton_schulz.h"
 
 #include <math.h>

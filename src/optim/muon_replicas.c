@@ -1,5 +1,5 @@
-// Sharing out Muon's matrices among replicas. See muon_replicas.h.
-#include "optim/muon_replicas.h"
+// Sharing out Muon's matrices among replicas. See muon.h.
+#include "optim/muon.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"

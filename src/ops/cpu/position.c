@@ -1,7 +1,6 @@
 // Positions in attention: rotary angles on queries and keys (Su et al. 2021), T5's table of biases by distance, and
 // ALiBi's biases.
 #include "ops/cpu/cpu.h"
-#include "ops/alibi.h"
 #include "ops/relative.h"
 #include <math.h>
 #include <stdlib.h>

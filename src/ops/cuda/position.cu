@@ -2,7 +2,6 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 extern "C" {
-#include "ops/alibi.h"
 #include "ops/relative.h"
 }
 

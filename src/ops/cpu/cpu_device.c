@@ -1,7 +1,6 @@
 // The CPU device itself: its table, its memory, and streams that need no ordering because every operation has finished
 // when it returns.
 #include "ops/cpu/cpu.h"
-#include "ops/cpu/half.h"
 #include "ops/cpu/matmul.h"
 #include "ops/instant.h"
 #include "base/error.h"

@@ -12,6 +12,7 @@
 #include "comm/pause.h"
 #include "comm/pulse.h"
 #include "comm/request_trace.h"
+#include "comm/watch.h"
 #include "ops/device.h"
 
 #include <inttypes.h>
