@@ -212,8 +212,18 @@ static void set_multipliers(struct choices *choices, const struct config *config
     double factor = config->embedding_multiplier;
     choices->norm.epsilon = config->norm_epsilon / (factor * factor);
     choices->residual_scale = choices->addition_scale = 1;
-    *(choices->is_output_norm ? &choices->addition_scale : &choices->residual_scale) =
+    bool is_followed = choices->norms == NORMS_RESULTS || choices->norms == NORMS_BOTH;
+    *(is_followed ? &choices->addition_scale : &choices->residual_scale) =
         (float)(config->residual_multiplier / factor);
+}
+
+static enum norm_places norm_places(const struct config *config) {
+    if (config->parallel_residual)
+        return config->parallel_residual_one_norm ? NORMS_SHARED : NORMS_PARALLEL;
+    return is(config->norm_placement, "post")     ? NORMS_AFTER
+           : is(config->norm_placement, "output") ? NORMS_RESULTS
+           : is(config->norm_placement, "both")   ? NORMS_BOTH
+                                                  : NORMS_BEFORE;
 }
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
@@ -233,11 +243,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .norms_all_heads = config->qk_layernorm_all_heads,
         .norms_each_head = config->qk_layernorm_per_head,
         .norms_rotated = config->qk_layernorm_after_rope,
-        .is_post_norm = is(config->norm_placement, "post"),
-        .is_output_norm = is(config->norm_placement, "output") || is(config->norm_placement, "both"),
-        .has_input_norm = is(config->norm_placement, "both"),
-        .is_parallel = config->parallel_residual,
-        .has_one_norm = config->parallel_residual_one_norm,
+        .norms = norm_places(config),
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
         .glu = {(float)config->activation_func_clamp_value, (float)config->glu_linear_offset},

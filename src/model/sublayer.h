@@ -52,6 +52,7 @@ struct cache_options {
 
 struct sublayer_kind {
     const char *name, *pre_norm, *post_norm;  // of its parameters, and of the norm's before or after it
+    bool is_gated;                            // of MLPs, see mlp.c
     enum dropout_place dropout_place;         // of its result
     size_t bytes, saved_bytes;                // of its layer, and of its saved activations
     // Declares the parameters; sets all of the sublayer but its kind and norm.
