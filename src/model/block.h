@@ -66,8 +66,8 @@ const struct param *block_last_matrix(const struct block *block);
 void block_await(const struct block *block, const struct pass *pass);
 void block_gradients_final(const struct block *block, const struct pass *pass);
 // Moves the residual stream forward through the block. The result goes to out (N, C); if out is none, which is for
-// NORMS_BEFORE, NORMS_PARALLEL and NORMS_SHARED, the last delta remains to be added. Its x must stay until the backward. The block saves its activations in
-// pass->activations.
+// NORMS_BEFORE, NORMS_PARALLEL and NORMS_SHARED, the last delta remains to be added. Its x must stay until
+// the backward. The block saves its activations in pass->activations.
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
                    struct residual_stream *stream, struct tensor out);
 // On entry the gradient is that of the block's output, on return that of its input. With pre-norm it then also includes

@@ -8,9 +8,9 @@
 // experts, each has a part of every expert's inner width, sends the same rows to the same places, and the results are
 // summed (expert_rows.c). If ranks share out the experts, rows go to the ranks that hold theirs and come back
 // (dispatch.c); a rank multiplies the rows that arrived and adds its experts' biases.
+#include "model/experts.h"
 #include "base/memory.h"
 #include "model/context.h"
-#include "model/experts.h"
 #include "ops/device.h"
 
 #include <math.h>
