@@ -3,7 +3,7 @@
 #include "base/file_patience.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "base/phase.h"
 #include "cli/commands.h"
 #include "config/flag_docs.h"

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "train/automatic.h"

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "base/number.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 #include "config/presets.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "config/config.h"
 #include "config/deepspeed.h"
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #ifndef DATA_SENTENCE_WORDS_H
 #define DATA_SENTENCE_WORDS_H
 
-#include "base/word_list.h"
+#include "base/words.h"
 #include <stdbool.h>
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 // Parameters get their factors by name. See param_factors.h.
 #include "train/param_factors.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "config/factors.h"
 
 #include <string.h>

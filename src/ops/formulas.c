@@ -1,5 +1,5 @@
-// Buckets of distances. See relative.h.
-#include "ops/relative.h"
+// Buckets of distances. See formulas.h.
+#include "ops/formulas.h"
 #include <math.h>
 
 // The bucket of a distance that is not negative, within one side.

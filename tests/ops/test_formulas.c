@@ -1,7 +1,7 @@
 // Distance buckets against transformers (tests/golden/make_relative.py): the borders must be exact, or a trained model
 // would look up a neighbour's bias.
 #include "test.h"
-#include "ops/relative.h"
+#include "ops/formulas.h"
 
 TEST(buckets) {
     FILE *file = fopen("tests/golden/relative_buckets.txt", "r");
