@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "formats/average.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static int average(void *context) {
                               "give the checkpoints with --input DIR and the target with --output DIR");
     if (options->ckpt_step.count > 0 && flag_is_given(&options->given, "--last"))
         return error_set_code(EXIT_CODE_USAGE, "--last and --ckpt-step exclude each other; give one of them");
-    TRY(owner_check_free(options->output, "--output"));
+    TRY(contents_check_free(options->output, "--output"));
     struct average_list list = {0};
     struct average average = {.list = &list,
                               .folder = options->output,

@@ -12,7 +12,7 @@
 #include "data/extract/inputs.h"
 #include "formats/hf_surroundings.h"
 #include "formats/model_source.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "model/census.h"
 #include "data/tokenizer/tokenizer.h"
 #include <inttypes.h>
@@ -314,7 +314,7 @@ static int convert(void *context) {
     if (result == 0)
         result = use_tokenizer(options, &source);
     if (result == 0 && strcmp(to, "bevatron") == 0)
-        result = owner_check_free(options->output, "--output");
+        result = contents_check_free(options->output, "--output");
     if (result == 0)
         result = write_model(&write, to);
     if (result == 0 && source.notes.length > 0)

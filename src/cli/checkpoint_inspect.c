@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/inspect_gguf.h"
 #include "config/flag_rows.h"
+#include "formats/contents.h"
 #include "formats/gguf.h"
 #include "formats/model_source.h"
 #include "model/census.h"
@@ -344,11 +345,13 @@ static int inspect(const void *context, const char *path) {
     struct buffer object = {0};
     struct inspect_view view = {.options = options, .json = {.out = &object}};
     struct save_view save = {.hold = -1};
+    struct contents contents;
+    TRY(contents_look(&contents, path, options->step));
     int result = file_is_folder(path) ? open_save_view(&save, path, options->step) : 0;
     json_begin_object(&view.json);
     if (result == 0 && gguf_is_file(path))
         result = inspect_gguf(path, options->tensors, &view.text, &view.json);
-    else if (result == 0 && model_source_is_foreign(path))
+    else if (result == 0 && contents_is_foreign(&contents))
         result = show_foreign(&view, path);
     else if (result == 0 && save.list.count > 0)
         result = show_save_folder(&view, path, &save);

@@ -297,10 +297,10 @@ static int run_model(struct evaluate_options *options, struct session *session, 
     struct step *step = NULL;
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    TRY(found_checkpoint_verify(&saved->found, &session->mesh));
     int status = open_step(options, session, &step);
     if (status == 0)
-        status = state_load(&(struct run_state){.step = step, .config = &options->config}, saved->path, false);
+        status = state_load_found(&(struct run_state){.step = step, .config = &options->config}, &saved->found, false);
     if (status == 0)
         comm_patience_end(session->mesh.all);
     if (status == 0)

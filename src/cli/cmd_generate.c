@@ -316,14 +316,15 @@ static int run_model(struct generate_options *options, struct session *session, 
     struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    TRY(found_checkpoint_verify(&saved->found, &session->mesh));
     struct phase *phase = phase_begin("preparing the model and its memory");
     int opened =
         setup_step(&author.step, &(struct setup){&options->config, session->device, &session->mesh, STEP_GENERATE});
     phase_end(phase);
     TRY(opened);
     author.ranks = world_group_all(session->world);
-    int status = state_load(&(struct run_state){.step = author.step, .config = &options->config}, saved->path, false);
+    int status =
+        state_load_found(&(struct run_state){.step = author.step, .config = &options->config}, &saved->found, false);
     if (status == 0) {
         comm_patience_end(session->mesh.all);
         status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))

@@ -74,19 +74,13 @@ static int use_checkpoint_args(struct config *config, const struct session *sess
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
     // As in Megatron: a script with this flag finds nothing at its first start.
     bool may_lack = !config->pretrained_checkpoint && !config->exit_on_missing_checkpoint && config->ckpt_step < 0;
-    bool is_begun = true;
-    if (may_lack)
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun) {
-        if (session->place.rank == 0)
-            log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->load);
-        return 0;
-    }
-    char *path;
-    int64_t iteration;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_load_config(config, path);
-    free(path);
+    struct found_checkpoint found;
+    int status = find_checkpoint_here(&found, config, may_lack);
+    if (status == 0 && found.path)
+        status = state_load_config(config, &found);
+    else if (status == 0 && session->place.rank == 0)
+        log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->load);
+    found_checkpoint_free(&found);
     return status;
 }
 

@@ -19,14 +19,11 @@ static bool has_tokenizer(const struct config *config) {
 
 // Whether the checkpoint to resume from has a tokenizer. Changes the configuration.
 static bool has_saved(struct config *config) {
-    char *path = NULL;
-    int64_t iteration;
-    bool is_begun;
-    bool has = state_is_begun(config, &is_begun) == 0 && (is_begun || config->pretrained_checkpoint) &&
-               state_find_here(config, true, &path, &iteration) == 0 && state_load_config(config, path) == 0 &&
-               has_tokenizer(config);
+    struct found_checkpoint found;
+    bool has = find_checkpoint_here(&found, config, true) == 0 && found.path &&
+               state_load_config(config, &found) == 0 && has_tokenizer(config);
     error_clear();
-    free(path);
+    found_checkpoint_free(&found);
     return has;
 }
 

@@ -71,7 +71,9 @@ static int add_last(struct average_list *list, const char *folder, int64_t last)
 }
 
 int average_list_add(struct average_list *list, const char *folder, int64_t last) {
-    if (model_source_is_foreign(folder))
+    struct contents contents;
+    TRY(contents_look(&contents, folder, -1));
+    if (contents_is_foreign(&contents))
         return error_set("%s is a model of another program; convert it first: bevatron checkpoint convert --input %s "
                          "--output DIR --to bevatron",
                          folder, folder);

@@ -312,23 +312,14 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
 // Takes the choice of the run that is resumed; *is_taken if there is one.
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
-    bool is_begun = false;
-    *is_taken = false;
-    if (config->load && !config->finetune && !config_upcycles_load(config))
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun)
-        return 0;
-    char *path;
-    int64_t iteration;
     struct json *object = NULL;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_is_release(path) ? 0 : state_read_config(&object, path);
+    *is_taken = false;
+    int status = state_read_resumed(&object, config);
     if (status == 0 && object) {
         status = take_choice(run, choice, object);
         *is_taken = true;
     }
     json_free(object);
-    free(path);
     return status;
 }
 

@@ -46,22 +46,21 @@ static void list_checkpoint(const char *folder, int64_t step, struct checkpoint_
 
 // The run's own checkpoints come before the one that it began with, which may have been moved.
 static void list_origin(const struct config *config, struct checkpoint_file_list *list) {
-    char *path = NULL;
-    int64_t iteration = 0;
     if (checkpoint_exists(config->save)) {
         list_checkpoint(config->save, -1, list);
-    } else if (!config->load && !config->pretrained_checkpoint) {
         return;
-    } else if (state_find_here(config, true, &path, &iteration) < 0) {
+    }
+    struct found_checkpoint found;
+    if (find_checkpoint_here(&found, config, true) < 0) {
         error_clear();
-    } else if (hf_surroundings_is_folder(path)) {
+    } else if (found.kind == CONTENTS_HUGGINGFACE) {
         struct buffer left = {0};
-        hf_surroundings_list(path, list, &left);
+        hf_surroundings_list(found.path, list, &left);
         buffer_free(&left);
-    } else if (checkpoint_file_list_read(list, path) < 0) {
+    } else if (found.path && checkpoint_file_list_read(list, found.path) < 0) {
         error_clear();
     }
-    free(path);
+    found_checkpoint_free(&found);
 }
 
 // Whether both would be called the same in a folder of Hugging Face.

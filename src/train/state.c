@@ -1,4 +1,4 @@
-// Saving and loading the state of a run; state_find.c finds what is loaded. See state.h.
+// Saving and loading the state of a run; found_checkpoint.c finds what is loaded. See state.h.
 #include "train/state.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -402,10 +402,6 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
     struct step *step = run->step;
     struct progress_state *progress = run->progress;
     struct checkpoint_state state;
-    if (model_source_is_foreign(path)) {
-        CHECK(!with_optimizer);
-        return load_foreign_weights(run, path);
-    }
     bool is_centered = false;
     TRY(checkpoint_load_state(path, &state));
     int status = check_config(run->config, &state, path, &is_centered);
@@ -436,6 +432,16 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
 int state_load(const struct run_state *run, const char *path, bool with_optimizer) {
     struct phase *phase = phase_begin("loading the checkpoint");
     int status = load(run, path, with_optimizer);
+    phase_end(phase);
+    return status;
+}
+
+int state_load_found(const struct run_state *run, const struct found_checkpoint *from, bool with_optimizer) {
+    if (!found_checkpoint_is_foreign(from))
+        return state_load(run, from->path, with_optimizer);
+    CHECK(!with_optimizer);
+    struct phase *phase = phase_begin("loading the checkpoint");
+    int status = load_foreign_weights(run, from->path);
     phase_end(phase);
     return status;
 }
@@ -513,8 +519,23 @@ int state_read_config(struct json **object, const char *path) {
     return status;
 }
 
-int state_load_config(struct config *config, const char *path) {
-    if (model_source_is_foreign(path))
+int state_read_resumed(struct json **object, const struct config *config) {
+    struct config loaded = *config;
+    struct found_checkpoint found;
+    *object = NULL;
+    if (!config->load || config->finetune || config_upcycles_load(config))
+        return 0;
+    loaded.pretrained_checkpoint = NULL;
+    int status = find_checkpoint_here(&found, &loaded, true);
+    if (status == 0 && found.path && !found_checkpoint_is_release(&found))
+        status = state_read_config(object, found.path);
+    found_checkpoint_free(&found);
+    return status;
+}
+
+int state_load_config(struct config *config, const struct found_checkpoint *from) {
+    const char *path = from->path;
+    if (found_checkpoint_is_foreign(from))
         return load_foreign_config(config, path);
     struct checkpoint_state state;
     struct checkpoint_file_list files = {0};

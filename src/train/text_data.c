@@ -113,20 +113,17 @@ static int take_saved(struct config *config, bool *is_taken) {
     static const char *const flags[] = {"--tokenizer-type", "--vocab-size"};
     static const char *const taken[] = {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model"};
     struct config saved;
-    char *path = NULL;
-    int64_t iteration;
-    bool is_begun;
-    TRY(state_is_begun(config, &is_begun));
-    if (!is_begun && !config->pretrained_checkpoint)
+    struct found_checkpoint found;
+    TRY(find_checkpoint_here(&found, config, true));
+    if (!found.path)
         return 0;
-    TRY(state_find_here(config, true, &path, &iteration));
     config_copy(&saved, config);
     struct flag_table table = config_flag_table(0);
     int status = 0;
     for (size_t i = 0; status == 0 && i < sizeof flags / sizeof flags[0]; i++)
         status = flag_set(&table, &saved, flags[i], i == 0 ? "auto" : "1", FLAG_FROM_DEFAULT);
     if (status == 0)
-        status = state_load_config(&saved, path);
+        status = state_load_config(&saved, &found);
     const char *values[] = {saved.tokenizer_type, saved.vocab_file, saved.merge_file, saved.tokenizer_model};
     *is_taken = status == 0 && !config_trains_tokenizer(&saved) && (saved.vocab_file || saved.tokenizer_model);
     for (size_t i = 0; status == 0 && *is_taken && i < sizeof taken / sizeof taken[0]; i++)
@@ -138,7 +135,7 @@ static int take_saved(struct config *config, bool *is_taken) {
                  " has no effect",
                  saved.vocab_size, config->vocab_size);
     config_free(&saved);
-    free(path);
+    found_checkpoint_free(&found);
     return status;
 }
 

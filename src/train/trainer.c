@@ -146,7 +146,7 @@ static int open_step(struct trainer *trainer) {
                                &(struct memory_checkpoint_options){.config = config,
                                                                    .step = trainer->step,
                                                                    .identity = &trainer->identity.json,
-                                                                   .latest_on_disk = state_latest,
+                                                                   .latest_on_disk = find_checkpoint_latest,
                                                                    .path = trainer->options->memory_path}));
     TRY(beginning_set_weights(&(struct beginning_options){trainer->step, config, &trainer->identity, &trainer->memory},
                               &trainer->at));

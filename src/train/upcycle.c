@@ -2,7 +2,6 @@
 #include "train/upcycle.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/model_source.h"
 #include "model/choices.h"
 #include "model/likeness.h"
 #include "store/checkpoint.h"
@@ -117,10 +116,6 @@ int upcycle_load(const struct run_state *run, const char *path) {
     struct checkpoint_state state;
     struct upcycle_list list;
     bool is_centered;
-    if (model_source_is_foreign(path))
-        return error_set("--moe-use-upcycling reads checkpoints of this program; convert %s first: bevatron checkpoint "
-                         "convert --to bevatron",
-                         path);
     TRY(checkpoint_load_state(path, &state));
     int status = check_dense(run->config, &state, path, &is_centered);
     checkpoint_state_free(&state);

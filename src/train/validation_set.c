@@ -71,22 +71,13 @@ static int set(struct config *config, const char *flag, const char *value) {
 
 // The shares of a run that resumes, to be freed; NULL if there are none.
 static int find_saved(const struct config *config, char **split) {
-    bool is_begun = false;
-    char *path;
-    int64_t iteration;
     struct json *object = NULL;
     *split = NULL;
-    if (config->load && !config->finetune && !config_upcycles_load(config))
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun)
-        return 0;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_is_release(path) ? 0 : state_read_config(&object, path);
+    int status = state_read_resumed(&object, config);
     const struct json *member = status == 0 && object ? json_member(object, "split") : NULL;
     if (member && member->type == JSON_STRING)
         *split = memory_string(member->string);
     json_free(object);
-    free(path);
     return status;
 }
 

@@ -58,13 +58,13 @@ static int next_input(void *context, struct batch *input) {
     return 0;
 }
 
-// One of the two kinds of step with the weights of `path`.
-static int open_step(struct step **step, const struct asked *asked, const char *path, struct mesh *mesh,
-                     struct device *device, enum step_mode mode) {
+// One of the two kinds of step with the weights of what was found.
+static int open_step(struct step **step, const struct asked *asked, const struct found_checkpoint *found,
+                     struct mesh *mesh, struct device *device, enum step_mode mode) {
     TRY(setup_step(step, &(struct setup){&asked->config, device, mesh, mode}));
     if (mode == STEP_TRAIN)
         step_initialize(*step);
-    return state_load(&(struct run_state){.step = *step, .config = &asked->config}, path, false);
+    return state_load_found(&(struct run_state){.step = *step, .config = &asked->config}, found, false);
 }
 
 static int write_logits(struct step *step, const struct asked *asked, const struct safetensors *file) {
@@ -133,10 +133,9 @@ static int train(struct step *step, struct asked *asked, const struct safetensor
 
 static int run_asked(struct asked *asked) {
     struct config *config = &asked->config;
-    char *path = NULL;
-    int64_t iteration = 0;
-    TRY(state_find_here(config, false, &path, &iteration));
-    TRY(state_load_config(config, path));
+    struct found_checkpoint found;
+    TRY(find_checkpoint_here(&found, config, false));
+    TRY(state_load_config(config, &found));
     TRY(config_validate(config, 1));
     struct safetensors file;
     TRY(safetensors_open(&file, asked->samples));
@@ -148,18 +147,18 @@ static int run_asked(struct asked *asked) {
     TRY(mesh_place(&mesh, 0, 1, NULL));
     TRY(mesh_connect(&mesh, world));
     struct step *step;
-    TRY(open_step(&step, asked, path, &mesh, device, STEP_EVALUATE));
+    TRY(open_step(&step, asked, &found, &mesh, device, STEP_EVALUATE));
     TRY(write_logits(step, asked, &file));
     step_close(step);
     if (asked->gradients) {
-        TRY(open_step(&step, asked, path, &mesh, device, STEP_TRAIN));
+        TRY(open_step(&step, asked, &found, &mesh, device, STEP_TRAIN));
         TRY(train(step, asked, &file));
         step_close(step);
     }
     world_close(world);
     device_close(device);
     safetensors_close(&file);
-    free(path);
+    found_checkpoint_free(&found);
     return 0;
 }
 

@@ -1,5 +1,5 @@
-// Finds a folder's owner by the names in it and the first bytes of some files. See owner.h.
-#include "formats/owner.h"
+// See contents.h. A folder is listed once; what an entry is follows from its name and the first bytes of some files.
+#include "formats/contents.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -36,7 +36,8 @@ static bool has_file(const char *folder, const char *name) {
 
 // ---- one iteration ----
 
-bool owner_is_ours(const char *path) {
+// Whether this program wrote an iter_… folder or a leftover of one.
+static bool is_ours(const char *path) {
     if (has_file(path, "manifest.json"))
         return true;
     // A save writes the manifest last, and a damaged checkpoint may have lost it.
@@ -106,20 +107,21 @@ static bool has_model_config(const char *folder) {
     return is_model;
 }
 
-static void note_others(struct owner *owner, const char *what, const char *name) {
-    if (owner->kind == OWNER_OTHERS)
+static void note_others(struct contents *contents, const char *what, const char *name) {
+    if (contents->owner == OWNER_OTHERS)
         return;
-    owner->kind = OWNER_OTHERS;
-    owner->what = what;
-    (void)snprintf(owner->name, sizeof owner->name, "%.250s", name);
+    contents->owner = OWNER_OTHERS;
+    contents->what = what;
+    (void)snprintf(contents->name, sizeof contents->name, "%.250s", name);
 }
 
 // The entries seen so far. An iteration of another program counts even beside ours; its other files do not.
 struct survey {
-    struct owner others, iterations;
+    struct contents others, iterations;
     bool has_ours;
-    int64_t newest;  // of ours, up to the marker; -1 if there is none
-    int64_t marker;  // INT64_MAX if there is none
+    int64_t newest;      // of ours, up to the marker; -1 if there is none
+    int64_t marker;      // INT64_MAX if there is none
+    bool has_iteration;  // whoever's, perhaps empty
 };
 
 static void survey_entry(struct survey *survey, const char *folder, const char *name) {
@@ -127,12 +129,13 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
     int64_t iteration = folder_iteration(name);
     const char *what = NULL;
     // The usual case is tested first, so that scanning a folder with thousands of checkpoints is fast.
-    if (iteration >= 0 && owner_is_ours(path)) {
-        survey->has_ours = true;
+    if (iteration >= 0 && is_ours(path)) {
+        survey->has_ours = survey->has_iteration = true;
         survey->newest = iteration > survey->newest && iteration <= survey->marker ? iteration : survey->newest;
-    } else if (file_is_folder(path))
+    } else if (file_is_folder(path)) {
         what = judge_folder(name, path);
-    else if (file_is_regular(path))
+        survey->has_iteration = survey->has_iteration || iteration >= 0;
+    } else if (file_is_regular(path))
         what = judge_file(name, path);
     if (what)
         note_others(iteration >= 0 ? &survey->iterations : &survey->others, what, name);
@@ -151,19 +154,21 @@ static int64_t find_marked(const char *folder) {
     return iteration;
 }
 
-static void decide(struct owner *owner, const struct survey *survey, const char *folder) {
+static void decide(struct contents *contents, const struct survey *survey, const char *folder) {
     int64_t marked = find_marked(folder);
     char *path = marked >= 0 ? checkpoint_path(folder, marked) : NULL;
-    bool is_marked_ours = path && owner_is_ours(path);
+    bool is_marked_ours = path && is_ours(path), has_marker = folder_marker_exists(folder);
     free(path);
-    if (is_marked_ours || (survey->has_ours && marked < 0 && survey->iterations.kind == OWNER_NOBODY))
-        *owner = (struct owner){.kind = OWNER_OURS, .iteration = is_marked_ours ? marked : survey->newest};
-    else if (survey->iterations.kind == OWNER_OTHERS)
-        *owner = survey->iterations;
-    else if (survey->others.kind == OWNER_OTHERS)
-        *owner = survey->others;
-    else if (folder_marker_exists(folder))
-        *owner = (struct owner){.kind = OWNER_OURS, .iteration = -1};
+    if (is_marked_ours || (survey->has_ours && marked < 0 && survey->iterations.owner == OWNER_NOBODY))
+        *contents = (struct contents){
+            .owner = OWNER_OURS, .kind = CONTENTS_OURS, .iteration = is_marked_ours ? marked : survey->newest};
+    else if (survey->iterations.owner == OWNER_OTHERS)
+        *contents = survey->iterations;
+    else if (survey->others.owner == OWNER_OTHERS)
+        *contents = survey->others;
+    else if (has_marker)
+        contents->owner = OWNER_OURS;
+    contents->is_claimed = has_marker || survey->has_iteration;
 }
 
 // Returns errno if the listing has failed or was cut short, else 0.
@@ -180,16 +185,15 @@ static int survey_folder(struct survey *survey, const char *folder) {
     return error;
 }
 
-static int find_owner(struct owner *owner, const char *folder) {
-    *owner = (struct owner){.kind = OWNER_NOBODY};
-    if (!file_is_folder(folder))
-        return 0;
+static int look_into_folder(struct contents *contents, const char *folder) {
     const char *format = megatron_format(folder);
-    if (format || owner_is_ours(folder)) {
-        note_others(owner, format ? describe_megatron(format) : "the checkpoint of one iteration", "");
+    bool is_one_of_ours = is_ours(folder);
+    if (format || is_one_of_ours) {
+        note_others(contents, format ? describe_megatron(format) : "the checkpoint of one iteration", "");
+        contents->kind = is_one_of_ours ? CONTENTS_OURS : CONTENTS_NONE;
         return 0;
     }
-    struct survey begin = {.newest = -1}, survey;
+    struct survey begin = {.newest = -1, .others.iteration = -1, .iterations.iteration = -1}, survey;
     // Iterations after the marker, left by a run that went back, do not count.
     if (folder_marker_read(folder, &begin.marker) <= 0)
         begin.marker = INT64_MAX;
@@ -203,34 +207,65 @@ static int find_owner(struct owner *owner, const char *folder) {
     if (error != 0)
         return error_set("cannot list the folder %s: %s; %s", folder, strerror(error), file_read_remedy(error));
     error_clear();
-    decide(owner, &survey, folder);
+    decide(contents, &survey, folder);
     return 0;
 }
 
-int owner_find(struct owner *owner, const char *folder) {
+// Whether the path itself is called iter_….
+static bool is_called_iteration(const char *path) {
+    char *full = realpath(path, NULL);
+    const char *slash = full ? strrchr(full, '/') : NULL;
+    bool is_called = slash && folder_iteration(slash + 1) >= 0;
+    free(full);
+    return is_called;
+}
+
+static int look(struct contents *contents, const char *path, int64_t step) {
+    *contents = (struct contents){.iteration = -1};
+    if (file_is_folder(path)) {
+        TRY(look_into_folder(contents, path));
+        contents->is_claimed = contents->is_claimed || is_called_iteration(path);
+    } else
+        contents->is_claimed = file_exists(path);
+    for (int kind = CONTENTS_OURS + 1; kind < CONTENTS_KINDS && contents->kind == CONTENTS_NONE; kind++)
+        if (source_kinds[kind]->is_folder(path))
+            contents->kind = (enum contents_kind)kind;
+    contents->is_claimed = contents->is_claimed || contents_is_foreign(contents);
+    if (contents->kind == CONTENTS_MEGATRON)
+        contents->iteration = megatron_iteration(path, step);
+    else if (contents->kind == CONTENTS_OURS && step >= 0)
+        contents->iteration = step;
+    return 0;
+}
+
+int contents_look(struct contents *contents, const char *path, int64_t step) {
     struct file_patience patience = {0};
     file_patience_begin(&patience);
-    int result = find_owner(owner, folder);
-    // Entries that could not be examined may have any owner.
+    int result = look(contents, path, step);
+    // Entries that could not be examined may be anything.
     if (result == 0)
         result = file_doubt();
     file_patience_end(&patience);
     return result;
 }
 
-int owner_check(struct owner *owner, const char *folder, const char *remedy) {
-    TRY(owner_find(owner, folder));
-    if (owner->kind != OWNER_OTHERS)
-        return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%s holds %s%s%s, so nothing is written there; %s", folder, owner->what,
-                          owner->name[0] ? ": " : "", owner->name, remedy);
+bool contents_is_foreign(const struct contents *contents) {
+    return contents->kind > CONTENTS_OURS;
 }
 
-int owner_check_free(const char *folder, const char *flag) {
-    struct owner owner;
+int contents_refuse_others(const struct contents *contents, const char *folder, const char *remedy) {
+    if (contents->owner != OWNER_OTHERS)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s holds %s%s%s, so nothing is written there; %s", folder, contents->what,
+                          contents->name[0] ? ": " : "", contents->name, remedy);
+}
+
+int contents_check_free(const char *folder, const char *flag) {
+    struct contents contents;
+    TRY(contents_look(&contents, folder, -1));
     char *remedy = memory_printf("give another folder with %s", flag);
-    int result = owner_check(&owner, folder, remedy);
-    if (result == 0 && owner.kind == OWNER_OURS)
+    int result = contents_refuse_others(&contents, folder, remedy);
+    if (result == 0 && contents.owner == OWNER_OURS)
         result = error_set("%s already holds checkpoints; %s", folder, remedy);
     free(remedy);
     return result;

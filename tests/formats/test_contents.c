@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "store/folder.h"
 #include "store/temporary.h"
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ static void make_entries(const char *folder, const char *const *entries) {
 
 enum { MOST_ENTRIES = 8 };
 static const struct {
-    enum owner_kind kind;
+    enum contents_owner owner;
     const char *what;  // or, for ours, the latest iteration
     const char *entries[MOST_ENTRIES];
 } rows[] = {
@@ -87,32 +87,50 @@ static const struct {
 TEST(folders_by_their_names) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct temporary folder = temporary_create();
-        struct owner owner;
+        struct contents contents;
         make_entries(folder.path, rows[i].entries);
-        EXPECT_OK(owner_find(&owner, folder.path));
-        bool is_right = owner.kind == rows[i].kind;
-        if (owner.kind == OWNER_OTHERS)
-            is_right = is_right && strstr(owner.what, rows[i].what);
-        if (owner.kind == OWNER_OURS)
-            is_right = is_right && owner.iteration == strtoll(rows[i].what, NULL, 10);
+        EXPECT_OK(contents_look(&contents, folder.path, -1));
+        bool is_right = contents.owner == rows[i].owner;
+        if (contents.owner == OWNER_OTHERS)
+            is_right = is_right && strstr(contents.what, rows[i].what);
+        if (contents.owner == OWNER_OURS)
+            is_right = is_right && contents.iteration == strtoll(rows[i].what, NULL, 10);
         if (!is_right)
-            test_fail("row %zu (%s): kind %d, %s, iteration %" PRId64, i, rows[i].entries[0], (int)owner.kind,
-                      owner.kind == OWNER_OTHERS ? owner.what : "", owner.iteration);
+            test_fail("row %zu (%s): kind %d, %s, iteration %" PRId64, i, rows[i].entries[0], (int)contents.owner,
+                      contents.owner == OWNER_OTHERS ? contents.what : "", contents.iteration);
         temporary_remove(&folder);
     }
+}
+
+// Where two programs have saved, the marker says what is loaded, as it says whose the folder is.
+TEST(the_marker_decides_what_is_read) {
+    static const char *const theirs[] = {"iter_0000100/mp_rank_00/model_optim_rng.pt", "iter_0000150/manifest.json",
+                                         "latest_checkpointed_iteration.txt=100", NULL};
+    static const char *const ours[] = {"latest_checkpointed_iteration.txt=150", NULL};
+    struct temporary folder = temporary_create();
+    struct contents contents;
+    make_entries(folder.path, theirs);
+    EXPECT_OK(contents_look(&contents, folder.path, -1));
+    EXPECT(contents.kind == CONTENTS_MEGATRON && contents.is_claimed);
+    EXPECT_INT(contents.iteration, 100);
+    make_entries(folder.path, ours);
+    EXPECT_OK(contents_look(&contents, folder.path, -1));
+    EXPECT(contents.kind == CONTENTS_OURS && contents.is_claimed);
+    EXPECT_INT(contents.iteration, 150);
+    temporary_remove(&folder);
 }
 
 // Never waits for a pipe without a writer.
 TEST(pipes) {
     static const char *const names[] = {"x.bin", "config.json", "metadata.json", ".metadata", "model.safetensors"};
     struct temporary folder = temporary_create();
-    struct owner owner;
+    struct contents contents;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *path = file_join(folder.path, names[i]);
         EXPECT(mkfifo(path, 0666) == 0);
         free(path);
     }
-    EXPECT_OK(owner_find(&owner, folder.path));
+    EXPECT_OK(contents_look(&contents, folder.path, -1));
     temporary_remove(&folder);
 }
 
@@ -121,20 +139,25 @@ TEST(models_of_others) {
                                              {"megatron_v3_llama", "(torch)"},
                                              {"megatron_dist_gpt", "(torch_dist)"},
                                              {"megatron_dist_core19", "(torch_dist)"}};
-    struct owner owner;
+    struct contents contents;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         char *path = memory_printf("tests/golden/foreign/%s", folders[i][0]);
-        EXPECT_ERROR(owner_check(&owner, path, "give another"), folders[i][1]);
-        EXPECT_ERROR(owner_check_free(path, "--output"), "nothing is written there; give another folder with --output");
+        EXPECT_OK(contents_look(&contents, path, -1));
+        EXPECT(contents_is_foreign(&contents) && contents.is_claimed);
+        EXPECT_ERROR(contents_refuse_others(&contents, path, "give another"), folders[i][1]);
+        EXPECT_ERROR(contents_check_free(path, "--output"),
+                     "nothing is written there; give another folder with --output");
         free(path);
     }
     struct temporary folder = temporary_create();
     char *link = file_join(folder.path, "gpt2_124M.bin"),
          *target = realpath("tests/golden/foreign/llmc_bf16.bin", NULL);
     EXPECT(target && symlink(target, link) == 0);
-    EXPECT_ERROR(owner_check(&owner, folder.path, "give another"), "llm.c checkpoint: gpt2_124M.bin");
-    EXPECT_OK(owner_find(&owner, "/nonexistent"));
-    EXPECT_INT(owner.kind, OWNER_NOBODY);
+    EXPECT_OK(contents_look(&contents, folder.path, -1));
+    EXPECT_INT(contents.kind, CONTENTS_NONE);
+    EXPECT_ERROR(contents_refuse_others(&contents, folder.path, "give another"), "llm.c checkpoint: gpt2_124M.bin");
+    EXPECT_OK(contents_look(&contents, "/nonexistent", -1));
+    EXPECT_INT(contents.owner, OWNER_NOBODY);
     free(link);
     free(target);
     temporary_remove(&folder);
@@ -173,5 +196,5 @@ TEST(what_may_be_removed) {
     }
 }
 
-TEST_MAIN(TEST_CASE(folders_by_their_names), TEST_CASE(pipes), TEST_CASE(models_of_others),
-          TEST_CASE(what_may_be_removed))
+TEST_MAIN(TEST_CASE(folders_by_their_names), TEST_CASE(the_marker_decides_what_is_read), TEST_CASE(pipes),
+          TEST_CASE(models_of_others), TEST_CASE(what_may_be_removed))
