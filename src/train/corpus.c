@@ -11,9 +11,7 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
-#include "train/dataset_tokenizer.h"
-#include "train/document_ends.h"
-#include "train/same_data.h"
+#include "train/dataset_checks.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

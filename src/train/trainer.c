@@ -27,7 +27,7 @@
 #include "train/kept_batches.h"
 #include "train/meter.h"
 #include "train/run_end.h"
-#include "train/same_data.h"
+#include "train/dataset_checks.h"
 #include "train/sampler.h"
 #include "train/save_folder.h"
 #include "train/saver.h"

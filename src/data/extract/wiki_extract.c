@@ -74,10 +74,8 @@ static void put_json(struct buffer *out, const struct wiki_site *site, int64_t i
     snprintf(number, sizeof number, "%" PRId64, id);
     char *url = memory_printf("%s?curid=%s", site->url, number);
     json_begin_object(&json);
-    json_key(&json, "id");
-    json_cstring(&json, number);
-    json_key(&json, "url");
-    json_cstring(&json, url);
+    json_put_string(&json, "id", number);
+    json_put_string(&json, "url", url);
     json_key(&json, "title");
     json_string(&json, worker->title.data, worker->title.length);
     json_key(&json, "text");
@@ -249,6 +247,16 @@ static int store_batch(void *context, void *argument) {
 
 // ---- beginning and end ----
 
+static void free_item(void *argument) {
+    struct extract_item *item = argument;
+    buffer_free(&item->batch.xml);
+    buffer_free(&item->json);
+    buffer_free(&item->packed);
+    buffer_free(&item->templates);
+    free(item->template_ends);
+    free(item->problem);
+}
+
 static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
     const struct wiki_pages_options pages = {
         .paths = (const char *const *)run->files.items,
@@ -256,26 +264,13 @@ static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
         .threads = run->options->workers,
     };
     pipeline->threads = run->options->workers;
-    pipeline->items = 2 * run->options->workers;
     pipeline->context = run;
     pipeline->produce = read_batch;
-    pipeline->item = memory_alloc((size_t)pipeline->items * sizeof *pipeline->item);
-    for (int i = 0; i < pipeline->items; i++)
-        pipeline->item[i] = memory_alloc(sizeof(struct extract_item));
+    pipeline->item_bytes = sizeof(struct extract_item);
+    pipeline->free_item = free_item;
     wiki_pages_open(&run->pages, &pages);
     int status = pipeline_run(pipeline);
     wiki_pages_close(run->pages);
-    for (int i = 0; i < pipeline->items; i++) {
-        struct extract_item *item = pipeline->item[i];
-        buffer_free(&item->batch.xml);
-        buffer_free(&item->json);
-        buffer_free(&item->packed);
-        buffer_free(&item->templates);
-        free(item->template_ends);
-        free(item->problem);
-        free(item);
-    }
-    free(pipeline->item);
     return status;
 }
 
