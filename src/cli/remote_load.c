@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "net/hub.h"
 #include "net/remote.h"
-#include "store/remote_fetch.h"
+#include "store/remote_checkpoint.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

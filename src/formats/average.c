@@ -13,20 +13,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // ---- which checkpoints ----
 
-// One folder may have several names: a/b and a/./b, or a link.
-static bool is_same_folder(const char *a, const char *b) {
-    struct stat one, other;
-    return strcmp(a, b) == 0 ||
-           (stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino);
-}
-
 static int add_path(struct average_list *list, char *path) {
     for (size_t i = 0; i < list->count; i++)
-        if (is_same_folder(list->paths[i], path)) {
+        if (file_is_same(list->paths[i], path)) {
             int status = error_set("%s is named twice; name every checkpoint once", path);
             free(path);
             return status;
@@ -109,8 +101,7 @@ void average_list_free(struct average_list *list) {
 // By iteration, then by path.
 static int compare_paths(const void *a, const void *b) {
     const char *one = *(char *const *)a, *other = *(char *const *)b;
-    const char *own = strrchr(one, '/'), *its = strrchr(other, '/');
-    int64_t first = folder_iteration(own ? own + 1 : one), second = folder_iteration(its ? its + 1 : other);
+    int64_t first = folder_own_iteration(one), second = folder_own_iteration(other);
     return first != second ? (first > second ? 1 : -1) : strcmp(one, other);
 }
 

@@ -211,20 +211,11 @@ static int look_into_folder(struct contents *contents, const char *folder) {
     return 0;
 }
 
-// Whether the path itself is called iter_….
-static bool is_called_iteration(const char *path) {
-    char *full = realpath(path, NULL);
-    const char *slash = full ? strrchr(full, '/') : NULL;
-    bool is_called = slash && folder_iteration(slash + 1) >= 0;
-    free(full);
-    return is_called;
-}
-
 static int look(struct contents *contents, const char *path, int64_t step) {
     *contents = (struct contents){.iteration = -1};
     if (file_is_folder(path)) {
         TRY(look_into_folder(contents, path));
-        contents->is_claimed = contents->is_claimed || is_called_iteration(path);
+        contents->is_claimed = contents->is_claimed || folder_own_iteration(path) >= 0;
     } else
         contents->is_claimed = file_exists(path);
     for (int kind = CONTENTS_OURS + 1; kind < CONTENTS_KINDS && contents->kind == CONTENTS_NONE; kind++)

@@ -7,8 +7,7 @@
 #include "base/phase.h"
 #include "base/watchdog.h"
 #include "net/hub.h"
-#include "train/bert_load.h"
-#include "train/upcycle.h"
+#include "train/initial_weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

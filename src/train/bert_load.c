@@ -1,5 +1,5 @@
-// A BERT for both towers. See bert_load.h.
-#include "train/bert_load.h"
+// A BERT for both towers. See initial_weights.h.
+#include "train/initial_weights.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -82,11 +82,7 @@ static int load_towers(struct model_source *source, struct step *step) {
 int bert_load(struct step *step, const struct config *config) {
     struct model_source source;
     log_info(" loading BERT checkpoint from %s", config->bert_load);
-    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
-    TRY(model_source_open(
-        &source, &(struct model_source_options){.path = config->bert_load,
-                                                .step = -1,
-                                                .attention_heads = has_heads ? config->num_attention_heads : 0}));
+    TRY(foreign_open(&source, config, config->bert_load, -1));
     int status = check_source(config, &source);
     if (status == 0)
         status = load_towers(&source, step);

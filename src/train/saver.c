@@ -11,7 +11,7 @@
 #include "base/phase.h"
 #include "base/watchdog.h"
 #include "store/folder.h"
-#include "store/remote_copy.h"
+#include "store/remote_checkpoint.h"
 #include "recovery/run_folders.h"
 #include "report/console.h"
 #include "train/save_folder.h"

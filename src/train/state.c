@@ -9,7 +9,7 @@
 #include "model/likeness.h"
 #include "optim/schedule.h"
 #include "train/expert_bias.h"
-#include "train/foreign.h"
+#include "train/initial_weights.h"
 #include "train/fp8_ranges.h"
 #include "train/norm_gains.h"
 
@@ -237,26 +237,24 @@ void state_describe_rest(const struct config *config, const struct progress_stat
                  config->train_tokens > 0 ? ", --train-samples or --train-tokens" : " or --train-samples");
 }
 
-int state_check_save(const struct run_state *run) {
+static int save(const struct run_state *run, const char *what, int (*write)(const struct checkpoint_save *options)) {
     struct saving saving;
     struct watchdog_work work;
-    watchdog_begin(&work, WATCHDOG_SAVE, "rehearsing a save");
+    watchdog_begin(&work, WATCHDOG_SAVE, what);
     begin_saving(&saving, run);
-    int status = checkpoint_save_rehearse(&saving.options);
+    int status = write(&saving.options);
     end_saving(&saving, run->step);
     watchdog_end(&work);
     return status;
 }
 
+int state_check_save(const struct run_state *run) {
+    return save(run, "rehearsing a save", checkpoint_save_rehearse);
+}
+
 int state_save(const struct run_state *run) {
-    struct saving saving;
     struct phase *phase = phase_begin("saving the checkpoint");
-    struct watchdog_work work;
-    watchdog_begin(&work, WATCHDOG_SAVE, "saving the checkpoint");
-    begin_saving(&saving, run);
-    int status = checkpoint_save(&saving.options);
-    end_saving(&saving, run->step);
-    watchdog_end(&work);
+    int status = save(run, "saving the checkpoint", checkpoint_save);
     phase_end(phase);
     return status;
 }
@@ -492,7 +490,7 @@ static int use_own_files(struct config *config, const struct checkpoint_file_lis
 
 static int load_foreign_config(struct config *config, const char *path) {
     struct model_source source;
-    TRY(foreign_open(&source, config, path));
+    TRY(foreign_open(&source, config, path, config->ckpt_step));
     struct buffer text = {0};
     struct json_writer writer = {.out = &text};
     struct json *object = NULL;

@@ -1,10 +1,12 @@
-// One pass over the file gives its SHA-256 and the running sums on the way. See proof.h.
-#include "store/proof.h"
+// Verifies the files of a checkpoint against its manifest, and says where they are damaged. One pass over a file gives
+// its SHA-256 and the running sums on the way.
+#include "store/manifest.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "store/safetensors.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -66,7 +68,7 @@ static bool has_names(const struct tensor_ends *places, const struct manifest_fi
     return has;
 }
 
-static int prove_bytes(const struct manifest_file *file, const char *path, const struct tensor_ends *places) {
+static int verify_bytes(const struct manifest_file *file, const char *path, const struct tensor_ends *places) {
     uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
     struct sha256_marks marks = {.ends = places->ends, .sums = sums, .count = places->count};
     char sha256[65];
@@ -89,7 +91,9 @@ static int prove_bytes(const struct manifest_file *file, const char *path, const
     return result;
 }
 
-int proof_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
+// Compares the size and, unless skipped, every byte. The message names the file and, if the manifest has running sums
+// for it, the first damaged tensor and its bytes.
+static int verify_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
     uint64_t bytes = 0;
     if (!file_exists(path) || file_is_folder(path))
         return error_set("%s %s, but the manifest lists a file of that name; restore it from a copy", path,
@@ -104,7 +108,62 @@ int proof_file(const struct manifest_file *file, const char *path, bool skip_che
     struct tensor_ends places = {0};
     if (file->sums || file->tensors)
         places_open(&places, path);
-    int result = prove_bytes(file, path, &places);
+    int result = verify_bytes(file, path, &places);
     places_close(&places);
+    return result;
+}
+
+// ---- all files ----
+
+struct dealt_file {
+    size_t number;
+    uint64_t bytes;
+};
+
+static int compare_bytes(const void *a, const void *b) {
+    const struct dealt_file *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+// Marks the files of this process: largest first, each to the one with the least; all processes compute the same.
+static bool *deal_out(const struct manifest *manifest, const struct manifest_proof *proof) {
+    bool *is_own = memory_alloc(manifest->count * sizeof is_own[0] + 1);
+    uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
+    struct dealt_file *files = memory_alloc((manifest->count + 1) * sizeof files[0]);
+    for (size_t i = 0; i < manifest->count; i++)
+        files[i] = (struct dealt_file){i, manifest->files[i].bytes};
+    qsort(files, manifest->count, sizeof files[0], compare_bytes);
+    for (size_t i = 0; i < manifest->count; i++) {
+        int least = 0;
+        for (int rank = 1; rank < proof->size; rank++)
+            least = load[rank] < load[least] ? rank : least;
+        // The 1 stands for the cost of opening a file.
+        load[least] += files[i].bytes + 1;
+        is_own[files[i].number] = least == proof->self;
+    }
+    free(files);
+    free(load);
+    return is_own;
+}
+
+int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof) {
+    int result = 0;
+    bool *is_own = deal_out(manifest, proof);
+    double bytes = 0;
+    for (size_t i = 0; i < manifest->count; i++)
+        bytes += is_own[i] ? (double)manifest->files[i].bytes : 0;
+    struct phase *phase = phase_begin_amount("verifying the checkpoint", "bytes", bytes);
+    for (size_t i = 0; i < manifest->count && result == 0; i++) {
+        if (!is_own[i])
+            continue;
+        char *path = file_join(folder, manifest->files[i].name);
+        result = verify_file(&manifest->files[i], path, proof->skip_checksums);
+        free(path);
+        phase_advance(phase, (int64_t)manifest->files[i].bytes);
+    }
+    phase_end(phase);
+    free(is_own);
     return result;
 }
