@@ -396,12 +396,9 @@ static int load_wordpiece(struct hf *hf, const struct json *model) {
     TRY(hf_get_string(hf, model, "continuing_subword_prefix", &prefix));
     build_vocab_trie(hf, &hf->wordpiece_trie);
     const char *text = prefix && prefix->type == JSON_STRING ? prefix->string : "##";
-    int32_t node = TRIE_ROOT;
-    for (; *text && node >= 0; text++)
-        node = trie_step(&hf->wordpiece_trie, node, (unsigned char)*text);
     hf->wordpiece = (struct wordpiece){
         .trie = &hf->wordpiece_trie,
-        .continued = node,
+        .continued = trie_walk(&hf->wordpiece_trie, text, strlen(text)),
         .unknown = hf->unknown,
         .most_chars = most && most->type == JSON_NUMBER ? (int64_t)most->number : 100,
     };

@@ -178,7 +178,8 @@ int tokenizer_list_special(const struct tokenizer *tokenizer, bool *is_special) 
 void tokenizer_free(struct tokenizer *tokenizer) {
     if (!tokenizer)
         return;
-    tokenizer->kind->close(tokenizer);
+    if (tokenizer->kind->close)
+        tokenizer->kind->close(tokenizer);
     free(tokenizer);
 }
 
@@ -241,9 +242,10 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
 }
 
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
-    void *state;
+    void *state = NULL;
     *encoder = NULL;
-    TRY(tokenizer->kind->state_create(tokenizer, &state));
+    if (tokenizer->kind->state_create)
+        TRY(tokenizer->kind->state_create(tokenizer, &state));
     *encoder = memory_alloc(sizeof **encoder);
     (*encoder)->tokenizer = tokenizer;
     (*encoder)->state = state;
@@ -253,7 +255,8 @@ int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct to
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder) {
     if (!encoder)
         return;
-    encoder->tokenizer->kind->state_free(encoder->state);
+    if (encoder->tokenizer->kind->state_free)
+        encoder->tokenizer->kind->state_free(encoder->state);
     free(encoder);
 }
 

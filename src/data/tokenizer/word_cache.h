@@ -28,6 +28,8 @@ struct word_cache {
     struct word_bucket *buckets;  // 4 MiB, aligned to 64 bytes
 };
 
+// Zeroed memory of a power of two of bytes for buckets, in large pages if there are any. Freed with free().
+void *word_cache_buckets(size_t bytes);
 void word_cache_create(struct word_cache *cache);
 void word_cache_free(struct word_cache *cache);
 

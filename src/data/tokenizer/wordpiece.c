@@ -84,14 +84,15 @@ static inline bool encode_cached(struct bert_state *state, struct span span, str
     return true;
 }
 
-// A run of ASCII letters and digits, or one ASCII punctuation character. Long runs are not cached.
-static int encode_ascii(const struct bert *bert, struct bert_state *state, struct span span, struct token_list *out) {
+// A word; long ones are not cached. `lowers`: it is ASCII, and upper case becomes lower case.
+static int encode_span(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
+                       struct token_list *out) {
     struct word_bucket *bucket = NULL;
     if (span.length <= WORD_CACHE_MAX_BYTES && encode_cached(state, span, &bucket, out))
         return 0;
     int64_t before = out->count;
     const unsigned char *word = span.text;
-    if (bert->rules.lower) {
+    if (lowers) {
         buffer_clear(&state->word);
         buffer_append(&state->word, span.text, span.length);
         for (size_t i = 0; i < span.length; i++)
@@ -109,16 +110,9 @@ static int encode_ascii(const struct bert *bert, struct bert_state *state, struc
 // Encodes the word in state->word, which is clean, and clears it.
 static int end_word(const struct bert *bert, struct bert_state *state, struct token_list *out) {
     size_t length = state->word.length;
-    if (length == 0)
-        return 0;
-    struct span span = {(const unsigned char *)state->word.data, length, length};
-    struct word_bucket *bucket = NULL;
-    int64_t before = out->count;
-    if (length > WORD_CACHE_MAX_BYTES || !encode_cached(state, span, &bucket, out)) {
-        TRY(wordpiece_encode_word(&bert->model, span.text, length, out));
-        if (bucket)
-            word_cache_add(bucket, word_key_of(span.text, length, length), out->ids + before, out->count - before);
-    }
+    if (length > 0)
+        TRY(encode_span(bert, state, (struct span){(const unsigned char *)state->word.data, length, length}, false,
+                        out));
     buffer_clear(&state->word);
     return 0;
 }
@@ -214,7 +208,7 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
             continue;
         }
         struct span span = {word, (size_t)(end - word), (size_t)(walk.end - word)};
-        TRY(encode_ascii(bert, state, span, out));
+        TRY(encode_span(bert, state, span, bert->rules.lower, out));
         walk.at = end;
     }
     if (state->word.capacity > KEPT_BYTES)
