@@ -16,7 +16,7 @@
 
 // ---- vocab.json ----
 
-// Reads vocab.json. The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
+// The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
 // dense enough to index arrays.
 
 enum { VOCABULARY_LIMIT_BYTES = 1 << 30, SHOWN_BYTES = 60 };

@@ -226,7 +226,7 @@ static int load_vocab(struct hf *hf, const struct json *vocab) {
     return 0;
 }
 
-static int load_unknown(struct hf *hf, const struct json *model, bool needed) {
+static int load_unknown(struct hf *hf, const struct json *model) {
     const struct json *unknown;
     hf->unknown = -1;
     hf->drops_unknown = true;
@@ -235,8 +235,6 @@ static int load_unknown(struct hf *hf, const struct json *model, bool needed) {
         return found;
     hf->drops_unknown = false;
     hf->unknown = byte_table_find(&hf->vocab, unknown->string, unknown->length);
-    if (hf->unknown < 0 && needed)
-        return hf_error(hf, "model", "\"unk_token\" is not in the vocabulary");
     return 0;
 }
 
@@ -351,20 +349,22 @@ static void load_byte_tokens(struct hf *hf) {
     }
 }
 
+static int load_affix(struct hf *hf, const struct json *model, const char *key, struct hf_string *affix) {
+    const struct json *string;
+    int found = hf_get_string(hf, model, key, &string);
+    if (found == 1)
+        *affix = hf_copy(string->string, string->length);
+    return found;
+}
+
 static int load_bpe(struct hf *hf, const struct json *model) {
-    const struct json *dropout = json_member(model, "dropout"), *affix;
+    const struct json *dropout = json_member(model, "dropout");
     if (dropout && dropout->type != JSON_NULL && !(dropout->type == JSON_NUMBER && dropout->number == 0))
         return hf_error(hf, "model", "\"dropout\" makes ids random, which is not supported; set it to null");
     TRY(load_vocab(hf, json_member(model, "vocab")));
-    TRY(load_unknown(hf, model, false));
-    int found = hf_get_string(hf, model, "continuing_subword_prefix", &affix);
-    if (found == 1)
-        hf->prefix = hf_copy(affix->string, affix->length);
-    TRY(found);
-    found = hf_get_string(hf, model, "end_of_word_suffix", &affix);
-    if (found == 1)
-        hf->suffix = hf_copy(affix->string, affix->length);
-    TRY(found);
+    TRY(load_unknown(hf, model));
+    TRY(load_affix(hf, model, "continuing_subword_prefix", &hf->prefix));
+    TRY(load_affix(hf, model, "end_of_word_suffix", &hf->suffix));
     hf->fuse_unknown = hf_get_bool(model, "fuse_unk", false);
     hf->byte_fallback = hf_get_bool(model, "byte_fallback", false);
     hf->ignore_merges = hf_get_bool(model, "ignore_merges", false);
@@ -392,7 +392,7 @@ static void build_vocab_trie(const struct hf *hf, struct trie *trie) {
 static int load_wordpiece(struct hf *hf, const struct json *model) {
     const struct json *prefix, *most = json_member(model, "max_input_chars_per_word");
     TRY(load_vocab(hf, json_member(model, "vocab")));
-    TRY(load_unknown(hf, model, false));
+    TRY(load_unknown(hf, model));
     TRY(hf_get_string(hf, model, "continuing_subword_prefix", &prefix));
     build_vocab_trie(hf, &hf->wordpiece_trie);
     const char *text = prefix && prefix->type == JSON_STRING ? prefix->string : "##";
@@ -472,11 +472,6 @@ static int load_unigram(struct hf *hf, const struct json *model) {
     return 0;
 }
 
-static int load_wordlevel(struct hf *hf, const struct json *model) {
-    TRY(load_vocab(hf, json_member(model, "vocab")));
-    return load_unknown(hf, model, false);
-}
-
 // Guesses the type from the members, in the order in which Hugging Face tries them.
 static enum hf_model guess_type(const struct json *model) {
     if (json_member(model, "merges"))
@@ -516,6 +511,7 @@ int hf_load_model(struct hf *hf, const struct json *model) {
         return load_unigram(hf, model);
     case HF_MODEL_WORDLEVEL:
     default:
-        return load_wordlevel(hf, model);
+        TRY(load_vocab(hf, json_member(model, "vocab")));
+        return load_unknown(hf, model);
     }
 }

@@ -8,9 +8,6 @@
 
 // ---- the cache ----
 
-// Creates, grows and fills the cache of short pieces; the lookup in a piece's own bucket is in the loop of
-// piece_encode.c.
-
 static struct piece_bucket *make_buckets(int bits) {
     return word_cache_buckets(((size_t)1 << bits) * sizeof(struct piece_bucket));
 }
