@@ -164,13 +164,9 @@ static int encode_cached(const struct hf *hf, struct hf_state *state, const char
     if (length > WORD_CACHE_MAX_BYTES)
         return encode_piece(hf, state, word, length, out);
     struct word_key key = word_key_of((const unsigned char *)word, length, length);
-    struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-    const struct word_entry *entry = word_cache_find(bucket, key);
-    if (entry) {
-        for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-            token_list_append(out, entry->ids[i]);
+    struct word_bucket *bucket;
+    if (word_cache_append(&state->cache, key, &bucket, out))
         return 0;
-    }
     int64_t before = out->count;
     TRY(encode_piece(hf, state, word, length, out));
     word_cache_add(bucket, key, out->ids + before, out->count - before);

@@ -71,25 +71,16 @@ struct span {
     size_t length, readable;
 };
 
-// Appends the ids of a short span from the cache. If it is not there, *bucket is where it belongs.
-static inline bool encode_cached(struct bert_state *state, struct span span, struct word_bucket **bucket,
-                                 struct token_list *out) {
-    struct word_key key = word_key_of(span.text, span.length, span.readable);
-    *bucket = word_cache_bucket(&state->cache, key);
-    const struct word_entry *entry = word_cache_find(*bucket, key);
-    if (!entry)
-        return false;
-    for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-        token_list_append(out, entry->ids[i]);
-    return true;
-}
-
 // A word; long ones are not cached. `lowers`: it is ASCII, and upper case becomes lower case.
 static int encode_span(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
                        struct token_list *out) {
     struct word_bucket *bucket = NULL;
-    if (span.length <= WORD_CACHE_MAX_BYTES && encode_cached(state, span, &bucket, out))
-        return 0;
+    struct word_key key = {0, 0};
+    if (span.length <= WORD_CACHE_MAX_BYTES) {
+        key = word_key_of(span.text, span.length, span.readable);
+        if (word_cache_append(&state->cache, key, &bucket, out))
+            return 0;
+    }
     int64_t before = out->count;
     const unsigned char *word = span.text;
     if (lowers) {
@@ -102,8 +93,7 @@ static int encode_span(const struct bert *bert, struct bert_state *state, struct
     }
     TRY(wordpiece_encode_word(&bert->model, word, span.length, out));
     if (bucket)
-        word_cache_add(bucket, word_key_of(span.text, span.length, span.readable), out->ids + before,
-                       out->count - before);
+        word_cache_add(bucket, key, out->ids + before, out->count - before);
     return 0;
 }
 
