@@ -4,7 +4,6 @@
 #include "data/sentence.h"
 
 #include "base/utf8.h"
-#include "data/sentence_words.h"
 #include "data/tokenizer/unicode_category.h"
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-// The word lists of the sentence splitter's languages, and the lookup of words in them. See sentence_words.h for the
-// lists.
-#include "data/sentence_words.h"
+// The word lists of the sentence splitter's languages, and the lookup of words in them. See sentence.h for
+// the lists.
+#include "data/sentence.h"
 
 #include "base/utf8.h"
 #include "data/tokenizer/unicode_category.h"

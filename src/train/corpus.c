@@ -188,6 +188,14 @@ static int open_parts(struct corpus *corpus, const struct corpus_options *option
     return open_blend(corpus, options, list->weights, list->weights ? size : options->sample_count);
 }
 
+// What a split divides: sequences of running text, or documents of sentences.
+static int64_t count_items(const struct corpus_options *options, const struct index_reader *reader,
+                           const char **items) {
+    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
+    *items = is_gpt ? "sequences" : "documents";
+    return is_gpt ? reader->sequence_count : reader->document_count;
+}
+
 static int is_empty(const char *split, enum split which, bool *empty) {
     struct split_bounds bounds;
     *empty = false;
@@ -207,12 +215,12 @@ static int is_too_small(const struct corpus_options *options, const char *split,
         return 0;
     struct split_bounds bounds;
     TRY(split_parse(&bounds, split));
-    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
     for (int64_t i = 0; i < list->count && !*too_small; i++) {
         struct index_reader *reader;
+        const char *items;
         int64_t begin, end;
         TRY(index_open(&reader, list->prefixes[i]));
-        int64_t count = is_gpt ? reader->sequence_count : reader->document_count;
+        int64_t count = count_items(options, reader, &items);
         index_close(reader);
         split_range(&bounds, options->which, count, &begin, &end);
         *too_small = begin == end;
@@ -220,8 +228,7 @@ static int is_too_small(const struct corpus_options *options, const char *split,
             log_info("note: %s--split %s leaves none of the %" PRId64 " %s of %s for %s, so the run has none; give "
                      "--split other shares",
                      flag_source(&options->config->given, "--split") != FLAG_FROM_DEFAULT ? "" : "the default ", split,
-                     count, is_gpt ? "sequences" : "documents", list->prefixes[i],
-                     options->which == SPLIT_VALID ? "validation" : "test");
+                     count, items, list->prefixes[i], options->which == SPLIT_VALID ? "validation" : "test");
     }
     return 0;
 }
@@ -267,17 +274,13 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
 
 // The part of the dataset that the split gets must hold something.
 static int check_part(const struct corpus_options *options, const char *split, const char *prefix) {
-    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
     struct index_reader *reader;
     int64_t begin, end;
     TRY(index_open(&reader, prefix));
-    int status = split_choose(&(struct split_choice){.prefix = prefix,
-                                                     .split = split,
-                                                     .which = options->which,
-                                                     .items = is_gpt ? "sequences" : "documents",
-                                                     .count = is_gpt ? reader->sequence_count : reader->document_count},
-                              &begin, &end);
-    if (status == 0 && is_gpt && options->which == SPLIT_TRAIN)
+    struct split_choice choice = {.prefix = prefix, .split = split, .which = options->which};
+    choice.count = count_items(options, reader, &choice.items);
+    int status = split_choose(&choice, &begin, &end);
+    if (status == 0 && corpus_kind_of(options->config) == CORPUS_GPT && options->which == SPLIT_TRAIN)
         document_ends_check(reader, prefix, options->config, options->eod);
     index_close(reader);
     return status;
