@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One tensor of the file: rows [first, first + shape[0]) of one of ours, or of each of its experts.
 struct gguf_output {
@@ -302,7 +301,8 @@ static const struct gguf_architecture *choose_architecture(const struct model_wr
     return NULL;
 }
 
-static int make(struct gguf_job *job, const char *temporary) {
+static int make(void *context, const char *temporary) {
+    struct gguf_job *job = context;
     const struct model_source *source = job->write->source;
     TRY(gguf_config_check(job->architecture, &source->config));
     TRY(list_outputs(job));
@@ -332,10 +332,7 @@ int model_write_gguf(const struct model_write *write) {
     const struct config *config = &write->source->config;
     if (file_exists(write->folder))
         return error_set("%s exists; give another name or remove it", write->folder);
-    if (write->vocab_size > config->padded_vocab_size)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
-                              config->padded_vocab_size, write->vocab_size);
+    TRY(model_write_check(write));
     struct model_write whole = *write;
     whole.has_dtype = true;
     whole.dtype = DTYPE_F32;
@@ -346,15 +343,7 @@ int model_write_gguf(const struct model_write *write) {
                            .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
     if (!job.architecture)
         return -1;
-    char *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    int result = file_make_parent(write->folder);
-    if (result == 0)
-        result = make(&job, temporary);
-    if (result == 0)
-        result = file_rename(temporary, write->folder);
-    else
-        (void)unlink(temporary);
+    int result = model_write_renamed(write, make, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.outputs[i].name);
     free(job.outputs);
@@ -363,6 +352,5 @@ int model_write_gguf(const struct model_write *write) {
     gguf_vocabulary_free(&job.vocabulary);
     buffer_free(&job.pairs.bytes);
     name_list_free(&job.unaligned);
-    free(temporary);
     return result;
 }

@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One tensor of theirs: elements of one of ours starting at `first`, perhaps transposed or reordered.
 struct hf_output {
@@ -300,7 +299,9 @@ static int write_config(const struct hf_job *job) {
     return result;
 }
 
-static int write_all(struct hf_job *job) {
+static int write_all(void *context, const char *temporary) {
+    struct hf_job *job = context;
+    job->folder = temporary;
     TRY(list_outputs(job));
     TRY(file_make_folders(job->folder));
     for (size_t f = 0; f < job->file_count; f++)
@@ -309,18 +310,8 @@ static int write_all(struct hf_job *job) {
     TRY(write_config(job));
     TRY(hf_surroundings_write(&job->write->source->files, job->folder));
     TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->family, job->folder));
-    return file_sync_folder(job->folder);
-}
-
-static int check_target(const struct model_write *write) {
-    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
-        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
-    const struct config *config = &write->source->config;
-    if (write->vocab_size > config->padded_vocab_size)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
-                              config->padded_vocab_size, write->vocab_size);
-    return 0;
+    TRY(file_sync_folder(job->folder));
+    return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }
 
 // A model from Hugging Face keeps its family if it still fits.
@@ -373,42 +364,23 @@ bool model_fits_huggingface(const struct model_write *write) {
 }
 
 int model_write_huggingface(const struct model_write *write) {
-    TRY(check_target(write));
+    TRY(model_write_check(write));
     struct model_write whole = *write;
     struct hf_job job = {.write = &whole, .family = hf_family_choose(write)};
     if (!job.family)
         return -1;
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;
     TRY(model_range_check(&whole));
-    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
     note_names(&job);
     note_padding(&job);
     note_scale(&job);
-    int result = file_make_folders(parent);
-    if (result == 0)
-        result = write_all(&job);
-    if (result == 0)
-        result = model_check(&(struct model_check){.write = &whole, .path = temporary});
-    if (result == 0) {
-        (void)rmdir(write->folder);
-        result = file_rename(temporary, write->folder);
-    }
-    if (result < 0) {
-        struct error_note *note = error_take();
-        if (file_remove_tree(temporary) < 0)
-            log_warn("%s", error_message());
-        error_give(note);
-    }
+    int result = model_write_renamed(write, write_all, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.outputs[i].name);
     free(job.outputs);
     free(job.file_ends);
     model_bytes_free(&job.bytes);
     hf_tokenizer_close(&job.tokenizer);
-    free(parent);
-    free(temporary);
     return result;
 }

@@ -18,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char data_name[] = "__0_0.distcp";
 enum { THE_WEIGHT = -1 };  // or a state
@@ -437,9 +436,12 @@ static int write_metadata(const struct megatron_job *job) {
 
 // ---- the folder ----
 
-static int write_all(struct megatron_job *job, const char *temporary) {
+static int write_all(void *context, const char *temporary) {
+    struct megatron_job *job = context;
     static const char format[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
                                  "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    job->folder = checkpoint_path(temporary, job->write->source->state.iteration);
+    TRY(list_pieces(job));
     TRY(file_make_folders(job->folder));
     TRY(write_data(job));
     TRY(write_metadata(job));
@@ -448,7 +450,8 @@ static int write_all(struct megatron_job *job, const char *temporary) {
     int result = file_write_all(path, format, strlen(format));
     free(path);
     TRY(result);
-    return folder_marker_write(temporary, job->write->source->state.iteration);
+    TRY(folder_marker_write(temporary, job->write->source->state.iteration));
+    return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }
 
 static int check_blocks(const struct config *config) {
@@ -488,37 +491,16 @@ static int check_model(const struct config *config) {
 
 int model_write_megatron(const struct model_write *write) {
     struct model_source *source = write->source;
-    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
-        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
+    TRY(model_write_check(write));
     TRY(check_model(&source->config));
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));
-    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
-    int result = list_pieces(&job);
-    if (result == 0)
-        result = file_make_folders(parent);
-    if (result == 0)
-        result = write_all(&job, temporary);
-    if (result == 0)
-        result = model_check(&(struct model_check){.write = write, .path = temporary});
-    if (result == 0) {
-        (void)rmdir(write->folder);
-        result = file_rename(temporary, write->folder);
-    }
-    if (result < 0) {
-        struct error_note *note = error_take();
-        if (file_exists(temporary) && file_remove_tree(temporary) < 0)
-            log_warn("%s", error_message());
-        error_give(note);
-    }
+    struct megatron_job job = {.write = write};
+    int result = model_write_renamed(write, write_all, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.pieces[i].name);
     free(job.pieces);
     free(job.folder);
-    free(parent);
-    free(temporary);
     return result;
 }

@@ -18,4 +18,10 @@ void model_bytes_free(struct model_bytes *bytes);
 // Added to a tensor to bring its gains into the requested form; 0 if it has none, or has that form.
 float model_gains_shift(const struct model_write *write, const struct param *param);
 
+// -1 if something is where the model is to be written, or if its vocabulary is smaller than that to be written.
+int model_write_check(const struct model_write *write);
+// Writes a file or a folder under a temporary name, which becomes write->folder if `make` returns 0 and is removed if
+// not.
+int model_write_renamed(const struct model_write *write, int (*make)(void *job, const char *temporary), void *job);
+
 #endif

@@ -78,7 +78,8 @@ TEST(refused) {
     EXPECT_OK(open_with("gelu", "relu"));
     EXPECT_ERROR(open_with("gelu", "tanh"), "\"activation_fn\" is tanh, which is not supported");
     EXPECT_ERROR(open_with("roberta_base", "transformer1"), "--arch is transformer1; only RoBERTa of fairseq");
-    EXPECT_ERROR(open_with("layers.1.fc2.bias", "layers.1.fc3.bias"), "tensors are missing: sentence_encoder.layers.1.fc2.bias");
+    EXPECT_ERROR(open_with("layers.1.fc2.bias", "layers.1.fc3.bias"),
+                 "tensors are missing: sentence_encoder.layers.1.fc2.bias");
     EXPECT_ERROR(open_with("sentence_encoder.emb_layer_norm", "sentence_encoder.emb_layer_morm"),
                  "sentence_encoder.layernorm_embedding.weight");
     struct model_source source;
