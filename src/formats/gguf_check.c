@@ -1,12 +1,11 @@
 // Compares a written file with its source. The mapping from tensors back to parameters is stated here independently:
 // for each row of ours, its place in the file.
-#include "formats/gguf_check.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "formats/gguf.h"
-#include "formats/gguf_config.h"
 #include "formats/model_bytes.h"
 #include "formats/names.h"
 #include "formats/source_kind.h"

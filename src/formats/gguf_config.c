@@ -1,5 +1,5 @@
-// Flags to keys of GGUF. See gguf_config.h.
-#include "formats/gguf_config.h"
+// Flags to keys of GGUF. See gguf_model.h.
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,18 +1,16 @@
 // Writes a model source as a GGUF file, one tensor at a time. The file has a temporary name until it has been read
 // back, so it is complete or absent.
-#include "formats/model_source.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "formats/gguf_check.h"
-#include "formats/gguf_config.h"
 #include "formats/gguf_vocabulary.h"
 #include "formats/hf_config.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
+#include "formats/model_source.h"
 #include "formats/names.h"
 #include "ops/ops.h"
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/hf_save.h"
-#include "formats/hf_end.h"
+#include "formats/hf_tokenizer_files.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// See hf_end.h.
-#include "formats/hf_end.h"
+// See hf_tokenizer_files.h.
+#include "formats/hf_tokenizer_files.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -10,10 +10,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/tokenizer/byte_map.h"
-#include "formats/hf_end.h"
+#include "data/tokenizer/tokenizer.h"
 #include "formats/hf_surroundings.h"
 #include "store/extra.h"
-#include "data/tokenizer/tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "formats/hf_end.h"
 #include "formats/source_kind.h"
 #include "store/extra.h"
 #include <stdlib.h>

@@ -9,12 +9,9 @@
 #include "base/memory.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
-#include "formats/hf_reorder.h"
 #include "formats/hf_surroundings.h"
 #include "formats/hf_tokenizer_files.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "store/safetensors.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "formats/torch_write.h"
 #include "store/convert.h"
 #include "store/folder.h"

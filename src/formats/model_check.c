@@ -1,10 +1,9 @@
-// Compares a written model with its source. See model_check.h.
-#include "formats/model_check.h"
+// Compares a written model with its source. See model_bytes.h.
+#include "formats/model_bytes.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "formats/model_bytes.h"
 #include "formats/names.h"
 #include "model/likeness.h"
 #include "store/convert.h"

@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "store/convert.h"
 #include "store/safetensors.h"
 #include <inttypes.h>

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
-#include "formats/hf_reorder.h"
 #include "formats/hf_surroundings.h"
 #include "formats/hf_tokenizer_files.h"
 #include "formats/source_kind.h"

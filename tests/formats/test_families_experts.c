@@ -1,7 +1,7 @@
 // Families with experts: variants that would compute something else are refused by name, a model is written as the
 // families that can express it, and 4-bit matrices become bf16 to the bit.
 #include "formats/families.h"
-#include "formats/hf_reorder.h"
+#include "formats/hf_names.h"
 #include "formats/weights.h"
 
 TEST(refused_experts) {

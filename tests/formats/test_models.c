@@ -1,7 +1,7 @@
 // Folders with wrong content: missing, extra, misshapen and mistyped tensors, wrong indexes, configurations of
 // unsupported models. Every error names the problem, and nothing is written halfway.
 #include "base/memory.h"
-#include "formats/model_check.h"
+#include "formats/model_bytes.h"
 #include "formats/model_source.h"
 #include "formats/names.h"
 #include "formats/spoiled.h"

@@ -1,8 +1,11 @@
-// The architectures of llama.cpp as tables: the families each can run, the names of its tensors, and what it computes
-// by default. Internal to this folder.
-#ifndef FORMATS_GGUF_NAMES_H
-#define FORMATS_GGUF_NAMES_H
+// A model as a GGUF file. llama.cpp's architectures are tables: the families each can run, the names of its tensors,
+// and what it computes by default. Internal to this folder.
+#ifndef FORMATS_GGUF_MODEL_H
+#define FORMATS_GGUF_MODEL_H
 
+#include "config/config.h"
+#include "formats/gguf.h"
+#include "formats/model_source.h"
 #include "parallel/param.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -63,5 +66,34 @@ bool gguf_is_latent(const struct gguf_row *row);
 // Whether it is the biases of all experts: one element per row, so that they can be split like the weights.
 bool gguf_is_expert_bias(const char *name);
 struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param);
+
+// A model's configuration as GGUF keys, and whether llama.cpp can run it.
+
+// -1, with the difference as message, if the architecture computes something other than the model.
+int gguf_config_check(const struct gguf_architecture *architecture, const struct config *config);
+// Writes the architecture's keys. The vocabulary has `rows` rows.
+void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
+                       struct gguf_pairs *pairs);
+// The divisors of the frequencies of rotated pairs, if the architecture reads them from a tensor (rope_freqs.weight);
+// returns their number, else 0. `factors` has room for ROPE_MOST_PAIRS.
+int64_t gguf_rope_factors(const struct config *config, float *factors);
+// Factor folded into the final norm's gain, because the architecture has no other factor for logits.
+float gguf_output_scale(const struct config *config);
+
+// Verifies that a written GGUF file holds its source model.
+
+struct gguf_check {
+    const struct model_write *asked;
+    const struct gguf_architecture *architecture;
+    const char *path;
+    int64_t rows;                    // of the vocabulary
+    const struct gguf_pairs *pairs;  // that were written
+};
+// Reads the file with our own reader, compares its pairs with those that were written, assembles our parameters from
+// its tensors, compares their elements with the source's, and runs both models if the caller provided a way to. An
+// encoder's file lacks its heads and is not run.
+int gguf_check(const struct gguf_check *check);
+// The first part: the pairs, byte by byte.
+int gguf_check_pairs(const struct gguf_check *check, const struct gguf *file);
 
 #endif
