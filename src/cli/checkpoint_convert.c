@@ -177,10 +177,10 @@ static int check_tokenizer(const struct config *config) {
     TRY(tokenizer_open(&tokenizer, &options));
     int64_t size = tokenizer_vocab_size(tokenizer);
     tokenizer_free(tokenizer);
-    if (size > config->padded_vocab_size)
+    if (size > config->model.padded_vocab_size)
         return error_set("the tokenizer has %" PRId64 " tokens, and the model's vocabulary only %" PRId64
                          ": it belongs to another model",
-                         size, config->padded_vocab_size);
+                         size, config->model.padded_vocab_size);
     return 0;
 }
 
@@ -213,15 +213,16 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
     if (options->no_tokenizer && is_given)
         return error_set_code(EXIT_CODE_USAGE, "--no-tokenizer and a tokenizer exclude each other");
     if (options->no_tokenizer) {
-        char **const texts[] = {&source->config.tokenizer_type, &source->config.tokenizer_model,
-                                &source->config.vocab_file, &source->config.merge_file, &source->config.eod_token};
+        char **const texts[] = {&source->config.data.tokenizer_type, &source->config.data.tokenizer_model,
+                                &source->config.data.vocab_file, &source->config.data.merge_file,
+                                &source->config.data.eod_token};
         drop_tokenizer(source);
         for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
             free(*texts[i]);
             *texts[i] = NULL;
         }
-        if (source->config.vocab_size == 0)
-            source->config.vocab_size = source->config.padded_vocab_size;
+        if (source->config.data.vocab_size == 0)
+            source->config.data.vocab_size = source->config.model.padded_vocab_size;
     }
     if (!is_given)
         return 0;
@@ -229,10 +230,10 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
         return error_set_code(EXIT_CODE_USAGE, "give the kind of the tokenizer's files with --tokenizer-type");
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     drop_tokenizer(source);
-    source->config.decoder_start_token = -1;
+    source->config.data.decoder_start_token = -1;
     if (!options->eod_token) {  // an id of the removed tokenizer
-        free(source->config.eod_token);
-        source->config.eod_token = NULL;
+        free(source->config.data.eod_token);
+        source->config.data.eod_token = NULL;
     }
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (!given[i].file)
@@ -256,12 +257,12 @@ static int write_model(const struct model_write *write, const char *to) {
 // Formats without multi-token prediction get the rest of the model.
 static int leave_depths(const struct model_write *write, const char *to, struct model_source_options options) {
     bool is_kept = strcmp(to, "bevatron") == 0 || strcmp(to, "megatron") == 0;
-    if (write->source->config.mtp_num_layers == 0 || is_kept ||
+    if (write->source->config.model.mtp_num_layers == 0 || is_kept ||
         (strcmp(to, "huggingface") == 0 && model_fits_huggingface(write)))
         return 0;
     log_warn("multi-token prediction (--mtp-num-layers %" PRId64
              ") is left out: the target has no place for it; --to bevatron and --to megatron keep it",
-             write->source->config.mtp_num_layers);
+             write->source->config.model.mtp_num_layers);
     model_source_close(write->source);
     options.leaves_depths = true;
     return model_source_open(write->source, &options);

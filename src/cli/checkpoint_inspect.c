@@ -170,20 +170,20 @@ static void show_model(struct inspect_view *view, const struct config *config) {
         const char *key;
         int64_t value;
     } numbers[] = {
-        {"num_layers", config->num_layers},
-        {"hidden_size", config->hidden_size},
-        {"num_attention_heads", config->num_attention_heads},
+        {"num_layers", config->model.num_layers},
+        {"hidden_size", config->model.hidden_size},
+        {"num_attention_heads", config->model.num_attention_heads},
         {"num_query_groups", config_query_groups(config)},
-        {"seq_length", config->seq_length},
-        {"padded_vocab_size", config->padded_vocab_size},
-        {"num_experts", config->num_experts},
+        {"seq_length", config->run.seq_length},
+        {"padded_vocab_size", config->model.padded_vocab_size},
+        {"num_experts", config->model.num_experts},
         {"parameters", census_parameters(config)},
     };
     json_key(&view->json, "model");
     json_begin_object(&view->json);
     json_key(&view->json, "model");
-    json_cstring(&view->json, config->model);
-    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model);
+    json_cstring(&view->json, config->model.family);
+    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model.family);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].value == 0)
             continue;

@@ -59,7 +59,7 @@ void evaluate_ict_print_retrieval(const struct retrieval *asked, const struct re
 
 void evaluate_ict_tops(struct retrieval *retrieval, const struct config *config) {
     static const int64_t usual[] = {1, 5, 20, 100};
-    int64_t given = config->retriever_report_topk_accuracies.count;
+    int64_t given = config->run.retriever_report_topk_accuracies.count;
     retrieval->top_count = given > 0 ? (int)given : (int)(sizeof usual / sizeof usual[0]);
     for (int i = 0; i < retrieval->top_count; i++)
         retrieval->tops[i] = given > 0 ? config_top(config, i) : usual[i];

@@ -274,7 +274,7 @@ static void free_config(struct config *config) {
 }
 
 int launch_refuse_memory(const struct config *config) {
-    return config->checkpoint_in_memory
+    return config->run.checkpoint_in_memory
                ? error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory works with launch local and, outside "
                                                  "containers, launch slurm: a process outlives "
                                                  "the ranks and keeps their memory; leave it out")
@@ -283,15 +283,15 @@ int launch_refuse_memory(const struct config *config) {
 
 int launch_resume(struct launch_command *command, const struct config *config) {
     struct config run = *config;
-    if (config->save && !config->load) {
-        launch_command_add(command, "--load", config->save);
-        run.load = config->save;
+    if (config->run.save && !config->run.load) {
+        launch_command_add(command, "--load", config->run.save);
+        run.run.load = config->run.save;
     }
-    bool is_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
-    if (config->save && config->load && !is_copy && !file_is_same(config->load, config->save))
+    bool is_copy = config->run.load && config->run.save_to && file_is_same_path(config->run.load, config->run.save_to);
+    if (config->run.save && config->run.load && !is_copy && !file_is_same(config->run.load, config->run.save))
         log_warn("a restart cannot resume from --load %s; give --pretrained-checkpoint %s --load %s, so that the same "
                  "command starts and resumes",
-                 config->load, config->load, config->save);
+                 config->run.load, config->run.load, config->run.save);
     return command->is_elsewhere ? 0 : save_folder_check(&run);
 }
 

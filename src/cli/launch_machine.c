@@ -21,9 +21,9 @@ static int refuse_old(const struct machine *machine) {
 // The first GPUs with fp8 are those of compute capability 8.9.
 static int check_fp8(const struct machine *machine, const struct config *config) {
     enum { FIRST_WITH_FP8 = 89 };
-    if (!config->fp8_format)
+    if (!config->run.fp8_format)
         return 0;
-    if (config->num_experts > 0 && !machine_trains_experts8(machine))
+    if (config->model.num_experts > 0 && !machine_trains_experts8(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "the %s GPUs of a %s have no fp8 matmuls of experts; leave out --fp8-format, or choose a "
                               "machine with H100 or H200 GPUs",
@@ -43,7 +43,7 @@ static int check_recipe(const struct machine *machine, const struct config *conf
     return error_set_code(
         EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
         machine->name, missing,
-        config->fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
+        config->run.fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
         strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
 }
 
@@ -70,7 +70,7 @@ int launch_check_machine(const struct launch_place *place, struct launch_command
                                                "dataset",    "checkpoint", "getdata"};
     const struct machine *machine = place->machine;
     bool is_train = strcmp(command->rest[0], "train") == 0;
-    if (!machine || machine->gpus == 0 || (is_train && strcmp(config->device, "cpu") == 0))
+    if (!machine || machine->gpus == 0 || (is_train && strcmp(config->machine.device, "cpu") == 0))
         return 0;
     for (size_t i = 0; i < sizeof without_gpus / sizeof without_gpus[0]; i++)
         if (strcmp(command->rest[0], without_gpus[i]) == 0)

@@ -194,13 +194,13 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
     TRY(launch_config(config, command, ranks));
     if (options->container_image)
         TRY(launch_refuse_memory(config));
-    if (options->array_chain > 0 && !config->save)
+    if (options->array_chain > 0 && !config->run.save)
         return error_set_code(
             EXIT_CODE_USAGE,
             "--array-chain needs --save: each allocation resumes from the checkpoint of the one before");
-    if (!config->save && options->time)
+    if (!config->run.save && options->time)
         log_warn("--save is not given, so nothing is kept at the time limit");
-    if (options->spares > 0 && !config->checkpoint_in_memory)
+    if (options->spares > 0 && !config->run.checkpoint_in_memory)
         return error_set_code(EXIT_CODE_USAGE, "--spares needs --checkpoint-in-memory: a spare machine gets the state "
                                                "of the lost one from the memory of another");
     warn_missing(options, config);
@@ -253,12 +253,12 @@ static int fit_requeues(struct slurm_options *options, bool can_continue, const 
 // itself warns when it has measured a step and a checkpoint.
 static void tell_stop(const struct slurm_job *job, const struct config *config, const struct slurm_ticket *ticket) {
     const char *number = ticket->number, *cluster = ticket->cluster;
-    if (!job->is_train || !config->save)
+    if (!job->is_train || !config->run.save)
         return;
     fprintf(stderr, "to save and stop: scancel %s%s%s--batch --signal=USR2 %s\n", cluster ? "--clusters=" : "",
             cluster ? cluster : "", cluster ? " " : "", number);
     struct metrics_history history = {0};
-    if (!config->metrics_file || metrics_history_read(&history, config->metrics_file) < 0) {
+    if (!config->watch.metrics_file || metrics_history_read(&history, config->watch.metrics_file) < 0) {
         error_clear();
         return;
     }
@@ -380,7 +380,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     if (status == 0)
         status = launch_check_machine(&(struct launch_place){machine, options->nodes * tasks, options->may_not_fit},
                                       command, config);
-    bool can_continue = config->save || journal;
+    bool can_continue = config->run.save || journal;
     launch_export_found(&options->environment);
     if (status == 0)
         status = fit_requeues(options, can_continue, name);
@@ -406,12 +406,12 @@ static int launch(void *given_options, struct launch_command *command, struct co
                             .max_requeues = options->max_requeues,
                             .window_minutes = options->restart_window_minutes,
                             .progress_minutes = options->progress_timeout_minutes,
-                            .save = config->save,
-                            .fallback = config->save_fallback,
+                            .save = config->run.save,
+                            .fallback = config->run.save_fallback,
                             .journal = journal,
                             .chain = options->array_chain,
                             .is_train = is_train,
-                            .keeps_memory = is_train && config->checkpoint_in_memory,
+                            .keeps_memory = is_train && config->run.checkpoint_in_memory,
                             .sbatch = &options->sbatch,
                             .container_mount_home = options->container_mount_home,
                             .is_exclusive = !options->shared,

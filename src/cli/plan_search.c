@@ -20,7 +20,7 @@ static void show_progress(void *context, int planned, int listed) {
 
 // About four million tokens, as in large models' training.
 static int64_t usual_batch(const struct config *base) {
-    int64_t tokens = base->seq_length > 0 ? base->seq_length : base->max_position_embeddings, batch = 1;
+    int64_t tokens = base->run.seq_length > 0 ? base->run.seq_length : base->model.max_position_embeddings, batch = 1;
     while (tokens > 0 && batch * tokens < 4000000)
         batch *= 2;
     return batch;
@@ -59,7 +59,7 @@ int plan_search_open(const struct plan_search *options, struct layout_search *se
         return error_set_code(EXIT_CODE_USAGE, "%" PRId64 " ranks are more than %d; give fewer --nodes", gpus,
                               PLAN_MOST_RANKS);
     TRY(check_machines(&what));
-    if (options->base->global_batch_size == 0)
+    if (options->base->run.global_batch_size == 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--search needs --global-batch-size, the samples of an update; %" PRId64
                               " are about four million tokens",

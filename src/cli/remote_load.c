@@ -17,8 +17,8 @@ static int find_cache(const struct config *config, const char *url, char **folde
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *slash = strrchr(url, '/');
     char *root = NULL;
-    if (config->checkpoint_cache_path)
-        root = memory_string(config->checkpoint_cache_path);
+    if (config->run.checkpoint_cache_path)
+        root = memory_string(config->run.checkpoint_cache_path);
     else if (cache && *cache == '/')
         root = file_join(cache, "bevatron/checkpoints");
     else if (home && *home == '/')
@@ -63,11 +63,11 @@ static int choose(const struct load_place *place, struct group *all, int64_t *it
 }
 
 static int fetch(const struct config *config, const struct load_place *place, int64_t iteration, char **folder) {
-    struct checkpoint_fetch fetch = {.url = *place->flag, .folder = config->save, .iteration = iteration};
+    struct checkpoint_fetch fetch = {.url = *place->flag, .folder = config->run.save, .iteration = iteration};
     if (place->is_own) {
         fetch.prefers_newer = place->step < 0;
         TRY(checkpoint_fetch(&fetch));
-        *folder = memory_string(config->save);
+        *folder = memory_string(config->run.save);
         return 0;
     }
     struct checkpoint_cached cached;
@@ -112,7 +112,7 @@ static int bring(const struct config *config, const struct load_place *place, co
         TRY(session ? fetch_together(config, place, iteration, session, &folder)
                     : fetch(config, place, iteration, &folder));
     } else if (place->is_own) {
-        folder = memory_string(config->save);
+        folder = memory_string(config->run.save);
     } else {
         log_warn_once("no checkpoint in %s: the run starts from random weights", *place->flag);
     }
@@ -135,16 +135,17 @@ static int check_address(const struct load_place *place) {
 
 int remote_load(struct config *config, struct session *session, bool must_exist) {
     struct file_lock unused[2] = {0}, *holds = session ? session->holds : unused;
-    must_exist = must_exist || config->exit_on_missing_checkpoint || config->ckpt_step >= 0 || config->finetune;
-    remote_set_endpoint(config->endpoint_url);
-    if (config->save_to)
-        trim(config->save_to);
-    struct load_place places[] = {{.flag = &config->load,
+    must_exist =
+        must_exist || config->run.exit_on_missing_checkpoint || config->run.ckpt_step >= 0 || config->run.finetune;
+    remote_set_endpoint(config->run.endpoint_url);
+    if (config->run.save_to)
+        trim(config->run.save_to);
+    struct load_place places[] = {{.flag = &config->run.load,
                                    .name = "--load",
-                                   .step = config->ckpt_step,
-                                   .must_exist = must_exist && !config->pretrained_checkpoint,
+                                   .step = config->run.ckpt_step,
+                                   .must_exist = must_exist && !config->run.pretrained_checkpoint,
                                    .hold = &holds[0]},
-                                  {.flag = &config->pretrained_checkpoint,
+                                  {.flag = &config->run.pretrained_checkpoint,
                                    .name = "--pretrained-checkpoint",
                                    .step = -1,
                                    .must_exist = true,
@@ -154,7 +155,8 @@ int remote_load(struct config *config, struct session *session, bool must_exist)
         return -1;
     if (!loads && !begins)
         return 0;
-    places[0].is_own = loads && config->save && config->save_to && strcmp(config->load, config->save_to) == 0;
+    places[0].is_own =
+        loads && config->run.save && config->run.save_to && strcmp(config->run.load, config->run.save_to) == 0;
     struct session *many = session && session->place.size > 1 ? session : NULL;
     if (many) {
         TRY(session_meet_early(many, config));

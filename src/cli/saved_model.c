@@ -28,7 +28,7 @@ static void warn_of_tokenizer(const struct saved_model *model, const struct conf
 
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use) {
     *model = (struct saved_model){.found.hold = -1};
-    if (!config->load)
+    if (!config->run.load)
         return error_set_code(EXIT_CODE_USAGE, "--load is missing; give the folder of the checkpoints");
     bool has_tokenizer = flag_is_given(&config->given, "--vocab-file") ||
                          flag_is_given(&config->given, "--merge-file") ||

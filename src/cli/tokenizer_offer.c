@@ -14,7 +14,8 @@
 enum { USUAL_SIZE = 32000 };  // the default of config_validate
 
 static bool has_tokenizer(const struct config *config) {
-    return config->tokenizer_type || config->vocab_file || config->merge_file || config->tokenizer_model;
+    return config->data.tokenizer_type || config->data.vocab_file || config->data.merge_file ||
+           config->data.tokenizer_model;
 }
 
 // Whether the checkpoint to resume from has a tokenizer. Changes the configuration.
@@ -34,7 +35,7 @@ static bool asks(const struct config *config, const char *name) {
     fprintf(stderr,
             "%s is text, but no tokenizer is given. Train one of %" PRId64
             " tokens on it (--tokenizer-type auto)? [Y/n] ",
-            name, config->vocab_size > 0 ? config->vocab_size : USUAL_SIZE);
+            name, config->data.vocab_size > 0 ? config->data.vocab_size : USUAL_SIZE);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y' || answer[0] == '\n');
 }
 
@@ -47,7 +48,7 @@ int tokenizer_offer(const struct config *config, bool may_ask) {
     log_hush(true);
     int status = config_apply_preset(&trial);
     log_hush(false);
-    if (status == 0 && !has_tokenizer(&trial) && !trial.use_checkpoint_args) {
+    if (status == 0 && !has_tokenizer(&trial) && !trial.run.use_checkpoint_args) {
         status = text_data_find(&texts, &trial);
         // Ranks on other machines may not have the data that rank 0 reads.
         if (status < 0 && !may_ask) {

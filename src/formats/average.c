@@ -190,7 +190,7 @@ static int check_same_model(const struct averaged_member *first, const struct av
     if (differences.length > 0)
         status = error_set("%s and %s are different models: %s; average checkpoints of one model", list->paths[0],
                            list->paths[i], buffer_string(&differences));
-    else if (first->source.config.apply_layernorm_1p != other->source.config.apply_layernorm_1p)
+    else if (first->source.config.model.apply_layernorm_1p != other->source.config.model.apply_layernorm_1p)
         status = error_set("%s and %s store gains of norms in different ways (--apply-layernorm-1p); average "
                            "checkpoints of one model",
                            list->paths[0], list->paths[i]);

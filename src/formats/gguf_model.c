@@ -85,14 +85,14 @@ static struct gguf_tensor *add_output(struct gguf_job *job, char *name, size_t f
 // Splits our (heads × both, latent) into keys (heads, latent, channels) and values (heads, channels, latent).
 static void shape_latent(struct gguf_output *output, struct gguf_tensor *tensor, const struct config *config,
                          bool is_keys) {
-    int64_t keys = config->qk_head_dim, values = config->v_head_dim;
+    int64_t keys = config->model.qk_head_dim, values = config->model.v_head_dim;
     output->expert_rows = keys + values;
     output->first = is_keys ? 0 : keys;
     output->is_turned = is_keys;
     tensor->rank = 3;
-    tensor->shape[0] = config->num_attention_heads;
-    tensor->shape[1] = is_keys ? config->kv_lora_rank : values;
-    tensor->shape[2] = is_keys ? keys : config->kv_lora_rank;
+    tensor->shape[0] = config->model.num_attention_heads;
+    tensor->shape[1] = is_keys ? config->model.kv_lora_rank : values;
+    tensor->shape[2] = is_keys ? keys : config->model.kv_lora_rank;
 }
 
 static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *match, int k) {
@@ -116,11 +116,11 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     if (model_is_of_vocabulary(ours->name))
         tensor->shape[0] = job->rows;
     if (strcmp(ours->name, "embedding.position_embeddings.weight") == 0) {
-        output->first = config->position_offset;  // skips rows without a position
-        tensor->shape[0] -= config->position_offset;
+        output->first = config->model.position_offset;  // skips rows without a position
+        tensor->shape[0] -= config->model.position_offset;
     }
     if (gguf_has(job->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)  // queries and keys
-        output->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
+        output->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(config);
     if (strcmp(ours->name, "decoder.final_layernorm.weight") == 0)
         output->scale = gguf_output_scale(config);
     tensor->format = format_of(job, tensor, ours->dtype);
@@ -133,7 +133,7 @@ static int list_outputs(struct gguf_job *job) {
     size_t most = source->count * GGUF_MAX_PIECES + 3;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->tensors = memory_alloc(most * sizeof job->tensors[0]);
-    bool is_tied = !source->config.untie_embeddings_and_output_weights;
+    bool is_tied = !source->config.model.untie_embeddings_and_output_weights;
     int64_t pairs = gguf_has(architecture, GGUF_ROPE_FACTORS) ? gguf_rope_factors(&source->config, job->factors) : 0;
     if (pairs > 0) {
         struct gguf_tensor *tensor = add_output(job, memory_string("rope_freqs.weight"), 0);
@@ -278,7 +278,7 @@ static void tell(struct gguf_job *job) {
                        "these tensors stay in fp16, because the length of their rows is not a multiple of 32", &text);
     if (text.length > 0)
         log_info("note: %s", buffer_string(&text));
-    if (job->write->source->config.mtp_num_layers > 0)
+    if (job->write->source->config.model.mtp_num_layers > 0)
         log_info("note: the layers that predict further tokens (--mtp-num-layers) are left out");
     if (config_form(&job->write->source->config) == CONFIG_BERT)
         log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
@@ -338,7 +338,7 @@ int model_write_gguf(const struct model_write *write) {
     struct gguf_job job = {.asked = write,
                            .write = &whole,
                            .architecture = choose_architecture(write),
-                           .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
+                           .rows = write->vocab_size > 0 ? write->vocab_size : config->model.padded_vocab_size};
     if (!job.architecture)
         return -1;
     int result = model_write_renamed(write, make, &job);

@@ -161,9 +161,9 @@ static int check_member(const struct hf_family *family, const struct json *root,
 
 // Some programs write the default head_dim into models of families that lack the member.
 static bool is_plain_head(const struct json_key *key, const struct json *value, const struct config *config) {
-    double heads = (double)config->num_attention_heads;
+    double heads = (double)config->model.num_attention_heads;
     return strcmp(key->string, "head_dim") == 0 && value->type == JSON_NUMBER && heads > 0 &&
-           value->number == floor((double)config->hidden_size / heads);
+           value->number == floor((double)config->model.hidden_size / heads);
 }
 
 int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config) {

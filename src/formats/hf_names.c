@@ -112,7 +112,7 @@ struct hf_shape hf_piece_shape(const struct hf_match *match, const struct param 
 }
 
 size_t hf_head_bytes(const struct config *config, size_t bytes) {
-    return bytes / (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
+    return bytes / (size_t)(config->model.num_attention_heads + 2 * config_query_groups(config));
 }
 
 bool hf_is_mxfp4(enum hf_transform transform) {
@@ -170,7 +170,7 @@ void hf_reorder(const struct hf_reorder *job) {
         convert_heads(&(struct convert_heads){.to = job->to,
                                               .from = job->from,
                                               .to_groups = job->to_theirs,
-                                              .heads = job->config->num_attention_heads,
+                                              .heads = job->config->model.num_attention_heads,
                                               .groups = config_query_groups(job->config),
                                               .head_bytes = hf_head_bytes(job->config, job->bytes)});
         return;

@@ -52,7 +52,7 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct param *param = source->params.items[i];
     const struct source_tensor *tensor = &source->tensors[i];
     enum dtype dtype = model_write_dtype(job->write, tensor);
-    struct hf_match match = hf_match(job->family, param, source->config.num_layers);
+    struct hf_match match = hf_match(job->family, param, source->config.model.num_layers);
     if (!match.row) {
         buffer_printf(unknown, "%s%s", unknown->length > 0 ? ", " : "", tensor->name);
         return 0;
@@ -89,9 +89,9 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
         return;
     struct hf_output *output = &job->outputs[job->count++];
     *output = (struct hf_output){.name = memory_string(row->theirs[0]), .is_zero = true};
-    output->bytes = (size_t)(rows * config->hidden_size) * dtype_bytes(dtype);
+    output->bytes = (size_t)(rows * config->model.hidden_size) * dtype_bytes(dtype);
     output->entry = (struct safetensors_tensor){
-        .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
+        .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->model.hidden_size}};
 }
 
 // Writes a tensor a second time under another name, which is freed in the end.
@@ -116,7 +116,8 @@ static void add_head(struct hf_job *job) {
 // Depths of multi-token prediction come with copies of the tensors they share with the model.
 static void add_depth_copies(struct hf_job *job) {
     const struct config *config = &job->write->source->config;
-    for (int64_t layer = config->num_layers; layer < config->num_layers + config->mtp_num_layers; layer++) {
+    for (int64_t layer = config->model.num_layers; layer < config->model.num_layers + config->model.mtp_num_layers;
+         layer++) {
         add_copy(job, job->family->embedding, memory_printf("model.layers.%lld.embed_tokens.weight", (long long)layer));
         add_copy(job, job->family->head, memory_printf("model.layers.%lld.shared_head.head.weight", (long long)layer));
     }
@@ -125,9 +126,9 @@ static void add_depth_copies(struct hf_job *job) {
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    size_t most = 3 + 2 * (size_t)source->config.mtp_num_layers;  // including tensors that may be added
+    size_t most = 3 + 2 * (size_t)source->config.model.mtp_num_layers;  // including tensors that may be added
     for (size_t i = 0; i < source->count; i++)
-        most += (size_t)hf_match(job->family, source->params.items[i], source->config.num_layers).pieces;
+        most += (size_t)hf_match(job->family, source->params.items[i], source->config.model.num_layers).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->file_ends = memory_alloc(most * sizeof job->file_ends[0]);
     int result = 0;
@@ -279,9 +280,9 @@ static const char *main_dtype(const struct hf_job *job) {
 
 static int write_config(const struct hf_job *job) {
     struct config *config = &job->write->source->config;
-    int64_t padded = config->padded_vocab_size;
+    int64_t padded = config->model.padded_vocab_size;
     if (job->write->vocab_size > 0)
-        config->padded_vocab_size = job->write->vocab_size;
+        config->model.padded_vocab_size = job->write->vocab_size;
     struct buffer text = {0};
     hf_config_write(&(struct hf_config_write){.family = job->family,
                                               .config = config,
@@ -290,7 +291,7 @@ static int write_config(const struct hf_job *job) {
                                               .has_base_ids = job->write->source->has_foreign_tokenizer,
                                               .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
-    config->padded_vocab_size = padded;
+    config->model.padded_vocab_size = padded;
     int result = write_text(job, "config.json", &text);
     buffer_free(&text);
     return result;
@@ -339,7 +340,7 @@ static void note_names(const struct hf_job *job) {
 
 // generate() may sample a row that is not a token, with the small probability of an untrained row.
 static void note_padding(const struct hf_job *job) {
-    int64_t rows = job->write->source->config.padded_vocab_size;
+    int64_t rows = job->write->source->config.model.padded_vocab_size;
     int64_t tokens = job->tokenizer.tokenizer ? tokenizer_vocab_size(job->tokenizer.tokenizer) : rows;
     if (job->write->vocab_size == 0 && tokens < rows)
         log_info("note: the vocabulary is padded from %" PRId64 " tokens to %" PRId64
@@ -349,7 +350,8 @@ static void note_padding(const struct hf_job *job) {
 
 // transformers 5 treats every UMT5 as tied.
 static void note_scale(const struct hf_job *job) {
-    if (strcmp(job->family->model_type, "umt5") == 0 && job->write->source->config.untie_embeddings_and_output_weights)
+    if (strcmp(job->family->model_type, "umt5") == 0 &&
+        job->write->source->config.model.untie_embeddings_and_output_weights)
         log_warn("transformers 5 divides the logits of this umt5 by sqrt(d_model), because it assumes that every umt5 "
                  "is tied: greedy text is the same, losses are not; transformers 4 computes the logits as here");
 }

@@ -168,7 +168,7 @@ static int list_tensor(struct megatron_job *job, size_t i, int state, const char
     if (layer >= 0) {
         piece.offsets[0] = layer;
         piece.sizes[0] = 1;
-        piece.shape[piece.rank++] = source->config.num_layers;
+        piece.shape[piece.rank++] = source->config.model.num_layers;
     }
     for (int k = 0; k < tensor->rank; k++) {
         piece.sizes[piece.rank] = tensor->shape[k];
@@ -190,7 +190,7 @@ static int list_pieces(struct megatron_job *job) {
                              source->tensors[i].name);
         // Before experts, this norm has a name of its own in Transformer Engine's layers.
         char *other =
-            source->config.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
+            source->config.model.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
                 ? memory_printf("decoder.layers.pre_mlp_layernorm.%s", strrchr(source->tensors[i].name, '.') + 1)
                 : NULL;
         for (int state = THE_WEIGHT; state < states && result == 0; state++) {
@@ -239,11 +239,11 @@ static int read_whole(struct megatron_job *job, const struct written_piece *piec
     if (!strstr(piece->name, ".linear_qkv.weight") && !strstr(piece->name, ".linear_qkv.bias"))
         return 0;
     unsigned char *together = memory_alloc(whole->bytes + 1);
-    size_t heads = (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
+    size_t heads = (size_t)(config->model.num_attention_heads + 2 * config_query_groups(config));
     convert_heads(&(struct convert_heads){.to = together,
                                           .from = whole->elements,
                                           .to_groups = true,
-                                          .heads = config->num_attention_heads,
+                                          .heads = config->model.num_attention_heads,
                                           .groups = config_query_groups(config),
                                           .head_bytes = whole->bytes / heads});
     free(whole->elements);
@@ -374,7 +374,7 @@ static void put_extra_state(const struct megatron_job *job, struct buffer *out, 
 
 static void put_extra_states(const struct megatron_job *job, struct buffer *out, bool are_places) {
     const struct config *config = &job->write->source->config;
-    int64_t layers = config->num_layers, experts = config->num_experts;
+    int64_t layers = config->model.num_layers, experts = config->model.num_experts;
     for (int64_t layer = 0; layer < layers; layer++) {
         for (size_t i = 0; i < COUNT(with_extra); i++) {
             bool is_shared = experts > 0 && i >= COUNT(with_extra) - 2;
@@ -391,7 +391,7 @@ static void put_extra_states(const struct megatron_job *job, struct buffer *out,
                                           with_extra_experts[k % 2], layer, k / 2, layers, experts),
                             are_places);
     }
-    for (int64_t depth = 0; depth < config->mtp_num_layers; depth++) {
+    for (int64_t depth = 0; depth < config->model.mtp_num_layers; depth++) {
         put_extra_state(job, out, memory_printf("mtp.layers.%" PRId64 ".eh_proj._extra_state/shard_0_1", depth),
                         are_places);
         for (size_t i = 0; i < COUNT(with_extra); i++)
@@ -456,13 +456,13 @@ static int check_blocks(const struct config *config) {
     const struct {
         bool is_there;
         const char *flag;
-    } rows[] = {{config->no_norm_bias, "--no-norm-bias"},
-                {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
-                {config->qk_layernorm_per_head, "--qk-layernorm-per-head"},
-                {config->qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
-                {config->parallel_residual, "--parallel-residual"},
-                {config->embed_layernorm, "--embed-layernorm"},
-                {strcmp(config->position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
+    } rows[] = {{config->model.no_norm_bias, "--no-norm-bias"},
+                {config->model.qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
+                {config->model.qk_layernorm_per_head, "--qk-layernorm-per-head"},
+                {config->model.qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
+                {config->model.parallel_residual, "--parallel-residual"},
+                {config->model.embed_layernorm, "--embed-layernorm"},
+                {strcmp(config->model.position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].is_there)
             return error_set("Megatron-LM has no %s; give --to huggingface", rows[i].flag);
@@ -473,16 +473,16 @@ static int check_model(const struct config *config) {
     if (config_form(config) != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
     TRY(check_blocks(config));
-    if (config->multi_latent_attention)
+    if (config->model.multi_latent_attention)
         return error_set("latent attention (--multi-latent-attention) is not written for Megatron-LM; give --to "
                          "huggingface");
-    if (config->num_experts == 0)
+    if (config->model.num_experts == 0)
         return 0;
-    if (config_expert_layers(config) != config->num_layers || config->mtp_num_layers > 0)
+    if (config_expert_layers(config) != config->model.num_layers || config->model.mtp_num_layers > 0)
         return error_set(
             "a model with experts in some of its layers, or with multi-token prediction beside them, is not "
             "written for Megatron-LM");
-    return config->moe_router_enable_expert_bias
+    return config->model.moe_router_enable_expert_bias
                ? error_set("biases of routers (--moe-router-enable-expert-bias) are not written for Megatron-LM")
                : 0;
 }

@@ -105,17 +105,17 @@ int model_source_read_state(struct model_source *source, size_t i, enum source_s
 // Biases that balance experts belong to a model but are not parameters. Returns their number.
 size_t source_declare_biases(const struct config *config, struct param_list *params) {
     int before = params->count;
-    if (config->num_experts == 0 || !config->moe_router_enable_expert_bias)
+    if (config->model.num_experts == 0 || !config->model.moe_router_enable_expert_bias)
         return 0;
     bool *has_experts = config_list_expert_layers(config);
-    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->num_layers;
+    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->model.num_layers;
     for (int64_t layer = 0; layer < L + depths; layer++) {
         if (layer < L && !has_experts[layer])
             continue;
         char *name = layer < L
                          ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
                          : memory_printf("mtp.layers.%" PRId64 ".transformer_layer%s", layer - L, MODEL_EXPERT_BIAS);
-        (void)param_add(params, name, shard_whole(1, config->num_experts, 1), INIT_ZERO, 0);
+        (void)param_add(params, name, shard_whole(1, config->model.num_experts, 1), INIT_ZERO, 0);
         free(name);
     }
     free(has_experts);
@@ -129,14 +129,14 @@ bool model_is_bias_of_experts(const char *name) {
 
 int source_build(struct model_source *source) {
     struct config *config = &source->config;
-    if (config->seq_length == 0 && config->max_position_embeddings > 0)
-        config->seq_length =
-            config->max_position_embeddings < MOST_TOKENS ? config->max_position_embeddings : MOST_TOKENS;
-    if (!config->tokenizer_type && config->vocab_size == 0)
-        config->vocab_size = config->padded_vocab_size;
-    config->mtp_num_layers = source->leaves_depths ? 0 : config->mtp_num_layers;
+    if (config->run.seq_length == 0 && config->model.max_position_embeddings > 0)
+        config->run.seq_length =
+            config->model.max_position_embeddings < MOST_TOKENS ? config->model.max_position_embeddings : MOST_TOKENS;
+    if (!config->data.tokenizer_type && config->data.vocab_size == 0)
+        config->data.vocab_size = config->model.padded_vocab_size;
+    config->model.mtp_num_layers = source->leaves_depths ? 0 : config->model.mtp_num_layers;
     TRY(config_validate_for(config, 1, CONFIG_GENERATE));
-    if (config->padded_vocab_size <= 0)
+    if (config->model.padded_vocab_size <= 0)
         return error_set("the size of the vocabulary is unknown");
     census_declare(config, &source->params);
     source->biases = source_declare_biases(config, &source->params);

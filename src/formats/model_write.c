@@ -118,11 +118,11 @@ int model_write_check(const struct model_write *write) {
     const struct config *config = &write->source->config;
     if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
         return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
-    return write->vocab_size <= config->padded_vocab_size
+    return write->vocab_size <= config->model.padded_vocab_size
                ? 0
                : error_set_code(EXIT_CODE_USAGE,
                                 "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
-                                config->padded_vocab_size, write->vocab_size);
+                                config->model.padded_vocab_size, write->vocab_size);
 }
 
 int model_write_renamed(const struct model_write *write, int (*make)(void *job, const char *temporary), void *job) {

@@ -121,19 +121,19 @@ static int read_schedules(struct model_source *source, const char *path) {
     const struct {
         const char *name;
         double *value;
-    } members[] = {{"adam_beta1", &config->adam_beta1},
-                   {"adam_beta2", &config->adam_beta2},
-                   {"adam_eps", &config->adam_eps},
-                   {"clip_grad", &config->clip_grad}};
+    } members[] = {{"adam_beta1", &config->run.adam_beta1},
+                   {"adam_beta2", &config->run.adam_beta2},
+                   {"adam_eps", &config->run.adam_eps},
+                   {"clip_grad", &config->run.clip_grad}};
     TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
-    config->use_checkpoint_opt_param_scheduler = true;
+    config->run.use_checkpoint_opt_param_scheduler = true;
     int result = config_match_schedule(config, root, path);
-    config->use_checkpoint_opt_param_scheduler = false;
+    config->run.use_checkpoint_opt_param_scheduler = false;
     // Not taken if weight decay is constant, because nothing depends on it then.
     const struct json *schedule = json_member(root, "schedule"),
                       *steps = schedule ? json_member(schedule, "wd_incr_steps") : NULL;
     if (result == 0 && steps && steps->type == JSON_NUMBER)
-        result = json_get_int(schedule, "wd_incr_steps", &config->wd_incr_steps);
+        result = json_get_int(schedule, "wd_incr_steps", &config->run.wd_incr_steps);
     for (size_t i = 0; i < sizeof members / sizeof members[0] && result == 0; i++)
         if (json_member(root, members[i].name))
             result = json_get_double(root, members[i].name, members[i].value);

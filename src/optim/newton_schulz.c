@@ -85,7 +85,7 @@ static struct polynomial coefficients_step(const struct coefficients *set, int64
 // ---- the steps ----
 
 enum dtype newton_schulz_dtype(const struct config *config) {
-    return strcmp(config->muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
+    return strcmp(config->run.muon_fp32_matmul_prec, "high") == 0 ? DTYPE_F32 : DTYPE_BF16;
 }
 
 static int64_t short_side(int64_t M, int64_t N) {
@@ -98,11 +98,11 @@ static int64_t short_side(int64_t M, int64_t N) {
 static bool takes_pairs(const struct config *config, int64_t M, int64_t N) {
     int64_t side = short_side(M, N), length = M + N - side;
     return length >= 2 * side && newton_schulz_dtype(config) == DTYPE_BF16 &&
-           coefficients_find(config->muon_coefficient_type)->has_pairs;
+           coefficients_find(config->run.muon_coefficient_type)->has_pairs;
 }
 
 static int64_t pair_count(const struct config *config, int64_t M, int64_t N) {
-    return takes_pairs(config, M, N) ? config->muon_num_ns_steps / 2 : 0;
+    return takes_pairs(config, M, N) ? config->run.muon_num_ns_steps / 2 : 0;
 }
 
 // Matrices being orthogonalized.
@@ -195,8 +195,8 @@ struct tensor newton_schulz(const struct config *config, const struct newton_sch
     it.next = arena_3d(work->scratch, x.dtype, n, M, N);
     it.gram = arena_3d(work->scratch, x.dtype, n, side, side);
     it.p = arena_3d(work->scratch, x.dtype, n, side, side);
-    const struct coefficients *set = coefficients_find(config->muon_coefficient_type);
-    int64_t count = config->muon_num_ns_steps, pairs = pair_count(config, M, N), i = 0;
+    const struct coefficients *set = coefficients_find(config->run.muon_coefficient_type);
+    int64_t count = config->run.muon_num_ns_steps, pairs = pair_count(config, M, N), i = 0;
     for (; i < 2 * pairs; i += 2)
         take_pair(&it, coefficients_step(set, i), coefficients_step(set, i + 1));
     for (; i < count; i++)
@@ -207,10 +207,10 @@ struct tensor newton_schulz(const struct config *config, const struct newton_sch
 double newton_schulz_flops(const struct config *config, int64_t M, int64_t N) {
     double side = (double)short_side(M, N), length = (double)(M + N) - side;
     double small = side * side * side, gram = side * side * length, applied = 2 * side * side * length;
-    const struct coefficients *set = coefficients_find(config->muon_coefficient_type);
+    const struct coefficients *set = coefficients_find(config->run.muon_coefficient_type);
     int64_t pairs = pair_count(config, M, N);
     double flops = (double)pairs * (gram + PRODUCTS_OF_PAIR * small + applied);
-    for (int64_t i = 2 * pairs; i < config->muon_num_ns_steps; i++)
+    for (int64_t i = 2 * pairs; i < config->run.muon_num_ns_steps; i++)
         flops += gram + (coefficients_step(set, i).c == 0 ? 0 : small) + applied;
     return flops;
 }

@@ -8,9 +8,9 @@
 #include <string.h>
 
 void run_folders_open(struct run_folder folders[RUN_FOLDERS], const struct config *config, int64_t most) {
-    folders[0] = (struct run_folder){.path = config->save, .flag = "--save", .most = most, .iteration = -1};
-    folders[1] =
-        (struct run_folder){.path = config->save_fallback, .flag = "--save-fallback", .most = most, .iteration = -1};
+    folders[0] = (struct run_folder){.path = config->run.save, .flag = "--save", .most = most, .iteration = -1};
+    folders[1] = (struct run_folder){
+        .path = config->run.save_fallback, .flag = "--save-fallback", .most = most, .iteration = -1};
 }
 
 int run_folders_search(struct run_folder folders[RUN_FOLDERS], const struct checkpoint_wish *wish) {

@@ -124,7 +124,7 @@ bool step_offloads(const struct step *step) {
 }
 
 bool step_hosts_states(const struct step *step) {
-    return step->mode == STEP_TRAIN && step->options.optimizer.config->optimizer_cpu_offload;
+    return step->mode == STEP_TRAIN && step->options.optimizer.config->run.optimizer_cpu_offload;
 }
 
 // Arenas that only count: paper memory costs nothing, and every flight has more than it needs.

@@ -42,7 +42,7 @@ static void move_params(struct param_list *params, int from, int to, bool are_ma
 
 static void leave_rest(struct step *step) {
     struct param_list *params = &step->params;
-    const char *optimizer = step->options.optimizer.config->muon_scalar_optimizer;
+    const char *optimizer = step->options.optimizer.config->run.muon_scalar_optimizer;
     struct param_group matrices = *param_list_usual(params);
     int declared = params->group_count;
     matrices.name = "matrices";

@@ -15,14 +15,14 @@
 
 // A first run has nothing in its own folder. The name of a model of Hugging Face is a mistake.
 static int refuse_model_elsewhere(const struct config *config) {
-    bool is_own = config->save && file_is_same_path(config->load, config->save);
-    char *command = is_own ? NULL : hub_command(config->load, HUB_MODEL);
+    bool is_own = config->run.save && file_is_same_path(config->run.load, config->run.save);
+    char *command = is_own ? NULL : hub_command(config->run.load, HUB_MODEL);
     free(command);
     if (command) {
-        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load from; check --load", config->load);
-        return hub_suggest(config->load, HUB_MODEL);
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load from; check --load", config->run.load);
+        return hub_suggest(config->run.load, HUB_MODEL);
     }
-    log_warn("no checkpoint in %s: the run starts from random weights", config->load);
+    log_warn("no checkpoint in %s: the run starts from random weights", config->run.load);
     return 0;
 }
 
@@ -31,8 +31,8 @@ static int find_beginning(struct found_checkpoint *from, const struct config *co
     TRY(find_checkpoint_together(from, config, mesh));
     if (!from->path && config_upcycles_load(config))
         return error_set("no checkpoint in %s, the dense one that --moe-use-upcycling starts from; check --load",
-                         config->load);
-    if (!from->path && config->load && !config->resume && mesh->rank == 0)
+                         config->run.load);
+    if (!from->path && config->run.load && !config->run.resume && mesh->rank == 0)
         status = refuse_model_elsewhere(config);
     return comm_agree(mesh->all, status, "checkpoint to start from");
 }
@@ -65,13 +65,13 @@ static int load_weights(struct step *step, struct config *config, const struct f
     say_loading(from);
     (void)fault_at(FAULT_AT_LOAD);
     bool is_foreign = found_checkpoint_is_foreign(from), is_release = found_checkpoint_is_release(from);
-    bool upcycles = from->is_pretrained ? config->moe_use_upcycling : config_upcycles_load(config);
-    bool begins =
-        config->finetune || upcycles || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
-    bool is_meant = config->finetune || upcycles || from->is_pretrained;
+    bool upcycles = from->is_pretrained ? config->run.moe_use_upcycling : config_upcycles_load(config);
+    bool begins = config->run.finetune || upcycles || from->is_pretrained ||
+                  (is_release && !(is_foreign && config->run.no_load_optim));
+    bool is_meant = config->run.finetune || upcycles || from->is_pretrained;
     if (mesh->rank == 0 && is_release && begins && !is_meant)
         say_weights_only(from, is_foreign);
-    bool with_optimizer = !begins && !config->no_load_optim;
+    bool with_optimizer = !begins && !config->run.no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
     if (status == 0 && !begins && !is_foreign)
         status = comm_agree(mesh->all, identity_check(identity, config, from->path), "what the run trains on");
@@ -111,9 +111,9 @@ int beginning_set_weights(const struct beginning_options *options, struct progre
     step_initialize(step);
     phase_end(phase);
     watchdog_begin(&work, WATCHDOG_LOAD, "loading the checkpoint");
-    status = from.path           ? load_weights(step, config, &from, at, options->identity)
-             : config->bert_load ? bert_load(step, config)
-                                 : 0;
+    status = from.path               ? load_weights(step, config, &from, at, options->identity)
+             : config->run.bert_load ? bert_load(step, config)
+                                     : 0;
     watchdog_end(&work);
     found_checkpoint_free(&from);
     return status;
@@ -124,8 +124,8 @@ int beginning_load_earlier(const struct beginning_options *options, struct progr
     if (path)
         return state_load(&(struct run_state){.step = options->step, .config = &start, .progress = at}, path, true);
     // The folder had no checkpoint then, and has some by now.
-    if (start.load && file_is_same(start.load, start.save))
-        start.load = NULL;
+    if (start.run.load && file_is_same(start.run.load, start.run.save))
+        start.run.load = NULL;
     *at->past = (struct checkpoint_past){0};
     *at = (struct progress_state){.past = at->past};
     struct memory_checkpoint none = {0};

@@ -89,7 +89,7 @@ int dataset_tokenizer_check(const struct tokenizer *tokenizer, const struct conf
         // Many datasets with one tokenizer: its texts are hashed once.
         bool fits = strcmp(buffer_string(&record), buffer_string(&fitting)) == 0 ||
                     tokenizer_fits(tokenizer, buffer_string(&record));
-        if (!fits && config->allow_changed_data)
+        if (!fits && config->run.allow_changed_data)
             log_warn("the dataset %s was made with another tokenizer (--allow-changed-data)", prefixes[i]);
         else if (!fits)
             status =
@@ -135,7 +135,7 @@ static void look_at(struct ends *ends, const struct index_reader *reader, int64_
 
 void document_ends_check(const struct index_reader *reader, const char *prefix, const struct config *config,
                          int32_t eod) {
-    bool is_used = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
+    bool is_used = config->data.eod_mask_loss || config->data.reset_position_ids || config->data.reset_attention_mask;
     int64_t documents = reader->document_count, count = documents < LOOKED_AT ? documents : LOOKED_AT;
     struct ends ends = {0};
     if (eod < 0)

@@ -37,10 +37,11 @@ struct sample_source token_text_source(struct token_text *text) {
 
 static int sum_losses(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
     const struct config *config = batches->config;
-    int64_t per_step = config_eval_batch_size(config) / (config->micro_batch_size * config->data_parallel_size);
-    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
+    int64_t per_step =
+        config_eval_batch_size(config) / (config->run.micro_batch_size * config->machine.data_parallel_size);
+    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->run.eval_iters);
     int status = 0;
-    for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
+    for (int64_t i = 0; status == 0 && i < config->run.eval_iters; i++) {
         *is_cut = ending_reason(batches->ending);
         if (*is_cut)
             break;
@@ -62,10 +63,10 @@ int evaluate_batches(const struct evaluate_batches *batches, const struct meter 
     struct step_losses sum = {0};
     double started = clock_seconds();
     *is_cut = false;
-    if (batches->config->eval_with_ema)
+    if (batches->config->run.eval_with_ema)
         step_exchange_averages(batches->step);
     int status = sum_losses(batches, &sum, is_cut);
-    if (batches->config->eval_with_ema)
+    if (batches->config->run.eval_with_ema)
         step_exchange_averages(batches->step);
     eval->wall_seconds = clock_wall_seconds();
     eval->elapsed_ms = (clock_seconds() - started) * 1e3;

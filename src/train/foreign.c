@@ -13,7 +13,7 @@ int foreign_open(struct model_source *source, const struct config *config, const
     bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
     return model_source_open(
         source, &(struct model_source_options){
-                    .path = path, .step = step, .attention_heads = has_heads ? config->num_attention_heads : 0});
+                    .path = path, .step = step, .attention_heads = has_heads ? config->model.num_attention_heads : 0});
 }
 
 // A run may have biases where the model has none: they are 0 then.
@@ -33,11 +33,11 @@ static int load_biases(const struct run_state *run, struct model_source *source)
 int foreign_load(const struct run_state *run, const char *path, struct checkpoint_tensor *list) {
     const struct step *step = run->step;
     struct model_source source;
-    TRY(foreign_open(&source, run->config, path, run->config->ckpt_step));
+    TRY(foreign_open(&source, run->config, path, run->config->run.ckpt_step));
     // A stage has some of the layers, and text is generated without multi-token prediction.
-    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || source.config.mtp_num_layers > 0;
+    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || source.config.model.mtp_num_layers > 0;
     int status = likeness_check_weights(&source.config, run->config, path);
-    gains_convert(list, step_params(step), source.config.apply_layernorm_1p);
+    gains_convert(list, step_params(step), source.config.model.apply_layernorm_1p);
     if (status == 0)
         status = model_source_load(&source, step_device(step), list, (size_t)step_params(step)->count,
                                    is_part || source.biases > 0);

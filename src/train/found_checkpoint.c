@@ -44,18 +44,18 @@ struct place {
 static int look_at_load(struct place *place, const struct config *config) {
     struct contents fallback;
     *place = (struct place){.contents.iteration = -1, .in_fallback = -1};
-    if (!config->load)
+    if (!config->run.load)
         return 0;
-    TRY(contents_look(&place->contents, config->load, config->ckpt_step));
+    TRY(contents_look(&place->contents, config->run.load, config->run.ckpt_step));
     if (place->contents.is_claimed)
-        place->folder = config->load;
-    if (contents_is_foreign(&place->contents) || !config->save_fallback || !config->save || config->ckpt_step >= 0 ||
-        !file_is_same(config->load, config->save))
+        place->folder = config->run.load;
+    if (contents_is_foreign(&place->contents) || !config->run.save_fallback || !config->run.save ||
+        config->run.ckpt_step >= 0 || !file_is_same(config->run.load, config->run.save))
         return 0;
-    TRY(contents_look(&fallback, config->save_fallback, -1));
+    TRY(contents_look(&fallback, config->run.save_fallback, -1));
     if (fallback.owner != OWNER_OURS || fallback.iteration <= place->contents.iteration)
         return 0;
-    place->folder = config->save_fallback;
+    place->folder = config->run.save_fallback;
     place->in_fallback = fallback.iteration;
     return 0;
 }
@@ -63,7 +63,7 @@ static int look_at_load(struct place *place, const struct config *config) {
 int64_t find_checkpoint_latest(const struct config *config) {
     struct config any = *config;
     struct place place;
-    any.ckpt_step = -1;
+    any.run.ckpt_step = -1;
     if (look_at_load(&place, &any) < 0)
         error_clear();
     if (place.in_fallback >= 0)
@@ -75,18 +75,18 @@ int64_t find_checkpoint_latest(const struct config *config) {
 
 int find_checkpoint_here(struct found_checkpoint *found, const struct config *config, bool may_lack) {
     struct place place;
-    int64_t step = config->ckpt_step;
+    int64_t step = config->run.ckpt_step;
     *found = (struct found_checkpoint){.hold = -1, .iteration = -1};
     TRY(look_at_load(&place, config));
-    if (!place.folder && config->pretrained_checkpoint) {
+    if (!place.folder && config->run.pretrained_checkpoint) {
         step = -1;
         found->is_pretrained = true;
-        place.folder = config->pretrained_checkpoint;
+        place.folder = config->run.pretrained_checkpoint;
         TRY(contents_look(&place.contents, place.folder, step));
     }
-    if (!place.folder && (may_lack || !config->load))
+    if (!place.folder && (may_lack || !config->run.load))
         return 0;
-    found->folder = place.folder ? place.folder : config->load;
+    found->folder = place.folder ? place.folder : config->run.load;
     if (contents_is_foreign(&place.contents)) {
         found->kind = place.contents.kind;
         found->path = memory_string(found->folder);
@@ -114,17 +114,17 @@ int found_checkpoint_verify(struct found_checkpoint *found, const struct mesh *m
 // The checkpoint in --save-fallback, if it is whole; found->path stays NULL otherwise.
 static int find_in_fallback(struct found_checkpoint *found, const struct config *config, const struct mesh *mesh) {
     struct checkpoint_find find = {
-        .folder = config->save_fallback, .flag = "--save-fallback", .step = -1, .all = mesh->all};
+        .folder = config->run.save_fallback, .flag = "--save-fallback", .step = -1, .all = mesh->all};
     int result = checkpoint_find(&find, &found->path, &found->iteration);
     if (result == 0) {
         log_info("the latest checkpoint of the run, of iteration %" PRId64 ", is in %s (--save-fallback)",
-                 found->iteration, config->save_fallback);
-        found->folder = config->save_fallback;
+                 found->iteration, config->run.save_fallback);
+        found->folder = config->run.save_fallback;
         return 0;
     }
     if (error_exit_code() == EXIT_CODE_STOPPED || result == CHECKPOINT_UNREAD)
         return -1;
-    log_warn_once("%s; resuming from %s instead", error_message(), config->load);
+    log_warn_once("%s; resuming from %s instead", error_message(), config->run.load);
     error_clear();
     return 0;
 }
@@ -136,7 +136,7 @@ static int look_together(struct place *place, const struct config *config, const
     int64_t seen[] = {place->contents.kind, place->contents.iteration, place->contents.is_claimed, place->in_fallback};
     comm_broadcast_i64(mesh->all, seen, sizeof seen / sizeof seen[0], 0, "what is in the folder to load from");
     *place = (struct place){
-        .folder = config->load,
+        .folder = config->run.load,
         .contents = {.kind = (enum contents_kind)seen[0], .iteration = seen[1], .is_claimed = seen[2] != 0},
         .in_fallback = seen[3]};
     return 0;
@@ -147,10 +147,10 @@ static int find_loaded(struct found_checkpoint *found, const struct config *conf
     struct place place = {0};
     TRY(look_together(&place, config, mesh));
     found->kind = CONTENTS_OURS;
-    found->folder = config->load;
+    found->folder = config->run.load;
     if (contents_is_foreign(&place.contents)) {
         found->kind = place.contents.kind;
-        found->path = memory_string(config->load);
+        found->path = memory_string(config->run.load);
         found->iteration = place.contents.iteration;
         return 0;
     }
@@ -159,31 +159,31 @@ static int find_loaded(struct found_checkpoint *found, const struct config *conf
     if (found->path)
         return 0;
     if (place.contents.is_claimed) {
-        struct checkpoint_find find = {.folder = config->load,
-                                       .step = config->ckpt_step,
-                                       .allow_fallback = config->ckpt_step < 0,
+        struct checkpoint_find find = {.folder = config->run.load,
+                                       .step = config->run.ckpt_step,
+                                       .allow_fallback = config->run.ckpt_step < 0,
                                        .all = mesh->all};
         return checkpoint_find(&find, &found->path, &found->iteration);
     }
-    if (!config->exit_on_missing_checkpoint && config->ckpt_step < 0)
+    if (!config->run.exit_on_missing_checkpoint && config->run.ckpt_step < 0)
         return 0;
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
                    "there is no checkpoint in %s; check the path, or leave out the flag to start from random weights",
-                   config->load);
+                   config->run.load);
     error_mark_shared();
     return -1;
 }
 
 int find_checkpoint_together(struct found_checkpoint *found, const struct config *config, const struct mesh *mesh) {
     *found = (struct found_checkpoint){.hold = -1, .iteration = -1};
-    if (config->load)
+    if (config->run.load)
         TRY(find_loaded(found, config, mesh));
-    if (found->path || !config->pretrained_checkpoint)
+    if (found->path || !config->run.pretrained_checkpoint)
         return 0;
     struct config first = *config;
-    first.load = config->pretrained_checkpoint;
-    first.ckpt_step = -1;
-    first.exit_on_missing_checkpoint = true;
+    first.run.load = config->run.pretrained_checkpoint;
+    first.run.ckpt_step = -1;
+    first.run.exit_on_missing_checkpoint = true;
     found->is_pretrained = true;
     return find_loaded(found, &first, mesh);
 }

@@ -49,8 +49,8 @@ static void list_latest(struct checkpoint_file_list *list, const char *save) {
 
 // The run's own checkpoints come before the one that it began with, which may have been moved.
 static void list_origin(const struct config *config, struct checkpoint_file_list *list) {
-    if (checkpoint_exists(config->save)) {
-        list_latest(list, config->save);
+    if (checkpoint_exists(config->run.save)) {
+        list_latest(list, config->run.save);
         return;
     }
     struct found_checkpoint found;
@@ -117,7 +117,7 @@ static void add_file(struct checkpoint_file_list *files, const struct config *co
         return;
     if (file_exists(path))
         hf_surroundings_add_tokenizer(files, role, path);
-    else if (!add_from_latest(files, config->save, role))
+    else if (!add_from_latest(files, config->run.save, role))
         log_warn("%s does not exist; checkpoints are saved without it", path);
 }
 
@@ -143,9 +143,9 @@ static void hold(struct kept_files *kept) {
 
 void kept_files_open(struct kept_files *kept, const struct config *config, const struct identity *identity) {
     struct checkpoint_file_list *files = &kept->files;
-    add_file(files, config, "vocab-file", config->vocab_file);
-    add_file(files, config, "merge-file", config->merge_file);
-    add_file(files, config, "tokenizer-model", config->tokenizer_model);
+    add_file(files, config, "vocab-file", config->data.vocab_file);
+    add_file(files, config, "merge-file", config->data.merge_file);
+    add_file(files, config, "tokenizer-model", config->data.tokenizer_model);
     add_companions(files, config);
     hold(kept);
     if (identity->json.length > 0) {

@@ -196,7 +196,7 @@ TEST(dropouts) {
         replace(&spoiled, "config.json", rows[i].from, rows[i].to);
         struct model_source source;
         EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
-        EXPECT(source.config.hidden_dropout == 0.25);
+        EXPECT(source.config.model.hidden_dropout == 0.25);
         model_source_close(&source);
         temporary_remove(&spoiled.folder);
     }
@@ -245,7 +245,8 @@ TEST(stretched_base) {
     struct spoiled spoiled = copy_model("hunyuan_v1_dense");
     struct model_source source;
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
-    EXPECT(fabs(source.config.rotary_base / (512 * pow(50, 1.5)) - 1) < 1e-15 && !source.config.use_rope_scaling);
+    EXPECT(fabs(source.config.model.rotary_base / (512 * pow(50, 1.5)) - 1) < 1e-15 &&
+           !source.config.model.use_rope_scaling);
     char *hf = file_join(spoiled.folder.path, "out");
     EXPECT_OK(model_write_huggingface(&(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30}));
     EXPECT(real_in(hf, "rope_theta") == 512);
@@ -331,7 +332,7 @@ TEST(centered_gains) {
     struct temporary folder = temporary_create();
     char *hf = file_join(folder.path, "hf");
     struct model_source source = open_golden("starcoder2_plain");
-    source.config.rotary_seq_len_interpolation_factor = 1;  // Nemotron has no scaling
+    source.config.model.rotary_seq_len_interpolation_factor = 1;  // Nemotron has no scaling
     EXPECT_OK(model_write_huggingface(
         &(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = "nemotron"}));
     model_source_close(&source);

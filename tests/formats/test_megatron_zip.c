@@ -18,7 +18,7 @@ static struct model_source_options options_of(const char *path, int64_t step) {
 
 // Whether both have the same tensors, byte for byte.
 static bool is_same(struct model_source *a, struct model_source *b) {
-    bool same = a->count == b->count && a->config.num_layers == b->config.num_layers;
+    bool same = a->count == b->count && a->config.model.num_layers == b->config.model.num_layers;
     for (size_t i = 0; i < a->count && same; i++) {
         same = strcmp(a->tensors[i].name, b->tensors[i].name) == 0 && a->tensors[i].bytes == b->tensors[i].bytes;
         unsigned char *x = memory_alloc(a->tensors[i].bytes + 1), *y = memory_alloc(b->tensors[i].bytes + 1);

@@ -11,7 +11,7 @@ enum { FOR_EVER = 1 << 30 };
 
 TEST(an_error_is_no_answer) {
     struct temporary folder = temporary_create_fast();
-    const struct config config = {.load = folder.path, .ckpt_step = -1};
+    const struct config config = {.run.load = folder.path, .run.ckpt_step = -1};
     log_set_level(LOG_ERROR);
     EXPECT_OK(small_save(folder.path, 10, 0));
     for (int times = 1; times > 0; times = times == 1 ? FOR_EVER : 0)

@@ -192,7 +192,7 @@ static void open_model(struct opened_model *o, const char *name, const char *pat
     struct found_checkpoint found;
     EXPECT_OK(find_checkpoint_here(&found, &o->config, false));
     EXPECT_OK(state_load_config(&o->config, &found));
-    o->config.apply_layernorm_1p = o->config.apply_layernorm_1p != turns_gains;
+    o->config.model.apply_layernorm_1p = o->config.model.apply_layernorm_1p != turns_gains;
     EXPECT_OK(config_validate_for(&o->config, 1, CONFIG_EVALUATE));
     struct mesh mesh;
     EXPECT_OK(device_open(&o->device, &(struct device_options){.name = "cpu", .threads = 1}));
@@ -361,10 +361,10 @@ TEST(megatron_state) {
     struct model_source source = open_source(path);
     EXPECT_INT(source.state.iteration, 100);
     EXPECT_INT(source.state.consumed_train_samples, 3200);
-    EXPECT_INT(source.config.padded_vocab_size, 40);
-    EXPECT_INT(source.config.vocab_size, 40);
-    EXPECT(!source.config.vocab_file && !source.config.tokenizer_type);
-    EXPECT(source.config.hidden_dropout == 0.1);
+    EXPECT_INT(source.config.model.padded_vocab_size, 40);
+    EXPECT_INT(source.config.data.vocab_size, 40);
+    EXPECT(!source.config.data.vocab_file && !source.config.data.tokenizer_type);
+    EXPECT(source.config.model.hidden_dropout == 0.1);
     model_source_close(&source);
     free(path);
 }
@@ -373,7 +373,7 @@ TEST(megatron_state) {
 TEST(dropouts) {
     char *path = golden_path("t5");
     struct model_source source = open_source(path);
-    EXPECT(source.config.hidden_dropout == 0.1 && source.config.attention_dropout == 0.1);
+    EXPECT(source.config.model.hidden_dropout == 0.1 && source.config.model.attention_dropout == 0.1);
     model_source_close(&source);
     free(path);
 }

@@ -1,8 +1,8 @@
 // The table of tokenizer kinds and their common parts: lookup by name, ownership, range checks.
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/token_list.h"
-#include "data/tokenizer/tokenizer.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
