@@ -249,15 +249,6 @@ int hf_routed_read(const struct hf_family *family, const struct json *root, stru
     return read_groups(family, root, config);
 }
 
-bool hf_routed_mentions(const char *flag) {
-    static const char *const flags[] = {"--moe-shared-expert-intermediate-size", "--moe-router-num-groups",
-                                        "--moe-router-group-topk", "--moe-router-group-best"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (strcmp(flags[i], flag) == 0)
-            return true;
-    return false;
-}
-
 const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config) {
     int64_t width = config_expert_width(config), shared = config->model.moe_shared_expert_intermediate_size;
     if (shared == 0 || shared % width != 0)

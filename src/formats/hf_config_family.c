@@ -103,46 +103,14 @@ static bool is_among(const char *flags, const char *flag) {
     return false;
 }
 
-static bool has_flag(const struct hf_family *family, const char *flag) {
-    const struct hf_flag *fixed;
-    for (size_t i = 0; (fixed = hf_flag_at(family, i)); i++)
-        if (strcmp(fixed->flag, flag) == 0)
-            return true;
-    return false;
-}
-
 static bool is_mentioned(const struct hf_family *family, const char *flag) {
-    if (has_flag(family, flag))
+    if (hf_has_flag(family, flag))
         return true;
     struct hf_key key;
     for (size_t i = 0; hf_key_at(family, i, &key); i++)
         if (is_among(key.flags, flag))
             return true;
-    // SwiGLU implies the activation; rotary families have groups; BERT's heads follow from its architecture.
-    if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
-        return has_flag(family, "--swiglu");
-    if ((family->group_best > 0 && hf_routed_mentions(flag)) ||
-        (family->has_latents && strcmp(flag, "--kv-channels") == 0))
-        return true;
-    if (strcmp(flag, "--num-query-groups") == 0)
-        return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
-    if (strcmp(flag, "--rotary-percent") == 0)
-        return hf_default(family, "partial_rotary_factor") || family->rotary_channels_key;
-    if (strcmp(flag, "--no-rope-freq") == 0)
-        return family->has_no_rope_layers || family->has_whole_without_rope;
-    if (strcmp(flag, "--sliding-window") == 0)
-        return family->window_switch != HF_WINDOWS_NONE;
-    if (strcmp(flag, "--softmax-scale") == 0)
-        return hf_default(family, "query_pre_attn_scalar");
-    if (strcmp(flag, "--window-attn-skip-freq") == 0)
-        return family->window_freq || family->window_switch;
-    if (strcmp(flag, "--rotary-base-local") == 0)
-        return hf_default(family, "rope_local_base_freq");
-    if (strcmp(flag, "--moe-layer-freq") == 0)
-        return family->sparse != HF_SPARSE_ALL;
-    if (strcmp(flag, "--scale-tied-output") == 0)
-        return family->tie == HF_TIED_SCALED;
-    return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
+    return hf_is_said(family, flag);
 }
 
 // Whether a flag that the family does not mention has no effect at its value.
@@ -256,7 +224,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
         return obstacle;
     if (config->model.num_experts == 0 && is_mentioned(family, "--num-experts"))
         return "MLPs without experts";
-    if (has_flag(family, "--moe-router-score-function") && config->model.moe_router_topk == 1)
+    if (hf_has_flag(family, "--moe-router-score-function") && config->model.moe_router_topk == 1)
         return "--moe-router-topk";
     int64_t groups = config_query_groups(config);
     if (family->has_multi_query && groups != 1 && groups != config->model.num_attention_heads)
