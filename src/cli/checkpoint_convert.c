@@ -67,14 +67,7 @@ static const struct flag rows[] = {
     CHOICE("--dtype", dtype, NULL, dtype_names,
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
-         "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
-         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, bloom, mpt, granite, olmo2, olmo3, smollm3, gemma, gemma2, "
-         "gemma3_text, "
-         "cohere, cohere2, glm, glm4, mixtral, qwen3_moe, qwen2_moe, olmoe, granitemoe, granitemoeshared, gpt_oss, "
-         "deepseek_v2, deepseek_v3, kimi_k2, glm4_moe, glm4_moe_lite, youtu, exaone_moe, dots1, solar_open, "
-         "minimax_m2, flex_olmo, mellum, seed_oss, "
-         "iquestcoder, arcee, ernie4_5, helium, ministral, jais2, "
-         "exaone4, vaultgemma, hunyuan_v1_dense, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
+         "Hugging Face's model_type to write, e.g. llama or qwen3_moe; an unknown name lists all that can be written; "
          "default: that of the source, otherwise the first that fits the model"),
     TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",
          "maximum size of one Hugging Face file, or of one piece of a Megatron-LM tensor (at most 1 GiB), in MB or GB "

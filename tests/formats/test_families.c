@@ -1,7 +1,21 @@
 // Families of Hugging Face: variants that would compute something else are refused by name, and a model can be written
 // as every family that can express it, but not as any other.
 #include "formats/families.h"
+#include "formats/hf_family.h"
 #include "formats/weights.h"
+
+// The page for users names every family.
+TEST(documented) {
+    struct buffer page = {0};
+    const struct hf_family *family;
+    EXPECT_OK(file_read_own("docs/checkpoints.md", 1 << 20, &page));
+    for (size_t i = 0; (family = hf_family_at(i)); i++) {
+        char *name = memory_printf("`%s`", family->model_type);
+        EXPECT(strstr(buffer_string(&page), name) != NULL);
+        free(name);
+    }
+    buffer_free(&page);
+}
 
 TEST(refused_longrope) {
     static const struct variant rows[] = {
@@ -355,6 +369,6 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
+TEST_MAIN(TEST_CASE(documented), TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
           TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows), TEST_CASE(other_words),
           TEST_CASE(stretched_base), TEST_CASE(other_families), TEST_CASE(centered_gains))
