@@ -5,13 +5,6 @@
 #include "cluster/machine.h"
 #include "config/config.h"
 
-int launch_decide(int argc, char **argv);
-int launch_keeper(int argc, char **argv);
-int launch_kubernetes(int argc, char **argv);
-int launch_local(int argc, char **argv);
-int launch_progress(int argc, char **argv);
-int launch_slurm(int argc, char **argv);
-
 // A launcher's command line: its own flags, then those of the launched command.
 struct launch_command {
     char **own;  // argv[0] and the launcher's flags, ended by NULL

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "cli/commands.h"
 #include "cli/kubectl.h"
 #include "cli/launch.h"
 #include "cli/restarts.h"
@@ -349,7 +350,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     return status == 0 && options->watch && !options->dry_run ? kubectl_follow(&job) : status;
 }
 
-int launch_kubernetes(int argc, char **argv) {
+int cmd_launch_kubernetes(int argc, char **argv) {
     struct kubernetes_options options;
     return launch_run(&(struct launch_call){.flags = &kubernetes_command, .options = &options, .launch = launch}, argc,
                       argv);

@@ -12,11 +12,11 @@
 #include "base/signal_queue.h"
 #include "base/watchdog.h"
 #include "checkpoint/vault.h"
+#include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
 #include "cli/session.h"
-#include "cli/stall.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
@@ -433,7 +433,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
     return status;
 }
 
-int launch_local(int argc, char **argv) {
+int cmd_launch_local(int argc, char **argv) {
     struct local_options options;
     char long_name[] = "--nproc";
     for (int i = 1; i < argc; i++)
