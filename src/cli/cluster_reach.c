@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
-#include "cluster/boot_hints.h"
+#include "cluster/aws.h"
 #include "cluster/shell.h"
 #include "config/flag_rows.h"
 

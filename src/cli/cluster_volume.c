@@ -6,8 +6,8 @@
 #include "cli/commands.h"
 #include "cli/kubectl.h"
 #include "cluster/aws.h"
-#include "cluster/kubernetes_volume.h"
-#include "cluster/parallelcluster_check.h"
+#include "cluster/kubernetes.h"
+#include "cluster/parallelcluster.h"
 #include "config/flag_rows.h"
 
 #include <stdio.h>

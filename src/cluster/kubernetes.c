@@ -1,13 +1,211 @@
 // Manifests of the five kinds of jobs, around the same pod. See kubernetes.h.
 #include "cluster/kubernetes.h"
+
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "cluster/kubernetes_parts.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- checks ----
+
+// Checks for errors that Kubernetes would report only later, before anything is written. See kubernetes_parts.h.
+
+// Names become host names: letters, digits and dashes. Pods get up to 18 more characters.
+static int check_name(const char *what, const char *name, size_t most) {
+    size_t length = strlen(name);
+    bool is_good = length > 0 && length <= most && islower((unsigned char)name[0]) && name[length - 1] != '-';
+    for (size_t i = 0; i < length; i++)
+        is_good = is_good && (islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) || name[i] == '-');
+    if (is_good)
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE,
+        "\"%s\" cannot be %s in Kubernetes: use up to %zu lowercase letters, digits and dashes, starting with a letter",
+        name, what, most);
+}
+
+// Quantities: a number and a unit.
+static int check_quantity(const char *what, const char *text) {
+    static const char *const units[] = {"", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"};
+    if (!text)
+        return 0;
+    size_t digits = strspn(text, "0123456789");
+    for (size_t i = 0; digits > 0 && i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(text + digits, units[i]) == 0)
+            return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not a Kubernetes quantity, e.g. 64Gi or 500m", what, text);
+}
+
+// Huge pages are whole ones of 2 MiB.
+static int check_huge_pages(const char *text) {
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1},        {"k", 1e3},     {"M", 1e6},     {"G", 1e9},    {"T", 1e12},
+                 {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40}};
+    TRY(check_quantity("--hugepages", text));
+    if (!text)
+        return 0;
+    size_t digits = strspn(text, "0123456789");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        double pages = strtod(text, NULL) * units[i].bytes / 0x1p21;
+        if (strcmp(text + digits, units[i].unit) == 0 && pages >= 1 && pages == floor(pages))
+            return 0;
+    }
+    return error_set_code(EXIT_CODE_USAGE, "--hugepages %s is not a multiple of the page size, 2Mi", text);
+}
+
+// A manifest is UTF-8; the API server refuses anything else, without naming the place.
+static int check_text(const char *what, const char *text) {
+    size_t length = text ? strlen(text) : 0, good = utf8_check(text ? text : "", length);
+    if (good == length)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%.*s\" is not valid UTF-8 at byte %zu, as a manifest must be", what,
+                          (int)good, text, good);
+}
+
+static int check_variable(const char *pair) {
+    size_t length = strcspn(pair, "=");
+    bool is_good = length > 0 && pair[length] == '=' && !isdigit((unsigned char)pair[0]);
+    for (size_t i = 0; i < length; i++)
+        is_good = is_good && (isalnum((unsigned char)pair[i]) || pair[i] == '_');
+    TRY(check_text("--env", pair));
+    if (is_good)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "--env \"%s\" is not NAME=value with a name of letters, digits and underscores", pair);
+}
+
+int kubernetes_check(const struct kubernetes_job *job) {
+    TRY(check_name("the name of a job", job->name, 40));
+    if (job->name_space)
+        TRY(check_name("a namespace", job->name_space, 63));
+    if (job->claim)
+        TRY(check_name("a volume claim", job->claim, 63));
+    TRY(check_quantity("--cpu", job->cpu));
+    TRY(check_quantity("--memory", job->memory));
+    TRY(check_huge_pages(job->huge_pages));
+    TRY(check_quantity("--shm-size", job->shared_memory));
+    if (!job->image || !*job->image)
+        return error_set_code(EXIT_CODE_USAGE, "a Kubernetes job needs --image, the container image to run");
+    if (job->mount && job->mount[0] != '/')
+        return error_set_code(EXIT_CODE_USAGE, "--mount %s is not an absolute path", job->mount);
+    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
+        TRY(check_variable(job->environment->items[i]));
+    TRY(kubernetes_check_placement(job));
+    TRY(check_text("--image", job->image));
+    TRY(check_text("--mount", job->mount));
+    TRY(check_text("--service-account", job->service_account));
+    for (const char *const *word = job->command; *word; word++)
+        TRY(check_text("the argument", *word));
+    return 0;
+}
+
+// ---- disks of a pod ----
+
+// Finds the disk under a path of a pod, from the pod as it will be sent: the claim, folders of the node and the user's
+// fields are all mounts there. See kubernetes.h.
+
+// The path without empty parts, "." and "..", resolved as text only.
+static char *plain_path(const char *path) {
+    struct buffer out = {0};
+    for (const char *at = path; *at;) {
+        size_t length = strcspn(at, "/");
+        if (length == 2 && strncmp(at, "..", 2) == 0) {
+            while (out.length > 0 && out.data[--out.length] != '/')
+                ;
+        } else if (length > 0 && !(length == 1 && *at == '.')) {
+            buffer_append_string(&out, "/");
+            buffer_append(&out, at, length);
+        }
+        at += length + (at[length] == '/');
+    }
+    char *plain = memory_printf("%.*s", (int)out.length, out.length > 0 ? (const char *)out.data : "");
+    buffer_free(&out);
+    return plain;
+}
+
+static bool is_below(const char *path, const char *folder) {
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 && (path[length] == '/' || !path[length]);
+}
+
+static const char *text_of(struct yaml_node *map, const char *key) {
+    const struct yaml_node *member = yaml_tree_member(map, key);
+    return member && member->kind == YAML_SCALAR ? member->text : "";
+}
+
+static bool is_read_only(struct yaml_node *map) {
+    return strcmp(text_of(map, "readOnly"), "true") == 0;
+}
+
+static struct yaml_node *find_named(struct yaml_node *list, const char *name) {
+    for (size_t i = 0; list && i < list->count; i++)
+        if (strcmp(text_of(&list->items[i], "name"), name) == 0)
+            return &list->items[i];
+    return NULL;
+}
+
+// A volume has a name and one member for its kind; without that it is an emptyDir.
+static enum kubernetes_disk disk_of_volume(struct yaml_node *volume) {
+    static const struct {
+        const char *key;
+        enum kubernetes_disk disk;
+    } kinds[] = {{"emptyDir", KUBERNETES_DISK_POD},          {"ephemeral", KUBERNETES_DISK_POD},
+                 {"gitRepo", KUBERNETES_DISK_POD},           {"hostPath", KUBERNETES_DISK_NODE},
+                 {"configMap", KUBERNETES_DISK_READ_ONLY},   {"secret", KUBERNETES_DISK_READ_ONLY},
+                 {"downwardAPI", KUBERNETES_DISK_READ_ONLY}, {"projected", KUBERNETES_DISK_READ_ONLY},
+                 {"image", KUBERNETES_DISK_READ_ONLY}};
+    enum kubernetes_disk disk = KUBERNETES_DISK_POD;
+    for (size_t i = 0; volume && i < volume->count; i++) {
+        struct yaml_node *member = &volume->items[i];
+        if (strcmp(member->key, "name") == 0)
+            continue;
+        disk = is_read_only(member) ? KUBERNETES_DISK_READ_ONLY : KUBERNETES_DISK_LASTING;
+        for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+            if (strcmp(member->key, kinds[k].key) == 0)
+                disk = kinds[k].disk;
+    }
+    return disk;
+}
+
+enum kubernetes_disk kubernetes_disk_of(const struct kubernetes_job *job, const char *path) {
+    if (strncmp(path, "s3://", 5) == 0)
+        return KUBERNETES_DISK_LASTING;
+    if (path[0] != '/')
+        return KUBERNETES_DISK_POD;
+    struct yaml_node pod;
+    kubernetes_pod_tree(&pod, job);
+    struct yaml_node *spec = yaml_tree_member(&pod, "spec"), *volumes = yaml_tree_member(spec, "volumes");
+    struct yaml_node *own = find_named(yaml_tree_member(spec, "containers"), kubernetes_container(job->kind));
+    struct yaml_node *mounts = yaml_tree_member(own, "volumeMounts");
+    enum kubernetes_disk disk = KUBERNETES_DISK_POD;
+    char *plain = plain_path(path);
+    size_t deepest = 0;
+    for (size_t i = 0; mounts && i < mounts->count; i++) {
+        char *folder = plain_path(text_of(&mounts->items[i], "mountPath"));
+        if (is_below(plain, folder) && strlen(folder) >= deepest) {
+            deepest = strlen(folder);
+            disk = disk_of_volume(find_named(volumes, text_of(&mounts->items[i], "name")));
+            if (is_read_only(&mounts->items[i]))
+                disk = KUBERNETES_DISK_READ_ONLY;
+        }
+        free(folder);
+    }
+    free(plain);
+    yaml_tree_free(&pod);
+    return disk;
+}
+
+// ---- manifests ----
 
 static void begin(struct yaml *y, const struct kubernetes_job *job, const char *version, const char *kind) {
     yaml_text(y, "apiVersion", version);

@@ -9,7 +9,6 @@
 #include "cluster/ini.h"
 #include "cluster/parallelcluster.h"
 #include "cluster/slurm.h"
-#include "cluster/transport.h"
 
 #include <string.h>
 
