@@ -257,17 +257,12 @@ static void tell_stop(const struct slurm_job *job, const struct config *config, 
         return;
     fprintf(stderr, "to save and stop: scancel %s%s%s--batch --signal=USR2 %s\n", cluster ? "--clusters=" : "",
             cluster ? cluster : "", cluster ? " " : "", number);
-    struct metrics_history history = {0};
-    if (!config->metrics_file || metrics_history_read(&history, config->metrics_file) < 0) {
-        error_clear();
-        return;
-    }
-    int64_t kill_wait = history.last_elapsed_ms > 0 ? slurm_kill_wait(ticket) : 0;
-    if (kill_wait > 0 && history.last_elapsed_ms / 1e3 > (double)kill_wait)
+    double step_seconds = config->metrics_file ? metrics_file_last_step(config->metrics_file) / 1e3 : 0;
+    int64_t kill_wait = step_seconds > 0 ? slurm_kill_wait(ticket) : 0;
+    if (kill_wait > 0 && step_seconds > (double)kill_wait)
         log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, but this cluster kills ranks after "
                  "%lld s (KillWait)",
-                 number, history.last_elapsed_ms / 1e3, (long long)kill_wait);
-    metrics_history_free(&history);
+                 number, step_seconds, (long long)kill_wait);
 }
 
 static void tell_job(const struct slurm_job *job, const char *number, const char *script) {

@@ -8,10 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-double metrics_perplexity(double loss) {
-    return exp(loss < 20 ? loss : 20);
-}
-
 // C prints the sign of a NaN, Python does not.
 static double without_nan_sign(double value) {
     return isnan(value) ? fabs(value) : value;

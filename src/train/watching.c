@@ -30,11 +30,11 @@ void watching_begin(struct watching *watching, const struct trainer_options *opt
     farewell_open(&watching->farewell);
 }
 
-static struct tensorboard_choice tensorboard_choice(const struct config *config) {
-    return (struct tensorboard_choice){.no_loss_scale = config->no_log_loss_scale_to_tensorboard,
-                                       .timers = config->log_timers_to_tensorboard,
-                                       .validation_ppl = config->log_validation_ppl_to_tensorboard,
-                                       .world_size = config->log_world_size_to_tensorboard ? config->world_size : 0};
+static struct metrics_choice tensorboard_choice(const struct config *config) {
+    return (struct metrics_choice){.no_loss_scale = config->no_log_loss_scale_to_tensorboard,
+                                   .timers = config->log_timers_to_tensorboard,
+                                   .validation_ppl = config->log_validation_ppl_to_tensorboard,
+                                   .world_size = config->log_world_size_to_tensorboard ? config->world_size : 0};
 }
 
 static struct wandb_options wandb_options(struct watching *watching) {
