@@ -134,14 +134,14 @@ static int check_recipe(const struct machine *machine, const struct config *conf
 }
 
 // A plan's estimate. A run that cannot be planned here, e.g. without the tokenizer, may still run there.
-static int check_memory(const struct launch_place *place, struct config *config) {
-    const struct machine *machine = place->machine;
+static int check_memory(const struct launch_job *job, struct config *config) {
+    const struct machine *machine = job->machine;
     struct buffer text = {0};
     double room = ((double)machine->gpu_gib - OWN_GIB) * 0x1p30;
     int status = 0;
-    if (dry_run_fit(config, (int)place->ranks, (size_t)room, &text) < 0)
+    if (dry_run_fit(config, (int)(job->nodes * job->ranks_per_node), (size_t)room, &text) < 0)
         error_clear();
-    else if (text.length > 0 && place->may_not_fit)
+    else if (text.length > 0 && job->may_not_fit)
         log_warn("this run may not fit the GPUs of a %s: %s", machine->name, buffer_string(&text));
     else if (text.length > 0)
         status = error_set_code(EXIT_CODE_USAGE,
@@ -151,10 +151,10 @@ static int check_memory(const struct launch_place *place, struct config *config)
     return status;
 }
 
-int launch_check_machine(const struct launch_place *place, struct launch_command *command, struct config *config) {
+int launch_check_machine(const struct launch_job *job, struct launch_command *command, struct config *config) {
     static const char *const without_gpus[] = {"preprocess", "extract",    "tokenizer",
                                                "dataset",    "checkpoint", "getdata"};
-    const struct machine *machine = place->machine;
+    const struct machine *machine = job->machine;
     bool is_train = strcmp(command->rest[0], "train") == 0;
     if (!machine || machine->gpus == 0 || (is_train && strcmp(config->device, "cpu") == 0))
         return 0;
@@ -167,7 +167,7 @@ int launch_check_machine(const struct launch_place *place, struct launch_command
         return 0;
     TRY(check_fp8(machine, config));
     TRY(check_recipe(machine, config));
-    TRY(check_memory(place, config));
+    TRY(check_memory(job, config));
     launch_command_add(command, "--machine", machine->name);
     return 0;
 }

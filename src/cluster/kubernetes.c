@@ -85,7 +85,7 @@ static int check_variable(const char *pair) {
 }
 
 int kubernetes_check(const struct kubernetes_job *job) {
-    TRY(check_name("the name of a job", job->name, 40));
+    TRY(check_name("the name of a job", job->launch.name, 40));
     if (job->name_space)
         TRY(check_name("a namespace", job->name_space, 63));
     if (job->claim)
@@ -98,13 +98,13 @@ int kubernetes_check(const struct kubernetes_job *job) {
         return error_set_code(EXIT_CODE_USAGE, "a Kubernetes job needs --image, the container image to run");
     if (job->mount && job->mount[0] != '/')
         return error_set_code(EXIT_CODE_USAGE, "--mount %s is not an absolute path", job->mount);
-    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
-        TRY(check_variable(job->environment->items[i]));
+    for (int64_t i = 0; i < job->launch.environment.count; i++)
+        TRY(check_variable(job->launch.environment.items[i]));
     TRY(kubernetes_check_placement(job));
     TRY(check_text("--image", job->image));
     TRY(check_text("--mount", job->mount));
     TRY(check_text("--service-account", job->service_account));
-    for (const char *const *word = job->command; *word; word++)
+    for (const char *const *word = job->launch.command; *word; word++)
         TRY(check_text("the argument", *word));
     return 0;
 }
@@ -211,7 +211,7 @@ static void begin(struct yaml *y, const struct kubernetes_job *job, const char *
     yaml_text(y, "apiVersion", version);
     yaml_text(y, "kind", kind);
     yaml_map(y, "metadata");
-    yaml_text(y, "name", job->name);
+    yaml_text(y, "name", job->launch.name);
     yaml_text(y, "namespace", job->name_space);
     yaml_map(y, "labels");
     yaml_text(y, "app.kubernetes.io/managed-by", "bevatron");
@@ -245,32 +245,41 @@ static void failure_policy(struct yaml *y, const struct kubernetes_pod *pod) {
 // Kubernetes counts restarts over the job's lifetime, regardless of the run's progress. If the run has checkpoints,
 // `launch decide` in the first pod decides instead, by the rules of `launch local`, and exits with 217 to give up.
 static bool decides_itself(const struct kubernetes_job *job) {
-    return job->save && job->max_restarts > 0;
+    return job->launch.save && job->launch.max_restarts > 0;
 }
 
 static int64_t most_restarts(const struct kubernetes_job *job) {
     enum { UNCOUNTED = 1000000 };
-    return decides_itself(job) ? UNCOUNTED : job->max_restarts;
+    return decides_itself(job) ? UNCOUNTED : job->launch.max_restarts;
 }
 
 static void decide_words(const struct kubernetes_job *job, struct string_list *words) {
     if (!decides_itself(job))
         return;
     // A new manifest for the same folder starts counting from zero.
-    char *state = memory_printf("%s/restarts.json", job->save);
-    char *name = memory_printf("%s-%.12s", job->name, job->token ? job->token : "");
+    char *state = memory_printf("%s/restarts.json", job->launch.save);
+    char *name = memory_printf("%s-%.12s", job->launch.name, job->token ? job->token : "");
     char most[24], window[32];
-    snprintf(most, sizeof most, "%" PRId64, job->max_restarts);
-    snprintf(window, sizeof window, "%g", job->window_minutes);
-    const char *const all[] = {job->command[0], "launch",         "decide", "--state",
-                               state,           "--job",          name,     "--save",
-                               job->save,       "--max-restarts", most,     "--restart-window-minutes",
+    snprintf(most, sizeof most, "%" PRId64, job->launch.max_restarts);
+    snprintf(window, sizeof window, "%g", job->launch.window_minutes);
+    const char *const all[] = {job->launch.command[0],
+                               "launch",
+                               "decide",
+                               "--state",
+                               state,
+                               "--job",
+                               name,
+                               "--save",
+                               job->launch.save,
+                               "--max-restarts",
+                               most,
+                               "--restart-window-minutes",
                                window};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         string_list_add(words, all[i]);
-    if (job->fallback) {
+    if (job->launch.fallback) {
         string_list_add(words, "--save-fallback");
-        string_list_add(words, job->fallback);
+        string_list_add(words, job->launch.fallback);
     }
     string_list_add(words, "--");
     free(state);
@@ -280,14 +289,14 @@ static void decide_words(const struct kubernetes_job *job, struct string_list *w
 // Fields of an Indexed Job; every pod is a machine.
 static void indexed(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod) {
     yaml_text(y, "completionMode", "Indexed");
-    yaml_number(y, "completions", job->nodes);
-    yaml_number(y, "parallelism", job->nodes);
+    yaml_number(y, "completions", job->launch.nodes);
+    yaml_number(y, "parallelism", job->launch.nodes);
     failure_policy(y, pod);
     kubernetes_pod(y, job, pod, true);
 }
 
 static void job_set(struct yaml *y, const struct kubernetes_job *job) {
-    char *master = memory_printf("%s-node-0-0.%s", job->name, job->name);
+    char *master = memory_printf("%s-node-0-0.%s", job->launch.name, job->launch.name);
     struct string_list words = {0};
     decide_words(job, &words);
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
@@ -333,13 +342,13 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
-    char *master = memory_printf("%s-0.%s", job->name, job->name);
+    char *master = memory_printf("%s-0.%s", job->launch.name, job->launch.name);
     struct string_list words = {0};
     decide_words(job, &words);
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
                                  .before = &words,
                                  .master = master,
-                                 .subdomain = job->name,
+                                 .subdomain = job->launch.name,
                                  .restart = "Never",
                                  .has_nproc = true,
                                  .port = KUBERNETES_PORT};
@@ -347,7 +356,7 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_text(y, "clusterIP", "None");
     yaml_bool(y, "publishNotReadyAddresses", true);
     yaml_map(y, "selector");
-    yaml_text(y, "job-name", job->name);
+    yaml_text(y, "job-name", job->launch.name);
     yaml_end(y);
     yaml_list(y, "ports");
     yaml_item(y);
@@ -359,7 +368,8 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_document(y);
     begin(y, job, "batch/v1", "Job");
     // A pod that ends is replaced; its peers exit with 211 and are replaced too.
-    yaml_number(y, "backoffLimit", decides_itself(job) ? most_restarts(job) : job->max_restarts * job->nodes);
+    yaml_number(y, "backoffLimit",
+                decides_itself(job) ? most_restarts(job) : job->launch.max_restarts * job->launch.nodes);
     indexed(y, job, &pod);
     yaml_end(y);
     string_list_free(&words);
@@ -373,7 +383,7 @@ static void single_job(struct yaml *y, const struct kubernetes_job *job) {
     begin(y, job, "batch/v1", "Job");
     yaml_number(y, "backoffLimit", most_restarts(job));
     // getdata is curl, whose exit codes have other meanings.
-    if (strcmp(job->command[0], "curl") != 0)
+    if (strcmp(job->launch.command[0], "curl") != 0)
         failure_policy(y, &pod);
     kubernetes_pod(y, job, &pod, true);
     yaml_end(y);
@@ -394,7 +404,7 @@ static void passed_on(struct string_list *words, const char *name, size_t length
 
 static void mpirun_words(const struct kubernetes_job *job, struct string_list *words) {
     char ranks[24];
-    snprintf(ranks, sizeof ranks, "%" PRId64, job->nodes * job->ranks_per_node);
+    snprintf(ranks, sizeof ranks, "%" PRId64, job->launch.nodes * job->launch.ranks_per_node);
     // mpirun kills its ranks a second after it was told to stop, too soon to save.
     const char *const fixed[] = {"mpirun", "--allow-run-as-root",       "-n",  ranks,   "--bind-to", "none",
                                  "--mca",  "odls_base_sigkill_timeout", "240", "--mca", "pml",       "^ucx"};
@@ -407,8 +417,8 @@ static void mpirun_words(const struct kubernetes_job *job, struct string_list *w
     const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
     for (int i = 0; i < efa_count; i++)
         passed_on(words, efa[i].name, strlen(efa[i].name));
-    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
-        passed_on(words, job->environment->items[i], strcspn(job->environment->items[i], "="));
+    for (int64_t i = 0; i < job->launch.environment.count; i++)
+        passed_on(words, job->launch.environment.items[i], strcspn(job->launch.environment.items[i], "="));
 }
 
 static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
@@ -418,10 +428,10 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
         .container = "launcher", .restart = "OnFailure", .before = &mpirun, .is_launcher = true};
     struct kubernetes_pod worker = {.container = kubernetes_container(job->kind)};
     begin(y, job, "kubeflow.org/v2beta1", "MPIJob");
-    yaml_number(y, "slotsPerWorker", job->ranks_per_node);
+    yaml_number(y, "slotsPerWorker", job->launch.ranks_per_node);
     yaml_map(y, "runPolicy");
     yaml_text(y, "cleanPodPolicy", "Running");
-    yaml_number(y, "backoffLimit", job->max_restarts);
+    yaml_number(y, "backoffLimit", job->launch.max_restarts);
     yaml_end(y);
     yaml_map(y, "mpiReplicaSpecs");
     yaml_map(y, "Launcher");
@@ -429,7 +439,7 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
     kubernetes_pod(y, job, &launcher, true);
     yaml_end(y);
     yaml_map(y, "Worker");
-    yaml_number(y, "replicas", job->nodes);
+    yaml_number(y, "replicas", job->launch.nodes);
     kubernetes_pod(y, job, &worker, false);
     yaml_end(y);
     yaml_end(y);
@@ -442,17 +452,17 @@ static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
     struct kubernetes_pod pod = {
         .container = kubernetes_container(job->kind), .has_nproc = true, .port = PYTORCHJOB_PORT};
     char count[24];
-    snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+    snprintf(count, sizeof count, "%" PRId64, job->launch.ranks_per_node);
     begin(y, job, "kubeflow.org/v1", "PyTorchJob");
     yaml_text(y, "nprocPerNode", count);
     yaml_map(y, "runPolicy");
     yaml_text(y, "cleanPodPolicy", "Running");
-    yaml_number(y, "backoffLimit", job->max_restarts);
+    yaml_number(y, "backoffLimit", job->launch.max_restarts);
     yaml_end(y);
     yaml_map(y, "pytorchReplicaSpecs");
-    for (int is_worker = 0; is_worker <= (job->nodes > 1); is_worker++) {
+    for (int is_worker = 0; is_worker <= (job->launch.nodes > 1); is_worker++) {
         yaml_map(y, is_worker ? "Worker" : "Master");
-        yaml_number(y, "replicas", is_worker ? job->nodes - 1 : 1);
+        yaml_number(y, "replicas", is_worker ? job->launch.nodes - 1 : 1);
         yaml_text(y, "restartPolicy", "OnFailure");
         kubernetes_pod(y, job, &pod, true);
         yaml_end(y);

@@ -84,19 +84,19 @@ int kubernetes_host_path_parse(struct kubernetes_host_path *host, const char *te
 int kubernetes_check_placement(const struct kubernetes_job *job) {
     struct kubernetes_toleration toleration;
     struct kubernetes_host_path host;
-    for (int64_t i = 0; i < count_of(job->tolerations); i++)
-        TRY(parse_toleration(job->tolerations->items[i], &toleration));
-    for (int64_t i = 0; i < count_of(job->node_selectors); i++)
-        TRY(check_selector(job->node_selectors->items[i]));
-    for (int64_t i = 0; i < count_of(job->host_paths); i++) {
-        const char *text = job->host_paths->items[i];
+    for (int64_t i = 0; i < job->tolerations.count; i++)
+        TRY(parse_toleration(job->tolerations.items[i], &toleration));
+    for (int64_t i = 0; i < job->node_selectors.count; i++)
+        TRY(check_selector(job->node_selectors.items[i]));
+    for (int64_t i = 0; i < job->host_paths.count; i++) {
+        const char *text = job->host_paths.items[i];
         if (utf8_check(text, strlen(text)) != strlen(text))
             return error_set_code(EXIT_CODE_USAGE, "a --host-path is not valid UTF-8");
         TRY(kubernetes_host_path_parse(&host, text));
         free(host.text);
     }
-    for (int64_t i = 0; i < count_of(job->pull_secrets); i++) {
-        const char *name = job->pull_secrets->items[i];
+    for (int64_t i = 0; i < job->pull_secrets.count; i++) {
+        const char *name = job->pull_secrets.items[i];
         if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-")])
             return error_set_code(EXIT_CODE_USAGE,
                                   "--pull-secret \"%s\" is not the name of a secret; `kubectl create secret "
@@ -107,12 +107,12 @@ int kubernetes_check_placement(const struct kubernetes_job *job) {
 }
 
 static void node_selector(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->machine && count_of(job->node_selectors) == 0)
+    if (!job->launch.machine_name && job->node_selectors.count == 0)
         return;
     yaml_map(y, "nodeSelector");
-    yaml_text(y, "node.kubernetes.io/instance-type", job->machine);
-    for (int64_t i = 0; i < count_of(job->node_selectors); i++) {
-        const char *pair = job->node_selectors->items[i];
+    yaml_text(y, "node.kubernetes.io/instance-type", job->launch.machine_name);
+    for (int64_t i = 0; i < job->node_selectors.count; i++) {
+        const char *pair = job->node_selectors.items[i];
         char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         yaml_pair(y, key, strchr(pair, '=') + 1);
         free(key);
@@ -142,11 +142,11 @@ static void tolerations(struct yaml *y, const struct string_list *list) {
 }
 
 void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher) {
-    if (count_of(job->pull_secrets) > 0) {
+    if (job->pull_secrets.count > 0) {
         yaml_list(y, "imagePullSecrets");
-        for (int64_t i = 0; i < job->pull_secrets->count; i++) {
+        for (int64_t i = 0; i < job->pull_secrets.count; i++) {
             yaml_item(y);
-            yaml_text(y, "name", job->pull_secrets->items[i]);
+            yaml_text(y, "name", job->pull_secrets.items[i]);
             yaml_end(y);
         }
         yaml_end(y);
@@ -154,7 +154,7 @@ void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool
     // mpirun needs neither a GPU nor a node with GPUs.
     if (!is_launcher)
         node_selector(y, job);
-    tolerations(y, job->tolerations);
+    tolerations(y, &job->tolerations);
 }
 
 // ---- the pod ----
@@ -202,7 +202,7 @@ static const struct kubernetes_variable efa_variables[] = {
 
 const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count) {
     int all = sizeof efa_variables / sizeof efa_variables[0];
-    *count = job->efa <= 0 ? 0 : job->nodes > 1 ? all : all - 1;
+    *count = job->efa <= 0 ? 0 : job->launch.nodes > 1 ? all : all - 1;
     return efa_variables;
 }
 
@@ -224,14 +224,14 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
 // memory of the pod: a file system that does not respond cannot block the probe. A paused machine fails one probe, not
 // three in a row. The launcher of an MPIJob has no ranks, and no controller restarts its workers.
 static bool has_probe(const struct kubernetes_job *job) {
-    return job->progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
+    return job->launch.progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
 }
 
 // Adds the first pod's address, for kinds of jobs whose operator does not, and the user's variables. The token shared
 // by the ranks is the random id that Kubernetes gives to a Job, another one after each restart of a JobSet. Pods of a
 // PyTorchJob share no such id and get a token with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
-    bool has_own = job->environment && job->environment->count > 0;
+    bool has_own = job->launch.environment.count > 0;
     bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
     if (!master && !has_own && !job->efa && !(is_pytorch && job->token) && !has_probe(job))
         return;
@@ -241,7 +241,7 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
     if (master) {
         variable(y, "MASTER_ADDR", master);
         variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
-        variable_number(y, "BEVATRON_NODES", job->nodes);
+        variable_number(y, "BEVATRON_NODES", job->launch.nodes);
         variable_label(y, "BEVATRON_JOB_TOKEN", "batch.kubernetes.io/controller-uid");
     } else if (is_pytorch && job->token) {
         variable(y, "BEVATRON_JOB_TOKEN", job->token);
@@ -250,8 +250,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
     const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
     for (int i = 0; i < efa_count; i++)
         variable(y, efa[i].name, efa[i].value);
-    for (int64_t i = 0; has_own && i < job->environment->count; i++) {
-        const char *pair = job->environment->items[i];
+    for (int64_t i = 0; has_own && i < job->launch.environment.count; i++) {
+        const char *pair = job->launch.environment.items[i];
         char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         variable(y, name, strchr(pair, '=') + 1);
         free(name);
@@ -261,8 +261,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
 
 static void amounts(struct yaml *y, const struct kubernetes_job *job, const char *key) {
     yaml_map(y, key);
-    if (job->gpus > 0)
-        yaml_number(y, "nvidia.com/gpu", job->gpus);
+    if (job->launch.gpus_per_node > 0)
+        yaml_number(y, "nvidia.com/gpu", job->launch.gpus_per_node);
     if (job->efa > 0)
         yaml_number(y, "vpc.amazonaws.com/efa", job->efa);
     yaml_text(y, "hugepages-2Mi", job->huge_pages);
@@ -276,7 +276,7 @@ static void amounts(struct yaml *y, const struct kubernetes_job *job, const char
 
 // Request and limit of extended resources must be equal.
 static void resources(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->gpus && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
+    if (!job->launch.gpus_per_node && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
         return;
     yaml_map(y, "resources");
     amounts(y, job, "requests");
@@ -285,7 +285,7 @@ static void resources(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static int64_t host_path_count(const struct kubernetes_job *job) {
-    return job->host_paths ? job->host_paths->count : 0;
+    return job->host_paths.count;
 }
 
 // Folders of the node, as mounts of the container or as volumes of the pod.
@@ -294,7 +294,7 @@ static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is
         struct kubernetes_host_path host;
         char name[32];
         snprintf(name, sizeof name, "host-%" PRId64, i);
-        CHECK(kubernetes_host_path_parse(&host, job->host_paths->items[i]) == 0);
+        CHECK(kubernetes_host_path_parse(&host, job->host_paths.items[i]) == 0);
         yaml_item(y);
         yaml_text(y, "name", name);
         if (is_mount) {
@@ -360,11 +360,11 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
     yaml_list(y, "command");
     for (int64_t i = 0; pod->before && i < pod->before->count; i++)
         word(y, pod->before->items[i]);
-    for (const char *const *each = job->command; *each; each++)
+    for (const char *const *each = job->launch.command; *each; each++)
         word(y, *each);
     if (pod->has_nproc) {
         char count[24];
-        snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+        snprintf(count, sizeof count, "%" PRId64, job->launch.ranks_per_node);
         yaml_item_text(y, "--nproc");
         yaml_item_text(y, count);
     }
@@ -373,9 +373,9 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
 
 static void probe(struct yaml *y, const struct kubernetes_job *job) {
     char minutes[32];
-    snprintf(minutes, sizeof minutes, "%g", job->progress_minutes);
-    const char *const words[] = {job->command[0], "launch", "progress", "--once", "--progress-timeout-minutes",
-                                 minutes};
+    snprintf(minutes, sizeof minutes, "%g", job->launch.progress_minutes);
+    const char *const words[] = {job->launch.command[0],       "launch", "progress", "--once",
+                                 "--progress-timeout-minutes", minutes};
     yaml_map(y, "livenessProbe");
     yaml_map(y, "exec");
     yaml_list(y, "command");

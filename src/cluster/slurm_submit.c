@@ -151,8 +151,8 @@ static const double FIRST_PAUSE = 1, LONGEST_PAUSE = 10, READ_SECONDS = 0.5, REM
 static const double SILENT_SECONDS = 30;
 
 char *slurm_log_path(const struct slurm_job *job, const char *number, int64_t link) {
-    return job->chain > 0 ? memory_printf("%s/%s-%s-%" PRId64 ".log", job->logs, job->name, number, link)
-                          : memory_printf("%s/%s-%s.log", job->logs, job->name, number);
+    return job->chain > 0 ? memory_printf("%s/%s-%s-%" PRId64 ".log", job->logs, job->launch.name, number, link)
+                          : memory_printf("%s/%s-%s.log", job->logs, job->launch.name, number);
 }
 
 static size_t take_word(const char **at, char *word, size_t size) {
