@@ -45,7 +45,7 @@ SETUP ?= yes
 CMAKE_FLAGS ?=
 COMMA = ,
 
-THREADED = ^(base/(crew|errand|outlet|phase|pool|remote|trace|turns|watchdog)|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|checkpoint/(space|background|remote)|ops/threads|plan/search|train/)
+THREADED = ^(base/(child_tasks|command_queue|console|coroutine|phase|pool|trace|watchdog)|net/remote|comm/|report/(board_store|events|prometheus|report|wandb|web_server)|data/(compress|import|lines|loader|parallel_zstd|preprocess|stream|wiki_bzip2)|store/(space|background|remote)|ops/threads|plan/search|recovery/|train/)
 RUN_TESTS = JOBS=$(JOBS) tools/run_tests
 
 # $(call build,FOLDER,FLAGS,TARGETS): configures the folder if that was not done or flags are given, then builds the

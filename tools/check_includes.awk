@@ -2,7 +2,7 @@
 # The order of folders is DESIGN's: a folder may include itself and what stands below it, nothing above.
 
 BEGIN {
-    count = split("base config data tensor ops comm parallel model optim report checkpoint cluster step train plan cli", \
+    count = split("base net config data tensor ops comm parallel model optim report store formats cluster step recovery train plan cli", \
                   order, " ")
     for (i = 1; i <= count; i++)
         level[order[i]] = i
@@ -56,6 +56,43 @@ function check_project_include(name,    target) {
         error_at(FNR, "src/step prints nothing: return a value that src/train logs")
     if (!exists(root "/src/" name))
         error_at(FNR, "src/" name " does not exist")
+    if (target == folder && unit_of(name) != unit_of(path_in_src))
+        edges[unit_of(path_in_src)] = edges[unit_of(path_in_src)] " " unit_of(name)
+}
+
+function unit_of(path) {
+    sub(/\.[a-z]+$/, "", path)
+    return path
+}
+
+# Whether includes lead from `unit` back to `goal`; marks what it passes in seen[].
+function leads_to(unit, goal, seen,    list, count, i) {
+    count = split(edges[unit], list, " ")
+    for (i = 1; i <= count; i++) {
+        if (list[i] == goal)
+            return 1
+        if (!(list[i] in seen)) {
+            seen[list[i]]
+            if (leads_to(list[i], goal, seen))
+                return 1
+        }
+    }
+    return 0
+}
+
+# x.c and x.h count as one file.
+function check_circles(    unit, seen, count, names) {
+    for (unit in edges) {
+        delete seen
+        if (leads_to(unit, unit, seen)) {
+            count++
+            names = names " " unit
+        }
+    }
+    if (count > most_in_circles) {
+        printf "src: error: %d files include each other in circles, at most %d may:%s\n", count, most_in_circles, names
+        errors++
+    }
 }
 
 function check_system_include(name) {
@@ -113,9 +150,9 @@ function check_conditional(code,    rest, word) {
 function check_calls(code) {
     if (code ~ /(^|[^A-Za-z0-9_])(secure_)?getenv[ ]*[(]/ && folder != "cli")
         error_at(FNR, "only src/cli reads the environment")
-    # Children of base/crew.c end themselves.
-    if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src !~ /^base\/(error|crew)[.]c$/)
-        error_at(FNR, "only src/cli and src/base/error.c end the process")
+    # Children of base/child_tasks.c end themselves.
+    if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src !~ /^base\/(die|child_tasks)[.]c$/)
+        error_at(FNR, "only src/cli and src/base/die.c end the process")
     if (code ~ /(^|[^A-Za-z0-9_])step->/ && folder != "step")
         error_at(FNR, "only src/step knows the fields of a step: add a function to step.h")
     if (code ~ /is_paper/ && folder != "ops" && folder != "comm")
@@ -124,10 +161,10 @@ function check_calls(code) {
 
 # What is written against the tables of operations and collectives knows nothing of who stands behind them.
 function check_backends(code,    is_of_torch) {
-    if (folder !~ /^(parallel|model|optim|report|checkpoint|step|plan|train)$/)
+    if (folder !~ /^(parallel|model|optim|report|checkpoint|step|recovery|plan|train)$/)
         return
     # torch's files say where a storage is loaded, and host memory has our backend's name there.
-    is_of_torch = path_in_src == "checkpoint/torch_write.c" && $0 ~ /pickle_text[(]out, "cpu"[)]/
+    is_of_torch = path_in_src == "formats/torch_write.c" && $0 ~ /pickle_text[(]out, "cpu"[)]/
     if (code ~ /(^|[^A-Za-z0-9_.>])(cpu|cuda|cudnn|mpi|nccl|paper)_[a-z]/ ||
         (code ~ /""/ && $0 ~ /"(cpu|cuda|paper|self|mpi|tcp|nccl)"/ && !is_of_torch))
         error_at(FNR, "src/" folder " stands above the tables and may not name a backend")
@@ -169,6 +206,7 @@ FNR == 1 {
 END {
     if (files)
         end_file()
+    check_circles()
     printf "check_includes: %d files, %d errors\n", files, errors
     exit errors > 0
 }

@@ -107,8 +107,8 @@ function check_names(code) {
         return
     if (code ~ /^#define OFFSET[^A-Z_]/ && name_of(current) != "src/config/flag_rows.h")
         error_at(FNR, "config/flag_rows.h has OFFSET and the macros for rows of flags")
-    if (code ~ /^ *static [^(]*[;={[]/ && code !~ /(^|[^a-z_])const[^a-z_]/ && name_of(current) !~ /^src\/base\//)
-        error_at(FNR, "state of the process belongs to src/base: pass it down, or make it const")
+    if (code ~ /^ *static [^(]*[;={[]/ && code !~ /(^|[^a-z_])const[^a-z_]/ && name_of(current) !~ /^src\/(base|net)\//)
+        error_at(FNR, "state of the process belongs to src/base or src/net: pass it down, or make it const")
 }
 
 # The parameters of the function whose head is being read. Kernels take what they are launched with, and a callback of

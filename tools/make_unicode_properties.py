@@ -10,7 +10,7 @@ import os
 
 from tokenizers import Regex, normalizers
 
-from make_unicode_tables import CATEGORIES, CHARACTERS, write_numbers
+from make_unicode_tables import CATEGORIES, CHARACTERS, write_items, write_numbers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROPERTIES = """
@@ -62,6 +62,14 @@ def ranges(found):
     return out
 
 
+def steps(pairs):
+    out, before = [], 0
+    for first, last in pairs:
+        out += [first - before, last - first]
+        before = last
+    return out
+
+
 def describe(found, categories):
     """The categories that a property is mostly made of, and where it is the other way round."""
     base = [i for i, members in enumerate(categories) if members and 2 * len(members & found) > len(members)]
@@ -89,7 +97,7 @@ def cases():
 def fold_runs(pairs):
     out = []
     for c, other in pairs:
-        difference = (other - c) & 0xFFFFFFFF
+        difference = other - c
         if out and out[-1][3] == difference:
             first, last, step, _ = out[-1]
             if (first == last and c - last <= 2) or (first != last and c - last == step):
@@ -106,26 +114,20 @@ def main():
     for names in PROPERTIES:
         names = names.split(",")
         base, rest = describe(characters(rf"\p{{{names[0]}}}"), categories)
-        rows.append((" ".join(names), sum(1 << i for i in base), len(numbers) // 2, len(rest)))
-        numbers += [number for pair in rest for number in pair]
+        rows.append('{"%s", %#x, %d}' % (" ".join(names), sum(1 << i for i in base), len(rest)))
+        numbers += steps(rest)
     path = os.path.join(HERE, "../src/data/tokenizer/unicode_properties.c")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("// Written by tools/make_unicode_properties.py; unicode_property.c says what the numbers mean.\n"
-                   '#include "data/tokenizer/unicode_property.h"\n\n// clang-format off\n'
+        file.write("// Written by tools/make_unicode_properties.py; unicode_category.c says what the numbers mean.\n"
+                   '#include "data/tokenizer/character_set.h"\n\n// clang-format off\n'
                    "const struct unicode_property unicode_properties[] = {\n")
-        line = "   "
-        for row in rows:
-            text = ' {"%s", 0x%X, %d, %d},' % row
-            if len(line) + len(text) > 120:
-                file.write(line + "\n")
-                line = "   "
-            line += text
-        file.write(line + "\n")
+        write_items(file, rows)
         file.write("};\nconst size_t unicode_properties_count = sizeof unicode_properties / sizeof unicode_properties[0];\n\n"
-                   "// First and last character of each range.\n")
+                   "// For each range: how far its first character is after the last of the range before, or after 0, and how far its\n"
+                   "// last is after its first.\n")
         write_numbers(file, "unicode_property_ranges", numbers)
         file.write("\n// Characters that equal others when case is ignored: first, last, step, difference.\n")
-        write_numbers(file, "unicode_fold_runs", fold_runs(single))
+        write_numbers(file, "unicode_fold_runs", fold_runs(single), "int32_t")
         file.write("\n// Characters that equal several when case is ignored: the character, then up to three, 0 for none.\n")
         write_numbers(file, "unicode_fold_several", [n for c, to in several for n in [c, *to, 0, 0][:4]])
 

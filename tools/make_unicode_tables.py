@@ -16,6 +16,7 @@ import tiktoken
 from tokenizers import normalizers, pre_tokenizers
 
 CATEGORIES = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
+IN_TURN = 31  # in place of a category: Lu, Ll, Lu, …
 LAST = 0x10FFFF
 CHARACTERS = [c for c in range(LAST + 1) if not 0xD800 <= c < 0xE000]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,16 +96,38 @@ def lower_runs():
     return out
 
 
-def write_numbers(file, name, numbers):
-    file.write(f"const uint32_t {name}[] = {{\n")
+def rows(table):
+    """A number for each run: length << 7 | age << 5 | category. Capital and small letters in turn are one run."""
+    lengths = [end - first for (first, _), (end, _) in zip(table, [*table[1:], (LAST + 1, None)])]
+    out, at = [], 0
+    while at < len(table):
+        category, level = table[at][1]
+        turns = 0
+        while at + turns < len(table) and lengths[at + turns] == 1 and table[at + turns][1] == (1 + turns % 2, level):
+            turns += 1
+        if turns > 2:
+            out.append(turns << 7 | level << 5 | IN_TURN)
+        else:
+            turns = 1
+            out.append(lengths[at] << 7 | level << 5 | category)
+        at += turns
+    return out
+
+
+def write_items(file, texts):
     line = "   "
-    for number in numbers:
-        text = f" 0x{number:X},"
-        if len(line) + len(text) > 120:
+    for text in texts:
+        if len(line) + len(text) + 2 > 120:
             file.write(line + "\n")
             line = "   "
-        line += text
-    file.write(f"{line}\n}};\nconst size_t {name}_count = sizeof {name} / sizeof {name}[0];\n")
+        line += f" {text},"
+    file.write(line + "\n")
+
+
+def write_numbers(file, name, numbers, kind="uint32_t"):
+    file.write(f"const {kind} {name}[] = {{\n")
+    write_items(file, map(str, numbers))
+    file.write(f"}};\nconst size_t {name}_count = sizeof {name} / sizeof {name}[0];\n")
 
 
 def main():
@@ -114,14 +137,13 @@ def main():
     with open(path, "w", encoding="utf-8") as file:
         file.write("// Written by tools/make_unicode_tables.py; unicode_category.c says what the numbers mean.\n"
                    '#include "data/tokenizer/unicode_category.h"\n\n// clang-format off\n'
-                   "// A run of characters: first << 7 | age << 5 | category; it ends where the next begins.\n")
-        write_numbers(file, "unicode_runs", [first << 7 | level << 5 | number for first, (number, level) in table])
+                   "// Runs of characters, one after another: length << 7 | age << 5 | category.\n")
+        write_numbers(file, "unicode_runs", rows(table))
         file.write("\n// Characters of another category in Unicode 8.0: character << 5 | category.\n")
         write_numbers(file, "unicode_8_exceptions",
                       [c << 5 | CATEGORIES.index(name) for c, name in exceptions(category, age)])
-        file.write("\n// Lower case: first, last, step, difference modulo 2^32.\n")
-        write_numbers(file, "unicode_lower_runs",
-                      [number & 0xFFFFFFFF for run in lower_runs() for number in run])
+        file.write("\n// Lower case: first, last, step, difference.\n")
+        write_numbers(file, "unicode_lower_runs", [number for run in lower_runs() for number in run], "int32_t")
         file.write("// clang-format on\n")
 
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,4 +71,17 @@ void buffer_printf(struct buffer *buffer, const char *format, ...) {
 
 const char *buffer_string(const struct buffer *buffer) {
     return buffer->data ? buffer->data : "";
+}
+
+void buffer_append_repaired(struct buffer *buffer, const char *text, size_t length) {
+    for (size_t at = 0; at < length;) {
+        size_t good = utf8_check(text + at, length - at);
+        buffer_append(buffer, text + at, good);
+        at += good;
+        if (at < length) {
+            uint32_t character;
+            at += utf8_decode((const unsigned char *)text + at, length - at, &character, NULL);
+            buffer_append_string(buffer, "\xEF\xBF\xBD");
+        }
+    }
 }

@@ -19,6 +19,8 @@ void buffer_append(struct buffer *buffer, const void *bytes, size_t length);
 void buffer_append_string(struct buffer *buffer, const char *string);
 void buffer_append_byte(struct buffer *buffer, char byte);
 void buffer_printf(struct buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Appends UTF-8 text, each maximal ill-formed part of which becomes one U+FFFD.
+void buffer_append_repaired(struct buffer *buffer, const char *text, size_t length);
 const char *buffer_string(const struct buffer *buffer);  // never NULL
 
 #endif

@@ -1,11 +1,10 @@
 // Whole files and folders: reading, mapping, creating, removing, and where a path lies.
 #include "base/file.h"
 
+#include "base/crash.h"
 #include "base/error.h"
-#include "base/fault.h"
-#include "base/file_fault.h"
 #include "base/file_patience.h"
-#include "base/looks.h"
+#include "base/file_remedy.h"
 #include "base/memory.h"
 #include "base/watchdog.h"
 #include <dirent.h>
@@ -179,7 +178,7 @@ bool file_is_empty_folder(const char *path) {
 int file_size(const char *path, uint64_t *size) {
     struct stat status;
     if (look(path, &status) < 0)
-        return error_set("cannot find %s: %s; %s", path, strerror(errno), looks_remedy(errno));
+        return error_set("cannot find %s: %s; %s", path, strerror(errno), file_read_remedy(errno));
     *size = (uint64_t)status.st_size;
     return 0;
 }
@@ -295,34 +294,6 @@ char *file_parent(const char *path) {
     char *parent = memory_string(path);
     parent[end] = '\0';
     return parent;
-}
-
-int file_sync_folder(const char *path) {
-    watchdog_doing("syncing", path);
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0)
-        return error_set("cannot open the folder %s to sync it: %s", path, strerror(errno));
-    int result = 0;
-    // Not every file system can sync a folder; those that cannot return EINVAL and order renames by themselves.
-    bool has_failed = (errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(descriptor) < 0;
-    if (has_failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
-        result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));
-    close(descriptor);
-    watchdog_done();
-    return result;
-}
-
-int file_rename(const char *from, const char *to) {
-    watchdog_doing("renaming", from);
-    if ((errno = fault_at(FAULT_AT_RENAME).error) != 0 || rename(from, to) < 0)
-        return error_set("cannot rename %s to %s: %s", from, to, strerror(errno));
-    char *source = file_parent(from), *target = file_parent(to);
-    int result = file_sync_folder(target);
-    if (result == 0 && strcmp(source, target) != 0)
-        result = file_sync_folder(source);
-    free(source);
-    free(target);
-    return result;
 }
 
 bool file_is_local(int descriptor) {

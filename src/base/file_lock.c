@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/looks.h"
+#include "base/file_remedy.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +60,7 @@ static bool has_name(int descriptor, const char *path) {
 static int open_lock(const char *path) {
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor < 0)
-        return error_set("cannot create %s: %s; %s", path, strerror(errno), looks_write_remedy(errno));
+        return error_set("cannot create %s: %s; %s", path, strerror(errno), file_write_remedy(errno));
     return descriptor;
 }
 

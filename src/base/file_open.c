@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/file_patience.h"
+#include "base/file_remedy.h"
 #include "base/interrupt.h"
 #include "base/log.h"
-#include "base/looks.h"
 #include "base/watchdog.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LOOK_BYTES = 512 };  // of an existing output
 static const int NAP_MS = 100, NOTE_MS = 2000, LIMIT_MS = 120000;
 
 int file_open_input(const char *path, struct stat *status) {
@@ -28,7 +29,7 @@ int file_open_input(const char *path, struct stat *status) {
             close(descriptor);
         if (!file_try_again(error, path))
             return error_set("cannot %s %s: %s; %s", descriptor < 0 ? "open" : "inspect", path, strerror(error),
-                             looks_remedy(error));
+                             file_read_remedy(error));
     }
 }
 
@@ -56,4 +57,24 @@ const char *file_describe_kind(unsigned mode) {
            : S_ISSOCK(mode)                 ? "a socket"
            : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
                                             : "not a file";
+}
+
+int file_check_output(const char *path, const char *kind, bool (*is_kind)(const char *begin, size_t length)) {
+    struct stat status;
+    // Only non-empty regular files can be lost; the writer refuses folders, devices and pipes.
+    if (stat(path, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+        return 0;
+    char begin[LOOK_BYTES] = {0};
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = descriptor < 0 ? -1 : read(descriptor, begin, sizeof begin - 1);
+    int error = errno;
+    if (descriptor >= 0)
+        close(descriptor);
+    if (length < 0)
+        return error_set("cannot read the existing %s: %s; %s", path, strerror(error), file_read_remedy(error));
+    if (is_kind && is_kind(begin, (size_t)length))
+        return 0;
+    if (!is_kind)
+        return error_set("%s exists; give another name, or remove it first", path);
+    return error_set("%s exists and is not %s; give another name, or remove it first", path, kind);
 }

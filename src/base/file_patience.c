@@ -2,9 +2,9 @@
 #include "base/file_patience.h"
 
 #include "base/error.h"
+#include "base/file_remedy.h"
 #include "base/interrupt.h"
 #include "base/log.h"
-#include "base/looks.h"
 #include "base/watchdog.h"
 #include <errno.h>
 #include <stdio.h>
@@ -130,5 +130,5 @@ int file_doubt(void) {
         return 0;
     TRY(interrupt_check());
     return error_set("cannot read %s: %s, after %.0f s of trying; it may be whole: %s", innermost->path,
-                     strerror(innermost->error), innermost->waited_seconds, looks_remedy(innermost->error));
+                     strerror(innermost->error), innermost->waited_seconds, file_read_remedy(innermost->error));
 }

@@ -269,3 +269,31 @@ int file_write_private(const char *path, const void *bytes, size_t count) {
     TRY(file_write(&writer, bytes, count));
     return file_commit(&writer);
 }
+
+int file_sync_folder(const char *path) {
+    watchdog_doing("syncing", path);
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set("cannot open the folder %s to sync it: %s", path, strerror(errno));
+    int result = 0;
+    // Not every file system can sync a folder; those that cannot return EINVAL and order renames by themselves.
+    bool has_failed = (errno = fault_at(FAULT_AT_FSYNC).error) != 0 || fsync(descriptor) < 0;
+    if (has_failed && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+        result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));
+    close(descriptor);
+    watchdog_done();
+    return result;
+}
+
+int file_rename(const char *from, const char *to) {
+    watchdog_doing("renaming", from);
+    if ((errno = fault_at(FAULT_AT_RENAME).error) != 0 || rename(from, to) < 0)
+        return error_set("cannot rename %s to %s: %s", from, to, strerror(errno));
+    char *source = file_parent(from), *target = file_parent(to);
+    int result = file_sync_folder(target);
+    if (result == 0 && strcmp(source, target) != 0)
+        result = file_sync_folder(source);
+    free(source);
+    free(target);
+    return result;
+}

@@ -8,7 +8,10 @@
 #ifndef BASE_INTERRUPT_H
 #define BASE_INTERRUPT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 // Installs handlers: SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag, except those that the process was started to
 // ignore (nohup). Signals that were blocked at the start are unblocked.
@@ -32,5 +35,18 @@ const char *interrupt_name(int number);
 // as shells and schedulers expect. Otherwise returns the exit code to use: EXIT_CODE_STOPPED after SIGUSR1, or the
 // given one if there was no signal or the command finished before it noticed.
 int interrupt_end(int exit_code);
+
+// Signals as a queue, for a process that waits for others and forwards signals to them. A handler appends, on any
+// thread (libraries start some before main and leave every signal unblocked there), and the caller takes them one by
+// one when it is ready: none is lost or merged with another.
+
+// Installs the queue's handlers for these signals and SIGCHLD, and unblocks them; signals that the process was started
+// to ignore (nohup) stay ignored. To be called once.
+int signal_queue_open(const int *numbers, size_t count);
+// The next signal; 0 if none arrives within that many seconds. A negative time means no limit.
+int signal_queue_next(double seconds);
+// Like fork. In the child the signals of the queue have their default action; `is_held` blocks them until the program
+// that it becomes handles them (interrupt_watch, signal_queue_open).
+pid_t signal_queue_fork(bool is_held);
 
 #endif

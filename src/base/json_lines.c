@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/json_lex.h"
-#include "base/json_walk.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +164,11 @@ int json_find_strings(const char *line, size_t length, const char *const *keys, 
     if (read_object(&search)) {
         for (size_t i = 0; i < count; i++)
             if (found[i].other)
-                return error_set_code(EXIT_CODE_BAD_DATA, "valid JSON, but \"%s\" is %s, not a string", keys[i],
-                                      found[i].other);
+                return error_set_code(EXIT_CODE_BAD_DATA, "valid JSON, but \"%s\" is %s, not a string%s", keys[i],
+                                      found[i].other,
+                                      strcmp(found[i].other, "null") == 0 ? "; drop such lines: jq -c 'select(.text)', "
+                                                                            "with the name of the member"
+                                                                          : "");
         return 0;
     }
     return error_set_code(EXIT_CODE_BAD_DATA, "not a valid JSON line: byte %zu of %zu: %s", search.lexer.problem_at,

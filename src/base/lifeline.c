@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "base/watchdog.h"
 
 #include <fcntl.h>
@@ -164,7 +164,7 @@ void lifeline_publish(const char *path) {
 }
 
 void lifeline_iteration(int64_t iteration) {
-    whereabouts_set_iteration(iteration + 1);
+    run_position_set_iteration(iteration + 1);
     watchdog_iteration(iteration);
     for (int i = 0; i < PAGES; i++)
         own[i]->iteration = iteration;

@@ -2,12 +2,12 @@
 // that share a terminal or a file do not tear. The lines at the bottom of a terminal are cleared before a message and
 // drawn again after it, in the same write.
 #include "base/log.h"
+#include "base/console.h"
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "base/outlet.h"
 #include "base/redact.h"
+#include "base/run_position.h"
 #include "base/screen.h"
-#include "base/whereabouts.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ void log_set_rank(int rank, int world_size) {
     state.rank = rank;
     state.world_size = world_size;
     state.identity[0] = '\0';
-    whereabouts_set_rank(world_size > 1 ? rank : -1);
+    run_position_set_rank(world_size > 1 ? rank : -1);
     if (world_size > 1)
         snprintf(state.identity, sizeof state.identity, "rank %d", rank);
 }
@@ -66,14 +66,14 @@ static size_t append_block(size_t length) {
 static void draw(bool was_shown) {
     if (!was_shown && !is_shown())
         return;
-    if (!outlet_is_clear(STDERR_FILENO))
+    if (!console_is_clear(STDERR_FILENO))
         return;
     if (!was_shown)
         interrupt_clear_screen();
     size_t length = append_block(0);
     if (length == 0)
         length = (size_t)snprintf(state.text, sizeof state.text, "%s", screen_clear);
-    outlet_print(STDERR_FILENO, state.text, length);
+    console_print(STDERR_FILENO, state.text, length);
 }
 
 static void set_part(char *part, size_t size, const char *text) {
@@ -107,7 +107,7 @@ void log_share_terminal(void) {
 
 void log_clear_terminal(void) {
     if (state.is_shared)
-        outlet_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
+        console_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
 }
 
 static bool is_our_terminal(int file) {
@@ -124,11 +124,11 @@ void log_print(FILE *stream, const char *text) {
         bool is_above = is_shown() && is_our_terminal(file);
         (void)fflush(stream);
         if (is_above)
-            outlet_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
-        outlet_print(file, text, strlen(text));
+            console_print(STDERR_FILENO, screen_clear, strlen(screen_clear));
+        console_print(file, text, strlen(text));
         if (is_above)
             draw(true);
-    } else if (outlet_is_ready(file)) {
+    } else if (console_is_ready(file)) {
         // A closed pipe or a full disk must not end a run; the stream is usable again once that is over. A stream that
         // was a terminal fails in fputs, others in fflush.
         (void)fputs(text, stream);
@@ -154,7 +154,7 @@ static void log_line(const char *kind, bool is_error, const char *format, va_lis
     text[length++] = '\n';
     if (is_error)
         state.view[0] = state.status[0] = '\0';
-    outlet_print(STDERR_FILENO, text, append_block(length));
+    console_print(STDERR_FILENO, text, append_block(length));
     pthread_mutex_unlock(&state.lock);
 }
 

@@ -34,7 +34,7 @@ void log_share_terminal(void);
 // Clears the other process's drawing, if that process could not do so itself.
 void log_clear_terminal(void);
 // Writes a text that ends in a newline to a stream, above these lines if it is the same terminal. A reader that is gone
-// or has stopped is no problem, see outlet.h.
+// or has stopped is no problem, see console.h.
 void log_print(FILE *stream, const char *text);
 
 #endif

@@ -7,9 +7,9 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/progress.h"
+#include "base/run_position.h"
 #include "base/screen.h"
 #include "base/thread.h"
-#include "base/whereabouts.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -42,7 +42,7 @@ static struct {
 struct phase {
     int level;  // 1 for the outermost
     const char *label, *unit;
-    const char *before;  // work in progress when it began, see whereabouts.h
+    const char *before;  // work in progress when it began, see run_position.h
     double total, started;
     struct clock *clock;
     _Atomic int64_t done;
@@ -108,7 +108,7 @@ static void *watch(void *argument) {
 struct phase *phase_begin_amount(const char *label, const char *unit, double total) {
     lifeline_phase(label);
     atomic_store(&notes, 0);
-    const char *before = whereabouts_set_phase(label);
+    const char *before = run_position_set_phase(label);
     struct clock *used = atomic_load(&given_clock);
     struct phase *phase = memory_alloc(sizeof *phase);
     *phase = (struct phase){.before = before,
@@ -167,7 +167,7 @@ static void count_start(const struct phase *phase) {
 void phase_end(struct phase *phase) {
     lifeline_phase("");
     atomic_store(&noted, NULL);
-    whereabouts_set_phase(phase ? phase->before : NULL);
+    run_position_set_phase(phase ? phase->before : NULL);
     if (!phase)
         return;
     pthread_mutex_lock(&phase->lock);

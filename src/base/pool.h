@@ -36,4 +36,8 @@ struct pool_share pool_find_share(void);
 // Number of processors this process may use (by its affinity mask and cgroup quota), at least 1.
 int pool_available_processors(void);
 
+// Number of processors that the CPU quotas below `root` (/sys/fs/cgroup) allow, at most `limit`; `membership` names
+// this process's groups (/proc/self/cgroup). A fraction of a processor counts as a whole one.
+int pool_processors_in_quota(const char *root, const char *membership, int limit);
+
 #endif

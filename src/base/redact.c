@@ -1,6 +1,5 @@
 // Finds secrets in text. See redact.h.
 #include "base/redact.h"
-#include "base/memory.h"
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -186,15 +185,6 @@ void redact(char *text, size_t size) {
         at = next > at ? next : at + 1;
         word = ends_word ? at : word;
     }
-}
-
-char *redact_copy(const char *text) {
-    // Every secret has at least one byte, and at least three before it.
-    size_t size = strlen(text) * MARK_LENGTH + 1;
-    char *copy = memory_alloc(size);
-    memcpy(copy, text, strlen(text) + 1);
-    redact(copy, size);
-    return copy;
 }
 
 bool redact_is_marked(const char *text) {

@@ -17,8 +17,6 @@
 
 // Redacts in place, in an array of `size` bytes; text that no longer fits is cut. Allocates nothing. Idempotent.
 void redact(char *text, size_t size);
-// To be freed.
-char *redact_copy(const char *text);
 // Whether this text was redacted.
 bool redact_is_marked(const char *text);
 

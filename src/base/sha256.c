@@ -1,11 +1,11 @@
 // SHA-256 (FIPS 180-4). Blocks use the processor's own instructions if it has them (sha256_hardware.c), otherwise the
 // plain code here; both give the same state.
-#include "base/sha256_blocks.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
+#include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/sha256_blocks.h"
 #include "base/watchdog.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -220,4 +220,33 @@ int sha256_file_marked(const char *path, char text[65], struct sha256_marks *mar
         result = add_file_once(path, text, marks);
     } while (result < -1 && file_try_again(-result, path));
     return result < 0 ? -1 : 0;
+}
+
+// HMAC (RFC 2104) with SHA-256.
+
+enum { BLOCK_BYTES = 64, DIGEST_BYTES = 32 };
+
+void hmac_sha256(const void *key, size_t key_bytes, const void *text, size_t text_bytes, unsigned char out[32]) {
+    unsigned char block[BLOCK_BYTES] = {0}, inner[DIGEST_BYTES];
+    struct sha256 hash;
+    if (key_bytes > BLOCK_BYTES) {
+        sha256_init(&hash);
+        sha256_update(&hash, key, key_bytes);
+        sha256_final(&hash, block);
+    } else if (key_bytes > 0) {
+        memcpy(block, key, key_bytes);
+    }
+    for (size_t i = 0; i < BLOCK_BYTES; i++)
+        block[i] ^= 0x36;
+    sha256_init(&hash);
+    sha256_update(&hash, block, BLOCK_BYTES);
+    sha256_update(&hash, text, text_bytes);
+    sha256_final(&hash, inner);
+    for (size_t i = 0; i < BLOCK_BYTES; i++)
+        block[i] ^= 0x36 ^ 0x5C;
+    sha256_init(&hash);
+    sha256_update(&hash, block, BLOCK_BYTES);
+    sha256_update(&hash, inner, DIGEST_BYTES);
+    sha256_final(&hash, out);
+    explicit_bzero(block, sizeof block);
 }

@@ -153,19 +153,6 @@ size_t utf8_check(const char *text, size_t length) {
     return first_ill_formed(bytes, at, length);
 }
 
-void utf8_append_repaired(struct buffer *out, const char *text, size_t length) {
-    for (size_t at = 0; at < length;) {
-        size_t good = utf8_check(text + at, length - at);
-        buffer_append(out, text + at, good);
-        at += good;
-        if (at < length) {
-            uint32_t character;
-            at += utf8_decode((const unsigned char *)text + at, length - at, &character, NULL);
-            buffer_append_string(out, "\xEF\xBF\xBD");
-        }
-    }
-}
-
 bool utf8_is_acting(uint32_t c) {
     static const struct {
         uint32_t first, last;

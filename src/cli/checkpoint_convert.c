@@ -1,19 +1,19 @@
 // bevatron checkpoint convert: models of Hugging Face and Megatron-LM into checkpoints of ours, and ours (or
 // Megatron's) into folders that transformers' from_pretrained loads.
 
-#include "model/census.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "checkpoint/hf_surroundings.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
-#include "data/tokenizer/from_config.h"
+#include "formats/hf_surroundings.h"
+#include "formats/model_source.h"
+#include "formats/owner.h"
+#include "model/census.h"
+#include "data/tokenizer/tokenizer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,27 @@ struct checkpoint_convert_options {
 
 #define FLAG_STRUCT struct checkpoint_convert_options
 
+static const struct flag_refusal refused_targets[] = {
+    {.name = "hf", .means = "huggingface"},
+    {.name = "transformers", .means = "huggingface"},
+    {.name = "safetensors", .reason = "give huggingface, whose weights are safetensors"},
+    {.name = "llama.cpp", .reason = "give gguf"},
+    {.name = "nemo", .reason = "give huggingface, which NeMo imports"},
+    {.name = "vllm", .reason = "give huggingface, which vLLM reads"},
+    {.name = "onnx", .reason = "give huggingface, and convert that folder with Optimum"},
+    {.name = "pytorch", .reason = "give huggingface"},
+    {0},
+};
+
+// Their names in other converters.
+static const struct flag_synonym synonyms[] = {
+    {"--load --load-dir --model --model-path --checkpoint --ckpt --src --source --from-path", "--input", NULL},
+    {"--save --save-dir --output-dir --out --dest --outfile", "--output", NULL},
+    {"--target-format --format --saver --to-format", "--to", NULL},
+    {"--outtype --torch-dtype --precision", "--dtype", NULL},
+    {0},
+};
+
 static const char *const target_names[] = {"bevatron", "huggingface", "megatron", "gguf", NULL};
 static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 
@@ -40,7 +61,8 @@ static const struct flag rows[] = {
     CHOICE(
         "--to", to, NULL, target_names,
         "format to write; default: gguf for an --output that ends in .gguf, otherwise huggingface for bevatron's own "
-        "input and bevatron for others"),
+        "input and bevatron for others",
+        .refusals = refused_targets),
     CHOICE("--dtype", dtype, NULL, dtype_names,
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
@@ -319,7 +341,7 @@ const struct command cmd_checkpoint_convert = {
              "  bevatron checkpoint convert --input run --output model.gguf --dtype q8_0    # for llama.cpp\n"
              "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
              "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n"},
-    .tables = {{FLAG_TABLE(rows)}},
+    .tables = {{FLAG_TABLE(rows), .synonyms = synonyms}},
     .options_bytes = sizeof(struct checkpoint_convert_options),
     .run = convert,
     .phase = "converting the model",

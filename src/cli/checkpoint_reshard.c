@@ -3,11 +3,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "checkpoint/average.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "formats/average.h"
+#include "formats/owner.h"
+#include "store/checkpoint.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/safetensors.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
+#include "store/checkpoint.h"
+#include "store/folder.h"
+#include "store/safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

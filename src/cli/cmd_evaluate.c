@@ -413,6 +413,16 @@ static const char *remedy_for(const char *argument) {
     return file_is_folder(argument) ? "the folder of a checkpoint is the value of --load" : NULL;
 }
 
+static const struct flag_synonym synonyms[] = {
+    {"--tasks --task --num-fewshot", NULL,
+     "tasks are scored by lm-evaluation-harness: write the model with `bevatron checkpoint convert --to huggingface`, "
+     "then "
+     "`lm_eval --model hf --model_args pretrained=FOLDER`; --cloze and --wikitext are scored here"},
+    {"--model-path --checkpoint --model-name-or-path --pretrained", "--load", "the folder of a checkpoint"},
+    {"--dataset --data --input --file", "--data-path or --text", "a dataset or a text"},
+    {0},
+};
+
 static struct flag_table model_flags(size_t base) {
     return config_flag_table_for(base, CONFIG_EVALUATE);
 }
@@ -429,7 +439,7 @@ const struct command cmd_evaluate = {
                      "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
                      "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n"
                      "  bevatron evaluate --load ict --data-path wiki_text_sentence --retrieval\n"},
-    .tables = {{FLAG_TABLE(own_flags)}},
+    .tables = {{FLAG_TABLE(own_flags), .synonyms = synonyms}},
     .shared = model_flags,
     .shared_at = OFFSET(config),
     .options_bytes = sizeof(struct evaluate_options),

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "data/sample/vocabulary.h"
-#include "data/tokenizer/stream.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/datasets.h"
 #include "train/generate.h"
 #include "train/setup.h"

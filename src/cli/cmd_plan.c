@@ -12,7 +12,7 @@
 #include "plan/timeline.h"
 #include "train/automatic.h"
 #include "train/dry_run.h"
-#include "train/planned_vocabulary.h"
+#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <stdio.h>

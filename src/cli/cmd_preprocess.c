@@ -5,14 +5,14 @@
 #include "data/index/index.h"
 #include "data/preprocess.h"
 #include "data/sentence_words.h"
-#include "data/tokenizer/identity.h"
+#include "data/tokenizer/tokenizer.h"
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

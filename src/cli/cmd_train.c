@@ -19,7 +19,7 @@
 #include "train/state.h"
 #include "train/text_data.h"
 #include "train/trainer.h"
-#include "train/watching.h"
+#include "train/watchers.h"
 
 #include <inttypes.h>
 #include <signal.h>

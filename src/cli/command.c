@@ -80,9 +80,12 @@ const struct command_part *command_group_find(const struct command_group *group,
             return part;
         nearest_consider(&nearest, part->name);
     }
+    const char *remedy = command_remedy(group->name, name);
     if (!*name)
         error_set_code(EXIT_CODE_USAGE, "%s needs a command; `bevatron %s --help` lists them", group->name,
                        group->name);
+    else if (remedy)
+        error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s", group->name, name, remedy);
     else
         error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s%s%s`bevatron %s --help` lists them",
                        group->name, name, nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",

@@ -155,6 +155,62 @@ const struct command_part command_table[] = {
     {"help", "explains a command (help train) and lists flags, presets and commands (help flags)", .main = cmd_help},
     {0},
 };
+// What people type who come from other programs, and what to type here.
+static const struct {
+    const char *words, *remedy;
+    const char *group;  // "" for the first word
+} other_names[] = {
+    {"pretrain fit run start", "use `bevatron train`", ""},
+    {"finetune fine-tune", "use `bevatron train --load MODEL --finetune`", ""},
+    {"sft chat-train lora dpo rlhf",
+     "bevatron pretrains; `bevatron train --load MODEL --finetune` continues a model on text", ""},
+    {"chat sample infer inference complete prompt ask", "use `bevatron generate --load RUN`", ""},
+    {"serve server api deploy",
+     "write the model for a server with `bevatron checkpoint convert`: --to gguf for "
+     "llama.cpp, --to huggingface for vLLM",
+     ""},
+    {"download pull fetch hub",
+     "download models and datasets with `hf download ORG/NAME --local-dir FOLDER`, and name the folder", ""},
+    {"upload push",
+     "write the model with `bevatron checkpoint convert --to huggingface`, and upload it with `hf upload`", ""},
+    {"eval test validate perplexity ppl score", "use `bevatron evaluate --load RUN`", ""},
+    {"convert export import quantize", "use `bevatron checkpoint convert`, or `bevatron dataset import` for tokens",
+     ""},
+    {"inspect show info", "use `bevatron checkpoint inspect`, `bevatron dataset inspect` or `bevatron version`", ""},
+    {"merge average", "use `bevatron dataset merge` or `bevatron checkpoint average`", ""},
+    {"tokenize prepare data pack", "use `bevatron preprocess` for a dataset, `bevatron tokenizer encode` for a text",
+     ""},
+    {"encode decode", "use `bevatron tokenizer encode` or `bevatron tokenizer decode`", ""},
+    {"wandb tensorboard watch monitor dashboard ui logs", "use `bevatron board --logdir RUN`", ""},
+    {"torchrun mpirun srun accelerate deepspeed", "use `bevatron train --nproc N`, or `bevatron launch` on a cluster",
+     ""},
+    {"doctor check", "use `bevatron preflight`", ""},
+    {"presets models", "use `bevatron help presets`", ""},
+    {"demo", "run `make demo` in the source tree", ""},
+    {"-v -V", "use `bevatron version`", ""},
+    {"info show stats ls", "use `bevatron dataset inspect`", "dataset"},
+    {"head view print", "use `bevatron dataset peek`", "dataset"},
+    {"build fit create", "use `bevatron tokenizer train`", "tokenizer"},
+};
+
+static bool has_word(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; *at; at += strspn(at, " ")) {
+        size_t here = strcspn(at, " ");
+        if (here == length && memcmp(at, word, length) == 0)
+            return true;
+        at += here;
+    }
+    return false;
+}
+
+const char *command_remedy(const char *group, const char *name) {
+    for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++)
+        if (strcmp(other_names[i].group, group) == 0 && has_word(other_names[i].words, name))
+            return other_names[i].remedy;
+    return NULL;
+}
+
 const struct command_part help_topics[] = {
     {.name = "flags", .summary = "all flags of train"},
     {.name = "presets", .summary = "published models, for --preset"},

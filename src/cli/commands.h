@@ -64,6 +64,8 @@ struct command_group {
 // All commands, in the order of `bevatron help`; the last has no name.
 extern const struct command_part command_table[];
 const struct command_part *command_find(const char *name);  // NULL if there is none
+// What to use in place of a command of another program; NULL if that is not known. `group` is "" for the first word.
+const char *command_remedy(const char *group, const char *name);
 bool command_is_heading(const struct command_part *part);
 // Topics of `help` besides commands; the last has no name.
 extern const struct command_part help_topics[];

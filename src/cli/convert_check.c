@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/utf8.h"
-#include "data/tokenizer/from_config.h"
-#include "train/probe.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/model_probe.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

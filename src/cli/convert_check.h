@@ -2,8 +2,8 @@
 #ifndef CLI_CONVERT_CHECK_H
 #define CLI_CONVERT_CHECK_H
 
-#include "checkpoint/model_source.h"
-#include "train/probe.h"
+#include "formats/model_source.h"
+#include "train/model_probe.h"
 
 // checkpoint convert --verify: transformers loads the output; its logits and token ids are compared with ours.
 struct convert_verify {

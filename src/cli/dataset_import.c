@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
 #include "cli/commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
@@ -14,6 +13,7 @@
 #include "data/import.h"
 #include "data/index/index.h"
 #include "data/tokenizer/fairseq.h"
+#include "net/remote.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -228,14 +228,14 @@ static int prepare_dictionary(const struct dataset_import_options *options, stru
     if (!path)
         return 0;
     struct buffer text = {0};
-    struct fairseq_dictionary parsed;
+    struct vocabulary parsed;
     int status = file_read_all(path, (size_t)1 << 30, &text);
     if (status == 0)
         status = fairseq_dictionary_parse(&parsed, buffer_string(&text), text.length, path);
     if (status == 0) {
         dictionary->is_there = true;
         dictionary->size = parsed.size;
-        fairseq_dictionary_free(&parsed);
+        vocabulary_free(&parsed);
         char *name = memory_printf("%s.dict.txt", options->output_prefix);
         status = file_check_output(name, "a dictionary", fairseq_dictionary_begins);
         if (status == 0)

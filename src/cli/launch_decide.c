@@ -1,11 +1,11 @@
 // bevatron launch keeper, progress, decide: what job scripts and probes call beside a run.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/signal_queue.h"
-#include "checkpoint/vault.h"
+#include "store/vault.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"

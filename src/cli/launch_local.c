@@ -3,15 +3,13 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/job_limits.h"
+#include "base/interrupt.h"
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/screen.h"
-#include "base/signal_queue.h"
 #include "base/watchdog.h"
-#include "checkpoint/vault.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
@@ -20,7 +18,9 @@
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
-#include "train/watching.h"
+#include "store/vault.h"
+#include "train/watchers.h"
+#include "cli/job_limits.h"
 
 #include <errno.h>
 #include <limits.h>

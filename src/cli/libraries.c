@@ -1,6 +1,6 @@
 // Lists the libraries of all layers. See libraries.h.
 #include "cli/libraries.h"
-#include "base/remote/http.h"
+#include "net/http.h"
 #include "report/board/web_server.h"
 
 #include <stdlib.h>

@@ -1,15 +1,15 @@
 // bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its output was written.
+#include "base/console.h"
+#include "base/crash.h"
 #include "base/environment.h"
 #include "base/error.h"
-#include "base/file_fault.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "base/outlet.h"
-#include "base/remote/remote.h"
 #include "base/screen.h"
 #include "cli/commands.h"
 #include "cli/libraries.h"
+#include "net/remote.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -44,6 +44,13 @@ static int refuse(const char *name, bool is_help) {
             nearest_consider(&nearest, part->name);
     for (const struct command_part *topic = help_topics; is_help && topic->name; topic++)
         nearest_consider(&nearest, topic->name);
+    const char *remedy = is_help ? NULL : command_remedy("", name);
+    if (!remedy && *name == '-')
+        remedy = "a command comes first, as in `bevatron train FLAGS`";
+    if (remedy) {
+        fprintf(stderr, "bevatron: there is no command \"%s\"; %s\n", name, remedy);
+        return EXIT_CODE_USAGE;
+    }
     fprintf(stderr, "bevatron: there is no %s \"%s\"; %s%s%s%s\n", is_help ? "help on" : "command", name,
             nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "",
             is_help ? "ask for a command, for `flags`, `presets`, `commands` or `files`"
@@ -72,7 +79,7 @@ int main(int argc, char **argv) {
     file_fault_watch();
     signal(SIGXFSZ, SIG_IGN);
     limit_modes();
-    outlet_keep_lines_whole();
+    console_keep_lines_whole();
     const char *name = argc > 1 ? argv[1] : "help";
     environment_use(variable);
     screen_set_looks(screen_looks_of(variable));

@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "plan/plan.h"
 #include "plan/steady.h"
 #include "train/peak.h"
@@ -55,13 +55,13 @@ static bool find_by_gpu(const struct device *device, int ranks, int local_ranks,
 
 // A planned step reaches the phases of a real one. Faults are for the real one, messages too.
 static int plan_hushed(struct plan *plan, const struct plan_options *options) {
-    const char *label = whereabouts_set_phase("planning");
+    const char *label = run_position_set_phase("planning");
     log_hush(true);
     fault_suspend(true);
     int status = plan_make(plan, options);
     fault_suspend(false);
     log_hush(false);
-    whereabouts_set_phase(label);
+    run_position_set_phase(label);
     return status;
 }
 

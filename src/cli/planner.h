@@ -1,9 +1,10 @@
-// The plan of a run that is about to start, for train/planned.h: its machine, and the planner's expectations there.
+// The plan of a run that is about to start, for train/plan_comparison.h: its machine, and the planner's expectations
+// there.
 #ifndef CLI_PLANNER_H
 #define CLI_PLANNER_H
 
 #include "cluster/machine.h"
-#include "train/planned.h"
+#include "train/plan_comparison.h"
 
 // The machine of a run.
 struct run_machine {

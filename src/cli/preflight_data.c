@@ -3,8 +3,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/process.h"
-#include "base/remote/http.h"
-#include "base/remote/url.h"
 #include "cli/commands.h"
 #include "cli/preflight.h"
 #include "cluster/machine.h"
@@ -12,6 +10,8 @@
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"
+#include "net/http.h"
+#include "net/url.h"
 #include "train/data_paths.h"
 #include "train/datasets.h"
 

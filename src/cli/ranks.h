@@ -53,7 +53,7 @@ void ranks_touch_mark(const char *mark);
 #define RANKS_LIFELINE "BEVATRON_LIFELINE"
 // Variable with the path of a file that each node's first rank creates to report progress to `launch progress --once`.
 #define RANKS_NODE_LIFELINE "BEVATRON_NODE_LIFELINE"
-// Variable with the path of the checkpoint memory of `launch local` or `launch keeper`: see checkpoint/vault.h.
+// Variable with the path of the checkpoint memory of `launch local` or `launch keeper`: see store/vault.h.
 #define RANKS_MEMORY "BEVATRON_MEMORY"
 // That path with every %N replaced by the node's name, which may be NULL; to be freed. NULL if there is no path.
 char *ranks_memory_path(const char *path, const char *node);

@@ -3,19 +3,19 @@
 // others are ended, and the first failure's exit code is returned. Signals go to the ranks themselves: an mpirun that
 // gets SIGTERM kills its ranks before they can save, and has an exit code of its own.
 #include "base/clock.h"
+#include "base/console.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/job_limits.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/outlet.h"
 #include "base/pool.h"
 #include "base/process.h"
 #include "base/screen.h"
 #include "base/secret.h"
-#include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/features.h"
+#include "cli/job_limits.h"
 #include "cli/ranks.h"
 #include "cli/ranks_watch.h"
 #include "cli/session.h"
@@ -223,7 +223,7 @@ void ranks_take_terminal(const char *given) {
     signal(SIGTTOU, SIG_IGN);
     for (size_t i = 0; i < digits; i++) {
         dup2(terminal, given[i] - '0');
-        outlet_set_patience(given[i] - '0', 0);
+        console_set_patience(given[i] - '0', 0);
     }
     close(terminal);
 }
@@ -287,9 +287,9 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
     char path[4096];
     TRY(own_path(path, sizeof path));
     int writers[OUTLETS] = {-1, -1};
-    struct outlet_relay *relays[OUTLETS];
+    struct console_relay *relays[OUTLETS];
     for (int i = 0; i < OUTLETS; i++)
-        relays[i] = outlet_relay_open(STDOUT_FILENO + i, &writers[i]);
+        relays[i] = console_relay_open(STDOUT_FILENO + i, &writers[i]);
     pid_t own = getpid(), child = signal_queue_fork(false);
     if (child == 0) {
         setpgid(0, 0);
@@ -309,7 +309,7 @@ static int run_once(const struct ranks_command *line, int nproc, const char *mar
     if (child > 0)
         code = wait_for_mpirun(child, nproc, mark, is_ending);
     for (int i = 0; i < OUTLETS; i++)
-        outlet_relay_close(relays[i]);
+        console_relay_close(relays[i]);
     return code;
 }
 

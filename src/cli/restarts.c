@@ -10,8 +10,8 @@
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/owner.h"
+#include "formats/owner.h"
+#include "store/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>

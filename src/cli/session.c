@@ -7,7 +7,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/outlet.h"
+#include "base/console.h"
 #include "base/phase.h"
 #include "base/pool.h"
 #include "cli/commands.h"
@@ -76,7 +76,7 @@ static void await_launcher(void) {
     for (int file = STDOUT_FILENO; file <= STDERR_FILENO; file++) {
         bool is_own = isatty(STDIN_FILENO) && fstat(STDIN_FILENO, &input) == 0 && fstat(file, &output) == 0 &&
                       input.st_rdev == output.st_rdev;
-        outlet_set_patience(file, is_own ? 0 : patience);
+        console_set_patience(file, is_own ? 0 : patience);
     }
 }
 

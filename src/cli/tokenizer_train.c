@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "data/extract/inputs.h"
@@ -50,7 +50,7 @@ static const struct flag dictionary_rows[] = {
 };
 
 // No word crosses a line end, and chunks are whole lines.
-static int count_words(struct word_table *words, const struct dictionary_options *options) {
+static int count_words(struct byte_table *words, const struct dictionary_options *options) {
     struct string_list files = {0};
     struct line_reader *lines = NULL;
     struct line_chunk chunk = {0};
@@ -73,7 +73,7 @@ static int count_words(struct word_table *words, const struct dictionary_options
 
 static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct buffer text = {0};
     remote_set_endpoint(options->endpoint_url);
     TRY(file_check_output(options->output, "a dictionary", fairseq_dictionary_begins));
@@ -91,7 +91,7 @@ static int run_dictionary(void *opaque) {
         printf("wrote %s: %" PRId64 " symbols with the special ones, of %" PRId64 " different words\n", options->output,
                count + FAIRSEQ_SPECIALS, words.count);
     }
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&text);
     return status;
 }
@@ -221,7 +221,7 @@ static int save_trained(const struct outputs *outputs, const struct bpe_merges *
     return 0;
 }
 
-static int train_on(const struct tokenizer_train_options *options, const struct word_table *words,
+static int train_on(const struct tokenizer_train_options *options, const struct byte_table *words,
                     const struct outputs *outputs) {
     struct bpe_train_options training = {
         .vocab_size = options->vocab_size,
@@ -255,7 +255,7 @@ static int run_train(void *opaque) {
         .line_limit = (size_t)options->max_line_bytes,
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
     };
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_corpus_summary summary;
     struct outputs outputs = {0};
     int status = prepare_outputs(&outputs, options);
@@ -268,7 +268,7 @@ static int run_train(void *opaque) {
     }
     if (status < 0)
         remove_new_folders(&outputs);
-    word_table_free(&words);
+    byte_table_free(&words);
     free_outputs(&outputs);
     return status;
 }

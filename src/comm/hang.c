@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "comm/backend.h"
 
 #include <errno.h>
@@ -108,9 +108,9 @@ static void write_first_line(const struct comm_request *request, struct group *c
     process_host(host, sizeof host);
     json_cstring(&json, host);
     json_key(&json, "iteration");
-    json_int(&json, whereabouts_iteration());
+    json_int(&json, run_position_iteration());
     json_key(&json, "phase");
-    json_cstring(&json, whereabouts_phase());
+    json_cstring(&json, run_position_phase());
     json_key(&json, "waits for");
     json_cstring(&json, request->name);
     json_key(&json, "of group");

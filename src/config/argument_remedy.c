@@ -1,6 +1,8 @@
 // Remedies for words of the command line that are not flags: names of Megatron's scripts, and a schedule that the shell
 // has split.
 #include "config/config.h"
+#include "config/presets.h"
+#include "base/file.h"
 
 #include <string.h>
 
@@ -10,6 +12,14 @@ static bool is_batch_step(const char *argument) {
     size_t unit = tokens + strspn(argument + tokens, "KMBTkmbt");
     const char *size = argument + unit + 1;
     return tokens > 0 && argument[unit] == ':' && *size && size[strspn(size, "0123456789_")] == '\0';
+}
+
+// gpt3 for gpt3-175b.
+static bool begins_preset(const char *argument) {
+    for (size_t i = 0; preset_at(i); i++)
+        if (strncmp(preset_at(i)->name, argument, strlen(argument)) == 0)
+            return true;
+    return false;
 }
 
 const char *config_argument_remedy(const char *argument) {
@@ -32,5 +42,12 @@ const char *config_argument_remedy(const char *argument) {
     }
     if (is_batch_step(argument))
         return "quote the value of --step-batch-size-schedule: \"0:16 2.4B:320\"; in a script, \"${ARGS[@]}\"";
+    // Word processors and web pages make one dash of two hyphens.
+    if (strncmp(argument, "—", 3) == 0 || strncmp(argument, "–", 3) == 0)
+        return "it begins with a typographic dash; flags begin with two hyphens, --";
+    if (begins_preset(argument))
+        return "a published size is --preset NAME (`bevatron help presets`)";
+    if (file_exists(argument))
+        return "text or a dataset is --data-path PATH, a file of flags --config FILE, a checkpoint --load FOLDER";
     return NULL;
 }

@@ -99,6 +99,7 @@ struct config {
     double hidden_dropout;
     double attention_dropout;
     double init_method_std;
+    bool no_scaled_init;
     int64_t encoder_num_layers;  // this and the next: see config_encoder_layers
     int64_t decoder_num_layers;
     bool bert_no_binary_head;
@@ -374,6 +375,7 @@ struct config {
     bool account_for_embedding_in_pipeline_split;  // the embedding counts as a layer of the first stage,
     bool account_for_loss_in_pipeline_split;       // the head as one of the last
     char *pipeline_model_parallel_layout;          // see pipeline_layout.h; NULL: by the fields above
+    int64_t encoder_pipeline_model_parallel_size;  // T5: stages of the encoder, before those of the decoder
     int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: in proportion to layers
     char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;

@@ -271,9 +271,9 @@ void validate_deepspeed(struct config *config, struct complaints *complaints) {
     if (!config->deepspeed && config->deepspeed_config)
         log_info("note: --deepspeed-config has no effect without --deepspeed");
     if (config->zero_stage == 3)
-        complain(complaints, "ZeRO's stage 3 shards the parameters, which bevatron does not do; use stage 1 with "
-                             "--tensor-model-parallel-size or --pipeline-model-parallel-size");
-    else if (config->zero_stage > 0)
+        log_info("note: ZeRO's stage 3 is taken as stage 1, --use-distributed-optimizer: a rank keeps whole parameters "
+                 "here, which changes memory and no numbers");
+    if (config->zero_stage > 0)
         config->use_distributed_optimizer = true;
     bool counts_ends = method && strcmp(method, "type:transformer|embedding") == 0;
     if (method && !counts_ends && strcmp(method, "type:transformer") != 0)

@@ -3,6 +3,7 @@
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include <inttypes.h>
@@ -121,15 +122,20 @@ static int set_double(const struct flag *flag, double *value, const char *text) 
     return 0;
 }
 
-static const char *reason_against(const struct flag *flag, const char *text) {
+static const struct flag_refusal *find_refusal(const struct flag *flag, const char *text) {
     const struct flag_refusal *row = flag->refusals;
     while (row && row->name && strcasecmp(row->name, text) != 0)
         row++;
-    return row && row->name ? row->reason : NULL;
+    return row && row->name ? row : NULL;
 }
 
 static int set_choice(const struct flag *flag, char **value, const char *text) {
-    const char *reason = reason_against(flag, text);
+    const struct flag_refusal *refusal = find_refusal(flag, text);
+    const char *reason = refusal ? refusal->reason : NULL;
+    if (refusal && refusal->means) {
+        log_info("note: %s %s is taken as %s", flag->name, text, refusal->means);
+        text = refusal->means;
+    }
     struct buffer names = {0};
     for (const char *const *name = flag->choices; *name; name++) {
         if (strcasecmp(*name, text) == 0) {

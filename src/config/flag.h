@@ -61,10 +61,12 @@ struct string_list {
 void string_list_add(struct string_list *list, const char *item);
 void string_list_free(struct string_list *list);
 
-// A name that is not one of a flag's choices, and the answer: the reason and what to use instead.
+// A name of another program that is not one of a flag's choices, and the answer: the reason and what to use instead,
+// or the choice that it is taken as, with a note.
 struct flag_refusal {
     const char *name;
     const char *reason;
+    const char *means;
 };
 
 struct flag {
@@ -116,7 +118,8 @@ struct flag_alias {
 };
 
 // Names that are not flags of this program but deserve better than "unknown", separated by spaces: "--name" is a
-// switch, "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
+// switch, "--name=" a flag with a value, "--name=x" one whose default was x ("--name=x|y": both are
+// accepted), "--name=*" a flag with a list of values.
 struct flag_names {
     const char *names;
     const char *message;  // printed for each one used: "--name has no meaning here"

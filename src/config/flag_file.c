@@ -380,6 +380,12 @@ static int parse_text(struct flag_parse *parse, const char *name, struct buffer 
 }
 
 int flag_parse_file(struct flag_parse *parse, const char *path) {
+    const char *ending = strrchr(path, '.');
+    if (ending && (strcmp(ending, ".toml") == 0 || strcmp(ending, ".py") == 0 || strcmp(ending, ".sh") == 0))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--config reads flags and their values in YAML or JSON, not %s; write them as in "
+                              "`num-layers: 12`, one per line",
+                              path);
     struct buffer text = {0};
     int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
     parse->has_variables = true;

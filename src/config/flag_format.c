@@ -3,6 +3,7 @@
 #include "config/flag_internal.h"
 #include "base/memory.h"
 #include "base/redact.h"
+#include "base/secret.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ void flag_format(const struct flag *flag, const void *base, struct buffer *out) 
 
 char *flag_redact(const struct flag *flag, const char *text) {
     bool is_hidden = flag->is_secret && text && text[0] != '@' && text[0];
-    return is_hidden ? memory_string(REDACT_MARK) : text ? redact_copy(text) : NULL;
+    return is_hidden ? memory_string(REDACT_MARK) : text ? secret_redact(text) : NULL;
 }
 
 void flag_show(const struct flag *flag, const void *base, struct buffer *out) {

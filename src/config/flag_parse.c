@@ -68,19 +68,21 @@ static void note_once(struct flag_parse *parse, const char *name, const char *no
     free(text);
 }
 
-// Whether the value is the default that follows the name's =; 1 is 1.0.
+// Whether the value is one of those that follow the name's =, with | between them; 1 is 1.0.
 static bool is_default_value(const char *known, const struct string_list *items) {
     size_t length = strcspn(known, " ");
     const char *equals = memchr(known, '=', length);
-    if (!equals || items->count != 1)
-        return false;
-    struct buffer expected = {0};
-    buffer_append(&expected, equals + 1, (size_t)(known + length - equals - 1));
-    const char *value = items->items[0], *text = buffer_string(&expected);
-    double given, usual;
-    bool same = number_read_double(value, &given) && number_read_double(text, &usual) && given == usual;
-    same = same || (*text && strcmp(text, value) == 0);
-    buffer_free(&expected);
+    bool same = false;
+    for (const char *at = equals; at && *at && *at != ' ' && !same && items->count == 1;
+         at += 1 + strcspn(at + 1, "| ")) {
+        struct buffer expected = {0};
+        buffer_append(&expected, at + 1, strcspn(at + 1, "| "));
+        const char *value = items->items[0], *text = buffer_string(&expected);
+        double given, usual;
+        same = number_read_double(value, &given) && number_read_double(text, &usual) && given == usual;
+        same = same || (*text && strcmp(text, value) == 0);
+        buffer_free(&expected);
+    }
     return same;
 }
 

@@ -2,6 +2,9 @@
 // flag with several meanings has several rows, one after another.
 #include "config/flags.h"
 
+#define FSDP                                                                                                           \
+    "is taken as --use-distributed-optimizer: a rank keeps whole parameters here, which changes memory and no numbers"
+
 const struct flag_alias flags_aliases[] = {
     {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
     {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
@@ -57,5 +60,26 @@ const struct flag_alias flags_aliases[] = {
     {"--no-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
     {"--disable-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
     {"--disable-log-loss-scale-to-tensorboard", "--no-log-loss-scale-to-tensorboard", NULL, NULL},
+    // Sharded parameters: what a rank keeps between steps changes no numbers.
+    {"--use-megatron-fsdp", "--use-distributed-optimizer", "true", FSDP},
+    {"--use-torch-fsdp2", "--use-distributed-optimizer", "true", FSDP},
+    {"--use-custom-fsdp", "--use-distributed-optimizer", "true", FSDP},
+    {"--do-layernorm-bias-weight-decay", "--wd-mult", "*=1", NULL},
+    // Forks: Pai-Megatron-Patch, Megatron-DeepSpeed, BigCode.
+    {"--intermediate-size", "--ffn-hidden-size", NULL, "is Pai-Megatron-Patch's name of --ffn-hidden-size"},
+    {"--n-head-kv", "--num-query-groups", NULL, "means --group-query-attention --num-query-groups"},
+    {"--n-head-kv", "--group-query-attention", "true", NULL},
+    {"--qk-nope-head-dim", "--qk-head-dim", NULL, "is Pai-Megatron-Patch's name of --qk-head-dim"},
+    {"--qk-rope-head-dim", "--qk-pos-emb-head-dim", NULL, "is Pai-Megatron-Patch's name of --qk-pos-emb-head-dim"},
+    {"--shared-moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size", NULL,
+     "is Pai-Megatron-Patch's name of --moe-shared-expert-intermediate-size"},
+    {"--use-llama2-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--use-mistral-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--use-alibi-mask", "--position-embedding-type", "alibi", NULL},
+    {"--rotary-position-embeddings-theta", "--rotary-base", NULL, "is Megatron-DeepSpeed's name of --rotary-base"},
+    {"--ds-sequence-parallel-size", "--context-parallel-size", NULL,
+     "means --context-parallel-size with --cp-comm-type a2a"},
+    {"--ds-sequence-parallel-size", "--cp-comm-type", "a2a", NULL},
+    {"--tokenizer-file", "--tokenizer-model", NULL, "is BigCode's name of --tokenizer-model"},
     {0},
 };

@@ -4,7 +4,7 @@
 // flags_synonyms.c.
 #include "config/flags.h"
 
-const char flags_forks_always_so[] = "--use-mpi --sync-tp-duplicated-parameters ";
+const char flags_forks_always_so[] = "--use-mpi --sync-tp-duplicated-parameters --enable-shared-expert ";
 
 // DeepSpeed's storage of activations, states and gradients, and kernels of others.
 const char flags_forks_only_speed[] =
@@ -15,12 +15,16 @@ const char flags_forks_only_speed[] =
 
 const char flags_forks_no_meaning[] =
     "--abort-on-unmet-fused-kernel-constraints --no-pipeline-parallel --log-optimizer-states-to-tensorboard "
-    "--codecarbon-dir= --structured-logs --structured-logs-dir= --log-level= --log-level-replica= ";
+    "--max-padding-length= --codecarbon-dir= --structured-logs --structured-logs-dir= --log-level= "
+    "--log-level-replica= ";
 
 // Finetuning on questions and answers: padded samples, losses of the answers only.
-const char flags_finetuning[] =
-    "--max-padding-length= --norm-target-loss --loss-on-targets-only --train-mode= --source-seq-len= "
-    "--target-seq-len= --generation-length= --scalar-loss-mask= ";
+const char flags_finetuning[] = "--norm-target-loss --loss-on-targets-only --train-mode=pretrain "
+                                "--source-seq-len= "
+                                "--target-seq-len= --generation-length= --scalar-loss-mask= ";
+
+// Pai's kinds of data that are tokenized already; --data-path names them.
+const char flags_pai_dataset[] = "--dataset=MMAP|LLama-Pretrain-Idxmap|Mistral-Pretrain-Idxmap|Qwen-Pretrain-Idxmap ";
 
 const char flags_pai_tokenizer[] = "--extra-vocab-size= --patch-tokenizer-type= ";
 
@@ -34,9 +38,9 @@ const char flags_deepspeed_experts[] =
 // Features of other models and other losses.
 const char flags_forks_other_models[] =
     "--use-z-loss --xielu --goldfish-loss --goldfish-k= --goldfish-h= --glu-activation= "
-    "--attention-head-type= --ademamix-alpha= --ademamix-beta3= --ademamix-alpha-warmup= --ademamix-beta3-warmup= "
+    "--ademamix-alpha= --ademamix-beta3= --ademamix-alpha-warmup= --ademamix-beta3-warmup= "
     "--disable-vision-class-token --patch-size= --position-encoding-2d --mup --mup-attn-mult= --mup-input-mult= "
-    "--no-scaled-init --no-seq-len-plus-one-tokens --do-layernorm-bias-weight-decay --bitfit ";
+    "--no-seq-len-plus-one-tokens --bitfit ";
 
 const char flags_distillation[] =
     "--kd --mos --kd-alpha-ce= --kd-beta-ce= --kd-temp= --load-teacher= --num-layers-teacher= --hidden-size-teacher= "

@@ -8,6 +8,10 @@ const struct flag_names flags_groups[] = {
     {flags_forks_no_meaning, "has no meaning in bevatron; ignored", false},
     {flags_finetuning,
      "is for finetuning on questions and answers, which bevatron does not do; leave it out to pretrain", true},
+    {flags_pai_dataset,
+     "does not name data here; use --data-path: text (.jsonl, .txt, a folder), or the PREFIX of a dataset that "
+     "`bevatron preprocess` wrote",
+     true},
     {flags_pai_tokenizer,
      "is not needed: give --tokenizer-type HuggingFaceTokenizer, --tokenizer-model DIR and, for other sizes of the "
      "embedding, --padded-vocab-size",
@@ -27,10 +31,6 @@ const struct flag_names flags_groups[] = {
     {flags_only_speed, "tunes the speed or memory of Megatron's own code and changes no numbers; ignored", false},
     {flags_no_meaning, "has no meaning in bevatron; ignored", false},
     {flags_finer, "reduces a precision that bevatron keeps; ignored", false},
-    {flags_sharding,
-     "shards the parameters, which bevatron does not do; use --use-distributed-optimizer, --tensor-model-parallel-size "
-     "or --pipeline-model-parallel-size",
-     true},
     {flags_other_models, "describes a model that bevatron cannot train; without the flag it would be another model",
      true},
     {flags_torchrun,
@@ -40,3 +40,4 @@ const struct flag_names flags_groups[] = {
     {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
      true},
 };
+_Static_assert(sizeof flags_groups / sizeof flags_groups[0] == FLAGS_GROUP_COUNT, "flags.h counts the groups");

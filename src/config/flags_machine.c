@@ -5,10 +5,24 @@
 
 #define FLAG_STRUCT struct config
 
+static const struct flag_refusal refused_devices[] = {
+    {.name = "gpu", .reason = "give cuda"},
+    {.name = "nvidia", .reason = "give cuda"},
+    {.name = "cuda:0", .reason = "give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES"},
+    {.name = "cuda:1", .reason = "give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES"},
+    {.name = "mps", .reason = "there is no code for GPUs of Apple; give cpu"},
+    {.name = "rocm", .reason = "there is no code for GPUs of AMD; give cpu"},
+    {.name = "hip", .reason = "there is no code for GPUs of AMD; give cpu"},
+    {.name = "xpu", .reason = "there is no code for GPUs of Intel; give cpu"},
+    {.name = "tpu", .reason = "there is no code for TPUs; give cpu"},
+    {0},
+};
+
 static const struct flag rows[] = {
     GROUP("Machine and parallelism"),
     CHOICE("--device", device, "auto", ONE_OF("auto", "cpu", "cuda"),
-           "device to compute on; auto uses a GPU if there is one", .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
+           "device to compute on; auto uses a GPU if there is one", .refusals = refused_devices,
+           .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
     INT("--threads", threads, "0", 0, 4096, "CPU threads per rank; 0 for all available",
         .uses = USE_ANYWHERE | USE_ESSENTIAL | USE_BENCH),
     TEXT("--cpu-kernels", cpu_kernels, NULL, "NAMES",
@@ -52,6 +66,9 @@ static const struct flag rows[] = {
          .uses = USE_ANYWHERE),
     INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, MOST_RANKS,
         "T5: first stage of the decoder; default: in proportion to the layers", ADVANCED, .uses = USE_ANYWHERE),
+    INT("--encoder-pipeline-model-parallel-size", encoder_pipeline_model_parallel_size, "0", 0, MOST_RANKS,
+        "T5: stages of the encoder, before the --pipeline-model-parallel-size stages of the decoder", ADVANCED,
+        .uses = USE_ANYWHERE),
     CHOICE("--pipeline-schedule", pipeline_schedule, NULL, ONE_OF("1f1b", "interleaved", "zero-bubble"),
            "pipeline schedule; default: 1f1b, or interleaved with several chunks per rank", ADVANCED),
     SWITCH("--use-distributed-optimizer", use_distributed_optimizer,
@@ -59,8 +76,8 @@ static const struct flag rows[] = {
     SWITCH("--deepspeed", deepspeed, "follow --deepspeed-config, as Megatron-DeepSpeed does", ADVANCED),
     TEXT("--deepspeed-config", deepspeed_config, NULL, "FILE",
          "with --deepspeed: JSON file whose clipping, loss scale and ZeRO stage override the flags", ADVANCED),
-    INT("--zero-stage", zero_stage, "0", 0, 3,
-        "DeepSpeed's ZeRO: 1 and 2 mean --use-distributed-optimizer, 3 is refused", ADVANCED),
+    INT("--zero-stage", zero_stage, "0", 0, 3, "DeepSpeed's ZeRO: 1, 2 and 3 mean --use-distributed-optimizer",
+        ADVANCED),
     TEXT("--pp-partition-method", pp_partition_method, NULL, "METHOD",
          "DeepSpeed's split of a pipeline: type:transformer, or type:transformer|embedding, which counts "
          "embedding and head as layers",

@@ -12,15 +12,24 @@ const char flags_always_so[] =
     "--overlap-p2p-communication --log-batch-size-to-tensorboard --tokenizer-hf-include-special-tokens "
     // With --profile there is always a trace, and NVTX ranges on a GPU.
     "--use-pytorch-profiler --nvtx-ranges "
-    "--yarn-correction-range-round-to-int ";
+    "--yarn-correction-range-round-to-int "
+    // Datasets are repeated as often as a run needs them.
+    "--repeated-dataloader ";
 
 // Values that Megatron can store in fewer bits: here they have more, and the run differs only by less rounding.
-const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= "
+const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= --megatron-fsdp-main-params-dtype= "
+                           "--megatron-fsdp-main-grads-dtype= --megatron-fsdp-grad-comm-dtype= "
                            "--fp16-lm-cross-entropy --fp8-param-gather ";
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
     "--mla-down-proj-fusion "
+    // Where and in which pieces sharded parameters are gathered.
+    "--fsdp-manual-registration --data-parallel-sharding-strategy= --outer-dp-sharding-strategy= --fsdp-double-buffer "
+    "--keep-fp8-transpose-cache --enable-full-sharding-in-hsdp --torch-fsdp2-no-reshard-after-forward "
+    "--megatron-fsdp-version= --megatron-fsdp-enable-fine-grained-param-gather "
+    "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
+    "--keep-fp8-transpose-cache-when-using-custom-fsdp "
     // Padding rows without a weight, for kernels that need whole tiles: ours do not.
     "--moe-router-padding-for-quantization --moe-router-padding-for-fp8 "
     "--tp-comm-overlap --no-tp-comm-bulk-wgrad --disable-tp-comm-bulk-wgrad --no-tp-comm-bulk-dgrad "
@@ -98,9 +107,6 @@ const char flags_no_meaning[] =
     "--s3-cache-path= --tokenizer-hf-use-fast --trust-remote-code --moe-per-layer-logging --check-for-large-grads "
     // Megatron's ModelOpt scripts: choice of its model implementation.
     "--export-force-local-attention --export-te-mcore-model --export-default-te-spec ";
-
-// Sharding of the parameters themselves.
-const char flags_sharding[] = "--use-megatron-fsdp --use-torch-fsdp2 --use-custom-fsdp ";
 
 // Layers that models here do not have: Mamba, linear and sparse attention, latent experts, residual streams.
 const char flags_other_models[] =
@@ -199,11 +205,8 @@ const char flags_refused[] =
     "--output-logit-dtype= "
     // Distributed.
     "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation "
-    "--ddp-param-name-patterns-for-fp32-local-accumulation=* --megatron-fsdp-version=1 --gtp-remat-nccl-ub "
-    "--gtp-expert-remat-nccl-ub --fsdp-manual-registration "
-    "--data-parallel-sharding-strategy=optim_grads_params --outer-dp-sharding-strategy=no_shard "
-    "--fsdp-double-buffer --keep-fp8-transpose-cache --enable-full-sharding-in-hsdp "
-    "--torch-fsdp2-no-reshard-after-forward "
+    "--ddp-param-name-patterns-for-fp32-local-accumulation=* --gtp-remat-nccl-ub "
+    "--gtp-expert-remat-nccl-ub "
     "--fake-process-group "
     // Validation.
     "--start-eval-at-iter= --full-validation "
@@ -270,9 +273,6 @@ const char flags_refused[] =
     "--fp4-param-gather --te-precision-config-file= "
     // Experimental.
     "--yaml-cfg= "
-    "--megatron-fsdp-main-params-dtype=fp32 --megatron-fsdp-main-grads-dtype=auto "
-    "--megatron-fsdp-grad-comm-dtype=auto --megatron-fsdp-enable-fine-grained-param-gather "
-    "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
     // In-process restart.
     "--inprocess-restart --inprocess-max-iterations= --inprocess-monitor-thread-interval=1.0 "
     "--inprocess-monitor-process-interval=1.0 --inprocess-progress-watchdog-interval=1.0 "
@@ -298,7 +298,7 @@ const char flags_refused[] =
     "--fault-injector-seed= "
     // From v1.1 and later releases, since removed from Megatron itself.
     "--num-unique-layers= --param-sharing-style=grouped --standalone-embedding-stage "
-    "--encoder-tensor-model-parallel-size=0 --encoder-pipeline-model-parallel-size=0 --retro-add-retriever "
+    "--encoder-tensor-model-parallel-size=0 --retro-add-retriever "
     "--retro-project-dir= --retro-cyclic-train-iters= --retro-encoder-layers=2 --retro-num-neighbors=2 "
     "--retro-workdir= --retro-encoder-hidden-dropout=0.1 --retro-encoder-attention-dropout=0.1 "
     "--retro-num-retrieved-chunks=2 --retro-return-doc-ids --retro-attention-gate=1 "
@@ -306,7 +306,7 @@ const char flags_refused[] =
     "--img-dim=224 --embedding-weights-in-fp32 --fp8-e4m3 "
     "--moe-extended-tp --moe-token-dropping --moe-use-legacy-grouped-gemm "
     "--renormalize-blend-weights --tiktoken-special-tokens=* --load-model-opt-format "
-    "--keep-fp8-transpose-cache-when-using-custom-fsdp --langrl-external-server "
+    "--langrl-external-server "
     "--langrl-inference-server-conversation-template= --langrl-inference-server-type= "
     "--grpo-default-temperature=1.0 --grpo-default-top-p=0 --rl-calculate-intra-group-similarity "
     "--rl-generation-batch-size= --rl-num-parallel-generation-batches= --rl-num-parallel-generations= "

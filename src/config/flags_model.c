@@ -9,9 +9,10 @@
 
 // Names of other programs.
 static const struct flag_refusal refused_positions[] = {
-    {"rotary", "give rope, which pairs channels half a head apart, and --rotary-interleaved for neighbours"},
-    {"mrope", "positions of images are not implemented; for text alone rope is the same"},
-    {NULL, NULL}};
+    // Channels half a head apart are a pair in all programs that call it so.
+    {.name = "rotary", .means = "rope"},
+    {.name = "mrope", .reason = "positions of images are not implemented; for text alone rope is the same"},
+    {0}};
 
 static const struct flag rows[] = {
     GROUP("Model"),
@@ -47,6 +48,9 @@ static const struct flag rows[] = {
     REAL("--attention-dropout", attention_dropout, "0.1", 0, 1, "dropout probability of attention probabilities",
          .bounds = FLAG_BELOW_MAXIMUM, .uses = USE_TRAINING | USE_WATCHED),
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
+    SWITCH("--no-scaled-init", no_scaled_init,
+           "start the last matrices of attention and MLPs like all others, not smaller by the root of twice the layers",
+           ADVANCED),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "epsilon added to the variance in a norm", .uses = USE_MODEL),
     CHOICE("--normalization", normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm",
            .uses = USE_MODEL | USE_FAMILY),

@@ -68,33 +68,26 @@ const struct flag_synonym flags_synonyms[] = {
     {"--decoder-layers --num-decoder-layers", "--num-layers", "for GPT; for T5's decoder use --decoder-num-layers"},
     {"--n-head --n-heads --num-heads --attention-heads --heads --decoder-attention-heads --encoder-attention-heads",
      "--num-attention-heads", NULL},
-    {"--num-kv-heads --n-head-kv --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
+    {"--num-kv-heads --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
      "--multi-query-group-num",
      "--group-query-attention and --num-query-groups", "a switch, and the number of key/value heads"},
     {"--n-embd --n-embed --d-model --dim --model-dim --hidden-dim --embed-dim --embedding-dim --embedding-size "
      "--decoder-embed-dim --encoder-embed-dim",
      "--hidden-size", NULL},
-    {"--intermediate-size --n-inner --d-ff --ffn-dim --ffn-size --ffn-hidden-dim --mlp-dim --mlp-hidden-size "
+    {"--n-inner --d-ff --ffn-dim --ffn-size --ffn-hidden-dim --mlp-dim --mlp-hidden-size "
      "--ffn-embed-dim --decoder-ffn-embed-dim --encoder-ffn-embed-dim",
      "--ffn-hidden-size", NULL},
     {"--head-dim --head-size --d-head --d-kv", "--kv-channels", NULL},
     {"--rope-theta --rope-base --rope-freq-base --rotary-emb-base --theta", "--rotary-base", NULL},
     {"--rotary-pct --partial-rotary-factor", "--rotary-percent", "from 0 to 1"},
-    {"--rotary-position-embeddings-theta", "--rotary-base", NULL},
     {"--rotary-scale-factor", "--rotary-seq-len-interpolation-factor", "the factor that positions are divided by"},
-    {"--use-llama2-rotary-position-embeddings", "--position-embedding-type rope",
-     "and --rotary-interleaved for pairs of neighbours"},
-    {"--use-alibi-mask --alibi --use-alibi", "--position-embedding-type alibi", NULL},
+    {"--alibi --use-alibi", "--position-embedding-type alibi", NULL},
     {"--rotary-dim", "--rotary-percent", "rotated channels / --kv-channels"},
     {"--rope --use-rope --rotary --use-rotary", "--position-embedding-type rope", NULL},
     {"--dropout --dropout-rate --dropout-p --resid-pdrop --embd-pdrop --resid-dropout --residual-dropout",
      "--hidden-dropout and --attention-dropout", "each defaults to 0.1; other programs often use 0"},
     {"--attn-dropout --attn-pdrop --attention-probs-dropout-prob", "--attention-dropout", NULL},
     {"--hidden-dropout-prob", "--hidden-dropout", NULL},
-    {"--qk-nope-head-dim", "--qk-head-dim", NULL},
-    {"--qk-rope-head-dim", "--qk-pos-emb-head-dim", NULL},
-    {"--shared-moe-ffn-hidden-size --enable-shared-expert", "--moe-shared-expert-intermediate-size",
-     "their width; 0 for none"},
     {"--router-aux-loss-coef", "--moe-aux-loss-coeff", NULL},
     {"--geglu", "--gated-linear-unit and --activation gelu", "or gelu_tanh"},
     {"--bias --use-bias --add-bias", "--disable-bias-linear", "by default linear layers have biases"},
@@ -152,7 +145,8 @@ const struct flag_synonym flags_synonyms[] = {
      "--use-flash-attention-2 --attn-implementation",
      NULL, "leave it out: bevatron chooses the kernels"},
     // Data and tokenizer.
-    {"--data --dataset --data-dir --dataset-name --dataset-path --dataset-dir --data-prefix --train-file --train-data "
+    {"--data --training.dataset --data-dir --dataset-name --dataset-path --dataset-dir --data-prefix --train-file "
+     "--train-data "
      "--train-data-dir --train-path --train-bin --input-data",
      "--data-path", DATASET},
     {"--validation-file --valid-data --val-data --val-path --valid-path --val-data-path --validation-data-path "
@@ -161,8 +155,8 @@ const struct flag_synonym flags_synonyms[] = {
     {"--validation-split --val-split --valid-split --train-split --test-split --validation-split-percentage "
      "--val-split-fraction --test-size",
      "--split", "shares of training, validation and test, e.g. 949,50,1"},
-    {"--tokenizer --tokenizer-name --tokenizer-path --tokenizer-file --tokenizer-dir",
-     "--tokenizer-type and --tokenizer-model", "e.g. HuggingFaceTokenizer and a tokenizer.json"},
+    {"--tokenizer --tokenizer-name --tokenizer-path --tokenizer-dir", "--tokenizer-type and --tokenizer-model",
+     "e.g. HuggingFaceTokenizer and a tokenizer.json"},
     {"--vocab --vocab-path --vocabulary", "--vocab-file", NULL},
     {"--merges --merges-file --bpe-file", "--merge-file", NULL},
     {"--padded-vocab", "--padded-vocab-size", NULL},
@@ -175,7 +169,6 @@ const struct flag_synonym flags_synonyms[] = {
      "leave it out: documents are packed into samples of --seq-length tokens; --reset-attention-mask keeps them apart"},
     {"--data-path2", "--data-path", "weights and prefixes, e.g. 0.7 a_text_document 0.3 b_text_document"},
     {"--data-file-list", "--data-args-path", "a file with weights and prefixes"},
-    {"--repeated-dataloader", NULL, "leave it out: datasets are repeated as often as the run needs them"},
     {"--enable-gpt-oss", "--preset gpt-oss-20b", "or its flags for YaRN with another size (`bevatron help presets`)"},
     {"--random-seed --data-seed --rng-seed --manual-seed", "--seed", NULL},
     // Evaluation.
@@ -223,8 +216,7 @@ const struct flag_synonym flags_synonyms[] = {
      NULL},
     {"--pp --pp-size --pipeline-parallel --pipe-parallel-size --pipeline-parallel-size --pipeline-parallel-degree",
      "--pipeline-model-parallel-size", NULL},
-    {"--cp --cp-size --context-parallel --context-parallel-degree --ds-sequence-parallel-size",
-     "--context-parallel-size", NULL},
+    {"--cp --cp-size --context-parallel --context-parallel-degree", "--context-parallel-size", NULL},
     {"--dp --dp-size --data-parallel-size --data-parallel-degree", NULL,
      "leave it out: the data-parallel size follows from the number of ranks"},
     {"--num-gpus --gpus --n-gpus --n-gpu --ngpus --devices --num-devices --num-processes --world-size", "--nproc",

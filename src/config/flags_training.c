@@ -7,11 +7,12 @@
 
 // Names of other programs.
 static const struct flag_refusal refused_optimizers[] = {
-    {"soap", "it keeps square matrices for each parameter, but states here have one number per element; the nearest "
-             "is adaptive_muon, see \"SOAP\" in docs/training.md"},
-    {"dist_muon", "give --optimizer muon --use-distributed-optimizer"},
-    {"adamw", "adam has AdamW's decoupled weight decay"},
-    {NULL, NULL}};
+    {.name = "soap",
+     .reason = "it keeps square matrices for each parameter, but states here have one number per element; the nearest "
+               "is adaptive_muon, see \"SOAP\" in docs/training.md"},
+    {.name = "dist_muon", .reason = "give --optimizer muon --use-distributed-optimizer"},
+    {.name = "adamw", .reason = "adam has AdamW's decoupled weight decay"},
+    {0}};
 
 static const struct flag rows[] = {
     GROUP("Length of the run and batches"),

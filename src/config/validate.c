@@ -3,7 +3,7 @@
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/remote/url.h"
+#include "net/url.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/rules.h"
@@ -175,6 +175,21 @@ static void scale_evaluations(struct config *config) {
         config->eval_iters = config->train_iters < most * share ? (config->train_iters + share - 1) / share : most;
 }
 
+// Megatron-LM counts the stages of T5's encoder apart from those of its decoder; here they are in one pipeline.
+static void join_encoder_stages(struct config *config, struct complaints *complaints) {
+    int64_t stages = config->encoder_pipeline_model_parallel_size;
+    if (stages == 0)
+        return;
+    if (config_form(config) != CONFIG_T5)
+        complain(complaints, "--encoder-pipeline-model-parallel-size is for --model t5; leave it out");
+    if (config->pipeline_model_parallel_split_rank > 0)
+        complain(complaints, "--pipeline-model-parallel-split-rank does not work with "
+                             "--encoder-pipeline-model-parallel-size, which gives the same; leave one out");
+    config->pipeline_model_parallel_size += stages;
+    config->pipeline_model_parallel_split_rank = stages;
+    config->encoder_pipeline_model_parallel_size = 0;
+}
+
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
     // The parser fills only fields with a flag.
@@ -185,6 +200,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     config->has_wide_experts = use == CONFIG_PLAN && config->num_experts > 0 && config->fp8_format;
     use = use == CONFIG_PLAN ? CONFIG_TRAIN : use;
     validate_family(config, &complaints);
+    join_encoder_stages(config, &complaints);
     validate_deepspeed(config, &complaints);
     validate_model(config, &complaints);
     validate_features(config, &complaints);

@@ -8,18 +8,21 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/cache_prune.h"
 #include "data/file_print.h"
 #include <ctype.h>
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const double NAP_SECONDS = 0.2;
-static const char manifest_name[] = "manifest.json";
+// The second is what users of an entry lock (file_lock_keep).
+static const char manifest_name[] = "manifest.json", used_name[] = "used";
+enum { UNUSED_DAYS = 30, DIGITS = 16 };
+const char cache_dataset_words[] = "dataset of ";
 
 char *cache_entry_name(const char *name, const char *description) {
-    enum { SHOWN = 48, DIGITS = 16 };
+    enum { SHOWN = 48 };
     unsigned char digest[32];
     char hex[65], shown[SHOWN + 1] = "";
     struct sha256 hash;
@@ -56,7 +59,7 @@ static char *find_folder(const char *root, const char *name) {
 
 // The entry is not removed while this process lives. If it cannot be locked, it is used without a lock.
 static bool keep(const char *folder) {
-    char *path = file_join(folder, cache_used_name);
+    char *path = file_join(folder, used_name);
     int result = file_lock_keep(path);
     error_clear();
     free(path);
@@ -153,7 +156,7 @@ static int write_manifest(const struct cache_entry *entry, const char *folder) {
     return status;
 }
 
-// Removes an older manifest first, so that a killed builder never leaves one beside other files.
+// Comes first when an entry is built or removed: leftovers of a kill are then not mistaken for an entry.
 static int remove_manifest(const char *folder) {
     char *path = file_join(folder, manifest_name);
     int status = file_remove_tree(path);
@@ -203,6 +206,75 @@ static int find_whole(char **folder, const struct cache_entry *entry) {
     return whole;
 }
 
+// ---- removing ----
+
+static double modified_at(const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    struct stat status;
+    double at = stat(path, &status) == 0 ? (double)status.st_mtim.tv_sec : -1;
+    free(path);
+    return at;
+}
+
+// Whether the folder is a complete dataset that has not been used for long. One that has not been used since it was
+// built has only its manifest's time. Tokenizers are small, and flags may name their files: they stay.
+static bool is_old(const char *folder) {
+    double used = modified_at(folder, used_name), built = modified_at(folder, manifest_name);
+    double last = used > built ? used : built;
+    if (built < 0 || clock_wall_seconds() - last < UNUSED_DAYS * 86400.0)
+        return false;
+    struct file_print_list list;
+    char *path = file_join(folder, manifest_name);
+    bool is_read = file_print_list_read(&list, path) == 0;
+    bool is_dataset = is_read && strncmp(list.about, cache_dataset_words, strlen(cache_dataset_words)) == 0;
+    free(path);
+    if (is_read)
+        file_print_list_free(&list);
+    error_clear();
+    return is_dataset;
+}
+
+// No other process may be building or using the entry.
+static void try_remove(const char *folder) {
+    struct file_lock building = {0}, using = {0};
+    char *lock = memory_printf("%s.lock", folder), *used = file_join(folder, used_name);
+    bool is_free = file_lock_try(&building, lock) == FILE_LOCK_HELD && file_lock_try(&using, used) == FILE_LOCK_HELD;
+    if (is_free && remove_manifest(folder) == 0 && file_remove_tree(folder) == 0)
+        log_info("removed %s, unused for %d days", folder, UNUSED_DAYS);
+    if (error_exit_code() != EXIT_CODE_OK)
+        log_debug("%s", error_message());
+    error_clear();
+    file_lock_release(&using);
+    file_lock_release(&building);
+    free(lock);
+    free(used);
+}
+
+// "NAME-DIGEST", as cache_entry_name makes it.
+static bool is_entry_name(const char *name) {
+    const char *dash = strrchr(name, '-');
+    return dash && dash > name && strlen(dash + 1) == DIGITS && strspn(dash + 1, "0123456789abcdef") == DIGITS;
+}
+
+// Removes datasets of that folder that were last used UNUSED_DAYS ago. An entry that a process has open is never
+// removed: the process holds a shared lock on a file in it, and removing takes an exclusive one. Locks may not reach
+// other machines, so nothing is removed from file systems that machines share. Failures are left for the next time.
+static void prune(const char *root) {
+    DIR *stream = opendir(root);
+    if (!stream)
+        return;
+    bool is_local = file_is_local(dirfd(stream));
+    for (struct dirent *item; is_local && (item = readdir(stream));) {
+        if (!is_entry_name(item->d_name))
+            continue;
+        char *folder = file_join(root, item->d_name);
+        if (is_old(folder))
+            try_remove(folder);
+        free(folder);
+    }
+    closedir(stream);
+}
+
 int cache_entry_open(char **folder, const struct cache_entry *entry) {
     *folder = NULL;
     int whole = find_whole(folder, entry);
@@ -219,7 +291,7 @@ int cache_entry_open(char **folder, const struct cache_entry *entry) {
         }
     }
     char *root = file_parent(*folder);
-    cache_prune(root);
+    prune(root);
     free(root);
     return 0;
 }

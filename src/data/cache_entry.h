@@ -1,7 +1,7 @@
 // An entry of a cache on disk: a folder of files that were made from something else. Its manifest, a list of prints
 // (file_print.h), is written last, so an entry is complete or absent, and later damage to files is noticed. One process
 // builds an entry at a time; others that want it wait. A builder that is killed leaves files that the next one
-// continues or replaces. Datasets that have not been used for a month are removed (cache_prune.h).
+// continues or replaces. Datasets that have not been used for a month are removed.
 #ifndef DATA_CACHE_ENTRY_H
 #define DATA_CACHE_ENTRY_H
 
@@ -17,6 +17,9 @@ struct cache_entry {
     int (*build)(void *context, const char *folder);
     void *context;
 };
+
+// The beginning of a dataset's description; other entries are never removed.
+extern const char cache_dataset_words[];
 
 // Finds the entry in one of the roots, by its digest regardless of the name before it, or builds it in the first
 // writable one. It is not removed while this process lives. *folder is to be freed.

@@ -7,7 +7,7 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 // Imports data of other programs as .bin/.idx: tokens of llm.c and nanoGPT, the output of fairseq-preprocess, or
 // the text that would have been its input. From fairseq, every line of text (an item) becomes a sequence that ends
 // in </s>. Documents are separated by empty lines, which fairseq stores as items of a single </s>. These are kept
-// at the end of the document before them, because RoBERTa's samples (sample/text_block.h) look for them.
+// at the end of the document before them, because RoBERTa's samples (sample/roberta.h) look for them.
 #ifndef DATA_IMPORT_H
 #define DATA_IMPORT_H
 

@@ -6,13 +6,13 @@
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "data/sentence_words.h"
-#include "data/tokenizer/identity.h"
+#include "data/tokenizer/tokenizer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

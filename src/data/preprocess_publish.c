@@ -2,7 +2,6 @@
 // kill: the .idx files are written beside the tokens, documents are dropped and reordered into new files, and then,
 // after the journal says so, everything is renamed.
 #include "data/preprocess_publish.h"
-#include "data/index/assemble.h"
 #include "data/index/index.h"
 #include "data/index/rearrange.h"
 #include "base/error.h"

@@ -3,7 +3,6 @@
 // before it.
 #include "data/text_batch.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -233,7 +232,7 @@ static int take_text_line(struct text_worker *worker, const char *line, size_t l
             "byte %td of the line is NUL, so this is hardly text; `tr -d '\\0' <FILE >OUT` drops such bytes",
             zero - line);
     parser->repaired_lines += good < length;
-    utf8_append_repaired(text, line, length);
+    buffer_append_repaired(text, line, length);
     return 0;
 }
 

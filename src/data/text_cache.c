@@ -6,14 +6,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
-#include "base/remote/url.h"
 #include "data/bad_data.h"
 #include "data/cache_entry.h"
-#include "data/cache_prune.h"
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "data/preprocess.h"
 #include "data/tokenizer/bpe_train.h"
+#include "net/url.h"
 #include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -243,7 +242,7 @@ static int save_merges(const struct bpe_merges *merges, const char *folder) {
 }
 
 static int train_tokenizer(const struct tokenizer_work *work, const struct bpe_corpus *corpus, const char *folder) {
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_corpus_summary summary;
     struct bpe_merges merges = {0};
     int status = bpe_count_corpus(&words, corpus, &summary);
@@ -257,7 +256,7 @@ static int train_tokenizer(const struct tokenizer_work *work, const struct bpe_c
     if (status == 0)
         status = save_merges(&merges, folder);
     bpe_merges_free(&merges);
-    word_table_free(&words);
+    byte_table_free(&words);
     return status;
 }
 

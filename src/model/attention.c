@@ -17,13 +17,13 @@ struct linear_options attention_projection(const struct sublayer_options *option
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct sublayer_options *options) {
     const struct choices *choices = options->choices;
-    struct linear_options out = {
-        .weight = choices_split(choices, shard_whole(2, choices->C, choices->H * choices->V), 1),
-        .has_bias = choices->has_attention_bias,
-        .sums_gradient = choices->splits_rows,
-        .scale = choices->residual_scale,
-        .standard_deviation = choices->standard_deviation / sqrt(2.0 * (double)options->layers),
-        .fp8 = options->layer->fp8};
+    struct linear_options out = {.weight =
+                                     choices_split(choices, shard_whole(2, choices->C, choices->H * choices->V), 1),
+                                 .has_bias = choices->has_attention_bias,
+                                 .sums_gradient = choices->splits_rows,
+                                 .scale = choices->residual_scale,
+                                 .standard_deviation = choices_output_deviation(choices, options->layers),
+                                 .fp8 = options->layer->fp8};
     char *proj_name = memory_printf("%s.linear_proj", name);
     linear_build(&attention->proj, params, proj_name, &out);
     free(proj_name);

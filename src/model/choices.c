@@ -197,6 +197,11 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                                        .keeps_first = is(config->moe_token_drop_policy, "position")};
 }
 
+double choices_output_deviation(const struct choices *choices, int64_t layers) {
+    return choices->scales_outputs ? choices->standard_deviation / sqrt(2.0 * (double)layers)
+                                   : choices->standard_deviation;
+}
+
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
     return config->sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
 }
@@ -251,6 +256,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .relative = {.buckets = config->relative_attention_num_buckets,
                      .max_distance = config->relative_attention_max_distance},
         .standard_deviation = config->init_method_std,
+        .scales_outputs = !config->no_scaled_init,
         .hidden_dropout = config->hidden_dropout,
         .attention_dropout = config->attention_dropout,
         .parts = mesh->length[AXIS_TENSOR],

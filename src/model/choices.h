@@ -69,7 +69,8 @@ struct choices {
     float alibi_scale;                                    // of them
     bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
     struct relative_rule relative;             // first_distance and the direction are set by each stack
-    double standard_deviation;
+    double standard_deviation;                 // of initial weights
+    bool scales_outputs;                       // see choices_output_deviation
     double hidden_dropout, attention_dropout;
     int parts, part;            // ranks that share each layer, and the number of this one
     int kv_ranks;               // of them, those that share a head of keys and values, see key_slices.h
@@ -116,6 +117,9 @@ struct layer_choices choices_layer(const struct choices *choices, bool has_cross
 void choices_add_experts(struct layer_choices *layer, int64_t before);
 // The activation that a flag names.
 enum activation choices_activation(const char *name);
+// The deviation of the last matrix of a sublayer in a model of so many layers: smaller than others, so that the
+// residual stream does not grow with the depth.
+double choices_output_deviation(const struct choices *choices, int64_t layers);
 // Whether the ranks that share layers split the residual stream as well.
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh);
 // This rank's shard: `whole` split along a dimension among the ranks that share the layer.

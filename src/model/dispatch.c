@@ -1,8 +1,8 @@
 // The exchange of rows between ranks that share out experts. See dispatch.h.
 #include "model/dispatch.h"
+#include "base/coroutine.h"
 #include "base/memory.h"
-#include "base/turns.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "ops/device.h"
 
 #include <stdlib.h>
@@ -112,12 +112,12 @@ struct tensor dispatch_take(const struct dispatch *dispatch, struct arena *arena
 }
 
 void dispatch_await(const struct pass *pass, struct comm_request *requests, int count) {
-    for (int i = 0; pass->turns && i < count; i++)
+    for (int i = 0; pass->coroutine && i < count; i++)
         comm_overlap(&requests[i]);
-    if (pass->turns) {
-        const char *phase = whereabouts_phase();
-        turns_hand_over(pass->turns);
-        whereabouts_set_phase(phase);  // the other pass has set its own
+    if (pass->coroutine) {
+        const char *phase = run_position_phase();
+        coroutine_yield(pass->coroutine);
+        run_position_set_phase(phase);  // the other pass has set its own
     }
     for (int i = 0; i < count; i++)
         comm_wait(&requests[i]);

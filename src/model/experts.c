@@ -148,7 +148,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
             add_param(params, name, "linear_fc1.bias", choices, split_inner(choices, shard_whole(2, E, inner), F), 0);
     experts->fc2 =
         add_matrices(params, name, "linear_fc2.weight", options, split(&choices->experts, shard_matrices(E, C, F), 2),
-                     deviation / sqrt(2.0 * (double)options->layers));
+                     choices_output_deviation(choices, options->layers));
     if (choices->has_mlp_bias)
         add_last_biases(experts, params, name);
     experts->F = F / choices->experts.slices;
@@ -328,7 +328,7 @@ static void forward_sum(const struct experts *experts, const struct pass *pass, 
         op_sum_slots(pass->device, &op);
         y = arena_2d(pass->scratch, pass->dtype, saved->sources.shape[0], y.shape[1]);
         request = dispatch_return_start(&saved->dispatch, pass, y, op.out, "rows from experts");
-        if (has_shared(experts) && !pass->turns)
+        if (has_shared(experts) && !pass->coroutine)
             comm_overlap(&request);
         op = (struct op_sum_slots){.y = y, .places = saved->places};
     }

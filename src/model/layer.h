@@ -53,7 +53,7 @@ struct pass {
     struct away *away;  // where inputs of recomputed blocks go, see away.h; NULL: they stay on the device
     // Shared with the pass of another micro-batch, which computes while this one's rows are sent to experts of other
     // ranks; NULL: none.
-    struct turns *turns;
+    struct coroutine *coroutine;
 };
 
 // The places where dropout is applied. Masks are keyed by layer and place, so all differ.

@@ -33,8 +33,7 @@ static void build(struct sublayer *sublayer, struct param_list *params, const ch
                                  .has_bias = choices->has_mlp_bias,
                                  .sums_gradient = choices->splits_rows,
                                  .scale = choices->residual_scale,
-                                 .standard_deviation =
-                                     choices->standard_deviation / sqrt(2.0 * (double)options->layers),
+                                 .standard_deviation = choices_output_deviation(choices, options->layers),
                                  .fp8 = options->layer->fp8};
     char *fc1_name = memory_printf("%s.linear_fc1", name), *fc2_name = memory_printf("%s.linear_fc2", name);
     linear_build(&mlp->fc1, params, fc1_name, &fc1);

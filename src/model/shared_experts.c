@@ -32,8 +32,7 @@ void shared_experts_build(struct shared_experts *shared, struct param_list *para
                                  .standard_deviation = choices->standard_deviation};
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, F), 1),
                                  .scale = choices->residual_scale,
-                                 .standard_deviation =
-                                     choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
+                                 .standard_deviation = choices_output_deviation(choices, options->layers)};
     char *fc1_name = memory_printf("%s.shared_experts.linear_fc1", name);
     char *fc2_name = memory_printf("%s.shared_experts.linear_fc2", name);
     shared->choices = choices;

@@ -1,4 +1,4 @@
-// Counts operations of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, checkpoint/save.c and load.c,
+// Counts operations of src/comm (tcp.c, hang.c, pulse.c), mesh_connect, rank_report.c, store/save.c and load.c,
 // times their cost to rank 0 and the file system. See control.h; docs/plan.md compares them with real ranks.
 #include "plan/control.h"
 #include "plan/rank_queue.h"

@@ -4,11 +4,11 @@
 // processors. A group is all layouts of one GPU and precision. Groups are searched separately, because fp8 would
 // otherwise hide all results of bf16.
 #include "plan/search.h"
-#include "base/crew.h"
+#include "base/child_tasks.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/planned_vocabulary.h"
+#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -195,8 +195,8 @@ static double work_of(const struct layout_search *search, const struct search_it
 
 static int plan_items(struct layout_search *search, const int *items, int count) {
     struct planning planning = {search, items, search->count - search_count(search, SEARCH_NEW)};
-    struct crew_work work = {count, sizeof(struct plan_result), plan_item, watch_plans, &planning};
-    struct plan_result *results = crew_run(&work, search->options.children);
+    struct child_tasks work = {count, sizeof(struct plan_result), plan_item, watch_plans, &planning};
+    struct plan_result *results = child_tasks_run(&work, search->options.children);
     if (!results)
         return -1;
     for (int i = 0; i < count; i++) {
@@ -211,7 +211,7 @@ static int plan_items(struct layout_search *search, const int *items, int count)
         double bytes = fullest_bytes(item->plan);
         search->least_bytes = search->least_bytes == 0 ? bytes : fmin(search->least_bytes, bytes);
     }
-    crew_free(results, &work);
+    child_tasks_free(results, &work);
     return 0;
 }
 

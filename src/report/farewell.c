@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/run_position.h"
 #include "base/thread.h"
 #include "base/watchdog.h"
-#include "base/whereabouts.h"
 #include "report/metrics_file.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -148,7 +148,7 @@ static void tell_crash(const char *where, int number) {
 static void hear_crash(void *context, int number) {
     const struct farewell *farewell = context;
     char line[512], where[256];
-    tell_crash(whereabouts_text(where, sizeof where), number);
+    tell_crash(run_position_text(where, sizeof where), number);
     struct timespec now;
     // Opening a pipe without a reader would block.
     int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;

@@ -2,7 +2,7 @@
 #include "report/on_event.h"
 
 #include "base/clock.h"
-#include "base/errand.h"
+#include "base/command_queue.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -21,8 +21,8 @@ enum { TEXT_BYTES = 8192, MOST_VARIABLES = 12, HOST_BYTES = 256 };
 struct on_event {
     struct on_event_options options;
     pthread_mutex_t lock;
-    struct errands *errands;  // created by the first event
-    bool has_failed;          // its thread could not be started
+    struct command_queue *queue;  // created by the first event
+    bool has_failed;              // its thread could not be started
     char host[HOST_BYTES];
 };
 
@@ -84,14 +84,14 @@ static char *compose_message(const struct on_event *on_event, const struct metri
 
 // Call with the lock held.
 static bool has_thread(struct on_event *on_event) {
-    if (!on_event->errands && !on_event->has_failed) {
-        on_event->errands = errands_open(&(struct errand_options){
+    if (!on_event->queue && !on_event->has_failed) {
+        on_event->queue = command_queue_open(&(struct command_queue_options){
             .name = "--on-event", .command = on_event->options.command, .limit_seconds = LIMIT_SECONDS});
-        on_event->has_failed = !on_event->errands;
+        on_event->has_failed = !on_event->queue;
         if (on_event->has_failed)
             log_warn("--on-event: cannot start a thread for the command; it is not run");
     }
-    return on_event->errands != NULL;
+    return on_event->queue != NULL;
 }
 
 void on_event_tell(struct on_event *on_event, const struct metrics_event *event) {
@@ -119,9 +119,9 @@ void on_event_tell(struct on_event *on_event, const struct metrics_event *event)
     compose_input(&input, on_event, event);
     pthread_mutex_lock(&on_event->lock);
     if (has_thread(on_event))
-        errands_add(on_event->errands, &(struct errand){.label = label,
-                                                        .variables = (const char *const *)variables,
-                                                        .input = buffer_string(&input)});
+        command_queue_add(on_event->queue, &(struct queued_command){.label = label,
+                                                                    .variables = (const char *const *)variables,
+                                                                    .input = buffer_string(&input)});
     pthread_mutex_unlock(&on_event->lock);
     for (char **at = variables; *at; at++)
         free(*at);
@@ -131,14 +131,14 @@ void on_event_tell(struct on_event *on_event, const struct metrics_event *event)
 }
 
 void on_event_wait(struct on_event *on_event, double seconds) {
-    if (on_event && on_event->errands)
-        (void)errands_wait(on_event->errands, seconds);
+    if (on_event && on_event->queue)
+        (void)command_queue_wait(on_event->queue, seconds);
 }
 
 void on_event_close(struct on_event *on_event, double seconds) {
     if (!on_event)
         return;
-    errands_close(on_event->errands, seconds);
+    command_queue_close(on_event->queue, seconds);
     pthread_mutex_destroy(&on_event->lock);
     free(on_event);
 }

@@ -1,6 +1,6 @@
 // --on-event: a shell command that is run on events of a run, e.g. to notify a chat. It gets the facts as environment
 // variables (BEVATRON_EVENT, BEVATRON_TEXT, …) and as a JSON object on its standard input; docs/events.md lists them.
-// See base/errand.h for why it can neither delay nor stop the run.
+// See base/command_queue.h for why it can neither delay nor stop the run.
 #ifndef REPORT_ON_EVENT_H
 #define REPORT_ON_EVENT_H
 

@@ -56,7 +56,7 @@ struct prometheus {
 
 static void put_label(struct buffer *out, const char *name, const char *value) {
     struct buffer repaired = {0};
-    utf8_append_repaired(&repaired, value, strlen(value));
+    buffer_append_repaired(&repaired, value, strlen(value));
     buffer_printf(out, "%s%s=\"", out->length > 0 ? "," : "", name);
     for (const char *at = buffer_string(&repaired); *at; at++) {
         if (*at == '\\' || *at == '"')

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/extract/pack.h"
+#include "data/extract/codec.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

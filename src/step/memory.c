@@ -138,7 +138,7 @@ static void take_paper(struct step *step) {
     arena_init(&step->state, "state", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->activations, "activations", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->scratch, "scratch", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
-    if (step->turns)
+    if (step->coroutine)
         arena_init(&step->beside, "scratch of a pair", device_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     if (step_hosts_states(step))
         arena_init(&step->hosted, "optimizer states", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);

@@ -14,7 +14,7 @@
 // free memory before one of them takes it, and must release their memory before one of them tries again. And an error
 // is reported once, by the first rank that has no room. Stages of a pipeline need not agree: the first ones hold more.
 #include "base/error.h"
-#include "base/memory_room.h"
+#include "base/host_limits.h"
 #include "step/memory.h"
 
 // Without a group this rank is alone.
@@ -41,7 +41,7 @@ static void find_room(const struct step *step, struct step_room *room) {
     room->is_host = !step->device->ops->room;
     room->sharers = room->is_host ? ranks_on_machine(step) : group_device_sharers(step->mesh.all);
     room->bytes =
-        room->is_host ? (size_t)memory_room(room->sharers) : device_room(step->device) / (size_t)room->sharers;
+        room->is_host ? (size_t)host_memory_room(room->sharers) : device_room(step->device) / (size_t)room->sharers;
 }
 
 // The reserve for libraries, none in host memory. Several ranks need memory for connections too.
@@ -101,7 +101,7 @@ struct lack {
 static bool has_host_room(const struct step *step) {
     const struct step_memory *memory = &step->memory;
     size_t needed = memory->hosted + memory->offloaded;
-    uint64_t room = needed > 0 ? memory_room(ranks_on_machine(step)) : 0;
+    uint64_t room = needed > 0 ? host_memory_room(ranks_on_machine(step)) : 0;
     if (step->device->ops->is_imaginary || needed <= room)
         return true;
     error_set_code(
@@ -125,7 +125,7 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
         {&step->beside, "scratch of a pair", "scratch", memory->beside},
     };
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
-        if (blocks[i].arena == &step->beside && !step->turns)
+        if (blocks[i].arena == &step->beside && !step->coroutine)
             continue;
         size_t bytes = blocks[i].bytes ? blocks[i].bytes : ARENA_ALIGNMENT;
         void *base = device_alloc(step->device, bytes);

@@ -1,8 +1,8 @@
 // The chunks of the model on this rank, and the memory of their flights. See pipeline.h.
 #include "step/pipeline.h"
+#include "base/coroutine.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/turns.h"
 #include "ops/device.h"
 #include "step/borrow.h"
 #include "step/memory.h"
@@ -109,7 +109,7 @@ int pipeline_open(struct step *step) {
             chunk->deferred[d].copies_inputs = chunk->model.choices.recomputed_layers > 0;
     }
     if (step->mode == STEP_TRAIN && schedule->shape.has_pairs)
-        TRY(turns_open(&step->turns));
+        TRY(coroutine_open(&step->coroutine));
     step->pipeline.batch_count = most_batches(schedule, list);
     step->pipeline.batches = memory_alloc(sizeof *step->pipeline.batches * (size_t)step->pipeline.batch_count);
     open_channels(step, &schedule->shape);
@@ -118,7 +118,7 @@ int pipeline_open(struct step *step) {
 }
 
 void pipeline_close(struct step *step) {
-    turns_close(step->turns);
+    coroutine_close(step->coroutine);
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
         for (int f = 0; f < chunk->flight_count; f++)

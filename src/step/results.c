@@ -196,3 +196,7 @@ struct step_result step_result(struct step *step) {
         (void)step_take_result(step);
     return step->results.last;
 }
+
+bool step_result_is_good(const struct step_result *result) {
+    return isfinite(result->loss) && isfinite(result->grad_norm);
+}

@@ -3,9 +3,9 @@
 // A flight is the state of a micro-batch in a chunk: its own arenas, and the layers' saved activations. Received
 // messages are copied into the flight, because the backward needs them; sent messages are copied out of it.
 #include "base/clock.h"
+#include "base/coroutine.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "base/turns.h"
 #include "step/faults.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
@@ -201,7 +201,7 @@ static struct list_pass begin_forward(struct list_run *run, struct schedule_item
     forward.flight->micro_batch = item.micro_batch;
     forward.flight->is_used = true;
     forward.pass = pass_of(run, forward.batch, forward.flight);
-    if (step->turns)
+    if (step->coroutine)
         forward.pass.scratch = &step->beside;
     set_counts(run, forward.batch);
     forward.in = receive(run, item, forward.flight);
@@ -274,7 +274,7 @@ static void compute_backward(void *context) {
     struct list_pass *backward = context;
     struct step_flight *flight = backward->flight;
     size_t forward_peak = flight->activations.peak;
-    if (backward->pass.turns)
+    if (backward->pass.coroutine)
         span_enter_second();
     model_backward(&backward->chunk->model, &backward->pass, &flight->model, &backward->batch->batch,
                    &backward->gradients);
@@ -308,9 +308,9 @@ static int run_pair(struct list_run *run, int first) {
     struct step_span span = span_begin_pair(step);
     struct list_pass forward = begin_forward(run, run->list->items[first]);
     struct list_pass backward = begin_backward(run, run->list->items[first + 1]);
-    forward.pass.turns = backward.pass.turns = step->turns;
-    turns_take(step->turns, (struct turns_task){compute_forward, &forward},
-               (struct turns_task){compute_backward, &backward});
+    forward.pass.coroutine = backward.pass.coroutine = step->coroutine;
+    coroutine_run(step->coroutine, (struct coroutine_task){compute_forward, &forward},
+                  (struct coroutine_task){compute_backward, &backward});
     end_forward(&forward);
     end_backward(&backward);
     span_end_pair(step, span, backward.item);

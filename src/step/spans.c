@@ -1,7 +1,7 @@
 // Spans of a step. See spans.h.
 #include "step/spans.h"
 #include "base/clock.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "ops/device.h"
 #include "step/internal.h"
 
@@ -56,7 +56,7 @@ const char *span_item_name(enum work work) {
 }
 
 struct step_span span_begin_item(const struct step *step, struct schedule_item item) {
-    whereabouts_set_phase(span_item_name(item.work));
+    run_position_set_phase(span_item_name(item.work));
     return span_begin(step, span_item_name(item.work));
 }
 
@@ -75,12 +75,12 @@ void span_end_item(const struct step *step, struct step_span span, struct schedu
 static const char PAIR_NAME[] = "forward beside backward";
 
 struct step_span span_begin_pair(const struct step *step) {
-    whereabouts_set_phase(PAIR_NAME);
+    run_position_set_phase(PAIR_NAME);
     return span_begin(step, PAIR_NAME);
 }
 
 void span_enter_second(void) {
-    whereabouts_set_phase("backward beside forward");
+    run_position_set_phase("backward beside forward");
 }
 
 void span_end_pair(const struct step *step, struct step_span span, struct schedule_item backward) {

@@ -46,6 +46,8 @@ struct step_result {
     // without experts.
     const float *expert_counts;
 };
+// Whether its loss and its gradient norm are finite.
+bool step_result_is_good(const struct step_result *result);
 
 // Most steps queued after the one whose result is taken next.
 enum { STEP_MOST_AHEAD = UPDATES_MOST_RATES - 1 };

@@ -6,9 +6,9 @@
 // four epochs, or 20 tokens per parameter if that is less.
 #include "train/automatic.h"
 #include "base/error.h"
+#include "base/host_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
 #include "base/phase.h"
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
@@ -143,7 +143,7 @@ static size_t usable_bytes(struct device *device, const struct mesh *mesh) {
     size_t room = device_room(device);
     if (!device->ops->is_host_memory && room > 0)
         return room - room / 10;
-    uint64_t host = memory_room(count_neighbours(mesh->all));
+    uint64_t host = host_memory_room(count_neighbours(mesh->all));
     return host == UINT64_MAX ? SIZE_MAX : (size_t)(host / 2);
 }
 

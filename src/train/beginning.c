@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
+#include "net/hub.h"
 #include "train/bert_load.h"
 #include "train/upcycle.h"
 
@@ -136,4 +136,17 @@ int beginning_set_weights(const struct beginning_options *options, struct progre
     watchdog_end(&work);
     free(from.path);
     return status;
+}
+
+int beginning_load_earlier(const struct beginning_options *options, struct progress_state *at, const char *path) {
+    struct config start = *options->config;
+    if (path)
+        return state_load(&(struct run_state){.step = options->step, .config = &start, .progress = at}, path, true);
+    // The folder had no checkpoint then, and has some by now.
+    if (start.load && file_is_same(start.load, start.save))
+        start.load = NULL;
+    *at->past = (struct checkpoint_past){0};
+    *at = (struct progress_state){.past = at->past};
+    struct memory_checkpoint none = {0};
+    return beginning_set_weights(&(struct beginning_options){options->step, &start, options->identity, &none}, at);
 }

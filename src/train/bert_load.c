@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "model/likeness.h"
-#include "train/gains.h"
+#include "train/norm_gains.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/index/index.h"
-#include "data/tokenizer/identity.h"
+#include "data/tokenizer/tokenizer.h"
 #include <string.h>
 
 int dataset_tokenizer_check(const struct tokenizer *tokenizer, const struct config *config, const char *const *prefixes,

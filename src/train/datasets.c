@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "data/sample/roberta.h"
-#include "data/tokenizer/from_config.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/data_paths.h"
 
 #include <inttypes.h>

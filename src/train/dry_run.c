@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/census.h"
-#include "train/memory_checkpoint.h"
-#include "train/memory_remedy.h"
+#include "recovery/memory_checkpoint.h"
+#include "train/fitting_flags.h"
 #include "train/setup.h"
-#include "train/planned_vocabulary.h"
+#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "data/sample/source.h"
 #include "step/step.h"
-#include "train/ending.h"
 #include "train/meter.h"
+#include "train/run_end.h"
 
 struct evaluation {
     double loss;    // mean over the counted tokens

@@ -3,7 +3,7 @@
 #ifndef TRAIN_EXPERT_BIAS_H
 #define TRAIN_EXPERT_BIAS_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/state.h"
 
 // Number of bias tensors; 0 without --moe-router-enable-expert-bias.

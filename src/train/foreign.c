@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "model/likeness.h"
 #include "train/expert_bias.h"
-#include "train/gains.h"
+#include "train/norm_gains.h"
 #include <stdlib.h>
 
 int foreign_open(struct model_source *source, const struct config *config, const char *path) {

@@ -2,7 +2,7 @@
 #ifndef TRAIN_FOREIGN_H
 #define TRAIN_FOREIGN_H
 
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "train/state.h"
 
 int foreign_open(struct model_source *source, const struct config *config, const char *path);

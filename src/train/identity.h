@@ -14,10 +14,10 @@
 #define TRAIN_IDENTITY_H
 
 #include "base/buffer.h"
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/tokenizer/tokenizer.h"
 #include "parallel/mesh.h"
+#include "store/checkpoint.h"
 #include "train/text_data.h"
 
 #define IDENTITY_NAME "identity.json"

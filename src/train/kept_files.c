@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/hf_surroundings.h"
-#include "train/surroundings.h"
+#include "formats/hf_surroundings.h"
+#include "train/companion_files.h"
 #include <stdlib.h>
 
 // Adds the file of the latest checkpoint that has the role.

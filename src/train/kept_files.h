@@ -4,8 +4,8 @@
 #ifndef TRAIN_KEPT_FILES_H
 #define TRAIN_KEPT_FILES_H
 
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
+#include "store/checkpoint.h"
 #include "train/identity.h"
 
 struct kept_files {

@@ -1,16 +1,12 @@
 // Metrics of iterations and of intervals of them. See meter.h.
 #include "train/meter.h"
 #include "base/clock.h"
-#include "base/memory_room.h"
+#include "base/host_limits.h"
 #include "optim/schedule.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-
-bool meter_result_is_good(const struct step_result *result) {
-    return isfinite(result->loss) && isfinite(result->grad_norm);
-}
 
 static struct meter_usage usage_now(const struct meter *meter) {
     return (struct meter_usage){
@@ -132,7 +128,7 @@ static void add_system(const struct meter *meter, struct metrics *metrics) {
     metrics->data_wait_ms =
         thousandths((now.waited_for_data - began.waited_for_data) * 1e3 / (double)interval->iterations);
     if (!step_device(meter->step)->ops->is_host_memory)
-        metrics->host_memory_bytes = (int64_t)memory_resident();
+        metrics->host_memory_bytes = (int64_t)host_memory_resident();
 }
 
 // Replaces the last iteration's values in `metrics` by those of the interval.
@@ -156,7 +152,7 @@ static void take_interval(struct meter *meter, struct metrics *metrics) {
 static int64_t most_memory(const struct meter *meter) {
     const struct step_memory *memory = step_memory(meter->step);
     bool is_host = step_device(meter->step)->ops->is_host_memory;
-    int64_t bytes = (int64_t)(is_host ? memory_resident() : memory->total + memory->device_own);
+    int64_t bytes = (int64_t)(is_host ? host_memory_resident() : memory->total + memory->device_own);
     comm_max_i64(meter->mesh->all, &bytes, 1, "memory in use");
     return bytes;
 }
@@ -169,7 +165,7 @@ static void add_to_interval(struct meter *meter, const struct meter_reading *rea
     interval->tokens += count_tokens(meter->config, reading);
     interval->skipped += !isfinite(result->grad_norm);
     interval->nan += !isfinite(result->loss);
-    if (!meter_result_is_good(result))
+    if (!step_result_is_good(result))
         return;
     interval->good++;
     expert_balance_add(&meter->experts, result->expert_counts);

@@ -7,7 +7,7 @@
 #include "report/report.h"
 #include "step/step.h"
 #include "train/expert_balance.h"
-#include "train/planned.h"
+#include "train/plan_comparison.h"
 #include "train/state.h"
 
 // Sums since the last log line.
@@ -53,7 +53,6 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
                       struct metrics_loss losses[METRICS_MAX_LOSSES]);
 // Tokens of a sample: the model's inputs, including T5's decoder and both towers of ICT.
 int64_t meter_tokens_per_sample(const struct config *config);
-bool meter_result_is_good(const struct step_result *result);
 // Whether this iteration reports something that has to be computed from the weights or gradients after it. No later
 // iteration may have been queued by then.
 bool meter_needs_weights(const struct meter *meter, int64_t iteration);

@@ -2,12 +2,12 @@
 #include "train/rank_report.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/host_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
+#include "recovery/link_probe.h"
+#include "recovery/stragglers.h"
 #include "report/ranks_line.h"
-#include "train/link_probe.h"
-#include "train/stragglers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -139,7 +139,7 @@ static int64_t find_memory(const struct rank_report *report) {
     const struct device *device = step_device(report->step);
     if (has_own_device(report))
         return (int64_t)(step_memory(report->step)->total + device->ops->standing_bytes);
-    return (int64_t)memory_resident();
+    return (int64_t)host_memory_resident();
 }
 
 // Index of the first word of the warm steps.

@@ -7,11 +7,11 @@
 #ifndef TRAIN_RANK_REPORT_H
 #define TRAIN_RANK_REPORT_H
 
+#include "ops/sensors.h"
 #include "report/report.h"
 #include "report/scrape.h"
-#include "ops/sensors.h"
 #include "step/step.h"
-#include "train/planned.h"
+#include "train/plan_comparison.h"
 #include "train/timers.h"
 
 // Times of this rank so far, in seconds.

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/phase.h"
-#include "data/tokenizer/stream.h"
+#include "data/tokenizer/tokenizer.h"
 #include "train/generate.h"
 #include "train/setup.h"
 

@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/json.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/owner.h"
+#include "formats/owner.h"
+#include "store/checkpoint.h"
+#include "store/folder.h"
 #include "train/state.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #ifndef TRAIN_SAVER_H
 #define TRAIN_SAVER_H
 
+#include "recovery/save_retry.h"
 #include "report/report.h"
-#include "train/save_retry.h"
 #include "train/state.h"
 
 // A checkpoint that neither the user nor the end of the run asks for (--save-minutes, --keep-best) is passing: the next

@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "config/config_context.h"
 #include "model/choices.h"
-#include "train/memory_remedy.h"
-#include "train/factors.h"
+#include "train/fitting_flags.h"
+#include "train/param_factors.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 #include "optim/schedule.h"
 #include "train/expert_bias.h"
 #include "train/foreign.h"
-#include "train/gains.h"
-#include "train/ranges.h"
+#include "train/fp8_ranges.h"
+#include "train/norm_gains.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

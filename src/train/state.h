@@ -1,24 +1,14 @@
 // Connects a step with its checkpoint: which tensor is stored under which name, and where the run stands. Model tensors
 // have the name of their parameter; the optimizer's are STATE.NAME for every state of its rule (exp_avg, exp_avg_sq)
-// and, if parameters have 16 bits, master.NAME; ranges.h has those of fp8 matmuls.
+// and, if parameters have 16 bits, master.NAME; fp8_ranges.h has those of fp8 matmuls.
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 
-#include "checkpoint/checkpoint.h"
+#include "store/checkpoint.h"
+#include "recovery/progress.h"
 #include "step/step.h"
 #include "train/kept_files.h"
 #include "train/save_folder.h"
-
-// The progress of a run. All of it is saved.
-struct progress_state {
-    int64_t iteration;
-    int64_t consumed_train_samples, consumed_valid_samples;
-    int64_t schedule_samples;       // samples of successful updates, which the schedules count
-    int64_t skipped_train_samples;  // of iterations that were not trained on, see recovery.h
-    double flops_so_far;
-    struct checkpoint_past *past;  // borrowed; NULL: the run remembers nothing
-    int64_t replicas_verified;     // how many copies of the parameters were compared since the last iteration; 0: none
-};
 
 // Whether a run that stands there has done all its iterations.
 bool state_is_done(const struct config *config, const struct progress_state *at);

@@ -5,8 +5,8 @@
 #include "base/file_patience.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/owner.h"
+#include "formats/model_source.h"
+#include "formats/owner.h"
 #include "train/state.h"
 
 #include <inttypes.h>

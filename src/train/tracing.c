@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -189,7 +189,7 @@ static void end_profile(struct tracing *tracing) {
 
 void tracing_begin(struct tracing *tracing, int64_t iteration, int pending) {
     if (pending == 0) {
-        whereabouts_set_iteration(iteration);
+        run_position_set_iteration(iteration);
         rank_report_begin(&tracing->ranks);
     }
     if (!tracing->is_profiling && !tracing->is_profiled && is_in_profile(tracing, iteration)) {

@@ -13,29 +13,29 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "optim/schedule.h"
+#include "recovery/replay_check.h"
+#include "recovery/rewind.h"
+#include "recovery/skipped_iterations.h"
+#include "recovery/time_limits.h"
+#include "recovery/time_to_save.h"
+#include "recovery/verified_restart.h"
 #include "report/report.h"
 #include "train/beginning.h"
 #include "train/datasets.h"
-#include "train/ending.h"
 #include "train/evaluate.h"
 #include "train/first_iteration.h"
 #include "train/kept_batches.h"
-#include "train/limits.h"
 #include "train/meter.h"
-#include "train/recovery.h"
-#include "train/replay_check.h"
-#include "train/retreat.h"
+#include "train/run_end.h"
 #include "train/same_data.h"
 #include "train/sampler.h"
 #include "train/save_folder.h"
 #include "train/saver.h"
 #include "train/setup.h"
-#include "train/skips.h"
 #include "train/state.h"
-#include "train/stop_time.h"
 #include "train/tracing.h"
 #include "train/validation_set.h"
-#include "train/watching.h"
+#include "train/watchers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -142,9 +142,12 @@ static int open_step(struct trainer *trainer) {
     setup_log(trainer->step, config);
     TRY(interrupt_check());
     trainer->at.past = &trainer->past;
-    TRY(memory_checkpoint_open(
-        &trainer->memory,
-        &(struct memory_checkpoint_options){config, trainer->step, &trainer->identity, trainer->options->memory_path}));
+    TRY(memory_checkpoint_open(&trainer->memory,
+                               &(struct memory_checkpoint_options){.config = config,
+                                                                   .step = trainer->step,
+                                                                   .identity = &trainer->identity.json,
+                                                                   .latest_on_disk = state_latest,
+                                                                   .path = trainer->options->memory_path}));
     TRY(beginning_set_weights(&(struct beginning_options){trainer->step, config, &trainer->identity, &trainer->memory},
                               &trainer->at));
     TRY(interrupt_check());
@@ -184,7 +187,6 @@ static int open_watching(struct trainer *trainer) {
                                           .mesh = trainer->mesh,
                                           .report = trainer->report,
                                           .past = &trainer->past,
-                                          .identity = &trainer->identity,
                                           .begins_at_zero = trainer->at.iteration == 0};
     TRY(recovery_open(&trainer->recovery, trainer->device->ops->is_host_memory));
     tracing_open(&trainer->tracing, &(struct tracing_options){config, trainer->mesh, trainer->step, trainer->report,
@@ -344,18 +346,23 @@ static int skip_iteration(struct trainer *trainer) {
     return 0;
 }
 
-// Continues from an earlier iteration, see recovery.h. What is pending was computed from weights that are given up.
+static int load_earlier(void *context, const char *path) {
+    struct trainer *trainer = context;
+    const struct beginning_options now = {trainer->step, trainer->config, &trainer->identity, &trainer->memory};
+    return beginning_load_earlier(&now, &trainer->at, path);
+}
+
+// Continues from an earlier iteration, see rewind.h. What is pending was computed from weights that are given up.
 static int go_back(struct trainer *trainer) {
     while (step_pending(trainer->step) > 0)
         (void)step_take_result(trainer->step);
     TRY(saver_wait(&trainer->saver));
     meter_finish(&trainer->meter);
-    const struct run_state run = {.step = trainer->step, .config = trainer->config, .progress = &trainer->at};
     // The checkpoint in memory is later than the iteration to which the run returns.
     memory_checkpoint_forget(&trainer->memory);
     struct watchdog_work work;
     limits_load_begin(&work, trainer->mesh->all);
-    int status = recovery_go_back(&trainer->recovery, &run);
+    int status = recovery_go_back(&trainer->recovery, load_earlier, trainer);
     if (status == 0)
         status = start_loaders(trainer);
     limits_load_end(&work, trainer->mesh->all, status);

@@ -7,7 +7,7 @@
 #include "ops/device.h"
 #include "parallel/mesh.h"
 #include "train/automatic.h"
-#include "train/planned.h"
+#include "train/plan_comparison.h"
 
 // The scheduler's job that a run belongs to; its parts are NULL or 0 if there is none.
 struct trainer_job {
@@ -24,7 +24,7 @@ struct trainer_options {
     const struct automatic *open;   // what the flags leave open
     bool dumps_arguments;           // write the arguments to stderr, once they are all known
     bool loads_copy;                // --load was the address of --save-to, and --save was filled from there
-    const char *memory_path;        // of a launcher's memory for checkpoints, see checkpoint/vault.h; NULL for none
+    const char *memory_path;        // of a launcher's memory for checkpoints, see store/vault.h; NULL for none
     bool plot;                      // draw the loss curve at the end
     const struct planner *planner;  // NULL: nothing is planned
     struct trainer_job job;

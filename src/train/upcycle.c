@@ -2,10 +2,10 @@
 #include "train/upcycle.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "model/choices.h"
 #include "model/likeness.h"
+#include "store/checkpoint.h"
 
 #include <math.h>
 #include <stdlib.h>

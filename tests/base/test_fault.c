@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "capture.h"
 #include "test.h"
 
@@ -157,18 +157,18 @@ TEST(the_phase_of_another_thread_stays) {
         pthread_t thread;
         EXPECT_OK(fault_open(&fault, 1, 0, NULL));
         fault_set_save(1);
-        whereabouts_set_phase("backward");
+        run_position_set_phase("backward");
         EXPECT_INT(pthread_create(&thread, NULL, reach_fsync, NULL), 0);
         double end = clock_seconds() + fault.seconds / 2;
-        while (strcmp(whereabouts_phase(), "fsync") != 0 && clock_seconds() < end)
+        while (strcmp(run_position_phase(), "fsync") != 0 && clock_seconds() < end)
             clock_sleep(0.001);
-        has_met = strcmp(whereabouts_phase(), "fsync") == 0 && clock_seconds() < end;
-        whereabouts_set_phase("forward");
+        has_met = strcmp(run_position_phase(), "fsync") == 0 && clock_seconds() < end;
+        run_position_set_phase("forward");
         pthread_join(thread, NULL);
-        EXPECT(!has_met || strcmp(whereabouts_phase(), "forward") == 0);
+        EXPECT(!has_met || strcmp(run_position_phase(), "forward") == 0);
         fault_close(true);
     }
-    whereabouts_set_phase(NULL);
+    run_position_set_phase(NULL);
 }
 
 // Wait status of a process that reaches the phase.

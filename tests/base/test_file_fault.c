@@ -1,5 +1,4 @@
 // A mapped file that is truncated is named, with the byte and the remedy, when it is read.
-#include "base/file_fault.h"
 #include "base/crash.h"
 #include "base/error.h"
 #include "base/file.h"

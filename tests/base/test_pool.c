@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/memory_room.h"
-#include "base/pool_processors.h"
+#include "base/host_limits.h"
 #include "base/pool.h"
 #include <sched.h>
 #include <stdatomic.h>
@@ -209,42 +208,42 @@ TEST(memory_of_groups) {
     EXPECT(mkdtemp(root));
     char *group = file_join(root, "a/b"), *above = file_join(root, "a"), *old = file_join(root, "memory");
     char *membership = file_join(root, "membership");
-    struct memory_files files = {.proc = root, .cgroups = root, .membership = membership};
+    struct host_files files = {.proc = root, .cgroups = root, .membership = membership};
     EXPECT_OK(file_make_folders(group));
     EXPECT_OK(file_make_folders(old));
-    EXPECT(memory_room_in(&files, 1) == UINT64_MAX);
-    EXPECT(memory_room_in(&files, 4) == UINT64_MAX);
+    EXPECT(host_memory_room_in(&files, 1) == UINT64_MAX);
+    EXPECT(host_memory_room_in(&files, 4) == UINT64_MAX);
     write_text(root, "meminfo", "MemTotal:        9000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
-    EXPECT_INT(memory_room_in(&files, 1), 4096000);
-    EXPECT_INT(memory_room_in(&files, 4), 1024000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 4096000);
+    EXPECT_INT(host_memory_room_in(&files, 4), 1024000);
     write_text(root, "membership", "0::/a/b\n");
     write_text(group, "memory.max", "max\n");
     write_text(group, "memory.current", "3000000\n");
-    EXPECT_INT(memory_room_in(&files, 1), 4096000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 4096000);
     write_text(group, "memory.max", "5000000\n");
-    EXPECT_INT(memory_room_in(&files, 1), 2000000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 2000000);
     write_text(group, "memory.stat", "anon 7\ninactive_file 500000\nactive_file 3\n");
-    EXPECT_INT(memory_room_in(&files, 1), 2500000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 2500000);
     write_text(above, "memory.max", "100\n");
     write_text(above, "memory.current", "200\n");
-    EXPECT_INT(memory_room_in(&files, 1), 0);
+    EXPECT_INT(host_memory_room_in(&files, 1), 0);
     write_text(above, "memory.max", "1000200\n");
-    EXPECT_INT(memory_room_in(&files, 1), 1000000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 1000000);
     write_text(old, "memory.limit_in_bytes", "9223372036854771712\n");
     write_text(old, "memory.usage_in_bytes", "100\n");
-    EXPECT_INT(memory_room_in(&files, 1), 1000000);
+    EXPECT_INT(host_memory_room_in(&files, 1), 1000000);
     write_text(old, "memory.limit_in_bytes", "600\n");
-    EXPECT_INT(memory_room_in(&files, 1), 500);
+    EXPECT_INT(host_memory_room_in(&files, 1), 500);
     // The groups of version 1 that a job is in, as Slurm makes them.
     char *job = file_join(old, "slurm/job_7");
     EXPECT_OK(file_make_folders(job));
     write_text(root, "membership", "4:memory:/slurm/job_7\n3:cpu,cpuacct:/\n0::/a/b\n");
     write_text(job, "memory.limit_in_bytes", "400\n");
     write_text(job, "memory.usage_in_bytes", "100\n");
-    EXPECT_INT(memory_room_in(&files, 1), 300);
+    EXPECT_INT(host_memory_room_in(&files, 1), 300);
     free(job);
     EXPECT_STRING(error_message(), "");
-    EXPECT(memory_room(1) > 0);
+    EXPECT(host_memory_room(1) > 0);
     EXPECT_OK(file_remove_tree(root));
     free(group), free(above), free(old), free(membership);
 }

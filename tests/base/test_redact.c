@@ -3,11 +3,12 @@
 
 #include "base/error.h"
 #include "base/redact.h"
+#include "base/secret.h"
 #include <stdlib.h>
 #include <string.h>
 
 static void expect_redacted(const char *text, const char *expected) {
-    char *shown = redact_copy(text), *again = redact_copy(shown);
+    char *shown = secret_redact(text), *again = secret_redact(shown);
     EXPECT_STRING(shown, expected);
     EXPECT_STRING(again, expected);
     EXPECT(redact_is_marked(shown));
@@ -16,7 +17,7 @@ static void expect_redacted(const char *text, const char *expected) {
 }
 
 static void expect_kept(const char *text) {
-    char *shown = redact_copy(text);
+    char *shown = secret_redact(text);
     EXPECT_STRING(shown, text);
     free(shown);
 }

@@ -1,6 +1,6 @@
 // The queue of signals: none is lost, whichever thread receives it and whatever the process is doing.
 // tier: all
-#include "base/signal_queue.h"
+#include "base/interrupt.h"
 #include "test.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
-// The server of tests/base/object_server.h as a program: prints its port and answers until its input ends.
+// The server of tests/net/object_server.h as a program: prints its port and answers until its input ends.
 // usage: object_server ROOT [KEYS_PER_PAGE]
-#include "base/object_server.h"
+#include "net/object_server.h"
 
 int main(int argc, char **argv) {
     struct object_server server;

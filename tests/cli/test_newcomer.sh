@@ -156,4 +156,41 @@ expect 0 "chosen for this run: --split 900, 100, 0, so that validation has 10 wi
 words 3 2000 >>five.txt
 expect 0 "successfully loaded" "${auto[@]}" five.txt --save run --load run --train-iters 4 --override-opt_param-scheduler --allow-changed-data
 grep -q "settings differ.*--split\|chosen for this run: --split" out && fail "the shares of a resumed run" || pass
+
+# ---- words of other programs ----
+
+# answers CODE TEXT ARGUMENT...: one line that has the text.
+answers() {
+    expect "$1" "$2" "$BEVATRON" "${@:3}"
+    [ "$(grep -c . out)" = 1 ] && pass || fail "${*:3}: not one line"
+}
+words 1 300 | as_json >lines.jsonl
+answers 2 'no command "finetune"; use `bevatron train --load MODEL --finetune`' finetune
+answers 2 'no command "chat"; use `bevatron generate' chat
+answers 2 'no command "serve"; write the model for a server with `bevatron checkpoint convert`: --to gguf' serve
+answers 2 'no command "download"; download models and datasets with `hf download' download gpt2
+answers 2 'no command "convert"; use `bevatron checkpoint convert`' convert run hf
+answers 2 'no command "-v"; use `bevatron version`' -v
+answers 2 'no command "--preset"; a command comes first, as in `bevatron train' --preset cpu-3m
+expect 2 'no command "dataset info"; use `bevatron dataset inspect`' "$BEVATRON" dataset info x
+answers 2 'unexpected argument "lines.jsonl": train takes only flags; text or a dataset is --data-path PATH' train lines.jsonl
+answers 2 'unexpected argument "—train-iters": train takes only flags; it begins with a typographic dash' train —train-iters
+expect 2 'unexpected argument "gpt3": plan takes only flags; a published size is --preset NAME' "$BEVATRON" plan gpt3
+answers 2 '--device takes one of auto, cpu, cuda, not "gpu": give cuda' train --device gpu
+answers 2 'not "cuda:0": give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES' train --device cuda:0
+answers 2 'not "pytorch": give huggingface' checkpoint convert --input run --to pytorch --output x
+answers 2 'unknown flag --load; use --input' checkpoint convert --load run --input run --output x
+expect 2 'unknown flag --tasks; tasks are scored by lm-evaluation-harness' "$BEVATRON" evaluate --load run --tasks hellaswag
+expect 2 '--tokenizer-type auto is for train with text; here, train a tokenizer first' "$BEVATRON" preprocess --input lines.jsonl \
+    --output-prefix p --tokenizer-type auto
+printf '[model]\nlayers = 2\n' >run.toml
+answers 2 '--config reads flags and their values in YAML or JSON, not run.toml' train --config run.toml
+printf 'GGUF\003\0\0\0' >m.gguf
+expect 216 'm.gguf is a GGUF file, which is only written' "$BEVATRON" checkpoint convert --input m.gguf --output x
+expect 1 'lines.jsonl,b.jsonl does not exist; separate several paths by spaces' "${auto[@]}" lines.jsonl,b.jsonl
+echo '{"text": null}' >null.jsonl
+helps "null.jsonl:1: valid JSON, but \"text\" is null, not a string; drop such lines: jq -c 'select(.text)'" null.jsonl
+printf 'PK\003\004aaaaaaaa' | tee book.docx >table.xlsx
+helps 'book.docx is a document; extract its text: `pandoc -t plain book.docx' book.docx
+helps 'table.xlsx is a spreadsheet; save its table as CSV' table.xlsx
 finish

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Inputs in S3 and at https://, from a small server that fails on demand (tests/base/object_server.h): the results equal
+# Inputs in S3 and at https://, from a small server that fails on demand (tests/net/object_server.h): the results equal
 # those of local files, whatever the server does; errors say what to do; no secret is printed or written.
 # tier: all
 # cost: 8

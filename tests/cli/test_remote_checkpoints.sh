@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# train --save-to and --load with checkpoints in S3 (tests/base/object_server.h): a run that lost its disk resumes from
+# train --save-to and --load with checkpoints in S3 (tests/net/object_server.h): a run that lost its disk resumes from
 # there with the same losses, failures to copy do not stop training, and no secret is written.
 # tier: all
 # cost: 6

@@ -15,7 +15,7 @@ clean_tree() {
     rm -rf "${root:?}"/*
     mkdir -p "$root"/src/{base,comm,data,model,ops/cuda,train} "$root"/src/cli
     put src/base/error.h '// Errors.' '#ifndef BASE_ERROR_H' '#define BASE_ERROR_H' 'int error_set(void);' '#endif'
-    put src/base/error.c '// Errors, kept.' '#include "base/error.h"' '#include <stdlib.h>' \
+    put src/base/die.c '// The end.' '#include "base/error.h"' '#include <stdlib.h>' \
         'int error_set(void) {' '    exit(1);' '}'
     put src/model/gpt.c '// A model: "sprintf(" and atoi( in comments are no calls.' '#include "base/error.h"' \
         'static const char *text = "strcpy(a) { \" // /*"; // gets(' 'int gpt(void) {' '    return text[0];' '}'
@@ -181,6 +181,15 @@ put src/data/loader.h '// Loader.' '#ifndef L' '#define L' '#endif'
 expect_error check_includes 'src/base/bad.c:2: error: src/base stands below src/data' "include upwards"
 put src/data/good.c '// Downwards.' '#include "base/error.h"'
 expect_clean check_includes "include downwards"
+put src/data/a.h '// A.' '#ifndef A' '#define A' '#include "data/b.h"' '#endif'
+put src/data/b.h '// B.' '#ifndef B' '#define B' '#endif'
+put src/data/b.c '// B.' '#include "data/b.h"' '#include "data/c.h"'
+put src/data/c.h '// C.' '#ifndef C' '#define C' '#include "data/a.h"' '#endif'
+expect_error check_includes 'src: error: 3 files include each other in circles' "a circle of includes"
+put src/data/a.h '// A.' '#ifndef A' '#define A' '#include "data/b.h"' '#endif'
+put src/data/b.h '// B.' '#ifndef B' '#define B' '#endif'
+put src/data/b.c '// B.' '#include "data/b.h"'
+expect_clean check_includes "a chain of includes"
 put src/data/internal.h '// Inside.' '#ifndef I' '#define I' '#endif'
 put src/train/bad.c '// Inside.' '#include "data/internal.h"'
 expect_error check_includes 'src/train/bad.c:2: error: only src/data includes data/internal.h' "another folder's internals"
@@ -239,7 +248,7 @@ put src/data/bad.c '// Environment.' 'int f(void) {' '    return getenv("HOME") 
 expect_error check_includes 'only src/cli reads the environment' getenv
 for call in exit _exit; do
     put src/data/bad.c '// Ends.' 'int f(void) {' "    $call(1);" '}'
-    expect_error check_includes 'src/data/bad.c:3: error: only src/cli and src/base/error.c end the process' "$call"
+    expect_error check_includes 'src/data/bad.c:3: error: only src/cli and src/base/die.c end the process' "$call"
 done
 put src/model/bad.c '// Paper.' 'int f(struct device *d) {' '    return d->is_paper;' '}'
 expect_error check_includes 'nothing above the tables asks whether it is on paper' is_paper

@@ -25,7 +25,7 @@ struct options {
 };
 
 static const char *const colors[] = {"red", "Green", "blue", NULL};
-static const struct flag_refusal other_colors[] = {{"azure", "it is a kind of blue"}, {NULL, NULL}};
+static const struct flag_refusal other_colors[] = {{.name = "azure", .reason = "it is a kind of blue"}, {0}};
 
 #define AT(field) offsetof(struct options, field)
 static const struct flag flags[] = {

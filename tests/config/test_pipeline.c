@@ -339,5 +339,19 @@ TEST(refusals) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(chunks), TEST_CASE(places), TEST_CASE(chunks_are_megatrons), TEST_CASE(layouts_are_megatrons),
-          TEST_CASE(layout_refusals), TEST_CASE(refusals))
+// Megatron-LM's 2 stages of T5's encoder before 1 of its decoder are 3 stages here, the first 2 of the encoder.
+TEST(encoder_stages) {
+    EXPECT_OK(validate("--num-layers 4 --model t5 --encoder-pipeline-model-parallel-size 2", 3));
+    EXPECT_INT(config.pipeline_model_parallel_size, 3);
+    EXPECT_INT(config_split_stage(&config), 2);
+    expect_all_layers();
+    EXPECT_ERROR(validate("--num-layers 4 --encoder-pipeline-model-parallel-size 2", 3), "is for --model t5");
+    EXPECT_ERROR(validate("--num-layers 4 --model t5 --encoder-pipeline-model-parallel-size 2 "
+                          "--pipeline-model-parallel-split-rank 1",
+                          3),
+                 "which gives the same; leave one out");
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(chunks), TEST_CASE(encoder_stages), TEST_CASE(places), TEST_CASE(chunks_are_megatrons),
+          TEST_CASE(layouts_are_megatrons), TEST_CASE(layout_refusals), TEST_CASE(refusals))

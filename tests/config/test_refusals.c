@@ -120,7 +120,7 @@ TEST(data) {
 // Flags and words of other programs' scripts that stand for something of ours.
 TEST(other_programs) {
     EXPECT_REFUSALS(
-        {"--use-alibi-mask", "unknown flag --use-alibi-mask; use --position-embedding-type alibi"},
+        {"--use-alibi", "unknown flag --use-alibi; use --position-embedding-type alibi"},
         {"--norm-target-loss", "--norm-target-loss is for finetuning on questions and answers"},
         {"--use-z-loss", "--use-z-loss describes a model or a loss that bevatron does not have"},
         {"--hybrid-layer-pattern M-M*", "--hybrid-layer-pattern describes a model that bevatron cannot train"},

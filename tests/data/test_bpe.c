@@ -125,7 +125,7 @@ static struct bpe *open_bpe(const char *vocab_file, const char *merge_file) {
 
 // Lengths on both sides of 64, where the algorithm changes.
 static void compare_with_naive(const struct bpe *bpe, const char *alphabet, uint64_t seed) {
-    struct bpe_scratch memory = {0};
+    struct merge_scratch memory = {0};
     struct token_list ids = {0};
     unsigned char piece[200];
     int32_t expected[200];
@@ -139,7 +139,7 @@ static void compare_with_naive(const struct bpe *bpe, const char *alphabet, uint
         expect_ids(&ids, expected, merge_naively(bpe, piece, length, expected));
     }
     token_list_free(&ids);
-    bpe_scratch_free(&memory);
+    merge_scratch_free(&memory);
 }
 
 TEST(both_ways_of_merging_equal_the_naive_one) {

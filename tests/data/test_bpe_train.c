@@ -10,7 +10,7 @@
 static void train_files(const struct string_list *inputs, int threads, int64_t vocab_size) {
     struct bpe_corpus corpus = {.inputs = *inputs, .format = TEXT_FORMAT_AUTO, .threads = threads};
     struct bpe_corpus_summary summary;
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_merges merges;
     string_list_add(&corpus.keys, "text");
     EXPECT_OK(bpe_count_corpus(&words, &corpus, &summary));
@@ -18,7 +18,7 @@ static void train_files(const struct string_list *inputs, int threads, int64_t v
     EXPECT_OK(bpe_save(&merges, &(struct bpe_files){scratch_path("vocab.json"), scratch_path("merges.txt"), NULL}));
     string_list_free(&corpus.keys);
     bpe_merges_free(&merges);
-    word_table_free(&words);
+    byte_table_free(&words);
 }
 
 static void expect_same_file(const char *path, const char *expected_path) {
@@ -77,8 +77,8 @@ TEST(json_lines_are_documents) {
     scratch_close();
 }
 
-static void add_word(struct word_table *words, const char *word, int64_t count) {
-    word_table_get(words, (const unsigned char *)word, strlen(word))->value += count;
+static void add_word(struct byte_table *words, const char *word, int64_t count) {
+    byte_table_get(words, (const unsigned char *)word, strlen(word))->value += count;
 }
 
 static int32_t byte_id(char byte) {
@@ -88,7 +88,7 @@ static int32_t byte_id(char byte) {
 // Equal counts go to the smaller pair of ids, whatever the order of the words.
 TEST(ties_go_to_the_smaller_pair) {
     for (int order = 0; order < 2; order++) {
-        struct word_table words = {0};
+        struct byte_table words = {0};
         struct bpe_merges merges;
         add_word(&words, order ? "xy" : "ab", 5);
         add_word(&words, order ? "ab" : "xy", 5);
@@ -101,13 +101,13 @@ TEST(ties_go_to_the_smaller_pair) {
         EXPECT_INT(merges.items[1].left, byte_id('a'));
         EXPECT_INT(merges.items[1].right, byte_id('x'));
         bpe_merges_free(&merges);
-        word_table_free(&words);
+        byte_table_free(&words);
     }
 }
 
 // A pair that occurs more than 2^32 times must not be ranked too low.
 TEST(counts_have_64_bits) {
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_merges merges;
     add_word(&words, "ab", ((int64_t)1 << 32) + 1);
     add_word(&words, "cd", 1000);
@@ -115,11 +115,11 @@ TEST(counts_have_64_bits) {
     EXPECT_INT(merges.count, 1);
     EXPECT_INT(merges.items[0].left, byte_id('a'));
     bpe_merges_free(&merges);
-    word_table_free(&words);
+    byte_table_free(&words);
 }
 
 TEST(rare_pairs_are_not_merged) {
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_merges merges;
     add_word(&words, "abc", 3);
     add_word(&words, "xy", 2);
@@ -134,7 +134,7 @@ TEST(rare_pairs_are_not_merged) {
     EXPECT_INT(merges.count, 0);
     bpe_merges_free(&merges);
     EXPECT_ERROR(bpe_train(&merges, &words, &(struct bpe_train_options){256, 1, false}), "make 257 the minimum");
-    word_table_free(&words);
+    byte_table_free(&words);
 }
 
 // Merges by recounting everything each time; words are lists of ids.
@@ -182,7 +182,7 @@ static void naive_merge(struct naive *naive, const int32_t pair[2], int32_t id) 
 TEST(merges_equal_a_naive_trainer) {
     uint64_t state = 9;
     for (int round = 0; round < 12; round++) {
-        struct word_table words = {0};
+        struct byte_table words = {0};
         struct naive naive = {0};
         int letters = 1 + round % 4;
         for (int w = 0; w < NAIVE_WORDS; w++) {
@@ -205,13 +205,13 @@ TEST(merges_equal_a_naive_trainer) {
             naive_merge(&naive, best, merges.items[i].id);
         }
         bpe_merges_free(&merges);
-        word_table_free(&words);
+        byte_table_free(&words);
     }
 }
 
 // In quadratic time this would take hours.
 TEST(long_words_take_no_quadratic_time) {
-    struct word_table words = {0};
+    struct byte_table words = {0};
     struct bpe_merges merges;
     struct buffer word = {0};
     uint64_t state = 5;
@@ -223,7 +223,7 @@ TEST(long_words_take_no_quadratic_time) {
     EXPECT_OK(bpe_train(&merges, &words, &(struct bpe_train_options){5000, 2, false}));
     EXPECT(merges.count > 4000);
     bpe_merges_free(&merges);
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&word);
 }
 
@@ -231,7 +231,7 @@ TEST(bad_corpora_are_errors) {
     scratch_open();
     struct bpe_corpus corpus = {.format = TEXT_FORMAT_AUTO, .threads = 2};
     struct bpe_corpus_summary summary;
-    struct word_table words = {0};
+    struct byte_table words = {0};
     string_list_add(&corpus.keys, "text");
     string_list_add(&corpus.inputs, scratch_path("a.jsonl"));
     EXPECT_ERROR(bpe_count_corpus(&words, &corpus, &summary), "no such file");
@@ -244,7 +244,7 @@ TEST(bad_corpora_are_errors) {
     EXPECT_OK(bpe_count_corpus(&words, &corpus, &summary));
     EXPECT_INT(summary.bad_lines, 1);
     EXPECT_INT(words.count, 3);
-    word_table_free(&words);
+    byte_table_free(&words);
     string_list_free(&corpus.keys);
     string_list_free(&corpus.inputs);
     scratch_close();

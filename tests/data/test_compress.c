@@ -1,6 +1,6 @@
 // Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped
 // bits, formats detected by content, small reads.
-#include "data/extract/pack.h"
+#include "data/extract/codec.h"
 #include "data/extract/reader.h"
 #include "base/error.h"
 #include "fixture.h"

@@ -18,7 +18,7 @@ TEST(golden_ids) {
 // The dictionary of the corpus equals fairseq's.
 TEST(dictionaries_are_built) {
     struct buffer corpus = {0}, expected = {0}, built = {0};
-    struct word_table words = {0};
+    struct byte_table words = {0};
     EXPECT_OK(file_read_all(GOLDEN "corpus.txt", (size_t)1 << 24, &corpus));
     EXPECT_OK(file_read_all(FAIRSEQ "words.txt", (size_t)1 << 24, &expected));
     fairseq_count_words(&words, corpus.data, corpus.length);
@@ -27,7 +27,7 @@ TEST(dictionaries_are_built) {
     buffer_clear(&built);
     fairseq_build_dictionary(&words, &(struct fairseq_build){.most_words = 7}, &built);
     EXPECT_INT(built.length, strchr(strchr(strchr(expected.data, '\n') + 1, '\n') + 1, '\n') + 1 - expected.data);
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&corpus);
     buffer_free(&expected);
     buffer_free(&built);
@@ -56,12 +56,12 @@ TEST(decoding) {
 }
 
 static void expect_bad(const char *text, const char *message) {
-    struct fairseq_dictionary dictionary;
+    struct vocabulary dictionary;
     EXPECT_ERROR(fairseq_dictionary_parse(&dictionary, text, strlen(text), "d.txt"), message);
 }
 
 TEST(dictionary_files) {
-    struct fairseq_dictionary dictionary;
+    struct vocabulary dictionary;
     static const char text[] = "a b 5\r\nc 1\n<unk> 7 #fairseq:overwrite\nc 2 #fairseq:overwrite  \n 3\n";
     EXPECT_OK(fairseq_dictionary_parse(&dictionary, text, sizeof text - 1, "d.txt"));
     EXPECT_INT(dictionary.size, 9);
@@ -70,7 +70,7 @@ TEST(dictionary_files) {
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "<unk>", 5), 6);
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "", 0), 8);
     EXPECT_INT(fairseq_dictionary_find(&dictionary, "z", 1), FAIRSEQ_UNK);
-    fairseq_dictionary_free(&dictionary);
+    vocabulary_free(&dictionary);
     expect_bad("a\n", "d.txt:1: expected a symbol");
     expect_bad("a 1\n\n", "d.txt:2: expected a symbol");
     expect_bad("a x\n", "d.txt:1: expected a symbol");

@@ -1,5 +1,5 @@
 // Index caches: named as in Megatron, reused, rebuilt if damaged, and never trusted.
-#include "data/sample/gpt_cache.h"
+#include "data/sample/gpt.h"
 
 #include "base/hash.h"
 #include "base/log.h"

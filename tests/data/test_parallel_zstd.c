@@ -1,7 +1,7 @@
 // The parallel zstd reader against the plain one: many frames, empty and skippable ones between them, one whose text
 // does not fit in a place, truncations, flipped bits.
 #include "base/error.h"
-#include "data/extract/pack.h"
+#include "data/extract/codec.h"
 #include "data/extract/reader.h"
 #include "fixture.h"
 #include "reading.h"

@@ -3,7 +3,7 @@
 // and at a chosen number kill the process or fail.
 // tier: all
 // cost: 15
-#include "data/extract/pack.h"
+#include "data/extract/codec.h"
 #include "data/preprocess.h"
 #include "fixture.h"
 #include "text_fixture.h"

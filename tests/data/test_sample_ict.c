@@ -4,7 +4,6 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "data/sample/sentence_map.h"
 #include "fixture.h"
 
 enum { WORDS = 1000, MOST_LINE = 1 << 15, MOST_TOKENS = 1024 };

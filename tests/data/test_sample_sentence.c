@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "data/sample/sentence_map.h"
 #include "fixture.h"
 
 enum { WORDS = 1000, MOST_SENTINELS = 128, MOST_LINE = 1 << 14 };

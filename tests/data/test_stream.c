@@ -1,6 +1,6 @@
 // Text that grows token by token equals the text of all tokens at once, for every kind of tokenizer and every start.
 #include "data/tokenizer/normal_form.h"
-#include "data/tokenizer/stream.h"
+#include "data/tokenizer/tokenizer.h"
 #include "test.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Rank files of tiktoken against golden ids of the package (tests/golden/make_tiktoken.py); every hand-written splitter
 // against the general matcher; merging against its definition; damaged files.
 #include "data/tokenizer/base64.h"
-#include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tiktoken.h"

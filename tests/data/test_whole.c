@@ -3,7 +3,7 @@
 // files with a gap in their ranks, which are complete.
 // cost: 10
 // parts: 2
-#include "data/tokenizer/whole.h"
+#include "data/tokenizer/kind.h"
 #include "data/tokenizer/tokenizer.h"
 #include "base/hash.h"
 #include "base/log.h"

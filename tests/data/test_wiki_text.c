@@ -179,17 +179,20 @@ TEST(templates_expanded) {
         {"Loop", "a{{Loop}}b"},
         {"Outer", "<onlyinclude>[{{greet|{{{name}}}}}]</onlyinclude>rest"},
         {"Choose", "{{#if:{{{1|}}}|given {{{1}}}|nothing}}"},
+        {"Seat", "{{{1st|none}}}"},
         {"Bomb", "{{{1}}}{{{1}}}{{{1}}}{{{1}}}{{{1}}}{{{1}}}{{{1}}}{{{1}}}"},
     };
     for (size_t i = 0; i < sizeof definitions / sizeof definitions[0]; i++)
         wiki_store_add(store, wiki_slice_of(definitions[i].wikitext), wiki_slice_of(definitions[i].text));
-    EXPECT_INT(wiki_store_count(store), 7);
+    EXPECT_INT(wiki_store_count(store), 8);
     const struct text_case cases[] = {
         {"{{greet}} {{Greet|Bob}} {{old|Eve}}", "Hello world! Hello Bob! Hello Eve!"},
         {"{{twice|x={{greet|a}}}}", "Hello a! and Hello a!"},
         {"{{loop}}", "ab"},
         {"{{outer|name=Z}} {{choose}} {{choose|q}}", "[Hello Z!] nothing given q"},
         {"{{missing}}x", "x"},
+        // A name that begins with a digit is not the number of an argument.
+        {"{{seat|a}} {{seat|1st=b}}", "none b"},
         {"{{convert|5|km}}", "5 kilometres (3.1 mi)"},
     };
     EXPECT_TEXTS(cases, store);

@@ -2,7 +2,6 @@
 // damaged ones.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
-#include "data/tokenizer/wordpiece_vocab.h"
 #include "json_ids.h"
 
 #define WORDPIECE "tests/golden/wordpiece/"
@@ -65,7 +64,7 @@ TEST(ill_formed_text) {
 
 static void expect_token(const struct wordpiece_vocab *vocab, int32_t id, const char *expected) {
     size_t length;
-    const char *string = wordpiece_vocab_string(vocab, id, &length);
+    const char *string = vocabulary_string(&vocab->lines, id, &length);
     if (length != strlen(expected) || memcmp(string, expected, length) != 0)
         test_fail("token %d is \"%.*s\", expected \"%s\"", id, (int)length, string, expected);
 }
@@ -74,7 +73,7 @@ TEST(lines_are_read_as_python_reads_them) {
     static const char text[] = "a\n b \t\r\n\nc\rd\xE3\x80\x80\na\nlast";
     struct wordpiece_vocab vocab;
     EXPECT_OK(wordpiece_vocab_parse(&vocab, text, sizeof text - 1, "vocab"));
-    EXPECT_INT(vocab.size, 7);
+    EXPECT_INT(vocab.lines.size, 7);
     EXPECT_INT(vocab.distinct, 6);
     static const char *const expected[] = {"a", "b", "", "c", "d", "a", "last"};
     for (int32_t id = 0; id < 7; id++)
@@ -85,7 +84,7 @@ TEST(lines_are_read_as_python_reads_them) {
     EXPECT_INT(wordpiece_vocab_append(&vocab, "b"), 1);
     EXPECT_INT(wordpiece_vocab_append(&vocab, "[BOS]"), 6);  // Megatron counts distinct lines
     EXPECT_INT(wordpiece_vocab_append(&vocab, "[EOS]"), 7);
-    EXPECT_INT(vocab.size, 8);
+    EXPECT_INT(vocab.lines.size, 8);
     expect_token(&vocab, 7, "[EOS]");
     wordpiece_vocab_free(&vocab);
 }

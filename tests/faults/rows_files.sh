@@ -35,7 +35,7 @@ row_8() {
     survives 8 "one write fails (ENOSPC), supervised" --inject enospc:rank=0:step=6
     checks 8 "the disk stays full: the last checkpoint is kept" disk_stays_full
     checks 8 "a file size limit (prlimit)" file_size_limit
-    tests 8 "full disks (small tmpfs)" '^(parallel/faults|checkpoint/(faults|space))$'
+    tests 8 "full disks (small tmpfs)" '^(parallel/faults|store/(faults|space))$'
 }
 
 # killed_in_save PHASE CALL RANK: then the run resumes and ends with the right weights.
@@ -55,7 +55,7 @@ row_9() {
     for call in 1 2 3; do checks 9 "rank 0 killed before rename $call of a save" killed_in_save rename "$call" 0; done
     checks 9 "rank 3 killed before its first write of a save" killed_in_save write 1 3
     checks 9 "rank 3 killed before its first fsync of a save" killed_in_save fsync 1 3
-    tests 9 "killed at every system call" '^checkpoint/faults$'
+    tests 9 "killed at every system call" '^store/faults$'
 }
 
 # found: `checkpoint verify` refuses the damaged copy.
@@ -133,7 +133,7 @@ row_11() {
 
 row_12() {
     local root=${BEVATRON%/*}/../.. result=pass
-    tests 12 "hostile and damaged files" '^(checkpoint/(damage|torch|safetensors|megatron_zip)|data/index_damage|config/flag_file|cli/foreign_input)$'
+    tests 12 "hostile and damaged files" '^(store/(damage|safetensors)|formats/(torch|megatron_zip)|data/index_damage|config/flag_file|cli/foreign_input)$'
     local targets built
     targets=$(find "$root/tests/fuzz" -name 'fuzz_*.c' | wc -l)
     built=$(find "$root/build/fuzz/tests/fuzz" -maxdepth 1 -type f -name 'fuzz_*' -perm -u+x 2>/dev/null | wc -l)
@@ -217,5 +217,5 @@ row_26() {
     checks 26 "umask 000: no file is world-writable" modes
     checks 26 "a symbolic link as marker is not followed" link_at latest_checkpointed_iteration.txt
     checks 26 "a symbolic link as metrics.jsonl is not followed" link_at metrics.jsonl
-    tests 26 "two runs on one folder" '^(checkpoint/owner|base/file_lock|train/save_folder|cli/folders)$'
+    tests 26 "two runs on one folder" '^(formats/owner|base/file_lock|train/save_folder|cli/folders)$'
 }

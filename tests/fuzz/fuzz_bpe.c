@@ -22,7 +22,7 @@ static void append_bytes(struct buffer *json) {
 }
 
 static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length) {
-    struct bpe_scratch scratch = {0};
+    struct merge_scratch scratch = {0};
     struct token_list ids = {0};
     bool whole = length % 2;  // one long piece, or GPT-2's
     struct unicode_table *table = split_table_create();
@@ -42,7 +42,7 @@ static void check_text(const struct bpe *bpe, const uint8_t *text, size_t length
     if (at != length)
         abort();
     token_list_free(&ids);
-    bpe_scratch_free(&scratch);
+    merge_scratch_free(&scratch);
     free(table);
 }
 

@@ -9,7 +9,6 @@
 #include "data/sample/gpt.h"
 #include "data/sample/index_cache.h"
 #include "data/sample/sentence.h"
-#include "data/sample/sentence_map.h"
 #include "sample_words.h"
 #include <dirent.h>
 

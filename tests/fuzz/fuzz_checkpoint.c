@@ -4,9 +4,9 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/folder.h"
-#include "checkpoint/manifest.h"
+#include "store/checkpoint.h"
+#include "store/folder.h"
+#include "store/manifest.h"
 #include <string.h>
 
 static const char *folder;

@@ -5,21 +5,22 @@
 #include "data/tokenizer/fairseq.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct fairseq_dictionary dictionary;
-    struct word_table words = {0};
+    struct vocabulary dictionary;
+    struct byte_table words = {0};
     struct buffer built = {0};
     if (fairseq_dictionary_parse(&dictionary, (const char *)data, size, "dictionary") == 0) {
         for (int64_t i = 0; i < dictionary.size; i++) {
-            const struct byte_string *string = &dictionary.strings[i];
-            int32_t id = fairseq_dictionary_find(&dictionary, dictionary.text.data + string->begin, string->length);
+            size_t length;
+            const char *symbol = vocabulary_string(&dictionary, (int32_t)i, &length);
+            int32_t id = fairseq_dictionary_find(&dictionary, symbol, length);
             if (id < i || id >= dictionary.size)
                 abort();
         }
-        fairseq_dictionary_free(&dictionary);
+        vocabulary_free(&dictionary);
     }
     fairseq_count_words(&words, (const char *)data, size);
     fairseq_build_dictionary(&words, &(struct fairseq_build){.threshold = 1, .multiple = 8}, &built);
-    word_table_free(&words);
+    byte_table_free(&words);
     buffer_free(&built);
     return 0;
 }

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/log.h"
-#include "checkpoint/hf_config.h"
+#include "formats/hf_config.h"
 #include "model/likeness.h"
 #include <string.h>
 

@@ -6,11 +6,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/safetensors.h"
+#include "formats/model_source.h"
 #include "mend.h"
 #include "parts.h"
+#include "store/manifest.h"
+#include "store/safetensors.h"
 #include <stdio.h>
 #include <unistd.h>
 

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/gguf.h"
+#include "formats/gguf.h"
 
 static unsigned char sum_of(const void *bytes, size_t count, const uint8_t *data, size_t size) {
     const uint8_t *at = bytes;

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
+#include "formats/model_source.h"
 #include "mend.h"
 #include <stdio.h>
 

@@ -4,11 +4,11 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "base/redact.h"
-#include "base/remote/credentials.h"
-#include "base/remote/internal.h"
-#include "base/remote/url.h"
-#include "base/remote/xml.h"
+#include "base/secret.h"
+#include "net/credentials.h"
+#include "net/internal.h"
+#include "net/url.h"
+#include "net/xml.h"
 
 static void read_listing(const char *text, size_t size) {
     struct remote_list list = {0};
@@ -50,7 +50,7 @@ static void read_address(const char *text, size_t size) {
     char *copy = memory_printf("%.*s", (int)size, text);
     if (url_parse(&url, copy) == 0) {
         struct buffer path = {0};
-        char *shown = redact_copy(copy), *again = redact_copy(shown);
+        char *shown = secret_redact(copy), *again = secret_redact(shown);
         CHECK(strcmp(shown, again) == 0);
         if (url.kind == URL_S3) {
             CHECK(url.bucket[0]);

@@ -3,8 +3,8 @@
 // input, with the size of its shape, found by its name; and its own layout must give a file of a valid size.
 #include "fuzz.h"
 
-#include "checkpoint/safetensors.h"
 #include "mend.h"
+#include "store/safetensors.h"
 
 static void check_tensor(const struct safetensors *file, const struct safetensors_tensor *tensor, const uint8_t *data,
                          size_t size) {

@@ -4,9 +4,8 @@
 // be written as a tokenizer.json, or there is a reason why not.
 #include "fuzz.h"
 
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/spm_model.h"
-#include "data/tokenizer/spm_specials.h"
 #include <string.h>
 
 static void encode(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *ids) {

@@ -3,7 +3,7 @@
 // split by any known pattern must decode to it.
 #include "fuzz.h"
 
-#include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/tiktoken.h"
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "base/memory.h"
-#include "checkpoint/torch_file.h"
+#include "formats/torch_file.h"
 #include "mend.h"
 
 struct walk {

@@ -2,7 +2,7 @@
 // vocab.json from hostile bytes: in a vocabulary that loads, every id leads to a string and that string back to the id.
 #include "fuzz.h"
 
-#include "data/tokenizer/vocabulary.h"
+#include "data/tokenizer/bpe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct vocabulary vocabulary;
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (vocabulary_find(&vocabulary, string, length) != id)
             abort();
     }
-    if (count != vocabulary.count)
+    if (count != vocabulary.tokens.count)
         abort();
     vocabulary_free(&vocabulary);
     return 0;

@@ -5,7 +5,6 @@
 
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
-#include "data/tokenizer/wordpiece_vocab.h"
 #include <string.h>
 
 static void check_text(const struct bert *bert, int64_t size, const char *text, size_t length) {
@@ -43,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         .rules =
             {.table = table, .decomposed = table, .google = size % 2, .lower = size % 3, .strip_accents = size % 5},
     };
-    check_text(&bert, vocab.size, (const char *)nul + 1, (size_t)(data + size - nul - 1));
+    check_text(&bert, vocab.lines.size, (const char *)nul + 1, (size_t)(data + size - nul - 1));
     wordpiece_vocab_free(&vocab);
     return 0;
 }

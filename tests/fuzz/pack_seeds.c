@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
 #include "config/config.h"
+#include "formats/model_source.h"
 #include "parts.h"
 #include <dirent.h>
 #include <stdio.h>

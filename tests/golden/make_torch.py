@@ -5,7 +5,7 @@ archives.
 plain.pt, legacy.pt     tensors of every readable type, views with strides, shared storages, parameters, nested containers, numbers,
                         an argparse.Namespace, numpy's random state (opaque)
 evil_*.pt               archives whose pickle calls something, has wrong offsets, or is built to harm a reader
-Needs torch and numpy. Run from the repository's root; the values are checked in tests/checkpoint/test_torch.c."""
+Needs torch and numpy. Run from the repository's root; the values are checked in tests/formats/test_torch.c."""
 import argparse
 import collections
 import io

@@ -40,10 +40,11 @@ TEST(a_slice_draws_what_the_whole_would) {
     device_close(device);
 }
 
-TEST(scaled_deviations) {
+static void expect_deviations(bool is_scaled) {
     struct config config;
     config_defaults(&config);
     config.num_layers = 2;
+    config.no_scaled_init = !is_scaled;
     config.hidden_size = 64;
     config.num_attention_heads = 4;
     config.kv_channels = 16;
@@ -69,7 +70,9 @@ TEST(scaled_deviations) {
             squares += (double)x[n] * (double)x[n];
         }
         bool is_last = strstr(param->name, "linear_proj.weight") || strstr(param->name, "linear_fc2.weight");
-        double want = param->init == INIT_NORMAL ? (is_last ? 0.02 / 2 : 0.02) : param->init == INIT_ONE ? 1 : 0;
+        double want = param->init == INIT_NORMAL ? (is_last && is_scaled ? 0.02 / 2 : 0.02)
+                      : param->init == INIT_ONE  ? 1
+                                                 : 0;
         // Four standard errors of a sample deviation.
         double bound = param->init == INIT_NORMAL ? 4 * want / sqrt(2.0 * (double)count) : 0;
         if (fabs(sqrt(squares / (double)count) - want) > bound + 1e-12)
@@ -83,6 +86,11 @@ TEST(scaled_deviations) {
     param_list_free(&list);
     device_close(device);
     config_free(&config);
+}
+
+TEST(scaled_deviations) {
+    expect_deviations(true);
+    expect_deviations(false);
 }
 
 TEST_MAIN(TEST_CASE(a_slice_draws_what_the_whole_would), TEST_CASE(scaled_deviations))

@@ -3,7 +3,7 @@
 // much. With --masters a checkpoint's fp32 masters, if it has any, replace its weights.
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/weights.h"
+#include "formats/weights.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,12 +4,12 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/temporary.h"
-#include "checkpoint/weights.h"
+#include "formats/weights.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
+#include "store/checkpoint.h"
+#include "store/manifest.h"
+#include "store/temporary.h"
 #include "test.h"
 
 #include <signal.h>

@@ -1,10 +1,10 @@
 // A file that one rank cannot read: all ranks learn that this is no proof of damage, and none takes an older one.
 #include "base/file_patience.h"
 #include "base/log.h"
-#include "checkpoint/small_run.h"
 #include "comm/comm.h"
 #include "failing_calls.h"
 #include "moved_clock.h"
+#include "store/small_run.h"
 
 #include "base/file.h"
 #include <stdlib.h>

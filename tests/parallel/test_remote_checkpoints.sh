@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# --save-to and --load s3:// of several ranks (tests/base/object_server.h): sharded checkpoints are copied while the ranks
+# --save-to and --load s3:// of several ranks (tests/net/object_server.h): sharded checkpoints are copied while the ranks
 # train; ranks that were killed in the middle of a copy continue from the last whole one, after their disk is lost too,
 # with the losses of a run that was never stopped. All ranks load the iteration that rank 0 chose, whatever their own
 # machine finds.

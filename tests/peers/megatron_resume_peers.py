@@ -3,7 +3,7 @@
 saved in every format, 50 more there and here, on the same samples. The losses must agree within 1e-5. And back: what
 bevatron trained is converted with --to megatron, loaded by megatron-core, and trained 20 iterations more by both.
 
-The runs are in fp32; tests/checkpoint/test_megatron_optimizer.c compares the states of 16-bit ones bit by bit. Needs
+The runs are in fp32; tests/formats/test_megatron_optimizer.c compares the states of 16-bit ones bit by bit. Needs
 torch, megatron-core, psutil and NumPy, and for flattened states OLD_MEGATRON, a folder with megatron-core 0.12 (pip
 install --no-deps --target), and for the buckets of early releases OLDER_MEGATRON, one with 0.10. Arguments select cases by name. Run from the repository's root."""
 import json

@@ -6,7 +6,7 @@
 // gives them the names and the packing of the other program. Arithmetic is fp32.
 #include "base/error.h"
 #include "base/memory.h"
-#include "checkpoint/safetensors.h"
+#include "store/safetensors.h"
 #include "train/setup.h"
 #include "train/state.h"
 #include <stdio.h>

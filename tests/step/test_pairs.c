@@ -1,7 +1,7 @@
 // A forward beside a backward, on paper: rows of one go to experts of other ranks while the other computes. The order
 // of calls shows it: operations are queued between the start of an exchange and the wait for it. Passes that go alone
 // have none there, and all passes together do the same operations with and without pairs.
-#include "base/whereabouts.h"
+#include "base/run_position.h"
 #include "comm/backend.h"
 #include "ops/device.h"
 #include "ranks_step.h"
@@ -54,7 +54,7 @@ static bool see_wait(struct group *group, void *handle) {
     const int64_t *before = handle;
     seen.covered += seen.operations > *before;
     for (int i = 0; i < PHASES; i++)
-        seen.waits[i] += strcmp(whereabouts_phase(), phases[i]) == 0;
+        seen.waits[i] += strcmp(run_position_phase(), phases[i]) == 0;
     seen.under_way--;
     free(handle);
     return true;

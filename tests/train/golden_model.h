@@ -4,8 +4,8 @@
 #define TESTS_TRAIN_GOLDEN_MODEL_H
 
 #include "base/memory.h"
-#include "checkpoint/safetensors.h"
 #include "model/census.h"
+#include "store/safetensors.h"
 #include "test.h"
 #include "train/setup.h"
 #include "words.h"

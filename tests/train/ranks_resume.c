@@ -4,7 +4,7 @@
 // ranks: 2
 // cost: 15
 #include "base/file.h"
-#include "checkpoint/weights.h"
+#include "formats/weights.h"
 #include "step/ranks_step.h"
 #include "train/state.h"
 

@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "comm/backend.h"
 #include "data/extract/reader.h"
+#include "recovery/link_probe.h"
 #include "step/ranks_step.h"
-#include "train/link_probe.h"
 #include "train/tracing.h"
 
 #include <unistd.h>

@@ -3,11 +3,11 @@
 // mpirun.
 // tier: all
 #include "base/file.h"
-#include "checkpoint/folder.h"
-#include "step/ranks_step.h"
+#include "store/folder.h"
 #include "moved_clock.h"
-#include "train/ending.h"
-#include "train/retreat.h"
+#include "recovery/verified_restart.h"
+#include "step/ranks_step.h"
+#include "train/run_end.h"
 #include "train/saver.h"
 
 #include <unistd.h>

@@ -1,10 +1,10 @@
 // Whether a run has begun, while the folder of its checkpoints cannot be looked at.
 #include "base/file_patience.h"
 #include "base/log.h"
-#include "checkpoint/small_run.h"
-#include "checkpoint/temporary.h"
 #include "failing_calls.h"
 #include "moved_clock.h"
+#include "store/small_run.h"
+#include "store/temporary.h"
 #include "train/state.h"
 
 enum { FOR_EVER = 1 << 30 };

@@ -3,10 +3,10 @@
 // again; and written for Hugging Face they have the same tensors, bit by bit, under the same names.
 #include "base/file.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
-#include "checkpoint/weights.h"
-#include "train/setup.h"
+#include "formats/model_source.h"
+#include "formats/weights.h"
 #include "test.h"
+#include "train/setup.h"
 #include "train/state.h"
 #include <unistd.h>
 

@@ -2,9 +2,9 @@
 // steps is in bf16; a resumed run is equal bit for bit; flags that do not work with fp8 are refused.
 // cost: 10
 // parts: 2
-#include "checkpoint/temporary.h"
 #include "lab.h"
 #include "step/internal.h"
+#include "store/temporary.h"
 #include "train/state.h"
 
 enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };

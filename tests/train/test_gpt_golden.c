@@ -1,10 +1,10 @@
 // A four-layer GPT against PyTorch: the loss and every gradient of a micro-batch, then ten training steps.
 // The reference (tests/golden/make_gpt.py) is computed in float64.
 #include "base/memory.h"
-#include "checkpoint/safetensors.h"
 #include "optim/schedule.h"
-#include "train/setup.h"
+#include "store/safetensors.h"
 #include "test.h"
+#include "train/setup.h"
 
 enum { B = 3, T = 17, STEPS = 10 };
 

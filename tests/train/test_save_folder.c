@@ -1,11 +1,11 @@
 // The lock of --save that is held elsewhere: a run on this machine that is alive ends the new one for good; the lock of
 // another machine may be what is left of a run, so it is waited for, and then another attempt is allowed.
-#include "train/save_folder.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "checkpoint/temporary.h"
+#include "store/temporary.h"
 #include "test.h"
+#include "train/save_folder.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 // The named rank and its cause, for ranks with known times; and Megatron's lines of timers.
+#include "recovery/link_probe.h"
+#include "recovery/stragglers.h"
 #include "step/spans.h"
 #include "test.h"
-#include "train/link_probe.h"
-#include "train/stragglers.h"
 #include "train/timers.h"
 
 enum { RANKS = 4 };

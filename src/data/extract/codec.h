@@ -1,11 +1,12 @@
-// A decompressor that is fed piece by piece. There is one file per format (compress_gzip.c …), or its stand-in
-// compress_gzip_none.c if the library was missing at build time; the stand-in's open fails and names the package.
+// Compressed formats, with one file per library (zlib.c, bzip2.c, xz.c, zstd.c), or its stand-in zlib_none.c if the
+// library was missing at build time; the stand-in's functions fail and name the package.
 //
-// Files often hold several compressed streams in a row (gzip members, bzip2 streams, zstd frames), so a codec continues
-// with the next one and says after each step whether it is between two.
+// A decompressor is fed piece by piece. Files often hold several compressed streams in a row (gzip members, bzip2
+// streams, zstd frames), so a codec continues with the next one and says after each step whether it is between two.
 #ifndef DATA_EXTRACT_CODEC_H
 #define DATA_EXTRACT_CODEC_H
 
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,6 +21,24 @@ struct codec_io {
     const char *problem;  // set by step if it fails: what is wrong with the data
 };
 
+// A file whose first bytes were read.
+struct codec_file {
+    int descriptor;     // the caller closes it
+    const char *name;   // for messages; must outlive what reads it
+    const void *begin;  // (begin_bytes)
+    size_t begin_bytes;
+    int threads;  // at least 2
+};
+
+// Decompresses a file with several threads, in order (piece_ring.h).
+struct codec_parallel {
+    // Opens nothing (*state is NULL, without an error) if threads cannot help.
+    int (*open)(void **state, const struct codec_file *file);
+    int64_t (*read)(void *state, void *out, size_t capacity);  // like reader_read
+    uint64_t (*position)(const void *state);                   // bytes of the file that were delivered
+    void (*close)(void *state);
+};
+
 struct codec {
     const char *name;                        // "gzip"
     int (*open)(void **state, int threads);  // may use `threads` if the library can
@@ -27,8 +46,22 @@ struct codec {
     // Uses as much input and fills as much output as it can. -1, with io->problem, if the data is damaged.
     int (*step)(void *state, struct codec_io *io);
     void (*close)(void *state);
+    const struct codec_parallel *parallel;  // NULL if the format has none
 };
 
 extern const struct codec codec_gzip, codec_bzip2, codec_xz, codec_zstd;
+
+// Appends the bytes to `out` as a separate gzip member or zstd frame. Many threads can pack pieces, and every reader of
+// these formats takes the concatenated pieces as one file.
+int pack_gzip(struct buffer *out, const void *bytes, size_t count);
+int pack_zstd(struct buffer *out, const void *bytes, size_t count);
+
+// Decompresses raw deflate data (RFC 1951), as in the entries of zip archives, in one call. Fills `to` completely. -1
+// if the data is damaged, has another length, or this build lacks zlib.
+int inflate_bytes(const void *from, size_t from_bytes, void *to, size_t to_bytes);
+
+// Starts liblzma's decoder for an lzma_stream: xz_threads.c with several threads, or its stand-in xz_threads_none.c if
+// liblzma is older than 5.4 and cannot do that. False if memory is short.
+bool xz_decoder_init(void *lzma_stream, int threads);
 
 #endif

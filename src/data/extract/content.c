@@ -5,7 +5,7 @@
 #include "data/extract/text_shape.h"
 #include "base/buffer.h"
 #include "base/file.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -79,6 +79,7 @@ static const struct content_kind kinds[] = {
      4, "a program", .advice = as_binary},
     {"{\\rtf", 5, "an RTF document", .advice = as_document, .endings = {".rtf"}},
     {.what = "a document", .advice = as_document, .endings = {".docx", ".odt", ".epub"}},
+    {.what = "a spreadsheet", .advice = "save its table as CSV", .endings = {".xlsx", ".ods"}},
     {.what = "not text: it has NUL bytes",
      .advice = "check the path; `tr -d '\\0' <%s >OUT` drops them from a text",
      .has_shape = text_shape_has_zeros},
@@ -187,6 +188,9 @@ static void append_advice(struct buffer *out, const char *advice, const char *pa
 
 static int refuse(const struct content_kind *kind, const char *name, const char *path) {
     struct buffer advice = {0};
+    // Documents and spreadsheets are zip archives inside.
+    const struct content_kind *named = kind->advice == as_zip ? kind_by_name(path) : NULL;
+    kind = named ? named : kind;
     append_advice(&advice, kind->advice, strcmp(path, "-") == 0 ? "FILE" : path);
     bad_data("%s is %s; %s", name, kind->what, buffer_string(&advice));
     buffer_free(&advice);

@@ -4,9 +4,9 @@
 #include "data/extract/left_out.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include "base/memory.h"
-#include "base/remote/remote.h"
+#include "net/remote.h"
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>

@@ -126,7 +126,7 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
     bool is_repaired = options->replace_ill_formed && utf8_check(line, length) < length;
     if (is_repaired) {
         buffer_clear(&parser->repaired);
-        utf8_append_repaired(&parser->repaired, line, length);
+        buffer_append_repaired(&parser->repaired, line, length);
         line = parser->repaired.data;
         length = parser->repaired.length;
     }

@@ -2,13 +2,12 @@
 // the first line that begins in it, and reading past its end until its last line is complete. In a stream, the bytes
 // after the last line end of a piece are carried over to the next.
 #include "data/extract/line_file.h"
-#include "data/extract/read_ahead.h"
 #include "data/extract/reader.h"
 #include "data/bad_data.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/remote/url.h"
+#include "net/url.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -36,8 +35,7 @@ struct line_file {
     uint64_t size;
     // For a stream:
     struct reader *reader;
-    struct read_ahead *ahead;  // NULL: read from the reader directly
-    struct buffer rest;        // the beginning of an incomplete line
+    struct buffer rest;  // the beginning of an incomplete line
     bool ended;
     bool is_file;       // a regular file, which ends
     uint64_t position;  // where the next piece begins
@@ -48,10 +46,7 @@ static void release(struct line_file *file) {
         return;
     if (file->descriptor >= 0)
         close(file->descriptor);
-    if (file->ahead)
-        read_ahead_close(file->ahead);
-    else
-        reader_close(file->reader);
+    reader_close(file->reader);
     buffer_free(&file->rest);
     free(file->name);
     free(file);
@@ -112,11 +107,7 @@ static void start_ahead(struct line_file *file) {
         return;
     file->is_file = S_ISREG(status.st_mode);
     if (file->is_file && !is_input && file->options.reads_ahead && status.st_size >= LEAST_AHEAD)
-        file->ahead = read_ahead_start(file->reader);
-}
-
-static int64_t read_stream(struct line_file *file, void *out, size_t capacity) {
-    return file->ahead ? read_ahead_read(file->ahead, out, capacity) : reader_read(file->reader, out, capacity);
+        reader_read_ahead(file->reader);
 }
 
 int line_file_open(struct line_file **opened, const struct line_file_options *options) {
@@ -153,7 +144,7 @@ bool line_file_is_plain(const struct line_file *file) {
 }
 
 uint64_t line_file_memory(const struct line_file *file) {
-    return file->ahead ? read_ahead_memory(file->ahead) : file->reader ? reader_memory(file->reader) : 0;
+    return file->reader ? reader_memory(file->reader) : 0;
 }
 
 static void drop_byte_order_mark(struct line_piece *piece) {
@@ -266,7 +257,7 @@ static int read_more(struct line_file *file, struct line_piece *piece) {
     size_t want = file->options.piece_bytes;
     charge(file, piece, text->length + want);
     buffer_reserve(text, want);
-    int64_t got = read_stream(file, text->data + text->length, want);
+    int64_t got = reader_read(file->reader, text->data + text->length, want);
     if (got < 0)
         return -1;
     file->ended = got == 0;
@@ -286,7 +277,7 @@ static int skip_line(struct line_file *file, uint64_t *skipped) {
                             file->name, file->position, *skipped);
         buffer_clear(rest);
         buffer_reserve(rest, LARGEST_STEP);
-        int64_t got = read_stream(file, rest->data, LARGEST_STEP);
+        int64_t got = reader_read(file->reader, rest->data, LARGEST_STEP);
         if (got < 0)
             return -1;
         file->ended = got == 0;
@@ -325,7 +316,7 @@ static int end_stream_piece(struct line_file *file, struct line_piece *piece, si
         text->data[whole] = 0;
     piece->begin = piece->origin = file->position;
     piece->end = file->position += used;
-    piece->input_bytes = file->ahead ? read_ahead_input_bytes(file->ahead) : reader_input_bytes(file->reader);
+    piece->input_bytes = reader_input_bytes(file->reader);
     drop_byte_order_mark(piece);
     return 0;
 }

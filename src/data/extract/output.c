@@ -1,6 +1,6 @@
 // Picks the compression by name and passes packed pieces to the atomic writer or to standard output.
 #include "data/extract/output.h"
-#include "data/extract/pack.h"
+#include "data/extract/codec.h"
 #include "base/error.h"
 #include <errno.h>
 #include <string.h>

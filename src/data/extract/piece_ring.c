@@ -64,7 +64,8 @@ static void decode_piece(struct piece_ring *ring, struct slot *slot, void *scrat
 
 static void *helper_main(void *argument) {
     struct piece_ring *ring = argument;
-    void *scratch = ring->options.functions->create_scratch();
+    const struct piece_codec *functions = ring->options.functions;
+    void *scratch = functions->create_scratch ? functions->create_scratch() : NULL;
     pthread_mutex_lock(&ring->lock);
     while (!ring->stopped && !ring->ended) {
         struct slot *slot = slot_of(ring, ring->produced);
@@ -74,7 +75,8 @@ static void *helper_main(void *argument) {
             decode_piece(ring, slot, scratch);
     }
     pthread_mutex_unlock(&ring->lock);
-    ring->options.functions->free_scratch(scratch);
+    if (scratch)
+        functions->free_scratch(scratch);
     return NULL;
 }
 

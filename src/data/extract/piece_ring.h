@@ -16,9 +16,9 @@ struct piece_codec {
     // Cuts the next piece, one call at a time: 1, 0 at the end of the file, -1 on error.
     int (*cut)(void *codec, void *piece);
     // Decodes a piece: 1, 0 if it is left to the reading thread, -1 on error.
-    int (*decode)(const void *codec, const void *piece, struct buffer *plain, void *scratch);
+    int (*decode)(const void *codec, void *piece, struct buffer *plain, void *scratch);
     void (*free_piece)(void *piece);  // frees what a piece points to; NULL if nothing
-    // Memory that a helper keeps between pieces.
+    // Memory that a helper keeps between pieces; NULL if it needs none.
     void *(*create_scratch)(void);
     void (*free_scratch)(void *scratch);
 };

@@ -3,16 +3,15 @@
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
 #include "data/extract/content.h"
-#include "data/extract/parallel_bzip2.h"
-#include "data/extract/parallel_zstd.h"
+#include "data/extract/piece_ring.h"
 #include "data/bad_data.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "base/redact.h"
-#include "base/remote/remote.h"
-#include "base/remote/stream.h"
+#include "base/secret.h"
+#include "net/remote.h"
+#include "net/stream.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +22,7 @@
 #include <unistd.h>
 
 enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10, PATIENCE_MS = 100, VERIFIED_BYTES = 1 << 30 };
+enum { AHEAD_PARTS = 4, AHEAD_BYTES = 1 << 20 };
 
 static const char plain[] = "plain";
 
@@ -34,15 +34,17 @@ struct reader {
     const struct codec *codec;     // NULL for plain files
     void *state;
     unsigned char *input;
-    size_t begin, end;                // unused part of input
-    uint64_t read_bytes;              // all bytes read from the file
-    bool ended;                       // the file has ended
-    bool between;                     // the codec is between two streams
-    struct parallel_bzip2 *parallel;  // reads in place of the codec; NULL for one thread
-    struct parallel_zstd *zstd;       // the same
-    bool has_head;                    // the first bytes from the codec were checked
+    size_t begin, end;    // unused part of input
+    uint64_t read_bytes;  // all bytes read from the file
+    bool ended;           // the file has ended
+    bool between;         // the codec is between two streams
+    void *parallel;       // of codec->parallel, which reads in place of the codec; NULL for one thread
+    bool has_head;        // the first bytes from the codec were checked
     unsigned char head[CONTENT_BYTES];
     size_t head_bytes, head_taken;
+    struct piece_ring *ahead;            // of a thread that reads ahead; NULL if the caller's does
+    struct error_note *ahead_error;      // of that thread: comes after the bytes before it
+    uint64_t ahead_input, ahead_memory;  // when the bytes that the caller has received were read
 };
 
 // A pipe may be silent for long, and a signal may reach another thread than the waiting one.
@@ -148,7 +150,7 @@ static int begin(struct reader *reader, const char *path, int threads) {
         reader->name = memory_string("standard input");
         reader->descriptor = dup(STDIN_FILENO);
     } else if (url_is_remote(path)) {
-        reader->name = redact_copy(path);
+        reader->name = secret_redact(path);
         TRY(remote_stream_open(&reader->remote, path, 0));
         reader->descriptor = remote_stream_descriptor(reader->remote);
     } else {
@@ -167,18 +169,15 @@ static int begin(struct reader *reader, const char *path, int threads) {
 
 // Lets several threads read the file if the format allows it.
 static int share_work(struct reader *reader, int threads) {
-    if (reader->codec == &codec_zstd)
-        return parallel_zstd_open(&reader->zstd, reader->descriptor, reader->name, threads);
-    if (reader->codec != &codec_bzip2 || threads < 2)
-        return 0;
-    const struct parallel_bzip2_options options = {
+    const struct codec_file file = {
         .descriptor = reader->descriptor,
         .name = reader->name,
         .begin = reader->input,
         .begin_bytes = reader->end,
         .threads = threads,
     };
-    return parallel_bzip2_open(&reader->parallel, &options);
+    bool can_share = threads > 1 && reader->codec && reader->codec->parallel;
+    return can_share ? reader->codec->parallel->open(&reader->parallel, &file) : 0;
 }
 
 int reader_open_threads(struct reader **reader, const char *path, int threads) {
@@ -200,9 +199,11 @@ int reader_open(struct reader **reader, const char *path) {
 void reader_close(struct reader *reader) {
     if (!reader)
         return;
+    piece_ring_close(reader->ahead);
+    error_drop(reader->ahead_error);
     remote_stream_stop(reader->remote);
-    parallel_bzip2_close(reader->parallel);
-    parallel_zstd_close(reader->zstd);
+    if (reader->parallel)
+        reader->codec->parallel->close(reader->parallel);
     if (reader->codec)
         reader->codec->close(reader->state);
     if (reader->descriptor >= 0 && !reader->remote)
@@ -219,6 +220,15 @@ static int refill(struct reader *reader) {
         return 0;
     reader->begin = reader->end = 0;
     return fill(reader);
+}
+
+static uint64_t position_of(const struct reader *reader) {
+    return reader->parallel ? reader->codec->parallel->position(reader->parallel)
+                            : reader->read_bytes - (reader->end - reader->begin);
+}
+
+static uint64_t memory_of(const struct reader *reader) {
+    return reader->codec && reader->codec->memory ? reader->codec->memory(reader->state) : 0;
 }
 
 static int64_t read_plain(struct reader *reader, unsigned char *out, size_t capacity) {
@@ -245,7 +255,7 @@ static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t
         };
         int status = reader->codec->step(reader->state, &io);
         reader->begin = reader->end - io.in_bytes;
-        uint64_t position = reader_input_bytes(reader);
+        uint64_t position = position_of(reader);
         if (status < 0)
             return bad_data("%s: %s data is damaged near byte %" PRIu64 ": %s; copy or download the file again",
                             reader->name, reader->codec->name, position, io.problem);
@@ -260,8 +270,7 @@ static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t
 }
 
 static int64_t decompress(struct reader *reader, void *out, size_t capacity) {
-    int64_t got = reader->parallel ? parallel_bzip2_read(reader->parallel, out, capacity)
-                  : reader->zstd   ? parallel_zstd_read(reader->zstd, out, capacity)
+    int64_t got = reader->parallel ? reader->codec->parallel->read(reader->parallel, out, capacity)
                                    : read_compressed(reader, out, capacity);
     // A stream that broke off looks like a truncated file.
     if (got <= 0 && reader->remote)
@@ -282,9 +291,7 @@ static int look_inside(struct reader *reader) {
     return 0;
 }
 
-int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
-    if (capacity == 0)
-        return 0;
+static int64_t read_now(struct reader *reader, void *out, size_t capacity) {
     if (!reader->codec)
         return read_plain(reader, out, capacity);
     if (!reader->has_head)
@@ -296,6 +303,70 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
     memcpy(out, reader->head + reader->head_taken, count);
     reader->head_taken += count;
     return (int64_t)count;
+}
+
+// ---- reading ahead ----
+
+struct ahead_part {
+    struct buffer text;
+    uint64_t input_bytes, memory;
+};
+
+// Reads until the part is full or the input ends.
+static int fill_part(void *context, void *piece) {
+    struct reader *reader = context;
+    struct ahead_part *part = piece;
+    int64_t got = 1;
+    buffer_clear(&part->text);
+    buffer_reserve(&part->text, AHEAD_BYTES);
+    while (!reader->ahead_error && got > 0 && part->text.length < AHEAD_BYTES) {
+        got = read_now(reader, part->text.data + part->text.length, AHEAD_BYTES - part->text.length);
+        part->text.length += got > 0 ? (size_t)got : 0;
+        reader->ahead_error = got < 0 ? error_take() : NULL;
+    }
+    part->input_bytes = position_of(reader);
+    part->memory = memory_of(reader);
+    if (part->text.length > 0 || !reader->ahead_error)
+        return part->text.length > 0;
+    struct error_note *error = reader->ahead_error;
+    reader->ahead_error = NULL;
+    return error_give(error);
+}
+
+static int take_part(const void *context, void *piece, struct buffer *out, void *scratch) {
+    struct buffer *text = &((struct ahead_part *)piece)->text, swapped = *out;
+    (void)context, (void)scratch;
+    *out = *text;
+    *text = swapped;
+    return 1;
+}
+
+static void free_part(void *piece) {
+    buffer_free(&((struct ahead_part *)piece)->text);
+}
+
+void reader_read_ahead(struct reader *reader) {
+    static const struct piece_codec functions = {
+        .piece_bytes = sizeof(struct ahead_part), .cut = fill_part, .decode = take_part, .free_piece = free_part};
+    const struct piece_ring_options ring = {
+        .functions = &functions, .codec = reader, .name = reader->name, .threads = 1, .places = AHEAD_PARTS};
+    if (piece_ring_open(&reader->ahead, &ring) < 0)
+        error_clear();
+}
+
+int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
+    if (capacity == 0)
+        return 0;
+    if (!reader->ahead)
+        return read_now(reader, out, capacity);
+    struct piece_place *oldest;
+    int status = piece_ring_wait(reader->ahead, &oldest);
+    if (status <= 0)
+        return status;
+    const struct ahead_part *part = oldest->piece;
+    reader->ahead_input = part->input_bytes;
+    reader->ahead_memory = part->memory + (uint64_t)AHEAD_PARTS * AHEAD_BYTES;
+    return (int64_t)piece_ring_read(reader->ahead, out, capacity);
 }
 
 int reader_seek(struct reader *reader, uint64_t offset) {
@@ -320,15 +391,11 @@ int reader_seek(struct reader *reader, uint64_t offset) {
 }
 
 uint64_t reader_input_bytes(const struct reader *reader) {
-    if (reader->parallel)
-        return parallel_bzip2_input_bytes(reader->parallel);
-    if (reader->zstd)
-        return parallel_zstd_input_bytes(reader->zstd);
-    return reader->read_bytes - (reader->end - reader->begin);
+    return reader->ahead ? reader->ahead_input : position_of(reader);
 }
 
 uint64_t reader_memory(const struct reader *reader) {
-    return reader->codec && reader->codec->memory ? reader->codec->memory(reader->state) : 0;
+    return reader->ahead ? reader->ahead_memory : memory_of(reader);
 }
 
 const char *reader_format(const struct reader *reader) {

@@ -9,7 +9,7 @@
 
 struct reader;
 
-// "-" is standard input; s3:// and https:// are streamed (base/remote/stream.h).
+// "-" is standard input; s3:// and https:// are streamed (net/stream.h).
 int reader_open(struct reader **reader, const char *path);
 // reader_open with up to `threads` threads if the format allows it (bzip2, or several frames of zstd or blocks of xz).
 int reader_open_threads(struct reader **reader, const char *path, int threads);
@@ -21,6 +21,10 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 // Before the first read: skips to byte `offset` without reading the bytes before it. 1, 0 if this input must be read
 // through instead (compressed, a file, a pipe), -1 on error.
 int reader_seek(struct reader *reader, uint64_t offset);
+
+// Reads on in a thread of its own: it decompresses the next parts of a file while the caller works on earlier ones. The
+// small number of parts bounds memory. Does nothing if no thread can be started.
+void reader_read_ahead(struct reader *reader);
 
 // Bytes read from the file so far, as stored there (compressed): for progress.
 uint64_t reader_input_bytes(const struct reader *reader);

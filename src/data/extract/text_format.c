@@ -2,11 +2,11 @@
 #include "data/extract/text_format.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/remote/url.h"
 #include "data/extract/content.h"
 #include "data/extract/inputs.h"
 #include "data/extract/reader.h"
 #include "data/extract/text_shape.h"
+#include "net/url.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 // Finds elements by their tags, in the order that all dumps use.
 #include "data/extract/wiki_dump.h"
+#include "data/extract/wiki_passes.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
@@ -208,23 +209,12 @@ static size_t unescape_one(struct buffer *out, struct wiki_slice text) {
             return strlen(known[i].entity);
         }
     }
-    if (!wiki_begins(text, "&#"))
-        return 0;
-    bool hexadecimal = text.length > 2 && (text.data[2] == 'x' || text.data[2] == 'X');
-    uint32_t value = 0;
-    size_t i = hexadecimal ? 3 : 2, first = i;
-    for (; i < text.length && i < first + 8; i++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit = text.data[i] ? strchr(digits, text.data[i] | 0x20) : NULL;
-        if (!digit || (!hexadecimal && digit - digits > 9))
-            break;
-        value = value * (hexadecimal ? 16 : 10) + (uint32_t)(digit - digits);
-    }
-    if (i == first || i >= text.length || text.data[i] != ';')
-        return 0;
+    uint32_t character;
     char bytes[4];
-    buffer_append(out, bytes, utf8_encode(value, bytes));
-    return i + 1;
+    size_t length = wiki_begins(text, "&#") ? wiki_reference_number(text, &character) : 0;
+    if (length > 0)
+        buffer_append(out, bytes, utf8_encode(character, bytes));
+    return length;
 }
 
 void wiki_unescape(struct buffer *out, struct wiki_slice xml) {

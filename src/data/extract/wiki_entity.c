@@ -68,8 +68,7 @@ static int compare_name(const void *name, const void *named) {
     return strcmp(name, ((const struct named *)named)->name);
 }
 
-// After "&#": digits and a ';'. 0 if it is not a valid number.
-static size_t read_number(struct wiki_slice text, uint32_t *character) {
+size_t wiki_reference_number(struct wiki_slice text, uint32_t *character) {
     bool is_hexadecimal = text.length > 2 && (text.data[2] | 0x20) == 'x';
     size_t first = is_hexadecimal ? 3 : 2, i = first;
     for (*character = 0; i < text.length && i < first + MOST_DIGITS; i++) {
@@ -105,7 +104,7 @@ static size_t read_name(struct wiki_slice text, uint32_t *character) {
 
 size_t wiki_entity(struct buffer *out, struct wiki_slice text) {
     uint32_t character;
-    size_t length = wiki_begins(text, "&#") ? read_number(text, &character) : read_name(text, &character);
+    size_t length = wiki_begins(text, "&#") ? wiki_reference_number(text, &character) : read_name(text, &character);
     if (length == 0)
         return 0;
     bool is_control = character < ' ' || (character >= 0x7F && character < 0xA0);

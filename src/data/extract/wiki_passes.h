@@ -3,8 +3,8 @@
 //
 //   wiki_strip    comments, HTML and extension tags: <ref> goes, <math> stays as LaTeX, <nowiki> shields its content
 //   wiki_resolve  {{templates}}, {{{parameters}}} and [[links]], innermost first (wiki_resolve.h)
-//   wiki_tables   {| … |}
-//   wiki_layout   lines: headings, lists, paragraphs; inside them wiki_inline: quotes, entities, external links, spaces
+//   wiki_text.c   tables, {| … |}; then lines: headings, lists, paragraphs; inside them
+//   wiki_inline   quotes, entities, external links, spaces
 //
 // Between passes, control characters stand for text that must not be parsed as markup again. A valid dump contains
 // none; wiki_strip drops those it finds.
@@ -27,19 +27,10 @@ char wiki_unshield(char byte);
 
 void wiki_strip(struct buffer *out, struct wiki_slice text);
 
-// In place.
-void wiki_tables(struct buffer *text);
-
-struct word_list;
-
-struct wiki_layout_options {
-    bool drop_lists;
-};
-void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options);
-
 // Is this the title of a section of references, notes or links, in any of many languages? The list of these titles is
 // in lower case.
 bool wiki_is_reference_title(struct wiki_slice title);
+struct word_list;
 const struct word_list *wiki_reference_titles(void);
 
 // One line without its list or heading marks; appends nothing if nothing remains.
@@ -47,5 +38,7 @@ void wiki_inline(struct buffer *out, struct wiki_slice line);
 
 // The character reference at text[0] == '&', by name or number: its length, 0 if there is none.
 size_t wiki_entity(struct buffer *out, struct wiki_slice text);
+// The number after "&#" at the start of the text, up to its ';': the length of both, 0 if there is none.
+size_t wiki_reference_number(struct wiki_slice text, uint32_t *character);
 
 #endif

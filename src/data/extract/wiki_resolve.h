@@ -24,15 +24,18 @@ struct wiki_call {
 // The value of an argument by name or number, trimmed; empty if there is none. Of equal names the last counts.
 struct wiki_slice wiki_call_get(const struct wiki_call *call, const char *key);
 bool wiki_call_find(const struct wiki_call *call, struct wiki_slice key, struct wiki_slice *value);
+// Positional argument number `position`, trimmed; empty if there is none. Of several the first counts.
+struct wiki_slice wiki_call_at(const struct wiki_call *call, int64_t position);
 // "yes", "y", "on", "1" …
 bool wiki_call_flag(const struct wiki_call *call, const char *key);
 
-struct wiki_store;  // templates of the dump (wiki_store.h)
+struct wiki_natives;  // templates that we render (wiki_template.h)
+struct wiki_store;    // templates of the dump (wiki_store.h)
 
 struct wiki_context {
     const struct wiki_site *site;
     struct wiki_slice title;
-    int64_t namespace;
+    const struct wiki_natives *natives;
     const struct wiki_store *templates;  // NULL: templates that we do not render ourselves are left out
     // While a template is expanded:
     const struct wiki_call *caller;      // NULL in the page itself

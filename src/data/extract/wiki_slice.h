@@ -44,6 +44,14 @@ static inline bool wiki_begins(struct wiki_slice text, const char *string) {
     return text.length >= length && memcmp(text.data, string, length) == 0;
 }
 
+// The value of up to nine digits; -1 if the text is anything else.
+static inline int64_t wiki_small_number(struct wiki_slice text) {
+    int64_t value = text.length > 0 && text.length <= 9 ? 0 : -1;
+    for (size_t i = 0; i < text.length && value >= 0; i++)
+        value = text.data[i] >= '0' && text.data[i] <= '9' ? 10 * value + (text.data[i] - '0') : -1;
+    return value;
+}
+
 static inline void wiki_append(struct buffer *out, struct wiki_slice text) {
     buffer_append(out, text.data, text.length);
 }

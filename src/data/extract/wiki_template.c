@@ -9,21 +9,8 @@ enum { LONGEST_NAME = 64 };
 
 // ---- arguments ----
 
-static bool is_number(struct wiki_slice key, int64_t *number) {
-    if (key.length == 0 || key.length > 9)
-        return false;
-    *number = 0;
-    for (size_t i = 0; i < key.length; i++) {
-        if (key.data[i] < '0' || key.data[i] > '9')
-            return false;
-        *number = *number * 10 + (key.data[i] - '0');
-    }
-    return true;
-}
-
 bool wiki_call_find(const struct wiki_call *call, struct wiki_slice key, struct wiki_slice *value) {
-    int64_t position = -1;
-    is_number(key, &position);
+    int64_t position = wiki_small_number(key);
     for (int64_t i = call->count; i-- > 0;) {
         const struct wiki_argument *argument = &call->arguments[i];
         bool same_name = !argument->position && argument->name.length == key.length &&
@@ -41,6 +28,13 @@ struct wiki_slice wiki_call_get(const struct wiki_call *call, const char *key) {
     if (!wiki_call_find(call, wiki_slice_of(key), &value))
         return (struct wiki_slice){"", 0};
     return wiki_trim(value);
+}
+
+struct wiki_slice wiki_call_at(const struct wiki_call *call, int64_t position) {
+    for (int64_t i = 0; i < call->count; i++)
+        if (call->arguments[i].position == position)
+            return wiki_trim(call->arguments[i].value);
+    return (struct wiki_slice){"", 0};
 }
 
 bool wiki_call_flag(const struct wiki_call *call, const char *key) {
@@ -74,6 +68,15 @@ static bool begins_value(const char *format) {
     return *format == '$' && ((format[1] >= '1' && format[1] <= '9') || format[1] == '(');
 }
 
+// "$n" or "$N" at format: the name, which is in lower case.
+static const char *put_name(struct buffer *out, const struct wiki_call *call, const char *format) {
+    for (size_t i = 0; i < call->name.length; i++) {
+        char byte = call->name.data[i];
+        buffer_append_byte(out, format[1] == 'N' && byte >= 'a' && byte <= 'z' ? (char)(byte - 'a' + 'A') : byte);
+    }
+    return format + 2;
+}
+
 static const char *put_format(struct buffer *out, const struct wiki_call *call, const char *format);
 
 // <…>: format points after the '<'; returns the position after the '>'.
@@ -101,6 +104,8 @@ static const char *put_format(struct buffer *out, const struct wiki_call *call, 
             format = put_group(out, call, format + 1);
         else if (begins_value(format))
             wiki_append(out, format_value(call, format, &format));
+        else if (*format == '$' && (format[1] == 'n' || format[1] == 'N'))
+            format = put_name(out, call, format);
         else
             buffer_append_byte(out, *format++);
     }
@@ -188,25 +193,27 @@ static bool plain_name(struct wiki_slice name, char plain[LONGEST_NAME]) {
     return true;
 }
 
-static bool put_native(struct buffer *out, const struct wiki_call *call) {
+static bool put_native(const struct wiki_context *context, struct buffer *out, const struct wiki_call *call) {
     char name[LONGEST_NAME];
     if (!plain_name(call->name, name))
         return false;
-    const struct wiki_native *native = wiki_native_find(name);
+    struct wiki_call named = *call;
+    named.name = wiki_slice_of(name);
+    const struct wiki_native *native = wiki_native_find(context->natives, named.name);
     if (!native)
         return put_family(out, call, name);
-    if (native->render)
-        native->render(out, call);
+    if (native->put)
+        native->put(out, &named);
     else if (native->format[0] == '*')
         put_joined(out, call, native->format + 1);
     else
-        put_format(out, call, native->format);
+        put_format(out, &named, native->format);
     return true;
 }
 
 void wiki_template(struct wiki_context *context, struct buffer *out, const struct wiki_call *call) {
     size_t before = out->length;
-    if (!wiki_function(context, out, call) && !put_native(out, call) && context->templates)
+    if (!wiki_function(context, out, call) && !put_native(context, out, call) && context->templates)
         wiki_store_expand(context, out, call);
     if (out->length == before)
         buffer_append_byte(out, WIKI_DROP);

@@ -5,27 +5,25 @@
 
 #include "data/extract/wiki_resolve.h"
 
+typedef void wiki_put(struct buffer *out, const struct wiki_call *call);
+
 struct wiki_native {
-    const char *name;
-    const char *format;  // or:
-    void (*render)(struct buffer *out, const struct wiki_call *call);
+    struct wiki_slice name;  // in lower case
+    const char *format;      // or:
+    wiki_put *put;
 };
 
+// All of them, sorted by name.
+struct wiki_natives {
+    struct wiki_native *items;
+    size_t count, capacity;
+};
+
+void wiki_natives_open(struct wiki_natives *natives);
+void wiki_natives_close(struct wiki_natives *natives);  // safe on a zeroed one
 // NULL if the name (lower case) is unknown.
-const struct wiki_native *wiki_native_find(const char *name);
+const struct wiki_native *wiki_native_find(const struct wiki_natives *natives, struct wiki_slice name);
 
 void wiki_convert(struct buffer *out, const struct wiki_call *call);
-
-void wiki_render_as_of(struct buffer *out, const struct wiki_call *call);
-void wiki_render_chem(struct buffer *out, const struct wiki_call *call);
-void wiki_render_coord(struct buffer *out, const struct wiki_call *call);
-void wiki_render_date(struct buffer *out, const struct wiki_call *call);
-void wiki_render_frac(struct buffer *out, const struct wiki_call *call);
-void wiki_render_ipac_en(struct buffer *out, const struct wiki_call *call);
-void wiki_render_loose_date(struct buffer *out, const struct wiki_call *call);
-void wiki_render_number_first(struct buffer *out, const struct wiki_call *call);
-void wiki_render_old_style(struct buffer *out, const struct wiki_call *call);
-void wiki_render_respell(struct buffer *out, const struct wiki_call *call);
-void wiki_render_val(struct buffer *out, const struct wiki_call *call);
 
 #endif

@@ -3,9 +3,7 @@
 #ifndef DATA_EXTRACT_WIKI_TEXT_H
 #define DATA_EXTRACT_WIKI_TEXT_H
 
-#include "data/extract/wiki_dump.h"
-
-struct wiki_store;
+#include "data/extract/wiki_template.h"
 
 struct wiki_text_options {
     bool drop_lists;
@@ -14,6 +12,7 @@ struct wiki_text_options {
 
 struct wiki_text {
     struct wiki_text_options options;
+    struct wiki_natives natives;
     struct buffer stripped, resolved;  // between passes
 };
 

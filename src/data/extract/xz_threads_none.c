@@ -1,7 +1,8 @@
 // Stands in for xz_threads.c if liblzma cannot decompress with several threads.
-#include "data/extract/xz_decoder.h"
+#include "data/extract/codec.h"
+#include <lzma.h>
 
-lzma_ret xz_decoder_init(lzma_stream *stream, int threads) {
+bool xz_decoder_init(void *lzma_stream, int threads) {
     (void)threads;
-    return lzma_stream_decoder(stream, UINT64_MAX, LZMA_CONCATENATED);
+    return lzma_stream_decoder(lzma_stream, UINT64_MAX, LZMA_CONCATENATED) == LZMA_OK;
 }

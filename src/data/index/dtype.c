@@ -1,35 +1,33 @@
 // The element types of .bin files. Loops use memcpy because nothing in the format is aligned; compilers turn them into
 // plain vector loads and stores.
-#include "data/index/dtype.h"
+#include "data/index/index.h"
 
 #include "base/error.h"
 
+static const struct {
+    const char *name;
+    size_t bytes;
+    bool is_integer;
+} dtypes[] = {
+    [0] = {"unknown", 0, false},         [INDEX_U8] = {"uint8", 1, true},     [INDEX_I8] = {"int8", 1, true},
+    [INDEX_I16] = {"int16", 2, true},    [INDEX_I32] = {"int32", 4, true},    [INDEX_I64] = {"int64", 8, true},
+    [INDEX_F64] = {"float64", 8, false}, [INDEX_F32] = {"float32", 4, false}, [INDEX_U16] = {"uint16", 2, true},
+};
+
+static size_t row_of(enum index_dtype dtype) {
+    return (size_t)dtype < sizeof dtypes / sizeof dtypes[0] ? (size_t)dtype : 0;
+}
+
 size_t index_dtype_bytes(enum index_dtype dtype) {
-    switch (dtype) {
-    case INDEX_U8:
-    case INDEX_I8:
-        return 1;
-    case INDEX_I16:
-    case INDEX_U16:
-        return 2;
-    case INDEX_I32:
-    case INDEX_F32:
-        return 4;
-    case INDEX_I64:
-    case INDEX_F64:
-        return 8;
-    }
-    return 0;
+    return dtypes[row_of(dtype)].bytes;
 }
 
 const char *index_dtype_name(enum index_dtype dtype) {
-    static const char *const names[] = {"unknown", "uint8",   "int8",    "int16", "int32",
-                                        "int64",   "float64", "float32", "uint16"};
-    return (unsigned)dtype < sizeof names / sizeof names[0] ? names[dtype] : names[0];
+    return dtypes[row_of(dtype)].name;
 }
 
 bool index_dtype_is_integer(enum index_dtype dtype) {
-    return index_dtype_bytes(dtype) != 0 && dtype != INDEX_F32 && dtype != INDEX_F64;
+    return dtypes[row_of(dtype)].is_integer;
 }
 
 enum index_dtype index_dtype_for_vocab(int64_t vocab_size) {

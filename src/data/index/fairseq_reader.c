@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
+#include "data/index/index.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

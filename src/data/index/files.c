@@ -5,7 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/extract/text_format.h"
 #include "base/error.h"
-#include "base/hub.h"
+#include "net/hub.h"
 #include "base/memory.h"
 #include "data/index/index.h"
 #include <dirent.h>
@@ -56,6 +56,8 @@ static int refuse_text(const char *name) {
         return error_set("%s is text, not a dataset; `bevatron preprocess` makes one, whose name is then "
                          "PREFIX_text_document",
                          name);
+    if (is_text && strchr(name, ','))
+        return error_set("%s does not exist; separate several paths by spaces, not by commas", name);
     if (strpbrk(name, "*?["))
         return error_set("no file matches %s; check the path, and that a shell did not change the pattern", name);
     bool is_folder = *name && name[strlen(name) - 1] == '/';

@@ -41,6 +41,18 @@ size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is n
 const char *index_dtype_name(enum index_dtype dtype);  // "uint16", …
 // Megatron's choice: 16 bits for a known vocabulary of fewer than 65500 entries, else 32.
 enum index_dtype index_dtype_for_vocab(int64_t vocab_size);
+bool index_dtype_is_integer(enum index_dtype dtype);
+
+// Converts count tokens from file bytes. Returns the position of the first that does not fit in an int32, or count if
+// all do; from that position on, out is not written.
+int64_t index_decode(enum index_dtype dtype, const unsigned char *bytes, int64_t count, int32_t *out);
+
+// Converts count tokens to count * index_dtype_bytes(dtype) file bytes. Returns the position of the first that does not
+// fit in the dtype, or count if all do; if not, out is undefined.
+int64_t index_encode(enum index_dtype dtype, const int32_t *tokens, int64_t count, unsigned char *out);
+
+// Position of the first token outside [0, limit), count if there is none.
+int64_t index_find_outside(const int32_t *tokens, int64_t count, int64_t limit);
 
 // ---- writing ----
 
@@ -65,6 +77,24 @@ int index_writer_commit(struct index_writer *w);
 int index_writers_commit(struct index_writer **writers, int64_t count);
 // Removes the unfinished files and frees w. NULL is fine.
 void index_writer_abort(struct index_writer *w);
+
+// The parts of an .idx file, written from lists on disk that are too long for memory. Shared by all code that makes
+// datasets.
+// A list of numbers on disk.
+struct index_list {
+    int (*read)(void *context, uint64_t offset, void *out, size_t count);  // count bytes from a byte offset in the list
+    void *context;
+    int64_t count;  // of numbers
+};
+
+int index_write_header(struct file_writer *index, enum index_dtype dtype, int64_t sequences, int64_t boundaries);
+// Copies count numbers of item_bytes each.
+int index_write_list(struct file_writer *index, const struct index_list *list, size_t item_bytes);
+// The byte offset of each sequence, from the lengths (int32); *end is the offset after the last.
+int index_write_pointers(struct file_writer *index, const struct index_list *lengths, size_t token_bytes, int64_t *end);
+// Document boundaries, from the number of sequences per document (int32): 0, then one entry per document; *end is the
+// last.
+int index_write_boundaries(struct file_writer *index, const struct index_list *documents, int64_t *end);
 
 // ---- checksums ----
 

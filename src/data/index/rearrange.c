@@ -4,20 +4,23 @@
 #include "data/index/rearrange.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "data/bad_data.h"
-#include "data/index/duplicates.h"
 #include "data/index/external_sort.h"
 #include "data/index/index.h"
 #include "data/index/scatter.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { DEFAULT_MEMORY_BYTES = 256 << 20, LEAST_MEMORY_BYTES = 64 << 10 };
 enum { SHUFFLE_STREAM = 0x53485546 };  // "SHUF", see rearrange.h
-enum { USED_AT_ONCE = 4 };             // sorts and scatters: dropped, by_document, tokens and lengths
+// Approximate bytes of .idx that looking up one document touches: two boundaries, two pointers.
+enum { DOCUMENT_ENTRY_BYTES = 32 };
+enum { USED_AT_ONCE = 4 };  // sorts and scatters: dropped, by_document, tokens and lengths
 
 struct rearrangement {
     const struct index_rearrange_options *options;
@@ -26,6 +29,131 @@ struct rearrangement {
     struct index_writer **writers;  // (count)
     struct external_sort dropped;   // documents to drop, in order
 };
+
+// ---- equal documents ----
+
+// Sorting by hash brings together documents that may be equal; then their bytes are compared. The hash is half of a
+// SHA-256, so an attacker cannot craft many documents with the same hash, and lists of unequal documents that share one
+// stay short.
+
+// Reading at one place loads the pages around it (64 KiB on Linux); comparing two documents touches four places in
+// each.
+enum { AROUND_BYTES = 8 << 16 };
+
+static void hash_document(const struct rearrangement *work, int64_t document, uint64_t record[3]) {
+    struct sha256 hash;
+    unsigned char digest[32];
+    sha256_init(&hash);
+    for (int64_t i = 0; i < work->options->count; i++) {
+        const struct index_reader *r = work->readers[i];
+        struct index_document part = index_document(r, document);
+        sha256_update(&hash, &part.sequence_count, sizeof part.sequence_count);
+        if (part.sequence_count > 0)
+            sha256_update(&hash, index_lengths(r, part.first_sequence), 4 * (size_t)part.sequence_count);
+        if (part.bytes > 0)
+            sha256_update(&hash, r->files.tokens.data + part.begin_byte, (size_t)part.bytes);
+    }
+    sha256_final(&hash, digest);
+    memcpy(record, digest, 2 * sizeof *record);
+    int dropped = work->options->hash_bits ? 128 - work->options->hash_bits : 0;
+    record[0] = dropped >= 64 ? 0 : record[0];
+    record[1] = dropped % 64 == 0 ? record[1] : record[1] >> dropped % 64;
+    record[2] = (uint64_t)document;
+}
+
+static bool are_equal(const struct rearrangement *work, int64_t a, int64_t b) {
+    for (int64_t i = 0; i < work->options->count; i++) {
+        const struct index_reader *r = work->readers[i];
+        struct index_document of_a = index_document(r, a), of_b = index_document(r, b);
+        if (of_a.sequence_count != of_b.sequence_count || of_a.bytes != of_b.bytes)
+            return false;
+        if (of_a.sequence_count > 0 &&
+            memcmp(index_lengths(r, of_a.first_sequence), index_lengths(r, of_b.first_sequence),
+                   4 * (size_t)of_a.sequence_count) != 0)
+            return false;
+        if (of_a.bytes > 0 && memcmp(r->files.tokens.data + of_a.begin_byte, r->files.tokens.data + of_b.begin_byte,
+                                     (size_t)of_a.bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
+static uint64_t bytes_of(const struct rearrangement *work, int64_t document) {
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < work->options->count; i++)
+        bytes += index_document(work->readers[i], document).bytes;
+    return bytes;
+}
+
+// Counts the bytes read, and releases their pages from time to time.
+static int account_all(const struct rearrangement *work, uint64_t *touched, uint64_t bytes) {
+    *touched += bytes;
+    if (*touched < INDEX_RELEASE_BYTES)
+        return 0;
+    *touched = 0;
+    for (int64_t i = 0; i < work->options->count; i++)
+        index_release(work->readers[i]);
+    return interrupt_check();
+}
+
+static int hash_all(const struct rearrangement *work, struct external_sort *hashes) {
+    uint64_t touched = 0, record[3];
+    for (int64_t document = 0; document < work->readers[0]->document_count; document++) {
+        hash_document(work, document, record);
+        TRY(external_sort_add(hashes, record));
+        TRY(account_all(work, &touched, bytes_of(work, document) + DOCUMENT_ENTRY_BYTES));
+    }
+    return external_sort_finish(hashes);
+}
+
+// Distinct documents with one hash, the first of each; nearly always there is only one.
+struct kinds {
+    uint64_t hash[2];
+    int64_t *first;
+    int64_t count, capacity;
+};
+
+static int sort_out(const struct rearrangement *work, struct external_sort *hashes, struct kinds *kinds,
+                    struct external_sort *dropped) {
+    uint64_t record[3], touched = 0;
+    int got;
+    while ((got = external_sort_next(hashes, record)) == 1) {
+        int64_t document = (int64_t)record[2], kind = 0;
+        if (record[0] != kinds->hash[0] || record[1] != kinds->hash[1])
+            kinds->count = 0;
+        memcpy(kinds->hash, record, sizeof kinds->hash);
+        for (; kind < kinds->count; kind++) {
+            TRY(account_all(work, &touched,
+                            2 * bytes_of(work, document) + AROUND_BYTES * (uint64_t)work->options->count));
+            if (are_equal(work, kinds->first[kind], document))
+                break;
+        }
+        if (kind < kinds->count) {
+            TRY(external_sort_add(dropped, &record[2]));
+            continue;
+        }
+        if (kinds->count == kinds->capacity) {
+            kinds->capacity = kinds->capacity ? 2 * kinds->capacity : 16;
+            kinds->first = memory_realloc(kinds->first, (size_t)kinds->capacity * sizeof *kinds->first);
+        }
+        kinds->first[kinds->count++] = document;
+    }
+    return got;
+}
+
+// Adds to work->dropped (one word per record) the number of every document that equals an earlier one, in any order.
+static int find_duplicates(struct rearrangement *work) {
+    CHECK(work->options->hash_bits >= 0 && work->options->hash_bits <= 128);
+    struct external_sort hashes;
+    struct kinds kinds = {0};
+    external_sort_open(&hashes, 3, work->memory_bytes, work->options->outputs[0]);
+    int result = hash_all(work, &hashes);
+    if (result == 0)
+        result = sort_out(work, &hashes, &kinds, &work->dropped);
+    free(kinds.first);
+    external_sort_close(&hashes);
+    return result;
+}
 
 // ---- the remaining documents ----
 
@@ -241,21 +369,6 @@ static int open_inputs(struct rearrangement *work) {
     return 0;
 }
 
-static int find_dropped(struct rearrangement *work) {
-    const struct index_rearrange_options *options = work->options;
-    if (options->dedup) {
-        struct duplicates_options duplicates = {
-            .readers = work->readers,
-            .count = options->count,
-            .hash_bits = options->hash_bits ? options->hash_bits : 128,
-            .memory_bytes = work->memory_bytes,
-            .beside = options->outputs[0],
-        };
-        TRY(duplicates_find(&duplicates, &work->dropped));
-    }
-    return external_sort_finish(&work->dropped);
-}
-
 static int summarise(struct rearrangement *work, struct index_rearrange_summary *summary) {
     *summary = (struct index_rearrange_summary){.documents_read = work->readers[0]->document_count};
     for (int64_t i = 0; i < work->options->count; i++) {
@@ -278,7 +391,9 @@ static int summarise(struct rearrangement *work, struct index_rearrange_summary 
 
 static int rearrange(struct rearrangement *work, struct index_rearrange_summary *summary) {
     TRY(open_inputs(work));
-    TRY(find_dropped(work));
+    if (work->options->dedup)
+        TRY(find_duplicates(work));
+    TRY(external_sort_finish(&work->dropped));
     for (int64_t i = 0; i < work->options->count; i++)
         TRY(is_reordered(work->options) ? reorder_dataset(work, i) : copy_in_order(work, i));
     TRY(summarise(work, summary));

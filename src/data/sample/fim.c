@@ -62,7 +62,7 @@ static int read_text(struct fim *fim, const int32_t *ids, int64_t count, uint64_
     buffer_clear(&fim->raw);
     buffer_clear(&fim->text);
     TRY(tokenizer_decode(fim->tokenizer, fim->kept.ids, fim->kept.count, &fim->raw));
-    utf8_append_repaired(&fim->text, buffer_string(&fim->raw), fim->raw.length);
+    buffer_append_repaired(&fim->text, buffer_string(&fim->raw), fim->raw.length);
     *characters = 0;
     for (size_t at = 0; at < fim->text.length; at++)
         *characters += ((unsigned char)fim->text.data[at] & 0xC0) != 0x80;

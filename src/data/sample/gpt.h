@@ -8,10 +8,56 @@
 #define DATA_SAMPLE_GPT_H
 
 #include "data/index/index.h"
-#include "data/sample/gpt_index.h"
+#include "data/sample/index_cache.h"
 #include "data/sample/npy.h"
 #include "data/sample/source.h"
 #include "data/sample/split.h"
+
+// ---- the arrays ----
+
+// The three arrays that turn a stream of documents into GPT training samples, as Megatron builds them:
+//
+//   documents (E * n)       the documents of one epoch, E times, shuffled: the order in which they are concatenated
+//   samples   (total+1, 2)  where sample k begins: position in `documents` and token offset there; it ends one token
+//                           after the beginning of sample k+1, so that neighbours share one token
+//   order     (total)       the order in which samples are delivered
+//
+// A sample may span documents. If less than 80 % of the last epoch is needed, it is shuffled separately, so that each
+// earlier document is seen before any of them repeats.
+
+// Values that follow from sizes alone.
+struct gpt_shape {
+    int64_t seq_length;           // s
+    int64_t documents_per_epoch;  // n
+    int64_t tokens_per_epoch;     // T
+    int64_t epochs;               // E, the smallest with E T >= requested s + 1
+    int64_t samples;              // total = (E T - 1) / s
+    int64_t samples_before_last;  // ((E - 1) T - 1) / s: samples without tokens of the last epoch; 0 if E = 1
+    bool is_last_separate;
+    bool wide_samples;  // int64 instead of int32
+    bool wide_order;    // int64 instead of uint32
+};
+
+// The documents of one split.
+struct gpt_range {
+    const struct index_reader *reader;
+    int64_t begin, end;  // sequences
+};
+
+struct gpt_index {
+    int32_t *documents;
+    void *samples;  // int32_t or int64_t
+    void *order;    // uint32_t or int64_t
+};
+
+// requested = 0 means one epoch. Fails if there are no tokens or a number exceeds 63 bits.
+int gpt_shape_make(struct gpt_shape *shape, struct gpt_range range, int64_t seq_length, int64_t requested);
+int64_t gpt_shape_documents(const struct gpt_shape *shape);  // entries of `documents`
+
+int gpt_index_build(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range, uint32_t seed);
+void gpt_index_free(struct gpt_index *index);  // a zeroed one is fine
+
+// ---- the dataset ----
 
 struct gpt_options {
     const char *prefix;
@@ -62,6 +108,12 @@ static inline int64_t gpt_dataset_order(const struct gpt_dataset *dataset, int64
     const unsigned char *data = dataset->arrays[GPT_ORDER].data;
     return dataset->shape.wide_order ? ((const int64_t *)data)[i] : ((const uint32_t *)data)[i];
 }
+
+// The arrays on disk, in FOLDER/{md5}-GPTDataset-{train|valid|test}-*: document_index, sample_index and shuffle_index.
+// The names are Megatron's; the description adds the dataset's sizes, so that a new dataset under an old name does not
+// use the old cache.
+void gpt_cache_name(struct index_cache *cache, const struct gpt_options *options, const struct index_reader *reader);
+int gpt_cache_write(const struct index_cache *cache, const struct gpt_shape *shape, const struct gpt_index *index);
 
 // The dataset as a source for a loader; valid while the dataset is open.
 struct sample_source gpt_dataset_source(struct gpt_dataset *dataset);

@@ -1,7 +1,7 @@
 // Builds the document, sample and shuffle index. The order of random draws is part of the format: documents (all epochs
 // but the last, then the last if it is separate), then the sample order in the same two parts, from one
 // RandomState(seed).
-#include "data/sample/gpt_index.h"
+#include "data/sample/gpt.h"
 
 #include "base/error.h"
 #include "base/interrupt.h"

@@ -7,11 +7,229 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
-#include "data/sample/roberta_mask.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- blocks ----
+
+// Cut in one pass over the lengths of sentences, without reading tokens. See roberta.h for the four modes.
+
+enum { SEPARATOR_TOKENS = 1 };
+
+int text_block_mode_parse(enum text_block_mode *mode, const char *name) {
+    static const char *const names[] = {"none", "complete", "complete_doc", "eos"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *mode = (enum text_block_mode)i;
+            return 0;
+        }
+    return error_set_code(EXIT_CODE_USAGE, "--sample-break-mode %s: use none, complete, complete_doc or eos", name);
+}
+
+static void add_block(struct text_block_list *list, struct text_block block) {
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 1024;
+        list->blocks = memory_realloc(list->blocks, (size_t)list->capacity * sizeof *list->blocks);
+    }
+    list->blocks[list->count++] = block;
+}
+
+// The lengths decide how many blocks there are, so a small file must not claim more tokens than .bin has.
+static int check_lengths(const struct index_reader *reader, const struct text_block_options *options) {
+    int64_t left = reader->token_count;
+    for (int64_t i = options->begin; i < options->end; i++) {
+        int64_t length = index_length(reader, i);
+        if (length < 0 || length > left)
+            return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens, of %" PRId64
+                            " that are left for it; check it with `dataset verify`",
+                            reader->files.prefix, i, length, left);
+        left -= length;
+    }
+    return 0;
+}
+
+static void cut_anywhere(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options) {
+    struct text_block block = {.sequence = options->begin};
+    for (int64_t i = options->begin; i < options->end; i++) {
+        int64_t length = index_length(reader, i), used = 0;
+        while (used < length) {
+            int64_t room = options->size - block.length, taken = length - used < room ? length - used : room;
+            if (block.length == 0)
+                block = (struct text_block){.sequence = i, .offset = (int32_t)used};
+            block.length += (int32_t)taken;
+            used += taken;
+            if (block.length == options->size) {
+                add_block(list, block);
+                block.length = 0;
+            }
+        }
+    }
+    if (block.length > 0)
+        add_block(list, block);
+}
+
+// In complete_doc a block of one token is dropped, and so are the separators.
+static int cut_whole(struct text_block_list *list, const struct index_reader *reader,
+                     const struct text_block_options *options) {
+    bool by_document = options->mode == BLOCK_COMPLETE_DOC;
+    int64_t shortest = by_document ? 2 : 1, first = options->begin, filled = 0;
+    for (int64_t i = options->begin; i < options->end; i++) {
+        int64_t length = index_length(reader, i);
+        bool is_separator = by_document && length == SEPARATOR_TOKENS;
+        bool is_full = is_separator || options->mode == BLOCK_EOS || (filled > 0 && filled + length > options->size);
+        if (is_full) {
+            if (filled >= shortest)
+                add_block(list, (struct text_block){.sequence = first, .length = (int32_t)filled});
+            filled = 0;
+            first = i + is_separator;
+        }
+        if (!is_separator)
+            filled += length;
+        if (filled > INT32_MAX)
+            return bad_data("%s: a block of %" PRId64 " tokens from sequence %" PRId64 " on is too long",
+                            reader->files.prefix, filled, first);
+    }
+    if (filled >= shortest)
+        add_block(list, (struct text_block){.sequence = first, .length = (int32_t)filled});
+    return 0;
+}
+
+int text_block_list_make(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options) {
+    CHECK(options->size > 0 && options->begin >= 0 && options->end <= reader->sequence_count);
+    *list = (struct text_block_list){0};
+    TRY(check_lengths(reader, options));
+    int result = 0;
+    if (options->mode == BLOCK_NONE)
+        cut_anywhere(list, reader, options);
+    else
+        result = cut_whole(list, reader, options);
+    if (result < 0)
+        text_block_list_free(list);
+    return result;
+}
+
+void text_block_list_free(struct text_block_list *list) {
+    free(list->blocks);
+    *list = (struct text_block_list){0};
+}
+
+// ---- masks ----
+
+// Dynamic masking as in fairseq's MaskTokensDataset. Every token may be chosen, even <s> and </s>. The order of random
+// numbers: one chooses between two neighbouring counts; a permutation chooses the units; one per unit says whether a
+// chosen unit is spared from <mask>, another whether it is then kept or replaced; one per replaced token draws the id.
+
+struct roberta_mask {
+    const struct roberta_options *options;
+    double *cumulative;    // (vocabulary) probability of a replacement up to this id
+    int64_t *order;        // (seq_length)
+    int32_t *words;        // (seq_length + 1) where each unit begins: a token or a word
+    unsigned char *fates;  // (seq_length) of each unit
+};
+
+enum { FATE_NONE, FATE_MASK, FATE_RANDOM, FATE_KEPT };
+
+// Ids below this are fairseq's special symbols (<s>, <pad>, </s>, <unk>), which are never used as replacements.
+static int64_t first_replacement(const struct sample_vocabulary *vocabulary) {
+    enum { FAIRSEQ_OWN = 4 };
+    return vocabulary->cls == 0 && vocabulary->size > FAIRSEQ_OWN ? FAIRSEQ_OWN : 0;
+}
+
+static void mask_create(struct roberta_mask *mask, const struct roberta_options *options) {
+    const struct sample_vocabulary *vocabulary = options->vocabulary;
+    size_t most = (size_t)options->seq_length;
+    *mask = (struct roberta_mask){
+        .options = options,
+        .cumulative = memory_alloc((size_t)vocabulary->size * sizeof *mask->cumulative),
+        .order = memory_alloc(most * sizeof *mask->order),
+        .words = memory_alloc((most + 1) * sizeof *mask->words),
+        .fates = memory_alloc(most),
+    };
+    int64_t first = first_replacement(vocabulary);
+    double each = 1.0 / (double)(vocabulary->size - first), sum = 0;
+    for (int64_t id = 0; id < vocabulary->size; id++) {
+        sum += id < first ? 0 : each;
+        mask->cumulative[id] = sum;
+    }
+    for (int64_t id = 0; id < vocabulary->size; id++)
+        mask->cumulative[id] /= sum;
+}
+
+static void mask_free(struct roberta_mask *mask) {
+    free(mask->cumulative);
+    free(mask->order);
+    free(mask->words);
+    free(mask->fates);
+    *mask = (struct roberta_mask){0};
+}
+
+// Groups the tokens into units that are masked together; returns how many.
+static int64_t find_units(struct roberta_mask *mask, const int32_t *tokens, int64_t length) {
+    int64_t count = 0;
+    for (int64_t t = 0; t < length; t++)
+        if (t == 0 || !mask->options->masks_whole_words || mask->options->begins_word[tokens[t]])
+            mask->words[count++] = (int32_t)t;
+    mask->words[count] = (int32_t)length;
+    return count;
+}
+
+static void draw_fates(struct roberta_mask *mask, int64_t units, struct mt19937 *random) {
+    const struct roberta_options *options = mask->options;
+    double spared = options->random_token_prob + options->leave_unmasked_prob;
+    int64_t chosen = (int64_t)(options->mask_prob * (double)units + mt19937_random(random));
+    mt19937_permutation(random, mask->order, (size_t)units);
+    memset(mask->fates, FATE_NONE, (size_t)units);
+    for (int64_t i = 0; i < chosen && i < units; i++)
+        mask->fates[mask->order[i]] = FATE_MASK;
+    if (!(spared > 0))
+        return;
+    unsigned char fate = options->random_token_prob > 0 ? FATE_RANDOM : FATE_KEPT;
+    for (int64_t i = 0; i < units; i++)
+        if (mt19937_random(random) < spared && mask->fates[i] == FATE_MASK)
+            mask->fates[i] = fate;
+    if (!(options->random_token_prob > 0 && options->leave_unmasked_prob > 0))
+        return;
+    double kept = options->leave_unmasked_prob / spared;
+    for (int64_t i = 0; i < units; i++)
+        if (mt19937_random(random) < kept && mask->fates[i] == FATE_RANDOM)
+            mask->fates[i] = FATE_KEPT;
+}
+
+// The first id whose cumulative probability exceeds the number.
+static int32_t draw_id(const struct roberta_mask *mask, struct mt19937 *random) {
+    double number = mt19937_random(random);
+    int64_t low = 0, high = mask->options->vocabulary->size - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (mask->cumulative[middle] > number)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return (int32_t)low;
+}
+
+// Masks row->tokens[0…length); fills labels and loss mask there.
+static void mask_row(struct roberta_mask *mask, const struct batch *row, int64_t length, struct mt19937 *random) {
+    int64_t units = find_units(mask, row->tokens, length);
+    draw_fates(mask, units, random);
+    for (int64_t i = 0; i < units; i++)
+        for (int64_t t = mask->words[i]; t < mask->words[i + 1]; t++) {
+            unsigned char fate = mask->fates[i];
+            row->labels[t] = fate == FATE_NONE ? 0 : row->tokens[t];
+            row->loss_mask[t] = fate != FATE_NONE;
+            if (fate == FATE_MASK)
+                row->tokens[t] = mask->options->vocabulary->mask;
+            else if (fate == FATE_RANDOM)
+                row->tokens[t] = draw_id(mask, random);
+        }
+}
+
+// ---- the dataset ----
 
 struct roberta_dataset {
     struct roberta_options options;  // strings not valid after opening
@@ -188,7 +406,7 @@ int roberta_dataset_open(struct roberta_dataset **out, const struct roberta_opti
         roberta_dataset_close(dataset);
         return -1;
     }
-    roberta_mask_create(&dataset->mask, &dataset->options);
+    mask_create(&dataset->mask, &dataset->options);
     *out = dataset;
     return 0;
 }
@@ -198,7 +416,7 @@ void roberta_dataset_close(struct roberta_dataset *dataset) {
         return;
     index_close(dataset->reader);
     text_block_list_free(&dataset->blocks);
-    roberta_mask_free(&dataset->mask);
+    mask_free(&dataset->mask);
     free(dataset->sorted);
     free(dataset->batches);
     free(dataset->name);
@@ -238,7 +456,7 @@ static int fill(void *context, int64_t sample, const struct batch *row) {
     *row->lengths = (int32_t)length;
     struct mt19937 random;
     mt19937_seed(&random, roberta_seed(options->seed, epoch, number));
-    roberta_mask_run(&dataset->mask, row, length, &random);
+    mask_row(&dataset->mask, row, length, &random);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-// Samples of RoBERTa as fairseq makes them: blocks of sentences (text_block.h) after a <s>, in a new order for each
+// Samples of RoBERTa as fairseq makes them: blocks of sentences after a <s>, in a new order for each
 // epoch, with new masks each time a block is seen. The random numbers are those of fairseq up to 0.12 under Python 3.8
 // or later, so the same seed gives the same blocks, masks and order.
 //
@@ -9,10 +9,43 @@
 #define DATA_SAMPLE_ROBERTA_H
 
 #include "base/rng.h"
-#include "data/sample/text_block.h"
+#include "data/index/index.h"
 #include "data/sample/source.h"
 #include "data/sample/split.h"
 #include "data/sample/vocabulary.h"
+
+// Runs of whole sentences, as fairseq's TokenBlockDataset cuts a stream of them:
+//
+//   none          every block has `size` tokens; sentences may be cut
+//   complete      as many whole sentences as fit; a longer one is a block by itself
+//   complete_doc  the same, but a block ends at a document's end, which is a sentence of one token (</s>)
+//   eos           each sentence by itself
+//
+// Sentences are the sequences of the index and include their </s>.
+enum text_block_mode { BLOCK_NONE, BLOCK_COMPLETE, BLOCK_COMPLETE_DOC, BLOCK_EOS };
+
+int text_block_mode_parse(enum text_block_mode *mode, const char *name);
+
+struct text_block {
+    int64_t sequence;  // where it begins
+    int32_t offset;    // tokens of that sequence before it
+    int32_t length;    // tokens
+};
+
+struct text_block_list {
+    struct text_block *blocks;
+    int64_t count, capacity;
+};
+
+struct text_block_options {
+    int64_t begin, end;  // sequences
+    enum text_block_mode mode;
+    int64_t size;  // tokens
+};
+
+int text_block_list_make(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options);
+void text_block_list_free(struct text_block_list *list);  // a zeroed one is fine
 
 struct roberta_options {
     const char *prefix;

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "data/bad_data.h"
 #include "data/sample/index_cache.h"
-#include "data/sample/sentence_map.h"
 #include <inttypes.h>
 #include <stdlib.h>
 

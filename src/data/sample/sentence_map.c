@@ -1,7 +1,7 @@
 // Cuts documents into runs of sentences for BERT, T5 and ICT. The order of random draws is part of the result: for BERT
 // and T5 one for each target, from one generator through all epochs; then a shuffle with another generator. See
-// sentence_map.h.
-#include "data/sample/sentence_map.h"
+// sentence.h.
+#include "data/sample/sentence.h"
 
 #include "base/error.h"
 #include "base/interrupt.h"

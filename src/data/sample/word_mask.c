@@ -1,6 +1,6 @@
 // The order of random numbers is that of NumPy and Megatron: a shuffle of the words; then for each word the length of
 // its run, and for each covered token of the run one or two numbers and possibly an id.
-#include "data/sample/word_mask.h"
+#include "data/sample/sentence.h"
 
 #include "base/error.h"
 #include "base/memory.h"

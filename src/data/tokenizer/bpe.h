@@ -7,11 +7,39 @@
 #ifndef DATA_TOKENIZER_BPE_H
 #define DATA_TOKENIZER_BPE_H
 
+#include "data/tokenizer/byte_table.h"
 #include "data/tokenizer/token_list.h"
-#include "data/tokenizer/vocabulary.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// ---- vocabularies ----
+
+// The tokens of a vocabulary file as written there: string to id and id to string. Used while a tokenizer is loaded;
+// encoders work with ids.
+struct vocabulary {
+    struct byte_table tokens;
+    int32_t *index;    // (size) by id: the index of its token in tokens; -1 if no token has the id
+    int64_t size;      // highest id + 1
+    int64_t capacity;  // of index, while it grows
+};
+
+// Reads {"token": id, …}, in any order. Ids are integers from 0, each used once, without large gaps; strings are
+// distinct and not empty. On error nothing is left to free. vocabulary_parse_json does the same for bytes in memory;
+// errors call them `name`.
+int vocabulary_read_json(struct vocabulary *vocabulary, const char *path);
+int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name);
+void vocabulary_free(struct vocabulary *vocabulary);
+
+// Appends a string, and returns its id, the next one. An equal string keeps its id, but the new one is found.
+int32_t vocabulary_append(struct vocabulary *vocabulary, const char *string, size_t length);
+
+// Id of a string, -1 if it is not a token.
+int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *string, size_t length);
+// String of an id in [0, size); NULL and length 0 if no token has the id.
+const char *vocabulary_string(const struct vocabulary *vocabulary, int32_t id, size_t *length);
+
+// ---- merges ----
 
 enum { BPE_NO_RANK = INT32_MAX };
 
@@ -45,6 +73,13 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
 // file is truncated, or belongs to another tokenizer. A few tokens added by hand are only noted in the log.
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
+// The bytes of a token, NULL if no token has the id.
+static inline const char *bpe_token(const struct bpe *bpe, int32_t id, size_t *length) {
+    *length = bpe->begin[id + 1] - bpe->begin[id];
+    return *length > 0 ? (const char *)bpe->bytes + bpe->begin[id] : NULL;
+}
+// Which tokens are bytes or the result of a merge: (vocab_size), freed by the caller.
+bool *bpe_find_made(const struct bpe *bpe);
 // Whether a token is written like a special one: <|endoftext|>, <s>, [MASK].
 bool bpe_is_bracketed(const char *text, size_t length);
 
@@ -70,20 +105,39 @@ static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe, int32_
     }
 }
 
-// Memory for long pieces, reused between calls; one per thread. Zeroed is valid.
-struct bpe_scratch {
+// ---- merging ----
+
+// GPT-2's own code (bpe_encode) merges all occurrences of a pair in one round: pairs that appear during a round wait
+// for the next one, even if an unusual merge file ranks them lower. In tiktoken, Hugging Face and SentencePiece
+// (merge_ids), of all neighbouring pairs that can be merged, the one of lowest rank is merged first (leftmost among
+// equals), and the pairs it forms take part at once. The two differ only if a merge has a lower rank than one that it
+// depends on.
+
+// Memory for long runs, reused between calls; one per thread. Zeroed is valid.
+struct merge_scratch {
     struct merge_node *nodes;
     struct merge_candidate *heap;
-    struct merge_candidate *later;  // found in this round
-    size_t capacity;                // bytes of the longest piece that fits
+    struct merge_candidate *later;  // found since the heap was last filled
+    size_t later_count;
+    size_t capacity;  // ids of the longest run that fits
+    // If not NULL: for each id, the two that were last found to form it, in the order in which SentencePiece finds
+    // them.
+    struct merge_parts {
+        int32_t left, right;
+    } * parts;
 };
 
-void bpe_scratch_free(struct bpe_scratch *scratch);
+void merge_scratch_free(struct merge_scratch *scratch);
 
 // 0, or -1 with a message if a piece of `length` bytes is too long to merge: the limit is 2^31 - 1.
 int bpe_check_length(size_t length);
-// Appends the ids of one piece, in O(n log n). A piece of 2^31 bytes or more is an error.
-int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, size_t length,
+// Append the ids of a piece: those of its bytes, merged in rounds, or one pair after another. Fail if the piece is too
+// long.
+int bpe_encode(const struct bpe *bpe, struct merge_scratch *scratch, const unsigned char *piece, size_t length,
                struct token_list *out);
+int merge_bytes(const struct bpe *bpe, struct merge_scratch *scratch, const unsigned char *piece, size_t length,
+                struct token_list *out);
+// Merges ids[0…count) in place with the pairs of bpe and returns the new count. count < 2^31. Takes O(n log n).
+int64_t merge_ids(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int64_t count);
 
 #endif

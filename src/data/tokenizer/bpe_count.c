@@ -15,7 +15,7 @@
 #include <string.h>
 
 struct count_worker {
-    struct word_table words;
+    struct byte_table words;
     struct jsonl_parser parser;
 };
 
@@ -32,14 +32,14 @@ struct counting {
 };
 
 // Splits the text by GPT-2's pattern and counts the pieces.
-static void count_text(struct word_table *words, const struct unicode_table *table, const char *text, size_t length) {
+static void count_text(struct byte_table *words, const struct unicode_table *table, const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
     uint32_t ends[SPLIT_MOST];
     while (at < end) {
         int count = split_pieces(&split_rules_gpt2, table, at, (size_t)(end - at), ends);
         for (int i = 0; i < count; i++) {
             uint32_t begin = i > 0 ? ends[i - 1] : 0;
-            word_table_get(words, at + begin, ends[i] - begin)->value++;
+            byte_table_get(words, at + begin, ends[i] - begin)->value++;
         }
         at += ends[count - 1];
     }
@@ -117,7 +117,7 @@ static int run_pipeline(struct counting *run, const struct string_list *files) {
     return status;
 }
 
-static int count_files(struct word_table *words, struct counting *run, const struct string_list *files) {
+static int count_files(struct byte_table *words, struct counting *run, const struct string_list *files) {
     const struct bpe_corpus *corpus = run->corpus;
     struct line_options lines = {
         .paths = (const char *const *)files->items,
@@ -138,11 +138,11 @@ static int count_files(struct word_table *words, struct counting *run, const str
     for (int i = 0; i < corpus->threads; i++) {
         struct count_worker *worker = &run->workers[i];
         if (status == 0)
-            word_table_add(words, &worker->words);
+            byte_table_sum(words, &worker->words);
         if (worker->parser.problem)
             log_warn("skipped %s", worker->parser.problem);
         run->summary->bad_lines += worker->parser.bad_lines;
-        word_table_free(&worker->words);
+        byte_table_free(&worker->words);
         jsonl_parser_free(&worker->parser);
     }
     free(run->workers);
@@ -159,7 +159,7 @@ static int find_formats(struct counting *run, const struct string_list *files) {
     return 0;
 }
 
-int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
+int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
     *summary = (struct bpe_corpus_summary){0};
     struct string_list files = {0};
     struct counting run = {.corpus = corpus, .summary = summary, .table = split_table_create()};

@@ -6,12 +6,128 @@
 #include "data/tokenizer/byte_map.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- vocab.json ----
+
+// Reads vocab.json. The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
+// dense enough to index arrays.
+
+enum { VOCABULARY_LIMIT_BYTES = 1 << 30, SHOWN_BYTES = 60 };
+
+// Ids may have gaps, but an id far beyond the number of tokens means a damaged file, and would cost memory.
+static int64_t largest_id(int64_t count) {
+    int64_t most = count * 4 + 4096;
+    return most < INT32_MAX - 1 ? most : INT32_MAX - 1;
+}
+
+// How much of a token to print in messages.
+static int shown(size_t length) {
+    return length < SHOWN_BYTES ? (int)length : SHOWN_BYTES;
+}
+
+static int read_id(const struct json *value, const struct json_key *key, int64_t count, const char *path, int32_t *id) {
+    double number = value->type == JSON_NUMBER ? value->number : -1;
+    if (!(number >= 0 && number <= INT32_MAX - 1) || number != (double)(int32_t)number)
+        return error_set("%s: the id of token \"%.*s\" is not an integer from 0 to %d; this is not a vocabulary file "
+                         "{\"token\": id, …}",
+                         path, shown(key->length), key->string, INT32_MAX - 1);
+    if (number > (double)largest_id(count))
+        return error_set("%s: token \"%.*s\" has id %.0f, but there are only %" PRId64
+                         " tokens; the file is damaged or not a vocabulary",
+                         path, shown(key->length), key->string, number, count);
+    *id = (int32_t)number;
+    return 0;
+}
+
+int32_t vocabulary_append(struct vocabulary *vocabulary, const char *string, size_t length) {
+    int32_t id = (int32_t)vocabulary->size++;
+    struct byte_string *token = byte_table_get(&vocabulary->tokens, string, length);
+    token->value = id;
+    vocabulary->index = list_grow(vocabulary->index, id, &vocabulary->capacity, sizeof *vocabulary->index);
+    vocabulary->index[id] = (int32_t)(token - vocabulary->tokens.strings);
+    return id;
+}
+
+static int add_token(struct vocabulary *vocabulary, const struct json_key *key, int32_t id, const char *path) {
+    if (key->length == 0)
+        return error_set("%s: the token with id %" PRId32 " is the empty string; remove it", path, id);
+    size_t length;
+    const char *other = vocabulary_string(vocabulary, id, &length);
+    if (other)
+        return error_set("%s: tokens \"%.*s\" and \"%.*s\" have the same id %" PRId32 "; each token needs its own",
+                         path, shown(length), other, shown(key->length), key->string, id);
+    if (byte_table_add(&vocabulary->tokens, key->string, key->length, id) < 0)
+        return error_set("%s: token \"%.*s\" appears twice, with ids %" PRId32 " and %" PRId32 "; remove one", path,
+                         shown(key->length), key->string, vocabulary_find(vocabulary, key->string, key->length), id);
+    vocabulary->index[id] = (int32_t)vocabulary->tokens.count - 1;
+    return 0;
+}
+
+static int fill(struct vocabulary *vocabulary, const struct json *root, const char *path) {
+    int32_t id = 0, highest = -1;
+    for (size_t i = 0; i < root->count; i++) {
+        TRY(read_id(&root->items[i], &root->keys[i], (int64_t)root->count, path, &id));
+        highest = id > highest ? id : highest;
+    }
+    vocabulary->size = (int64_t)highest + 1;
+    vocabulary->index = memory_alloc((size_t)vocabulary->size * sizeof *vocabulary->index);
+    memset(vocabulary->index, 0xFF, (size_t)vocabulary->size * sizeof *vocabulary->index);
+    for (size_t i = 0; i < root->count; i++)
+        TRY(add_token(vocabulary, &root->keys[i], (int32_t)root->items[i].number, path));
+    return 0;
+}
+
+static int take(struct vocabulary *vocabulary, struct json *root, const char *name) {
+    int status;
+    *vocabulary = (struct vocabulary){0};
+    if (root->type != JSON_OBJECT || root->count == 0)
+        status =
+            error_set("%s: not a vocabulary, which is a JSON object {\"token\": id, …} with at least one token", name);
+    else
+        status = fill(vocabulary, root, name);
+    json_free(root);
+    if (status < 0)
+        vocabulary_free(vocabulary);
+    return status;
+}
+
+int vocabulary_read_json(struct vocabulary *vocabulary, const char *path) {
+    struct json *root;
+    TRY(json_parse_file(&root, path, VOCABULARY_LIMIT_BYTES));
+    return take(vocabulary, root, path);
+}
+
+int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name) {
+    struct json *root;
+    TRY(json_parse(&root, text, length, name));
+    return take(vocabulary, root, name);
+}
+
+void vocabulary_free(struct vocabulary *vocabulary) {
+    byte_table_free(&vocabulary->tokens);
+    free(vocabulary->index);
+    *vocabulary = (struct vocabulary){0};
+}
+
+int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *string, size_t length) {
+    return byte_table_find(&vocabulary->tokens, string, length);
+}
+
+const char *vocabulary_string(const struct vocabulary *vocabulary, int32_t id, size_t *length) {
+    bool is_token = vocabulary->index[id] >= 0;
+    const struct byte_string *token = is_token ? &vocabulary->tokens.strings[vocabulary->index[id]] : NULL;
+    *length = token ? token->length : 0;
+    return token ? byte_table_text(&vocabulary->tokens, token) : NULL;
+}
+
+// ---- merges.txt ----
 
 static const char version_line[] = "#version";
 // How many tokens without a merge are accepted as added by hand: FEW_ADDED in any vocabulary, up to MOST_ADDED if they
@@ -31,10 +147,6 @@ struct string_view {
     const char *text;
     size_t length;
 };
-
-static int shown(size_t length) {
-    return length < 60 ? (int)length : 60;
-}
 
 // The bytes of every token, for decoding. Tokens with characters outside the byte map (added special tokens) stand for
 // themselves.
@@ -149,6 +261,16 @@ bool bpe_is_bracketed(const char *string, size_t length) {
     return (first == '<' && last == '>') || (first == '[' && last == ']');
 }
 
+bool *bpe_find_made(const struct bpe *bpe) {
+    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
+    for (int byte = 0; byte < 256; byte++)
+        is_made[bpe->byte_id[byte]] = true;
+    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
+        if (bpe->pairs[slot].left >= 0)
+            is_made[bpe->pairs[slot].id] = true;
+    return is_made;
+}
+
 // Could a merge produce this token: do two tokens form it? Then *left is the length of the first.
 static bool is_joined(const struct vocabulary *vocabulary, struct string_view token, size_t *left) {
     for (size_t cut = 1; cut < token.length; cut++) {
@@ -170,12 +292,7 @@ struct unmade {
 };
 
 static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, struct unmade *unmade) {
-    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
-    for (int byte = 0; byte < 256; byte++)
-        is_made[bpe->byte_id[byte]] = true;
-    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
-        if (bpe->pairs[slot].left >= 0)
-            is_made[bpe->pairs[slot].id] = true;
+    bool *is_made = bpe_find_made(bpe);
     struct byte_map map;
     struct buffer bytes = {0};
     byte_map_init(&map);
@@ -206,13 +323,14 @@ static int check_made(const struct bpe *bpe, const struct vocabulary *vocabulary
         return 0;
     struct string_view token;
     token.text = vocabulary_string(vocabulary, unmade.lost >= 0 ? unmade.lost : unmade.first, &token.length);
-    bool is_many = unmade.count > MOST_ADDED || (unmade.count > FEW_ADDED && unmade.count * 100 > vocabulary->count);
+    bool is_many =
+        unmade.count > MOST_ADDED || (unmade.count > FEW_ADDED && unmade.count * 100 > vocabulary->tokens.count);
     if (is_many)
         return error_set("%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64
                          " others of the %" PRId64 " tokens, and there are %" PRId64
                          " merges; the file is truncated, or belongs to another tokenizer: " SAME_TRAINING,
                          merges->vocab_name, merges->merge_name, shown(token.length), token.text,
-                         unmade.lost >= 0 ? unmade.lost : unmade.first, unmade.count - 1, vocabulary->count,
+                         unmade.lost >= 0 ? unmade.lost : unmade.first, unmade.count - 1, vocabulary->tokens.count,
                          bpe->merge_count);
     if (unmade.lost >= 0)
         return error_set("%s: the merge \"%.*s %.*s\" is missing, without which no text becomes the token %" PRId32

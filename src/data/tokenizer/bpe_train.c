@@ -4,7 +4,7 @@
 // length of words. Every pair has a list of the places where it occurs; they are checked when the pair is merged.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
-#include "data/tokenizer/pair_queue.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
@@ -12,52 +12,225 @@
 #include <stdlib.h>
 #include <string.h>
 
+// ---- pairs by count ----
+
+// Pairs of neighbouring tokens during BPE training: how often each occurs, where, and which is the most frequent.
+// Counts are weighted by the frequency of words and need 64 bits. The queue is lazy: a pair whose count has fallen
+// since it was added is reinserted with its true count when it comes to the top.
+
+struct pair_place {
+    uint32_t position;  // of the pair's first token in the symbols
+    uint32_t word;
+};
+
+struct pair {
+    int32_t left, right;
+    int64_t count;
+    struct pair_place *places;  // increasing; some may no longer exist
+    int64_t place_count, place_capacity;
+    bool touched;  // its count has risen since pair_queue_refresh
+};
+
+struct pair_queue {
+    struct pair *pairs;
+    int64_t count, capacity;
+    int64_t *slots;  // hash table of pair numbers + 1, 0 if free
+    size_t slot_mask;
+    struct pair_candidate *heap;
+    int64_t heap_count, heap_capacity;
+    int64_t *touched;
+    int64_t touched_count, touched_capacity;
+};
+
+struct pair_candidate {
+    int64_t count;  // when it was added
+    int64_t pair;
+};
+
+static void pair_queue_free(struct pair_queue *queue) {
+    for (int64_t i = 0; i < queue->count; i++)
+        free(queue->pairs[i].places);
+    free(queue->pairs);
+    free(queue->slots);
+    free(queue->heap);
+    free(queue->touched);
+    *queue = (struct pair_queue){0};
+}
+
+// ---- the table ----
+
+static size_t slot_of(const struct pair_queue *queue, int32_t left, int32_t right) {
+    uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+    key ^= key >> 32;
+    size_t slot = (size_t)key & queue->slot_mask;
+    while (queue->slots[slot]) {
+        const struct pair *pair = &queue->pairs[queue->slots[slot] - 1];
+        if (pair->left == left && pair->right == right)
+            break;
+        slot = (slot + 1) & queue->slot_mask;
+    }
+    return slot;
+}
+
+static void grow_slots(struct pair_queue *queue) {
+    size_t slots = queue->slots ? 2 * (queue->slot_mask + 1) : 1024;
+    free(queue->slots);
+    queue->slots = memory_alloc(slots * sizeof *queue->slots);
+    queue->slot_mask = slots - 1;
+    for (int64_t i = 0; i < queue->count; i++)
+        queue->slots[slot_of(queue, queue->pairs[i].left, queue->pairs[i].right)] = i + 1;
+}
+
+static int64_t find_or_create(struct pair_queue *queue, int32_t left, int32_t right) {
+    if (!queue->slots || 2 * (size_t)queue->count >= queue->slot_mask)
+        grow_slots(queue);
+    size_t slot = slot_of(queue, left, right);
+    if (!queue->slots[slot]) {
+        queue->pairs = list_grow(queue->pairs, queue->count, &queue->capacity, sizeof *queue->pairs);
+        queue->pairs[queue->count++] = (struct pair){.left = left, .right = right};
+        queue->slots[slot] = queue->count;
+    }
+    return queue->slots[slot] - 1;
+}
+
+// Adds weight occurrences of a pair at a place.
+static void pair_queue_add(struct pair_queue *queue, int32_t left, int32_t right, int64_t weight,
+                           struct pair_place place) {
+    int64_t number = find_or_create(queue, left, right);
+    struct pair *pair = &queue->pairs[number];
+    pair->places = list_grow(pair->places, pair->place_count, &pair->place_capacity, sizeof *pair->places);
+    pair->places[pair->place_count++] = place;
+    pair->count += weight;
+    if (pair->touched)
+        return;
+    pair->touched = true;
+    queue->touched = list_grow(queue->touched, queue->touched_count, &queue->touched_capacity, sizeof *queue->touched);
+    queue->touched[queue->touched_count++] = number;
+}
+
+// Removes `weight` occurrences; places are unchanged.
+static void pair_queue_remove(struct pair_queue *queue, int32_t left, int32_t right, int64_t weight) {
+    size_t slot = slot_of(queue, left, right);
+    CHECK(queue->slots[slot]);
+    queue->pairs[queue->slots[slot] - 1].count -= weight;
+}
+
+// ---- the heap ----
+
+static bool goes_before(const struct pair_queue *queue, struct pair_candidate a, struct pair_candidate b) {
+    if (a.count != b.count)
+        return a.count > b.count;
+    const struct pair *x = &queue->pairs[a.pair], *y = &queue->pairs[b.pair];
+    return x->left != y->left ? x->left < y->left : x->right < y->right;
+}
+
+static void heap_push(struct pair_queue *queue, struct pair_candidate candidate) {
+    queue->heap = list_grow(queue->heap, queue->heap_count, &queue->heap_capacity, sizeof *queue->heap);
+    int64_t at = queue->heap_count++;
+    for (; at > 0 && goes_before(queue, candidate, queue->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        queue->heap[at] = queue->heap[(at - 1) / 2];
+    queue->heap[at] = candidate;
+}
+
+static struct pair_candidate heap_pop(struct pair_queue *queue) {
+    struct pair_candidate top = queue->heap[0], last = queue->heap[--queue->heap_count];
+    int64_t at = 0;
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= queue->heap_count)
+            break;
+        if (child + 1 < queue->heap_count && goes_before(queue, queue->heap[child + 1], queue->heap[child]))
+            child++;
+        if (!goes_before(queue, queue->heap[child], last))
+            break;
+        queue->heap[at] = queue->heap[child];
+        at = child;
+    }
+    queue->heap[at] = last;
+    return top;
+}
+
+// Inserts the pairs that have grown since the last call into the queue.
+static void pair_queue_refresh(struct pair_queue *queue) {
+    for (int64_t i = 0; i < queue->touched_count; i++) {
+        struct pair *pair = &queue->pairs[queue->touched[i]];
+        pair->touched = false;
+        if (pair->count > 0)
+            heap_push(queue, (struct pair_candidate){pair->count, queue->touched[i]});
+    }
+    queue->touched_count = 0;
+}
+
+// Removes the most frequent pair, ties by the smaller (left, right). False if no pair occurs any more. The caller frees
+// pair->places, and calls pair_queue_settle when all occurrences are merged.
+static bool pair_queue_pop(struct pair_queue *queue, struct pair *out) {
+    while (queue->heap_count > 0) {
+        struct pair_candidate top = heap_pop(queue);
+        struct pair *pair = &queue->pairs[top.pair];
+        if (pair->count > 0 && pair->count != top.count) {
+            heap_push(queue, (struct pair_candidate){pair->count, top.pair});
+            continue;
+        }
+        *out = *pair;
+        pair->places = NULL;
+        pair->place_count = pair->place_capacity = 0;
+        if (out->count > 0)
+            return true;
+        free(out->places);
+    }
+    return false;
+}
+
+static void pair_queue_settle(struct pair_queue *queue, int32_t left, int32_t right) {
+    size_t slot = slot_of(queue, left, right);
+    CHECK(queue->slots[slot]);
+    queue->pairs[queue->slots[slot] - 1].count = 0;
+}
+
+// ---- training ----
+
 enum { BETWEEN_WORDS = INT32_MIN, INSIDE = INT32_MIN + 1, BYTE_TOKENS = 256, SPECIAL_TOKENS = 1 };
 
 struct training {
-    const struct word_table *words;
+    const struct byte_table *words;
     unsigned char *bytes;  // the byte at each position
     int32_t *symbols;      // (size)
     size_t size;
     struct pair_queue pairs;
-    struct word_table tokens;  // bytes of each token; value is its id + 1
+    struct byte_table tokens;  // bytes of each token; value is its id + 1
     int32_t *lengths;          // (token count, capacity as below) bytes of each token
     int64_t length_capacity;
     struct bpe_merges *merges;
 };
 
 static void set_length(struct training *training, int64_t id, int32_t length) {
-    if (id >= training->length_capacity) {
-        training->length_capacity = training->length_capacity ? 2 * training->length_capacity : 1024;
-        training->lengths =
-            memory_realloc(training->lengths, (size_t)training->length_capacity * sizeof *training->lengths);
-    }
+    training->lengths = list_grow(training->lengths, id, &training->length_capacity, sizeof *training->lengths);
     training->lengths[id] = length;
 }
 
 // ---- the array of symbols ----
 
 static int lay_out_words(struct training *training) {
-    const struct word_table *words = training->words;
+    const struct byte_table *words = training->words;
     struct byte_map map;
     byte_map_init(&map);
     int32_t id_of_byte[256];
     for (int id = 0; id < BYTE_TOKENS; id++) {
         id_of_byte[map.in_order[id]] = id;
         set_length(training, id, 1);
-        word_table_get(&training->tokens, &map.in_order[id], 1)->value = id + 1;
+        byte_table_get(&training->tokens, &map.in_order[id], 1)->value = id + 1;
     }
-    training->size = words->bytes_used + (size_t)words->count + 1;
+    training->size = words->bytes.length + (size_t)words->count + 1;
     if (training->size > UINT32_MAX || words->count > UINT32_MAX)
         return error_set("the corpus has %zu bytes of distinct words, more than training can index; train on a sample",
-                         words->bytes_used);
+                         words->bytes.length);
     training->symbols = memory_alloc(training->size * sizeof *training->symbols);
     training->bytes = memory_alloc(training->size);
     size_t at = 0;
     training->symbols[at++] = BETWEEN_WORDS;
     for (int64_t w = 0; w < words->count; w++) {
-        const struct word *word = &words->words[w];
-        memcpy(training->bytes + at, words->bytes + word->begin, word->length);
+        const struct byte_string *word = &words->strings[w];
+        memcpy(training->bytes + at, words->bytes.data + word->begin, word->length);
         for (size_t i = 0; i < word->length; i++, at++)
             training->symbols[at] = id_of_byte[training->bytes[at]];
         training->symbols[at++] = BETWEEN_WORDS;
@@ -71,7 +244,7 @@ static void add_pairs(struct training *training) {
     for (int64_t w = 0; w < training->words->count; w++, at++) {
         for (; symbols[at] != BETWEEN_WORDS; at++)
             if (symbols[at + 1] != BETWEEN_WORDS)
-                pair_queue_add(&training->pairs, symbols[at], symbols[at + 1], training->words->words[w].value,
+                pair_queue_add(&training->pairs, symbols[at], symbols[at + 1], training->words->strings[w].value,
                                (struct pair_place){at, (uint32_t)w});
     }
     pair_queue_refresh(&training->pairs);
@@ -95,7 +268,7 @@ static void merge_at(struct training *training, struct bpe_merge merge, struct p
     if (symbols[right] != merge.right)
         return;
     uint32_t end = right + (uint32_t)training->lengths[merge.right];
-    int64_t weight = training->words->words[place.word].value;
+    int64_t weight = training->words->strings[place.word].value;
     uint32_t before = previous(training, at);
     int32_t left_neighbour = symbols[before], right_neighbour = symbols[end];
     if (left_neighbour >= 0)
@@ -121,7 +294,7 @@ static int32_t merged_id(struct training *training, const struct pair *pair) {
             break;
     }
     int32_t length = training->lengths[pair->left] + training->lengths[pair->right];
-    struct word *token = word_table_get(&training->tokens, training->bytes + at, (size_t)length);
+    struct byte_string *token = byte_table_get(&training->tokens, training->bytes + at, (size_t)length);
     if (token->value == 0) {
         set_length(training, training->merges->token_count, length);
         token->value = ++training->merges->token_count;
@@ -129,17 +302,11 @@ static int32_t merged_id(struct training *training, const struct pair *pair) {
     return (int32_t)(token->value - 1);
 }
 
-static void record(struct bpe_merges *merges, struct bpe_merge merge) {
-    if (merges->count == merges->capacity) {
-        merges->capacity = merges->capacity ? 2 * merges->capacity : 1024;
-        merges->items = memory_realloc(merges->items, (size_t)merges->capacity * sizeof *merges->items);
-    }
-    merges->items[merges->count++] = merge;
-}
-
 static void merge_pair(struct training *training, const struct pair *pair) {
     struct bpe_merge merge = {pair->left, pair->right, merged_id(training, pair)};
-    record(training->merges, merge);
+    struct bpe_merges *merges = training->merges;
+    merges->items = list_grow(merges->items, merges->count, &merges->capacity, sizeof *merges->items);
+    merges->items[merges->count++] = merge;
     for (int64_t i = 0; i < pair->place_count; i++)
         merge_at(training, merge, pair->places[i]);
     pair_queue_settle(&training->pairs, merge.left, merge.right);
@@ -166,7 +333,7 @@ static void find_merges(struct training *training, const struct bpe_train_option
         progress_end(&progress, NULL);
 }
 
-int bpe_train(struct bpe_merges *merges, const struct word_table *words, const struct bpe_train_options *options) {
+int bpe_train(struct bpe_merges *merges, const struct byte_table *words, const struct bpe_train_options *options) {
     *merges = (struct bpe_merges){.token_count = BYTE_TOKENS};
     if (options->vocab_size < BYTE_TOKENS + SPECIAL_TOKENS || options->vocab_size > INT32_MAX)
         return error_set_code(EXIT_CODE_USAGE,
@@ -179,7 +346,7 @@ int bpe_train(struct bpe_merges *merges, const struct word_table *words, const s
         find_merges(&training, options);
     }
     pair_queue_free(&training.pairs);
-    word_table_free(&training.tokens);
+    byte_table_free(&training.tokens);
     free(training.lengths);
     free(training.symbols);
     free(training.bytes);

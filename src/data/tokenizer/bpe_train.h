@@ -9,7 +9,7 @@
 
 #include "config/flag.h"
 #include "data/extract/text_format.h"
-#include "data/tokenizer/word_table.h"
+#include "data/tokenizer/byte_table.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +30,7 @@ struct bpe_corpus_summary {
 };
 
 // Splits files by GPT-2's pattern and counts the pieces, in parallel. The caller frees words, also on error.
-int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary);
+int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary);
 
 struct bpe_train_options {
     int64_t vocab_size;     // at least 257: bytes, merges and <|endoftext|>
@@ -49,7 +49,7 @@ struct bpe_merges {
 };
 
 // Finds merges until there are enough tokens or no pair occurs min_frequency times.
-int bpe_train(struct bpe_merges *merges, const struct word_table *words, const struct bpe_train_options *options);
+int bpe_train(struct bpe_merges *merges, const struct byte_table *words, const struct bpe_train_options *options);
 void bpe_merges_free(struct bpe_merges *merges);
 
 // Writes vocab.json, merges.txt and, unless its name is NULL, tokenizer.json: all of them or none. The names must be

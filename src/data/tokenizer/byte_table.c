@@ -1,5 +1,6 @@
-// Open addressing, at most half full.
+// Open addressing over indices, so that growing moves numbers and not strings; at most half full.
 #include "data/tokenizer/byte_table.h"
+#include "data/tokenizer/token_list.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include <stdlib.h>
@@ -12,53 +13,71 @@ void byte_table_free(struct byte_table *table) {
     *table = (struct byte_table){0};
 }
 
-static size_t find_slot(const struct byte_table *table, const void *bytes, size_t length) {
-    size_t slot = (size_t)hash_bytes(bytes, length, 0) & table->slot_mask;
-    for (;; slot = (slot + 1) & table->slot_mask) {
-        if (table->slots[slot] < 0)
-            return slot;
-        const struct byte_string *string = &table->strings[table->slots[slot]];
-        if (string->length == length && memcmp(buffer_string(&table->bytes) + string->begin, bytes, length) == 0)
-            return slot;
+// The slot of a string: its own, or the free one where it belongs.
+static size_t find_slot(const struct byte_table *table, const void *bytes, size_t length, uint64_t hash) {
+    size_t slot = (size_t)hash & table->slot_mask;
+    for (; table->slots[slot]; slot = (slot + 1) & table->slot_mask) {
+        const struct byte_string *string = &table->strings[table->slots[slot] - 1];
+        if (string->hash == hash && string->length == length &&
+            memcmp(byte_table_text(table, string), bytes, length) == 0)
+            break;
+    }
+    return slot;
+}
+
+static void grow_slots(struct byte_table *table) {
+    size_t slots = table->slots ? 2 * (table->slot_mask + 1) : 1024;
+    free(table->slots);
+    table->slots = memory_alloc(slots * sizeof *table->slots);
+    table->slot_mask = slots - 1;
+    for (int64_t i = 0; i < table->count; i++) {
+        size_t slot = (size_t)table->strings[i].hash & table->slot_mask;
+        while (table->slots[slot])
+            slot = (slot + 1) & table->slot_mask;
+        table->slots[slot] = i + 1;
     }
 }
 
-static void grow(struct byte_table *table) {
-    size_t slots = table->slots ? (table->slot_mask + 1) * 2 : 1024;
-    free(table->slots);
-    table->slots = memory_alloc(slots * sizeof *table->slots);
-    memset(table->slots, 0xFF, slots * sizeof *table->slots);
-    table->slot_mask = slots - 1;
-    for (int64_t i = 0; i < table->count; i++) {
-        const struct byte_string *string = &table->strings[i];
-        table->slots[find_slot(table, table->bytes.data + string->begin, string->length)] = (int32_t)i;
+static struct byte_string *get_hashed(struct byte_table *table, const void *bytes, size_t length, uint64_t hash) {
+    if (!table->slots || 2 * (size_t)table->count >= table->slot_mask)
+        grow_slots(table);
+    size_t slot = find_slot(table, bytes, length, hash);
+    if (!table->slots[slot]) {
+        table->strings = list_grow(table->strings, table->count, &table->capacity, sizeof *table->strings);
+        table->strings[table->count++] = (struct byte_string){table->bytes.length, length, hash, 0};
+        table->slots[slot] = table->count;
+        buffer_append(&table->bytes, bytes, length);
     }
+    return &table->strings[table->slots[slot] - 1];
+}
+
+struct byte_string *byte_table_get(struct byte_table *table, const void *bytes, size_t length) {
+    return get_hashed(table, bytes, length, hash_bytes(bytes, length, 0));
 }
 
 int byte_table_add(struct byte_table *table, const void *bytes, size_t length, int32_t id) {
-    if (!table->slots || (size_t)table->count * 2 > table->slot_mask)
-        grow(table);
-    size_t slot = find_slot(table, bytes, length);
-    if (table->slots[slot] >= 0)
+    int64_t before = table->count;
+    struct byte_string *string = byte_table_get(table, bytes, length);
+    if (table->count == before)
         return -1;
-    if (table->count == table->capacity) {
-        table->capacity = table->capacity * 2 + 256;
-        table->strings = memory_realloc(table->strings, (size_t)table->capacity * sizeof *table->strings);
-    }
-    table->slots[slot] = (int32_t)table->count;
-    table->strings[table->count++] = (struct byte_string){table->bytes.length, length, id};
-    buffer_append(&table->bytes, bytes, length);
+    string->value = id;
     return 0;
 }
 
 void byte_table_set(struct byte_table *table, const void *bytes, size_t length, int32_t id) {
-    if (byte_table_add(table, bytes, length, id) < 0)
-        table->strings[table->slots[find_slot(table, bytes, length)]].id = id;
+    byte_table_get(table, bytes, length)->value = id;
 }
 
 int32_t byte_table_find(const struct byte_table *table, const void *bytes, size_t length) {
     if (!table->slots)
         return -1;
-    int32_t index = table->slots[find_slot(table, bytes, length)];
-    return index < 0 ? -1 : table->strings[index].id;
+    int64_t found = table->slots[find_slot(table, bytes, length, hash_bytes(bytes, length, 0))];
+    return found ? (int32_t)table->strings[found - 1].value : -1;
+}
+
+void byte_table_sum(struct byte_table *table, const struct byte_table *from) {
+    for (int64_t i = 0; i < from->count; i++) {
+        const struct byte_string *string = &from->strings[i];
+        get_hashed(table, byte_table_text(from, string), string->length, string->hash)->value += string->value;
+    }
 }

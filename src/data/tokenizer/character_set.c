@@ -1,5 +1,6 @@
 // Ranges of characters and operations on them. Every operation ends with a sealed set.
 #include "data/tokenizer/character_set.h"
+#include "data/tokenizer/token_list.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,7 @@ void character_set_free(struct character_set *set) {
 }
 
 void character_set_add(struct character_set *set, uint32_t first, uint32_t last) {
-    if (set->count == set->capacity) {
-        set->capacity = set->capacity * 2 + 4;
-        set->ranges = memory_realloc(set->ranges, set->capacity * sizeof *set->ranges);
-    }
+    set->ranges = list_grow(set->ranges, (int64_t)set->count, &set->capacity, sizeof *set->ranges);
     set->ranges[set->count++] = (struct character_range){first, last};
 }
 
@@ -23,11 +21,9 @@ void character_set_add_set(struct character_set *set, const struct character_set
 }
 
 void character_set_add_categories(struct character_set *set, uint32_t categories) {
-    for (size_t i = 0; i < unicode_runs_count; i++) {
-        uint32_t end = i + 1 < unicode_runs_count ? unicode_runs[i + 1] >> 7 : UNICODE_LIMIT;
-        if (categories >> (unicode_runs[i] & 31) & 1)
-            character_set_add(set, unicode_runs[i] >> 7, end - 1);
-    }
+    for (struct unicode_run run = {0}; unicode_run_next(&run);)
+        if (categories >> run.category & 1)
+            character_set_add(set, run.first, run.end - 1);
     if (categories & UNICODE_SET(UNICODE_CN))
         character_set_add(set, UNICODE_LIMIT, UNICODE_LIMIT);
 }

@@ -4,35 +4,23 @@
 #define DATA_TOKENIZER_FAIRSEQ_H
 
 #include "base/buffer.h"
-#include "data/tokenizer/byte_table.h"
-#include "data/tokenizer/word_table.h"
+#include "data/tokenizer/bpe.h"
 #include <stdbool.h>
 
 enum { FAIRSEQ_BOS, FAIRSEQ_PAD, FAIRSEQ_EOS, FAIRSEQ_UNK, FAIRSEQ_SPECIALS };
 
-struct fairseq_dictionary {
-    struct byte_table symbols;  // of equal symbols the last counts; ids of all are indices of strings
-    int64_t size;
-    struct byte_string *strings;  // (size) by id, in text
-    struct buffer text;
-};
-
 // Whether a file begins like a dictionary: with a word and a count.
 bool fairseq_dictionary_begins(const char *begin, size_t length);
-// Errors call the text `name`. On error nothing is left to free.
-int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *text, size_t length, const char *name);
-void fairseq_dictionary_free(struct fairseq_dictionary *dictionary);
+// Of equal symbols the last counts. Errors call the text `name`. On error nothing is left to free.
+int fairseq_dictionary_parse(struct vocabulary *dictionary, const char *text, size_t length, const char *name);
 // The id of a symbol, FAIRSEQ_UNK if there is none.
-int32_t fairseq_dictionary_find(const struct fairseq_dictionary *dictionary, const char *symbol, size_t length);
-int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length);
+int32_t fairseq_dictionary_find(const struct vocabulary *dictionary, const char *symbol, size_t length);
 
-// Whether Python's split treats a character as a space.
-bool fairseq_is_blank(uint32_t character);
 // The next word of text at or after *at, split at spaces: false if there is none.
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length);
 
 // Counts the words of a text.
-void fairseq_count_words(struct word_table *words, const char *text, size_t length);
+void fairseq_count_words(struct byte_table *words, const char *text, size_t length);
 
 struct fairseq_build {
     int64_t threshold;   // rarer words are left out
@@ -40,6 +28,6 @@ struct fairseq_build {
     int64_t multiple;    // padded with "madeupword0000"… to a size that is a multiple of this; 0 or 1: no padding
 };
 // The text of dict.txt as fairseq-preprocess writes it: by count, ties by their bytes.
-void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out);
+void fairseq_build_dictionary(const struct byte_table *words, const struct fairseq_build *build, struct buffer *out);
 
 #endif

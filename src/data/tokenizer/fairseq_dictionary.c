@@ -1,6 +1,7 @@
 // Reads and builds fairseq's dictionaries. The order of lines gives the ids, so everything that affects lines or their
 // order follows fairseq: the definition of a space, which of two equal symbols counts, how ties are broken.
 #include "data/tokenizer/fairseq.h"
+#include "data/tokenizer/kind.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,23 +12,19 @@
 
 enum { MOST_BYTES = 1 << 30 };
 
-bool fairseq_is_blank(uint32_t character) {
-    return unicode_is_white_space(character) || (character >= 0x1C && character <= 0x1F);
-}
-
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length) {
     const unsigned char *bytes = (const unsigned char *)text;
     uint32_t character;
     while (*at < length) {
         size_t step = utf8_decode(bytes + *at, length - *at, &character, NULL);
-        if (!fairseq_is_blank(character))
+        if (!unicode_is_python_space(character))
             break;
         *at += step;
     }
     size_t end = *at;
     while (end < length) {
         size_t step = utf8_decode(bytes + end, length - end, &character, NULL);
-        if (fairseq_is_blank(character))
+        if (unicode_is_python_space(character))
             break;
         end += step;
     }
@@ -37,52 +34,24 @@ bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word
 
 // ---- reading ----
 
-int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
-    int32_t id = (int32_t)dictionary->size++;
-    // Grow to the next power of two: growing by one entry would copy the list for every entry.
-    if ((id & (id - 1)) == 0) {
-        size_t room = id == 0 ? 1 : 2 * (size_t)id;
-        dictionary->strings = memory_realloc(dictionary->strings, room * sizeof *dictionary->strings);
-    }
-    dictionary->strings[id] = (struct byte_string){dictionary->text.length, length, id};
-    buffer_append(&dictionary->text, symbol, length);
-    byte_table_set(&dictionary->symbols, symbol, length, id);
-    return id;
-}
-
-int32_t fairseq_dictionary_find(const struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
-    int32_t id = byte_table_find(&dictionary->symbols, symbol, length);
+int32_t fairseq_dictionary_find(const struct vocabulary *dictionary, const char *symbol, size_t length) {
+    int32_t id = vocabulary_find(dictionary, symbol, length);
     return id < 0 ? FAIRSEQ_UNK : id;
 }
 
-struct dictionary_line {
-    const char *text;
-    size_t length;
-};
-
-static struct dictionary_line next_line(const char **at, const char *end) {
-    struct dictionary_line line = {*at, 0};
-    while (*at < end && **at != '\n' && **at != '\r')
-        ++*at;
-    line.length = (size_t)(*at - line.text);
-    if (*at < end)
-        *at += **at == '\r' && *at + 1 < end && (*at)[1] == '\n' ? 2 : 1;
-    return line;
-}
-
 // Splits off the part of a line after the last space; false if there is no space.
-static bool cut_field(struct dictionary_line *line, struct dictionary_line *field) {
+static bool cut_field(struct token_line *line, struct token_line *field) {
     size_t at = line->length;
     while (at > 0 && line->text[at - 1] != ' ')
         at--;
     if (at == 0)
         return false;
-    *field = (struct dictionary_line){line->text + at, line->length - at};
+    *field = (struct token_line){line->text + at, line->length - at};
     line->length = at - 1;
     return true;
 }
 
-static bool is_integer(struct dictionary_line field) {
+static bool is_integer(struct token_line field) {
     size_t at = field.length > 0 && (field.text[0] == '-' || field.text[0] == '+');
     if (at == field.length)
         return false;
@@ -94,24 +63,24 @@ static bool is_integer(struct dictionary_line field) {
 
 bool fairseq_dictionary_begins(const char *begin, size_t length) {
     const char *at = begin;
-    struct dictionary_line line = next_line(&at, begin + length), field;
+    struct token_line line = token_line_next(&at, begin + length), field;
     return cut_field(&line, &field) && is_integer(field);
 }
 
-static void strip_end(struct dictionary_line *line) {
+static void strip_end(struct token_line *line) {
     size_t kept = 0;
     for (size_t at = 0; at < line->length;) {
         uint32_t character;
         at += utf8_decode((const unsigned char *)line->text + at, line->length - at, &character, NULL);
-        if (!fairseq_is_blank(character))
+        if (!unicode_is_python_space(character))
             kept = at;
     }
     line->length = kept;
 }
 
-static int add_line(struct fairseq_dictionary *dictionary, struct dictionary_line line, const char *place) {
+static int add_line(struct vocabulary *dictionary, struct token_line line, const char *place) {
     static const char overwrite[] = "#fairseq:overwrite";
-    struct dictionary_line field = {0};
+    struct token_line field = {0};
     strip_end(&line);
     bool good = cut_field(&line, &field), overwrites = false;
     if (good && field.length == sizeof overwrite - 1 && memcmp(field.text, overwrite, field.length) == 0) {
@@ -120,15 +89,15 @@ static int add_line(struct fairseq_dictionary *dictionary, struct dictionary_lin
     }
     if (!good || !is_integer(field))
         return error_set("%s: expected a symbol, a space and a count; this is not a fairseq dictionary", place);
-    if (!overwrites && byte_table_find(&dictionary->symbols, line.text, line.length) >= 0)
+    if (!overwrites && vocabulary_find(dictionary, line.text, line.length) >= 0)
         return error_set(
             "%s: the symbol \"%.*s\" occurs twice; write #fairseq:overwrite after the count, or remove one", place,
             line.length < 60 ? (int)line.length : 60, line.text);
-    fairseq_dictionary_append(dictionary, line.text, line.length);
+    vocabulary_append(dictionary, line.text, line.length);
     return 0;
 }
 
-int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *text, size_t length, const char *name) {
+int fairseq_dictionary_parse(struct vocabulary *dictionary, const char *text, size_t length, const char *name) {
     static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
     size_t bad = utf8_check(text, length);
     if (bad < length)
@@ -138,36 +107,29 @@ int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *
     // fairseq would make the byte order mark part of the first word, which then matches no text.
     if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
         return error_set("%s: it starts with a byte order mark; save it as UTF-8 without one", name);
-    *dictionary = (struct fairseq_dictionary){0};
+    *dictionary = (struct vocabulary){0};
     for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
-        fairseq_dictionary_append(dictionary, specials[i], strlen(specials[i]));
+        vocabulary_append(dictionary, specials[i], strlen(specials[i]));
     const char *end = text + length;
     struct buffer place = {0};
     int status = 0;
     for (int64_t line = 1; status == 0 && text < end; line++) {
         buffer_clear(&place);
         buffer_printf(&place, "%s:%" PRId64, name, line);
-        status = add_line(dictionary, next_line(&text, end), place.data);
+        status = add_line(dictionary, token_line_next(&text, end), place.data);
     }
     buffer_free(&place);
     if (status < 0)
-        fairseq_dictionary_free(dictionary);
+        vocabulary_free(dictionary);
     return status;
-}
-
-void fairseq_dictionary_free(struct fairseq_dictionary *dictionary) {
-    byte_table_free(&dictionary->symbols);
-    free(dictionary->strings);
-    buffer_free(&dictionary->text);
-    *dictionary = (struct fairseq_dictionary){0};
 }
 
 // ---- building ----
 
-void fairseq_count_words(struct word_table *words, const char *text, size_t length) {
+void fairseq_count_words(struct byte_table *words, const char *text, size_t length) {
     size_t at = 0, bytes;
     while (fairseq_next_word(text, length, &at, &bytes)) {
-        word_table_get(words, (const unsigned char *)text + at, bytes)->value++;
+        byte_table_get(words, text + at, bytes)->value++;
         at += bytes;
     }
 }
@@ -194,20 +156,20 @@ static bool is_special(const struct counted_word *word) {
     return false;
 }
 
-static bool is_word(const struct word_table *words, const char *word) {
+static bool is_word(const struct byte_table *words, const char *word) {
     for (int64_t i = 0; i < words->count; i++)
-        if (words->words[i].length == strlen(word) &&
-            memcmp(words->bytes + words->words[i].begin, word, words->words[i].length) == 0)
+        if (words->strings[i].length == strlen(word) &&
+            memcmp(words->bytes.data + words->strings[i].begin, word, words->strings[i].length) == 0)
             return true;
     return false;
 }
 
-void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out) {
+void fairseq_build_dictionary(const struct byte_table *words, const struct fairseq_build *build, struct buffer *out) {
     struct counted_word *sorted = memory_alloc((size_t)(words->count + 1) * sizeof *sorted);
     int64_t count = 0, size = FAIRSEQ_SPECIALS;
     for (int64_t i = 0; i < words->count; i++) {
-        struct counted_word word = {words->bytes + words->words[i].begin, words->words[i].length,
-                                    words->words[i].value};
+        struct counted_word word = {(const unsigned char *)words->bytes.data + words->strings[i].begin,
+                                    words->strings[i].length, words->strings[i].value};
         if (!is_special(&word))  // already in the dictionary, and not written
             sorted[count++] = word;
     }

@@ -8,7 +8,6 @@
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
-#include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -19,7 +18,7 @@
 #include <string.h>
 
 struct fairseq_model {
-    struct fairseq_dictionary dictionary;
+    struct vocabulary dictionary;
     struct bpe *bpe;  // NULL: words
     int32_t *of_bpe;  // (bpe->vocab_size) id in the dictionary of each id of the BPE
     int32_t *bpe_of;  // (dictionary.size) the reverse, -1 if there is none
@@ -27,13 +26,8 @@ struct fairseq_model {
     struct unicode_table *table;
 };
 
-struct fairseq_state {
-    struct piece_cache cache;
-    struct bpe_scratch scratch;
-};
-
 static void model_free(struct fairseq_model *model) {
-    fairseq_dictionary_free(&model->dictionary);
+    vocabulary_free(&model->dictionary);
     bpe_free(model->bpe);
     free(model->of_bpe);
     free(model->bpe_of);
@@ -47,7 +41,7 @@ static int open_bpe(struct fairseq_model *model, const struct tokenizer_options 
     int status = bpe_open(&model->bpe, &vocabulary, options->vocab_file, options->merge_file);
     vocabulary_free(&vocabulary);
     TRY(status);
-    fairseq_dictionary_append(&model->dictionary, "<mask>", 6);
+    vocabulary_append(&model->dictionary, "<mask>", 6);
     model->of_bpe = memory_alloc((size_t)model->bpe->vocab_size * sizeof *model->of_bpe);
     model->bpe_of = memory_alloc((size_t)model->dictionary.size * sizeof *model->bpe_of);
     memset(model->bpe_of, 0xFF, (size_t)model->dictionary.size * sizeof *model->bpe_of);
@@ -65,7 +59,7 @@ static int open_bpe(struct fairseq_model *model, const struct tokenizer_options 
 static void add_mask(struct fairseq_model *model) {
     static const char mask[] = "<mask>";
     if (fairseq_dictionary_find(&model->dictionary, mask, sizeof mask - 1) == FAIRSEQ_UNK)
-        model->mask = fairseq_dictionary_append(&model->dictionary, mask, sizeof mask - 1);
+        model->mask = vocabulary_append(&model->dictionary, mask, sizeof mask - 1);
 }
 
 static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
@@ -104,35 +98,20 @@ static void fairseq_close(struct tokenizer *tokenizer) {
     model_free(tokenizer->model);
 }
 
-static int state_create(const struct tokenizer *tokenizer, void **opaque) {
-    (void)tokenizer;
-    struct fairseq_state *state = memory_alloc(sizeof *state);
-    piece_cache_create(&state->cache);
-    *opaque = state;
-    return 0;
-}
-
-static void state_free(void *opaque) {
-    struct fairseq_state *state = opaque;
-    piece_cache_free(&state->cache);
-    bpe_scratch_free(&state->scratch);
-    free(state);
-}
-
 // ---- encoding ----
 
 static int encode_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                         struct token_list *out) {
     const struct fairseq_model *model = opaque;
-    struct fairseq_state *state = opaque_state;
+    struct piece_state *state = opaque_state;
     int64_t before = out->count;
-    TRY(bpe_encode(model->bpe, &state->scratch, piece, length, out));
+    TRY(bpe_encode(model->bpe, &state->merge, piece, length, out));
     for (int64_t i = before; i < out->count; i++)
         out->ids[i] = model->of_bpe[out->ids[i]];
     return 0;
 }
 
-static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *begin,
+static int encode_bpe(const struct fairseq_model *model, struct piece_state *state, const unsigned char *begin,
                       const unsigned char *end, struct token_list *out) {
     struct piece_model pieces = {
         .rules = &split_rules_gpt2, .table = model->table, .encode = encode_piece, .model = model};
@@ -145,7 +124,7 @@ static void strip(const unsigned char **begin, const unsigned char **end) {
     uint32_t character;
     while (*begin < *end) {
         size_t bytes = utf8_decode(*begin, (size_t)(*end - *begin), &character, NULL);
-        if (!fairseq_is_blank(character))
+        if (!unicode_is_python_space(character))
             break;
         *begin += bytes;
     }
@@ -154,7 +133,7 @@ static void strip(const unsigned char **begin, const unsigned char **end) {
         while (last > *begin && *end - last < 4 && (*last & 0xC0) == 0x80)
             last--;
         if (utf8_decode(last, (size_t)(*end - last), &character, NULL) != (size_t)(*end - last) ||
-            !fairseq_is_blank(character))
+            !unicode_is_python_space(character))
             break;
         *end = last;
     }
@@ -178,6 +157,16 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
 
 // ---- decoding ----
 
+// With a BPE the bytes, else the symbol of dict.txt.
+static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct fairseq_model *model = tokenizer->model;
+    if (model->bpe && model->bpe_of[id] >= 0) {
+        const char *bytes = bpe_token(model->bpe, model->bpe_of[id], length);
+        return bytes ? bytes : "";
+    }
+    return vocabulary_string(&model->dictionary, id, length);
+}
+
 // Begin and end symbols are dropped; a symbol that is not of the BPE, or not a word, is written by its name.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     const struct fairseq_model *model = tokenizer->model;
@@ -185,39 +174,21 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     for (int64_t i = 0; i < count; i++) {
         if (ids[i] == FAIRSEQ_BOS || ids[i] == FAIRSEQ_EOS)
             continue;
-        if (model->bpe && model->bpe_of[ids[i]] >= 0) {
-            int32_t id = model->bpe_of[ids[i]];
-            buffer_append(out, model->bpe->bytes + model->bpe->begin[id],
-                          model->bpe->begin[id + 1] - model->bpe->begin[id]);
-            continue;
-        }
+        size_t length;
+        const char *text = token(tokenizer, ids[i], &length);
         if (!model->bpe && !first)
             buffer_append_byte(out, ' ');
         first = false;
-        const struct byte_string *string = &model->dictionary.strings[ids[i]];
-        buffer_append(out, model->dictionary.text.data + string->begin, string->length);
+        buffer_append(out, text, length);
     }
     return 0;
-}
-
-// With a BPE the bytes, else the symbol of dict.txt.
-static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
-    const struct fairseq_model *model = tokenizer->model;
-    if (model->bpe && model->bpe_of[id] >= 0) {
-        size_t begin = model->bpe->begin[model->bpe_of[id]];
-        *length = model->bpe->begin[model->bpe_of[id] + 1] - begin;
-        return (const char *)model->bpe->bytes + begin;
-    }
-    const struct byte_string *string = &model->dictionary.strings[id];
-    *length = string->length;
-    return model->dictionary.text.data + string->begin;
 }
 
 // ---- as a tokenizer.json ----
 
 static bool is_blank(const void *context, uint32_t character) {
     (void)context;
-    return fairseq_is_blank(character);
+    return unicode_is_python_space(character);
 }
 
 // Every token of the BPE that text can become must be a symbol: others become <unk>, which the vocabulary of a BPE
@@ -225,8 +196,8 @@ static bool is_blank(const void *context, uint32_t character) {
 static int map_bpe(const struct fairseq_model *model, int32_t *ids) {
     int64_t missing = 0;
     for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
-        const char *text = (const char *)model->bpe->bytes + model->bpe->begin[i];
-        size_t length = model->bpe->begin[i + 1] - model->bpe->begin[i];
+        size_t length;
+        const char *text = bpe_token(model->bpe, (int32_t)i, &length);
         bool is_symbol = model->of_bpe[i] != FAIRSEQ_UNK;
         ids[i] = is_symbol ? model->of_bpe[i] : -1;
         missing += !is_symbol && length > 0 && !bpe_is_bracketed(text, length);
@@ -238,8 +209,9 @@ static int map_bpe(const struct fairseq_model *model, int32_t *ids) {
 }
 
 static void add_symbol(const struct fairseq_model *model, struct hf_parts *parts, int32_t id) {
-    const struct byte_string *string = &model->dictionary.strings[id];
-    hf_parts_add(parts, model->dictionary.text.data + string->begin, string->length, id);
+    size_t length;
+    const char *text = vocabulary_string(&model->dictionary, id, &length);
+    hf_parts_add(parts, text, length, id);
 }
 
 static int describe_bpe(const struct fairseq_model *model, struct hf_parts *parts) {
@@ -275,10 +247,10 @@ static void describe_words(const struct fairseq_model *model, struct hf_parts *p
     json_key(&json, "vocab");
     json_begin_object(&json);
     for (int32_t id = 0; id < model->dictionary.size; id++) {
-        const struct byte_string *string = &model->dictionary.strings[id];
-        const char *text = model->dictionary.text.data + string->begin;
-        if (fairseq_dictionary_find(&model->dictionary, text, string->length) == id)
-            hf_vocab_entry(&json, text, string->length, id);
+        size_t length;
+        const char *text = vocabulary_string(&model->dictionary, id, &length);
+        if (fairseq_dictionary_find(&model->dictionary, text, length) == id)
+            hf_vocab_entry(&json, text, length, id);
         if (id < FAIRSEQ_SPECIALS || id == model->mask)
             add_symbol(model, parts, id);
     }
@@ -288,7 +260,7 @@ static void describe_words(const struct fairseq_model *model, struct hf_parts *p
     struct buffer pattern = {0};
     hf_pattern_set(&pattern, is_blank, NULL);
     json = hf_part(&parts->pre_tokenizer);
-    hf_step_split(&json, &pattern, "Removed");
+    hf_step_split(&json, &pattern, "Removed", false);
     buffer_free(&pattern);
 }
 
@@ -307,8 +279,8 @@ const struct tokenizer_kind tokenizer_kind_fairseq = {
     .name = "FairseqTokenizer",
     .open = fairseq_open,
     .close = fairseq_close,
-    .state_create = state_create,
-    .state_free = state_free,
+    .state_create = piece_state_create,
+    .state_free = piece_state_free,
     .encode = encode,
     .decode = decode,
     .token = token,

@@ -12,7 +12,6 @@
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/byte_table.h"
 #include "data/tokenizer/charsmap.h"
-#include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/pattern.h"
 #include "data/tokenizer/piece_encode.h"
@@ -39,7 +38,10 @@ enum hf_normalizer {
     HF_NORMALIZER_BERT,
     HF_NORMALIZER_STRIP,
     HF_NORMALIZER_STRIP_ACCENTS,
-    HF_NORMALIZER_FORM,
+    HF_NORMALIZER_NFD,  // the forms in the order of enum normal_form
+    HF_NORMALIZER_NFKD,
+    HF_NORMALIZER_NFC,
+    HF_NORMALIZER_NFKC,
     HF_NORMALIZER_LOWER,
     HF_NORMALIZER_NMT,
     HF_NORMALIZER_CHARSMAP,
@@ -50,7 +52,6 @@ enum hf_normalizer {
 
 struct hf_normalizer_step {
     enum hf_normalizer kind;
-    enum normal_form form;
     bool left, right;                       // Strip
     bool clean, cjk, strip_accents, lower;  // BertNormalizer
     struct charsmap map;
@@ -68,6 +69,7 @@ enum hf_pretokenizer {
     HF_PRETOKENIZER_WHITESPACE,
     HF_PRETOKENIZER_WHITESPACE_SPLIT,
     HF_PRETOKENIZER_FIXED_LENGTH,
+    HF_PRETOKENIZER_DELIMITER,  // becomes a SPLIT
 };
 
 enum hf_behavior { HF_REMOVED, HF_ISOLATED, HF_MERGED_WITH_PREVIOUS, HF_MERGED_WITH_NEXT, HF_CONTIGUOUS };
@@ -184,6 +186,7 @@ void hf_free(struct hf *hf);  // NULL is fine
 // ---- loading, part by part ----
 
 int hf_error(const struct hf *hf, const char *part, const char *what);  // "FILE: PART: WHAT"
+int hf_too_long(const struct hf *hf, const char *part);
 struct hf_string hf_copy(const char *text, size_t length);
 bool hf_get_bool(const struct json *object, const char *key, bool otherwise);
 // Member `key`: 1 if a string; 0 if absent or null; else -1 with an error.
@@ -196,6 +199,10 @@ int hf_for_each(struct hf *hf, const struct json *value, const char *list,
 // Member `key`, which must be a string.
 int hf_copy_member(const struct hf *hf, const struct json *value, const char *key, struct hf_string *out);
 int hf_not_supported(const struct hf *hf, const char *part, const char *type);
+// The index of a type among the names; -1 with an error if it is none of them.
+int hf_find_type(const struct hf *hf, const char *part, const char *const *names, size_t count, const char *type);
+// A list of steps with one more, which is zeroed.
+void *hf_add_step(void *steps, size_t *count, size_t step_bytes);
 int hf_load_metaspace(const struct hf *hf, const struct json *value, enum hf_prepend *prepend,
                       struct hf_string *replacement);
 int hf_load_model(struct hf *hf, const struct json *model);
@@ -224,7 +231,8 @@ struct hf_split {
 struct hf_splits {
     struct buffer text;
     struct hf_split *items;
-    size_t count, capacity;
+    size_t count;
+    int64_t capacity;
 };
 
 struct hf_state {

@@ -7,13 +7,6 @@
 
 enum { BLOCK = 64, MOST_ADDED = 1 << 17 };
 
-static bool is_word_character(const struct hf *hf, uint32_t c) {
-    const uint32_t words =
-        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
-    return unicode_in_set(hf->table, c, words) || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
-           (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
-}
-
 // Where the character before `at` > 0 begins; the text is well-formed.
 static size_t step_back(const char *text, size_t at) {
     do
@@ -31,9 +24,9 @@ static uint32_t character_at(const char *text, size_t length, size_t at, size_t 
 // Whether neither end is inside a word.
 static bool stands_alone(const struct hf *hf, const char *text, size_t length, struct pattern_match match) {
     size_t bytes;
-    if (match.begin > 0 && is_word_character(hf, character_at(text, length, step_back(text, match.begin), &bytes)))
+    if (match.begin > 0 && unicode_is_word(hf->table, character_at(text, length, step_back(text, match.begin), &bytes)))
         return false;
-    return match.end == length || !is_word_character(hf, character_at(text, length, match.end, &bytes));
+    return match.end == length || !unicode_is_word(hf->table, character_at(text, length, match.end, &bytes));
 }
 
 static size_t blanks_before(const char *text, size_t length, size_t at) {

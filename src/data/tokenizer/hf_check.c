@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include <inttypes.h>
 #include <stdlib.h>

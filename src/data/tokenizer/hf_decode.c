@@ -1,10 +1,10 @@
 // Decoders: each takes the list of strings from the previous one. The text is the concatenation of the last one's
 // strings.
 #include "data/tokenizer/hf.h"
+#include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +12,12 @@
 struct strings {
     struct buffer text;
     size_t *ends;
-    size_t count, capacity;
+    size_t count;
+    int64_t capacity;
 };
 
 static void strings_end(struct strings *strings) {
-    if (strings->count == strings->capacity) {
-        strings->capacity = strings->capacity * 2 + 64;
-        strings->ends = memory_realloc(strings->ends, strings->capacity * sizeof *strings->ends);
-    }
+    strings->ends = list_grow(strings->ends, (int64_t)strings->count, &strings->capacity, sizeof *strings->ends);
     strings->ends[strings->count++] = strings->text.length;
 }
 
@@ -48,23 +46,8 @@ static void append_replaced(struct buffer *out, struct hf_string text, struct hf
 
 // ---- WordPiece ----
 
-static void tidy(struct buffer *text, struct buffer *scratch) {
-    static const char *const pairs[][2] = {
-        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
-        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        struct hf_string then = {(char *)pairs[i][0], strlen(pairs[i][0])};
-        struct hf_string now = {(char *)pairs[i][1], strlen(pairs[i][1])};
-        buffer_clear(scratch);
-        append_replaced(scratch, (struct hf_string){text->data, text->length}, then, now);
-        buffer_clear(text);
-        buffer_append(text, buffer_string(scratch), scratch->length);
-    }
-}
-
 static void decode_wordpiece(const struct hf_decoder_step *rule, const struct strings *in, struct strings *out) {
-    struct buffer word = {0}, scratch = {0};
+    struct buffer word = {0};
     for (size_t i = 0; i < in->count; i++) {
         struct hf_string token = string_at(in, i);
         bool inside =
@@ -74,13 +57,12 @@ static void decode_wordpiece(const struct hf_decoder_step *rule, const struct st
         if (i > 0 && !inside)
             buffer_append_byte(&word, ' ');
         buffer_append(&word, token.text + skip, token.length - skip);
-        if (rule->cleanup && word.length > 0)
-            tidy(&word, &scratch);
+        if (rule->cleanup)
+            wordpiece_tidy(&word, 0, true);
         buffer_append(&out->text, buffer_string(&word), word.length);
         strings_end(out);
     }
     buffer_free(&word);
-    buffer_free(&scratch);
 }
 
 // ---- bytes ----
@@ -181,7 +163,7 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *rul
             done = search.match.end;
             if (out->text.length > most) {
                 pattern_scratch_free(&scratch);
-                return hf_error(hf, "decoder", "makes a text more than 64 times as long, which is not supported");
+                return hf_too_long(hf, "decoder");
             }
         }
         buffer_append(&out->text, token.text + done, token.length - done);
@@ -236,10 +218,7 @@ int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buf
         const struct hf_string *string = ids[i] < hf->size ? &hf->strings[ids[i]] : NULL;
         if (!string || !string->text) {
             strings_free(&strings);
-            return error_set_code(EXIT_CODE_BAD_DATA,
-                                  "no token has id %" PRId32 " (number %" PRId64
-                                  "); decode with the tokenizer that made the ids",
-                                  ids[i], i);
+            return tokenizer_no_token(ids[i], i);
         }
         if (i > 0 && !hf->has_decoder)
             buffer_append_byte(&strings.text, ' ');
@@ -252,7 +231,7 @@ int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buf
         struct strings next = {0};
         status = apply(hf, &hf->decoders[i], &strings, &next);
         if (status == 0 && next.text.length > most)
-            status = hf_error(hf, "decoder", "makes a text more than 64 times as long, which is not supported");
+            status = hf_too_long(hf, "decoder");
         strings_free(&strings);
         strings = next;
     }
@@ -264,22 +243,18 @@ int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buf
 
 // ---- loading ----
 
-static int fill_decoder(struct hf *hf, const struct json *value, const char *type, struct hf_decoder_step *rule) {
-    static const struct {
-        const char *type;
-        enum hf_decoder kind;
-    } kinds[] = {
-        {"ByteLevel", HF_DECODER_BYTES},     {"WordPiece", HF_DECODER_WORDPIECE},
-        {"BPEDecoder", HF_DECODER_BPE},      {"ByteFallback", HF_DECODER_BYTE_FALLBACK},
-        {"Fuse", HF_DECODER_FUSE},           {"Strip", HF_DECODER_STRIP},
-        {"Metaspace", HF_DECODER_METASPACE}, {"Replace", HF_DECODER_REPLACE},
+static int add_decoder(struct hf *hf, const struct json *value, const char *type) {
+    static const char *const types[] = {
+        [HF_DECODER_BYTES] = "ByteLevel",     [HF_DECODER_WORDPIECE] = "WordPiece",
+        [HF_DECODER_BPE] = "BPEDecoder",      [HF_DECODER_BYTE_FALLBACK] = "ByteFallback",
+        [HF_DECODER_FUSE] = "Fuse",           [HF_DECODER_STRIP] = "Strip",
+        [HF_DECODER_METASPACE] = "Metaspace", [HF_DECODER_REPLACE] = "Replace",
     };
-    size_t i = 0;
-    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
-        i++;
-    if (i == sizeof kinds / sizeof kinds[0])
-        return hf_not_supported(hf, "decoder", type);
-    rule->kind = kinds[i].kind;
+    int kind = hf_find_type(hf, "decoder", types, sizeof types / sizeof types[0], type);
+    TRY(kind);
+    hf->decoders = hf_add_step(hf->decoders, &hf->decoder_count, sizeof *hf->decoders);
+    struct hf_decoder_step *rule = &hf->decoders[hf->decoder_count - 1];
+    rule->kind = (enum hf_decoder)kind;
     enum hf_prepend prepend;
     switch (rule->kind) {
     case HF_DECODER_WORDPIECE:
@@ -301,13 +276,6 @@ static int fill_decoder(struct hf *hf, const struct json *value, const char *typ
     default:
         return 0;
     }
-}
-
-static int add_decoder(struct hf *hf, const struct json *value, const char *type) {
-    hf->decoders = memory_realloc(hf->decoders, (hf->decoder_count + 1) * sizeof *hf->decoders);
-    struct hf_decoder_step *rule = &hf->decoders[hf->decoder_count++];
-    *rule = (struct hf_decoder_step){0};
-    return fill_decoder(hf, value, type, rule);
 }
 
 int hf_load_decoder(struct hf *hf, const struct json *decoder) {

@@ -363,7 +363,7 @@ void hf_find_shortcuts(struct hf *hf) {
     find_marked(hf);
     find_spaced(hf);
     find_spaced_bytes(hf);
-    hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
+    hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_NFC;
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))
         return;

@@ -11,6 +11,10 @@ int hf_error(const struct hf *hf, const char *part, const char *what) {
     return error_set("%s: %s: %s", hf->name, part, what);
 }
 
+int hf_too_long(const struct hf *hf, const char *part) {
+    return hf_error(hf, part, "makes a text more than 64 times as long, which is not supported");
+}
+
 struct hf_string hf_copy(const char *text, size_t length) {
     struct hf_string copy = {memory_realloc(NULL, length + 1), length};
     memcpy(copy.text, text, length);
@@ -34,6 +38,19 @@ int hf_not_supported(const struct hf *hf, const char *part, const char *type) {
     return error_set("%s: the %s \"%s\" is not supported", hf->name, part, type);
 }
 
+int hf_find_type(const struct hf *hf, const char *part, const char *const *names, size_t count, const char *type) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(type, names[i]) == 0)
+            return (int)i;
+    return hf_not_supported(hf, part, type);
+}
+
+void *hf_add_step(void *steps, size_t *count, size_t step_bytes) {
+    char *grown = memory_realloc(steps, (*count + 1) * step_bytes);
+    memset(grown + (*count)++ * step_bytes, 0, step_bytes);
+    return grown;
+}
+
 int hf_copy_member(const struct hf *hf, const struct json *value, const char *key, struct hf_string *out) {
     const struct json *string;
     int found = hf_get_string(hf, value, key, &string);
@@ -46,18 +63,15 @@ int hf_copy_member(const struct hf *hf, const struct json *value, const char *ke
 
 int hf_load_metaspace(const struct hf *hf, const struct json *value, enum hf_prepend *prepend,
                       struct hf_string *replacement) {
+    static const char *const schemes[] = {
+        [HF_PREPEND_ALWAYS] = "always", [HF_PREPEND_FIRST] = "first", [HF_PREPEND_NEVER] = "never"};
     const struct json *scheme;
     int found = hf_get_string(hf, value, "prepend_scheme", &scheme);
     TRY(found);
-    *prepend = HF_PREPEND_ALWAYS;
-    if (found == 1) {
-        if (strcmp(scheme->string, "first") == 0)
-            *prepend = HF_PREPEND_FIRST;
-        else if (strcmp(scheme->string, "never") == 0)
-            *prepend = HF_PREPEND_NEVER;
-        else if (strcmp(scheme->string, "always") != 0)
-            return hf_not_supported(hf, "prepend_scheme", scheme->string);
-    }
+    if (found == 1)
+        found = hf_find_type(hf, "prepend_scheme", schemes, sizeof schemes / sizeof schemes[0], scheme->string);
+    TRY(found);
+    *prepend = (enum hf_prepend)found;  // also if there is none: always
     if (!hf_get_bool(value, "add_prefix_space", true))
         *prepend = HF_PREPEND_NEVER;
     return hf_copy_member(hf, value, "replacement", replacement);
@@ -176,7 +190,7 @@ static int add_processor(struct hf *hf, const struct json *value, const char *ty
 // Strings by id, added tokens before those of the model.
 static void index_strings(struct hf *hf) {
     for (int64_t i = 0; i < hf->vocab.count; i++)
-        hf->size = hf->vocab.strings[i].id >= hf->size ? hf->vocab.strings[i].id + 1 : hf->size;
+        hf->size = hf->vocab.strings[i].value >= hf->size ? hf->vocab.strings[i].value + 1 : hf->size;
     hf->count = hf->model_count;
     if (hf->same && hf->size < hf->model_count)
         hf->size = hf->model_count;
@@ -188,7 +202,7 @@ static void index_strings(struct hf *hf) {
     hf->strings = memory_alloc((size_t)(hf->size + 1) * sizeof *hf->strings);
     for (int64_t i = 0; i < hf->vocab.count; i++) {
         const struct byte_string *string = &hf->vocab.strings[i];
-        hf->strings[string->id] = (struct hf_string){hf->vocab.bytes.data + string->begin, string->length};
+        hf->strings[string->value] = (struct hf_string){hf->vocab.bytes.data + string->begin, string->length};
     }
     for (int64_t i = 0; hf->same && i < hf->model_count; i++)
         hf->strings[i] = hf->strings[hf->same[i]];

@@ -382,7 +382,8 @@ static void build_vocab_trie(const struct hf *hf, struct trie *trie) {
     for (int64_t i = 0; i < hf->vocab.count; i++) {
         const struct byte_string *string = &hf->vocab.strings[i];
         if (string->length > 0)
-            keys[count++] = (struct trie_key){hf->vocab.bytes.data + string->begin, string->length, string->id};
+            keys[count++] =
+                (struct trie_key){hf->vocab.bytes.data + string->begin, string->length, (int32_t)string->value};
     }
     trie_build(trie, keys, count);
     free(keys);

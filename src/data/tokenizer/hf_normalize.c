@@ -344,10 +344,6 @@ static void apply_charsmap(const struct hf *hf, const struct charsmap *map, cons
 
 // ---- all of them ----
 
-static int too_long(const struct hf *hf) {
-    return hf_error(hf, "normalizer", "makes a text more than 64 times as long, which is not supported");
-}
-
 // Copies a part of the text.
 static void follow_copy(struct origin *origin, const struct buffer *in, size_t begin, size_t end, struct buffer *out) {
     if (begin < origin->before && begin < end)
@@ -369,7 +365,7 @@ static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *r
         if (origin->begins && done <= origin->before)
             origin->after = out->length;
         if (out->length > state->most_bytes)
-            return too_long(hf);
+            return hf_too_long(hf, "normalizer");
     }
     follow_copy(origin, in, done, in->length, out);
     return found;
@@ -384,8 +380,11 @@ static int apply(const struct hf *hf, const struct hf_normalizer_step *rule, str
     case HF_NORMALIZER_STRIP:
         apply_strip(rule, in, out, origin);
         return 0;
-    case HF_NORMALIZER_FORM:
-        apply_form(hf, rule->form, state, in, out, origin);
+    case HF_NORMALIZER_NFD:
+    case HF_NORMALIZER_NFKD:
+    case HF_NORMALIZER_NFC:
+    case HF_NORMALIZER_NFKC:
+        apply_form(hf, (enum normal_form)(rule->kind - HF_NORMALIZER_NFD), state, in, out, origin);
         return 0;
     case HF_NORMALIZER_CHARSMAP:
         apply_charsmap(hf, &rule->map, in, out, origin);
@@ -420,7 +419,7 @@ int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, 
         TRY(apply(hf, &hf->normalizers[i], state, &state->normal, &state->swap, &origin));
         *zero = origin.after < state->swap.length ? origin.after : state->swap.length;
         if (state->swap.length > state->most_bytes)
-            return too_long(hf);
+            return hf_too_long(hf, "normalizer");
         struct buffer done = state->normal;
         state->normal = state->swap;
         state->swap = done;
@@ -444,43 +443,38 @@ static int load_charsmap(struct hf *hf, const struct json *value, struct charsma
     return status;
 }
 
-static int fill_normalizer(struct hf *hf, const struct json *value, const char *type, struct hf_normalizer_step *rule) {
-    static const struct {
-        const char *type;
-        enum hf_normalizer kind;
-        enum normal_form form;
-    } kinds[] = {
-        {"BertNormalizer", HF_NORMALIZER_BERT, 0},
-        {"Strip", HF_NORMALIZER_STRIP, 0},
-        {"StripAccents", HF_NORMALIZER_STRIP_ACCENTS, 0},
-        {"NFC", HF_NORMALIZER_FORM, NORMAL_FORM_C},
-        {"NFD", HF_NORMALIZER_FORM, NORMAL_FORM_D},
-        {"NFKC", HF_NORMALIZER_FORM, NORMAL_FORM_KC},
-        {"NFKD", HF_NORMALIZER_FORM, NORMAL_FORM_KD},
-        {"Lowercase", HF_NORMALIZER_LOWER, 0},
-        {"Nmt", HF_NORMALIZER_NMT, 0},
-        {"Precompiled", HF_NORMALIZER_CHARSMAP, 0},
-        {"Replace", HF_NORMALIZER_REPLACE, 0},
-        {"Prepend", HF_NORMALIZER_PREPEND, 0},
-        {"ByteLevel", HF_NORMALIZER_BYTES, 0},
+static int add_normalizer(struct hf *hf, const struct json *value, const char *type) {
+    static const char *const types[] = {
+        [HF_NORMALIZER_BERT] = "BertNormalizer",
+        [HF_NORMALIZER_STRIP] = "Strip",
+        [HF_NORMALIZER_STRIP_ACCENTS] = "StripAccents",
+        [HF_NORMALIZER_NFD] = "NFD",
+        [HF_NORMALIZER_NFKD] = "NFKD",
+        [HF_NORMALIZER_NFC] = "NFC",
+        [HF_NORMALIZER_NFKC] = "NFKC",
+        [HF_NORMALIZER_LOWER] = "Lowercase",
+        [HF_NORMALIZER_NMT] = "Nmt",
+        [HF_NORMALIZER_CHARSMAP] = "Precompiled",
+        [HF_NORMALIZER_REPLACE] = "Replace",
+        [HF_NORMALIZER_PREPEND] = "Prepend",
+        [HF_NORMALIZER_BYTES] = "ByteLevel",
     };
-    size_t i = 0;
-    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
-        i++;
-    if (i == sizeof kinds / sizeof kinds[0])
-        return hf_not_supported(hf, "normalizer", type);
-    rule->kind = kinds[i].kind;
-    rule->form = kinds[i].form;
+    int kind = hf_find_type(hf, "normalizer", types, sizeof types / sizeof types[0], type);
+    TRY(kind);
+    hf->normalizers = hf_add_step(hf->normalizers, &hf->normalizer_count, sizeof *hf->normalizers);
+    struct hf_normalizer_step *rule = &hf->normalizers[hf->normalizer_count - 1];
+    rule->kind = (enum hf_normalizer)kind;
+    bool is_form = kind >= HF_NORMALIZER_NFD && kind <= HF_NORMALIZER_NFKC;
     rule->left = hf_get_bool(value, "strip_left", true);
     rule->right = hf_get_bool(value, "strip_right", true);
     rule->clean = hf_get_bool(value, "clean_text", true);
     rule->cjk = hf_get_bool(value, "handle_chinese_chars", true);
     rule->lower = hf_get_bool(value, "lowercase", true);
     rule->strip_accents = hf_get_bool(value, "strip_accents", rule->lower);
-    bool forms = rule->kind == HF_NORMALIZER_FORM || (rule->kind == HF_NORMALIZER_BERT && rule->strip_accents);
-    if (forms && normal_form_require() < 0)
+    bool decomposes = is_form || (rule->kind == HF_NORMALIZER_BERT && rule->strip_accents);
+    if (decomposes && normal_form_require() < 0)
         return error_context("%s", hf->name);
-    if (rule->kind == HF_NORMALIZER_FORM && !hf->pairs && (rule->form == NORMAL_FORM_C || rule->form == NORMAL_FORM_KC))
+    if ((rule->kind == HF_NORMALIZER_NFC || rule->kind == HF_NORMALIZER_NFKC) && !hf->pairs)
         hf->pairs = normal_form_pairs_create(hf->old);
     if (rule->kind == HF_NORMALIZER_CHARSMAP)
         return load_charsmap(hf, value, &rule->map);
@@ -490,13 +484,6 @@ static int fill_normalizer(struct hf *hf, const struct json *value, const char *
         return 0;
     TRY(hf_copy_member(hf, value, "content", &rule->content));
     return hf_load_pattern(hf, json_member(value, "pattern"), "Replace", &rule->pattern);
-}
-
-static int add_normalizer(struct hf *hf, const struct json *value, const char *type) {
-    hf->normalizers = memory_realloc(hf->normalizers, (hf->normalizer_count + 1) * sizeof *hf->normalizers);
-    struct hf_normalizer_step *rule = &hf->normalizers[hf->normalizer_count++];
-    *rule = (struct hf_normalizer_step){0};
-    return fill_normalizer(hf, value, type, rule);
 }
 
 int hf_load_normalizer(struct hf *hf, const struct json *normalizer) {

@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/unicode_category.h"
+#include "data/tokenizer/token_list.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,8 @@ void hf_parts_free(struct hf_parts *parts) {
 }
 
 void hf_parts_add(struct hf_parts *parts, const char *text, size_t length, int32_t id) {
-    if (parts->token_count == parts->token_capacity) {
-        parts->token_capacity = parts->token_capacity * 2 + 16;
-        parts->tokens = memory_realloc(parts->tokens, parts->token_capacity * sizeof *parts->tokens);
-    }
+    parts->tokens =
+        list_grow(parts->tokens, (int64_t)parts->token_count, &parts->token_capacity, sizeof *parts->tokens);
     parts->tokens[parts->token_count++] =
         (struct hf_part_token){.begin = parts->names.length, .length = length, .id = id};
     buffer_append(&parts->names, text, length);
@@ -47,6 +46,11 @@ void hf_member_string(struct json_writer *json, const char *key, const char *val
     json_cstring(json, value);
 }
 
+void hf_member_int(struct json_writer *json, const char *key, int64_t value) {
+    json_key(json, key);
+    json_int(json, value);
+}
+
 void hf_member_null(struct json_writer *json, const char *key) {
     json_key(json, key);
     json_null(json);
@@ -57,6 +61,11 @@ void hf_member_null(struct json_writer *json, const char *key) {
 void hf_step(struct json_writer *json, const char *type) {
     json_begin_object(json);
     hf_member_string(json, "type", type);
+}
+
+void hf_step_plain(struct json_writer *json, const char *type) {
+    hf_step(json, type);
+    json_end_object(json);
 }
 
 static void write_pattern(struct json_writer *json, const char *kind, const char *text, size_t length) {
@@ -81,20 +90,12 @@ void hf_step_replace_pattern(struct json_writer *json, const struct buffer *patt
     json_end_object(json);
 }
 
-static void write_split(struct json_writer *json, const struct buffer *pattern, const char *behavior, bool invert) {
+void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior, bool invert) {
     hf_step(json, "Split");
     write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
     hf_member_string(json, "behavior", behavior);
     hf_member_bool(json, "invert", invert);
     json_end_object(json);
-}
-
-void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior) {
-    write_split(json, pattern, behavior, false);
-}
-
-void hf_step_keep(struct json_writer *json, const struct buffer *pattern) {
-    write_split(json, pattern, "Removed", true);
 }
 
 void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex) {
@@ -160,6 +161,17 @@ void hf_pattern_set(struct buffer *pattern, bool (*is_in)(const void *context, u
 
 // ---- models ----
 
+void hf_begin_bpe(struct json_writer *json, const char *unknown, bool byte_fallback, bool ignore_merges) {
+    hf_step(json, "BPE");
+    hf_member_null(json, "dropout");
+    hf_member_string(json, "unk_token", unknown);
+    hf_member_null(json, "continuing_subword_prefix");
+    hf_member_null(json, "end_of_word_suffix");
+    hf_member_bool(json, "fuse_unk", unknown != NULL);
+    hf_member_bool(json, "byte_fallback", byte_fallback);
+    hf_member_bool(json, "ignore_merges", ignore_merges);
+}
+
 void hf_vocab_entry(struct json_writer *json, const char *text, size_t length, int64_t id) {
     json_key_bytes(json, text, length);
     json_int(json, id);
@@ -206,9 +218,10 @@ static void name_tokens(struct names *names, const struct hf_parts *parts, const
             is_special[parts->tokens[i].id] = true;
     for (int64_t i = 0; i < bpe->vocab_size; i++) {
         names->begin[i] = names->text.length;
-        size_t length = bpe->begin[i + 1] - bpe->begin[i];
-        if (!is_special[i] && length > 0)
-            byte_map_write(&map, bpe->bytes + bpe->begin[i], length, &names->text);
+        size_t length;
+        const char *text = bpe_token(bpe, (int32_t)i, &length);
+        if (!is_special[i])
+            byte_map_write(&map, (const unsigned char *)text, length, &names->text);
     }
     names->begin[bpe->vocab_size] = names->text.length;
     free(is_special);
@@ -269,14 +282,7 @@ void hf_write_byte_model(struct hf_parts *parts, const struct hf_byte_model *mod
     struct names names = {0};
     name_tokens(&names, parts, model);
     struct json_writer json = hf_part(&parts->model);
-    hf_step(&json, "BPE");
-    hf_member_null(&json, "dropout");
-    hf_member_string(&json, "unk_token", model->unk_token);
-    hf_member_null(&json, "continuing_subword_prefix");
-    hf_member_null(&json, "end_of_word_suffix");
-    hf_member_bool(&json, "fuse_unk", false);
-    hf_member_bool(&json, "byte_fallback", false);
-    hf_member_bool(&json, "ignore_merges", model->ignore_merges);
+    hf_begin_bpe(&json, model->unk_token, false, model->ignore_merges);
     write_byte_vocab(&json, parts, model, &names);
     write_byte_merges(&json, model->bpe, &names);
     json_end_object(&json);
@@ -288,21 +294,11 @@ void hf_write_byte_model(struct hf_parts *parts, const struct hf_byte_model *mod
     hf_step_byte_level(&json, false, true);
 }
 
-static bool *find_made(const struct bpe *bpe) {
-    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
-    for (int byte = 0; byte < 256; byte++)
-        is_made[bpe->byte_id[byte]] = true;
-    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
-        if (bpe->pairs[slot].left >= 0)
-            is_made[bpe->pairs[slot].id] = true;
-    return is_made;
-}
-
 void hf_describe_gpt2(const struct bpe *bpe, struct hf_parts *parts) {
-    bool *is_made = find_made(bpe);
+    bool *is_made = bpe_find_made(bpe);
     for (int64_t id = 0; id < bpe->vocab_size; id++) {
-        const char *text = (const char *)bpe->bytes + bpe->begin[id];
-        size_t length = bpe->begin[id + 1] - bpe->begin[id];
+        size_t length;
+        const char *text = bpe_token(bpe, (int32_t)id, &length);
         if (!is_made[id] && bpe_is_bracketed(text, length))
             hf_parts_add(parts, text, length, (int32_t)id);
     }

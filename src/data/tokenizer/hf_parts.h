@@ -23,7 +23,8 @@ struct hf_parts {
     struct buffer probes;                                     // strings that hf_check should try, each ended by a NUL
     struct buffer names;
     struct hf_part_token *tokens;  // special ones
-    size_t token_count, token_capacity;
+    size_t token_count;
+    int64_t token_capacity;
     int32_t unknown, bos, pad;  // of the model; -1: none
     bool begins;                // a text begins with bos
     bool is_bert;               // its models expect [CLS] A [SEP]
@@ -42,11 +43,12 @@ struct json_writer hf_part(struct buffer *out);
 // ---- steps ----
 
 void hf_step(struct json_writer *json, const char *type);  // {"type": …, left open
+void hf_step_plain(struct json_writer *json, const char *type);
 // {"type": "Replace", …} for a string or a pattern.
 void hf_step_replace(struct json_writer *json, const char *text, const char *content);
 void hf_step_replace_pattern(struct json_writer *json, const struct buffer *pattern, const char *content);
-void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior);
-void hf_step_keep(struct json_writer *json, const struct buffer *pattern);  // keeps only the matches of a text
+// "Removed", inverted, keeps only the matches of a text.
+void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior, bool invert);
 void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex);
 // {"type": "Sequence", LIST: [ … and its end.
 void hf_begin_sequence(struct json_writer *json, const char *list);
@@ -61,6 +63,7 @@ void hf_pattern_text(struct buffer *pattern, const char *text, size_t length);
 
 void hf_member_bool(struct json_writer *json, const char *key, bool value);
 void hf_member_string(struct json_writer *json, const char *key, const char *value);
+void hf_member_int(struct json_writer *json, const char *key, int64_t value);
 void hf_member_null(struct json_writer *json, const char *key);
 void hf_vocab_entry(struct json_writer *json, const char *text, size_t length, int64_t id);
 
@@ -71,6 +74,9 @@ struct hf_merge {
     int64_t order;  // lower ones go first; ties by the shorter left part
 };
 void hf_write_merges(struct json_writer *json, struct hf_merge *merges, size_t count);
+
+// A BPE model before its vocabulary, left open. unknown: NULL if there is no such token; else a run of them is one.
+void hf_begin_bpe(struct json_writer *json, const char *unknown, bool byte_fallback, bool ignore_merges);
 
 // Byte-level BPE. Token i of the table is written as id of[i], or i if `of` is NULL; -1: not written. The special
 // tokens of the parts are in the vocabulary too.

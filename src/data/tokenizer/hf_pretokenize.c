@@ -53,10 +53,7 @@ int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct 
 }
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
-    if (splits->count == splits->capacity) {
-        splits->capacity = splits->capacity * 2 + 256;
-        splits->items = memory_realloc(splits->items, splits->capacity * sizeof *splits->items);
-    }
+    splits->items = list_grow(splits->items, (int64_t)splits->count, &splits->capacity, sizeof *splits->items);
     splits->items[splits->count++] = split;
 }
 
@@ -198,16 +195,12 @@ static void cut_as_bert(const struct hf *hf, const struct buffer *text, struct c
 
 // \w+|[^\w\s]+
 static void cut_as_whitespace(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
-    const uint32_t words =
-        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
     size_t done = 0;
     int before = -1;
     for (size_t at = 0; at < text->length;) {
         uint32_t c;
         size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
-        bool word = unicode_in_set(hf->table, c, words) || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
-                    (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
-        int class = unicode_is_white_space(c) ? 2 : word;
+        int class = unicode_is_white_space(c) ? 2 : unicode_is_word(hf->table, c);
         if (class != before) {
             if (before == 0 || before == 1)
                 add_word(cutter, done, at);
@@ -371,47 +364,40 @@ static int load_behavior(const struct hf *hf, const struct json *value, enum hf_
     *behavior = HF_ISOLATED;
     if (found == 0)
         return 0;
-    for (int i = 0; i < 5; i++)
-        if (strcmp(name->string, names[i]) == 0) {
-            *behavior = (enum hf_behavior)i;
-            return 0;
-        }
-    return hf_not_supported(hf, "behavior", name->string);
+    found = hf_find_type(hf, "behavior", names, sizeof names / sizeof names[0], name->string);
+    TRY(found);
+    *behavior = (enum hf_behavior)found;
+    return 0;
 }
 
-static int fill_pretokenizer(struct hf *hf, const struct json *value, const char *type,
-                             struct hf_pretokenizer_step *rule) {
-    static const struct {
-        const char *type;
-        enum hf_pretokenizer kind;
-    } kinds[] = {
-        {"BertPreTokenizer", HF_PRETOKENIZER_BERT},
-        {"ByteLevel", HF_PRETOKENIZER_BYTES},
-        {"Split", HF_PRETOKENIZER_SPLIT},
-        {"Metaspace", HF_PRETOKENIZER_METASPACE},
-        {"Digits", HF_PRETOKENIZER_DIGITS},
-        {"Punctuation", HF_PRETOKENIZER_PUNCTUATION},
-        {"Whitespace", HF_PRETOKENIZER_WHITESPACE},
-        {"WhitespaceSplit", HF_PRETOKENIZER_WHITESPACE_SPLIT},
-        {"CharDelimiterSplit", HF_PRETOKENIZER_SPLIT},
-        {"FixedLength", HF_PRETOKENIZER_FIXED_LENGTH},
+static int add_pretokenizer(struct hf *hf, const struct json *value, const char *type) {
+    static const char *const types[] = {
+        [HF_PRETOKENIZER_BERT] = "BertPreTokenizer",
+        [HF_PRETOKENIZER_BYTES] = "ByteLevel",
+        [HF_PRETOKENIZER_SPLIT] = "Split",
+        [HF_PRETOKENIZER_METASPACE] = "Metaspace",
+        [HF_PRETOKENIZER_DIGITS] = "Digits",
+        [HF_PRETOKENIZER_PUNCTUATION] = "Punctuation",
+        [HF_PRETOKENIZER_WHITESPACE] = "Whitespace",
+        [HF_PRETOKENIZER_WHITESPACE_SPLIT] = "WhitespaceSplit",
+        [HF_PRETOKENIZER_FIXED_LENGTH] = "FixedLength",
+        [HF_PRETOKENIZER_DELIMITER] = "CharDelimiterSplit",
     };
-    size_t i = 0;
-    while (i < sizeof kinds / sizeof kinds[0] && strcmp(type, kinds[i].type) != 0)
-        i++;
-    if (i == sizeof kinds / sizeof kinds[0])
-        return hf_not_supported(hf, "pre_tokenizer", type);
-    rule->kind = kinds[i].kind;
+    int kind = hf_find_type(hf, "pre_tokenizer", types, sizeof types / sizeof types[0], type);
+    TRY(kind);
+    hf->pretokenizers = hf_add_step(hf->pretokenizers, &hf->pretokenizer_count, sizeof *hf->pretokenizers);
+    struct hf_pretokenizer_step *rule = &hf->pretokenizers[hf->pretokenizer_count - 1];
+    rule->kind = (enum hf_pretokenizer)kind;
     rule->prefix_space = hf_get_bool(value, "add_prefix_space", true);
     rule->use_regex = hf_get_bool(value, "use_regex", true);
     rule->invert = hf_get_bool(value, "invert", false);
     rule->split = hf_get_bool(value, "split", true);
     switch (rule->kind) {
+    case HF_PRETOKENIZER_DELIMITER:
+        rule->kind = HF_PRETOKENIZER_SPLIT;
+        rule->behavior = HF_REMOVED;
+        return hf_copy_member(hf, value, "delimiter", &rule->pattern.literal);
     case HF_PRETOKENIZER_SPLIT:
-        if (strcmp(type, "CharDelimiterSplit") == 0) {
-            rule->behavior = HF_REMOVED;
-            return hf_copy_member(hf, value, "delimiter", &rule->pattern.literal);
-        }
         TRY(load_behavior(hf, value, &rule->behavior));
         return hf_load_pattern(hf, json_member(value, "pattern"), "Split", &rule->pattern);
     case HF_PRETOKENIZER_METASPACE:
@@ -427,13 +413,6 @@ static int fill_pretokenizer(struct hf *hf, const struct json *value, const char
     default:
         return 0;
     }
-}
-
-static int add_pretokenizer(struct hf *hf, const struct json *value, const char *type) {
-    hf->pretokenizers = memory_realloc(hf->pretokenizers, (hf->pretokenizer_count + 1) * sizeof *hf->pretokenizers);
-    struct hf_pretokenizer_step *rule = &hf->pretokenizers[hf->pretokenizer_count++];
-    *rule = (struct hf_pretokenizer_step){0};
-    return fill_pretokenizer(hf, value, type, rule);
 }
 
 int hf_load_pretokenizer(struct hf *hf, const struct json *pretokenizer) {

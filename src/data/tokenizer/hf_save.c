@@ -5,13 +5,28 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/tokenizer/hf_parts.h"
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---- special tokens ----
+
+static const struct {
+    const char *key;  // in tokenizer_config.json
+    size_t offset;
+} role_keys[] = {
+    {"bos_token", offsetof(struct hf_roles, bos)},     {"eos_token", offsetof(struct hf_roles, eos)},
+    {"unk_token", offsetof(struct hf_roles, unknown)}, {"sep_token", offsetof(struct hf_roles, sep)},
+    {"pad_token", offsetof(struct hf_roles, pad)},     {"cls_token", offsetof(struct hf_roles, cls)},
+    {"mask_token", offsetof(struct hf_roles, mask)},
+};
+enum { ROLES = sizeof role_keys / sizeof role_keys[0] };
+
+static int32_t *role_of(struct hf_roles *roles, size_t i) {
+    return (int32_t *)(void *)((char *)roles + role_keys[i].offset);
+}
 
 static int compare_tokens(const void *left, const void *right) {
     const struct hf_part_token *a = left, *b = right;
@@ -108,8 +123,7 @@ static void write_added(struct json_writer *json, const struct hf_parts *parts) 
     json_begin_array(json);
     for (size_t i = 0; i < parts->token_count; i++) {
         json_begin_object(json);
-        json_key(json, "id");
-        json_int(json, parts->tokens[i].id);
+        hf_member_int(json, "id", parts->tokens[i].id);
         write_flags(json, parts, &parts->tokens[i]);
         json_end_object(json);
     }
@@ -132,8 +146,7 @@ static void write_template_item(struct json_writer *json, const struct hf_parts 
         write_name(json, parts, id);
     else
         json_cstring(json, type ? "B" : "A");
-    json_key(json, "type_id");
-    json_int(json, type);
+    hf_member_int(json, "type_id", type);
     json_end_object(json);
     json_end_object(json);
 }
@@ -238,10 +251,9 @@ static struct hf_roles known_roles(const struct hf_roles *roles, const struct hf
     struct hf_roles known = *roles;
     if (parts->whole.length > 0)
         known.around = HF_AROUND_OWN;
-    int32_t *ids[] = {&known.bos, &known.eos, &known.unknown, &known.sep, &known.pad, &known.cls, &known.mask};
-    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
-        if (!token_of(parts, *ids[i]))
-            *ids[i] = -1;
+    for (size_t i = 0; i < ROLES; i++)
+        if (!token_of(parts, *role_of(&known, i)))
+            *role_of(&known, i) = -1;
     if ((known.around == HF_AROUND_BOS && known.bos < 0) ||
         ((known.around == HF_AROUND_CLS_SEP || known.around == HF_AROUND_ROBERTA) && (known.cls < 0 || known.sep < 0)))
         known.around = HF_AROUND_NOTHING;
@@ -281,26 +293,20 @@ int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles
 
 // ---- tokenizer_config.json, special_tokens_map.json ----
 
-static void write_role(struct json_writer *json, const struct hf_parts *parts, const char *key, int32_t id) {
-    if (id < 0)
-        return;
-    json_key(json, key);
-    write_name(json, parts, id);
-}
-
 static bool is_sentinel(const struct hf_parts *parts, const struct hf_part_token *token) {
     static const char prefix[] = "<extra_id_";
     return token->length > sizeof prefix && memcmp(parts->names.data + token->begin, prefix, sizeof prefix - 1) == 0;
 }
 
 static void write_roles(struct json_writer *json, const struct hf_parts *parts, const struct hf_roles *roles) {
-    write_role(json, parts, "bos_token", roles->bos);
-    write_role(json, parts, "eos_token", roles->eos);
-    write_role(json, parts, "unk_token", roles->unknown);
-    write_role(json, parts, "sep_token", roles->sep);
-    write_role(json, parts, "pad_token", roles->pad);
-    write_role(json, parts, "cls_token", roles->cls);
-    write_role(json, parts, "mask_token", roles->mask);
+    struct hf_roles copy = *roles;
+    for (size_t i = 0; i < ROLES; i++) {
+        int32_t id = *role_of(&copy, i);
+        if (id < 0)
+            continue;
+        json_key(json, role_keys[i].key);
+        write_name(json, parts, id);
+    }
     bool has_sentinels = false;
     for (size_t i = 0; i < parts->token_count; i++) {
         if (!is_sentinel(parts, &parts->tokens[i]))
@@ -366,8 +372,7 @@ static void write_config(const struct hf_parts *parts, const struct hf_roles *ro
     json_cstring(&json, "attention_mask");
     json_end_array(&json);
     if (roles->longest > 0) {
-        json_key(&json, "model_max_length");
-        json_int(&json, roles->longest);
+        hf_member_int(&json, "model_max_length", roles->longest);
     }
     json_end_object(&json);
     buffer_append_byte(out, '\n');
@@ -381,36 +386,30 @@ static void write_map(const struct hf_parts *parts, const struct hf_roles *roles
     buffer_append_byte(out, '\n');
 }
 
-static int write_file(const char *folder, const char *name, const struct buffer *text) {
-    char *path = file_join(folder, name);
-    int status = file_write_all(path, buffer_string(text), text->length);
-    free(path);
-    return status;
-}
-
 int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *roles, const char *folder) {
     struct hf_parts parts;
     TRY(describe(tokenizer, &parts));
     struct hf_roles known = known_roles(roles, &parts);
-    struct buffer json = {0}, config = {0}, map = {0};
-    write_json(&parts, &known, &json);
-    write_config(&parts, &known, &config);
-    write_map(&parts, &known, &map);
-    int status = hf_check(tokenizer, &parts, &json);
-    if (status == 0)
-        status = write_file(folder, "tokenizer.json", &json);
-    if (status == 0)
-        status = write_file(folder, "tokenizer_config.json", &config);
-    if (status == 0)
-        status = write_file(folder, "special_tokens_map.json", &map);
-    if (status == 0 && known.is_overruled) {
-        buffer_clear(&map);
-        buffer_append_string(&map, own_code);
-        status = write_file(folder, "tokenization_exact.py", &map);
+    struct {
+        const char *name;
+        struct buffer text;
+    } files[] = {{.name = "tokenizer.json"},
+                 {.name = "tokenizer_config.json"},
+                 {.name = "special_tokens_map.json"},
+                 {.name = "tokenization_exact.py"}};
+    enum { FILES = sizeof files / sizeof files[0] };
+    write_json(&parts, &known, &files[0].text);
+    write_config(&parts, &known, &files[1].text);
+    write_map(&parts, &known, &files[2].text);
+    buffer_append_string(&files[3].text, own_code);
+    int status = hf_check(tokenizer, &parts, &files[0].text);
+    for (int i = 0; status == 0 && i < (known.is_overruled ? FILES : FILES - 1); i++) {
+        char *path = file_join(folder, files[i].name);
+        status = file_write_all(path, files[i].text.data, files[i].text.length);
+        free(path);
     }
-    buffer_free(&json);
-    buffer_free(&config);
-    buffer_free(&map);
+    for (int i = 0; i < FILES; i++)
+        buffer_free(&files[i].text);
     hf_parts_free(&parts);
     return status;
 }

@@ -2,13 +2,11 @@
 // are those of a plain call of the tokenizer, so a file that puts begin or end tokens around texts does so here;
 // --tokenizer-hf-no-include-special-tokens omits them. The end of a document is "eos_token" of the
 // tokenizer_config.json beside the file, else one of the usual names.
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/hf.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/hf_save.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/whole.h"
-#include "data/tokenizer/wordpiece_describe.h"
+#include "data/tokenizer/wordpiece.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -239,8 +237,7 @@ static void write_normalizer(struct hf_parts *parts, bool lower) {
     hf_member_bool(&json, "lowercase", lower);
     json_end_object(&json);
     json = hf_part(&parts->pre_tokenizer);
-    hf_step(&json, "BertPreTokenizer");
-    json_end_object(&json);
+    hf_step_plain(&json, "BertPreTokenizer");
 }
 
 static void describe_bert(const struct byte_table *tokens, bool lower, struct hf_parts *parts) {
@@ -251,7 +248,7 @@ static void describe_bert(const struct byte_table *tokens, bool lower, struct hf
     json_begin_object(&json);
     for (int64_t i = 0; i < tokens->count; i++)
         hf_vocab_entry(&json, tokens->bytes.data + tokens->strings[i].begin, tokens->strings[i].length,
-                       tokens->strings[i].id);
+                       tokens->strings[i].value);
     json_end_object(&json);
     json_end_object(&json);
     write_normalizer(parts, lower);

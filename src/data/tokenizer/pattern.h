@@ -29,7 +29,8 @@ bool pattern_may_insert_first(const struct pattern *pattern);
 // The backtracking stack, and the memory of failures in the current text; one per thread. Zeroed is valid.
 struct pattern_scratch {
     struct pattern_place *places;
-    size_t count, capacity;
+    size_t count;
+    int64_t capacity;
     size_t *marks;
     size_t mark_capacity;
     size_t from;    // where the search began

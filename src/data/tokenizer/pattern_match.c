@@ -5,6 +5,7 @@
 // failed: it would again, also from another start. So the steps stay proportional to the text for most patterns. Not
 // remembered, and ended by the limit: the inside of LOOK, BEHIND or ATOMIC, and what depends on the path.
 #include "data/tokenizer/pattern_program.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -124,10 +125,7 @@ static bool holds(const struct pattern *pattern, enum pattern_assertion assertio
 }
 
 static void push(struct pattern_scratch *scratch, struct pattern_place place) {
-    if (scratch->count == scratch->capacity) {
-        scratch->capacity = scratch->capacity * 2 + 256;
-        scratch->places = memory_realloc(scratch->places, scratch->capacity * sizeof *scratch->places);
-    }
+    scratch->places = list_grow(scratch->places, (int64_t)scratch->count, &scratch->capacity, sizeof *scratch->places);
     scratch->places[scratch->count++] = place;
 }
 

@@ -1,7 +1,8 @@
 // The grammar of patterns: alternatives of sequences of repeated atoms, by recursive descent into a tree. Patterns come
 // from files, so the depth is bounded, and an unsupported construct is an error that names it and its place.
-#include "data/tokenizer/pattern_parse.h"
-#include "data/tokenizer/unicode_property.h"
+#include "data/tokenizer/pattern_program.h"
+#include "data/tokenizer/character_set.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdarg.h>
@@ -22,10 +23,7 @@ int pattern_parse_error(const struct pattern_parser *parser, const char *format,
 
 int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node) {
     struct pattern_tree *tree = parser->tree;
-    if (tree->count == tree->capacity) {
-        tree->capacity = tree->capacity * 2 + 64;
-        tree->nodes = memory_realloc(tree->nodes, (size_t)tree->capacity * sizeof *tree->nodes);
-    }
+    tree->nodes = list_grow(tree->nodes, tree->count, &tree->capacity, sizeof *tree->nodes);
     node.next = -1;
     tree->nodes[tree->count] = node;
     return tree->count++;
@@ -58,10 +56,7 @@ int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t 
         character_set_free(set);
         return error_set("%s has too many character sets", pattern->name);
     }
-    if (pattern->set_count == pattern->set_capacity) {
-        pattern->set_capacity = pattern->set_capacity * 2 + 8;
-        pattern->sets = memory_realloc(pattern->sets, (size_t)pattern->set_capacity * sizeof *pattern->sets);
-    }
+    pattern->sets = list_grow(pattern->sets, pattern->set_count, &pattern->set_capacity, sizeof *pattern->sets);
     pattern->sets[pattern->set_count] = (struct pattern_set){.characters = *set};
     *number = pattern->set_count++;
     return 0;

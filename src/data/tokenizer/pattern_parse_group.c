@@ -1,5 +1,5 @@
 // Groups of a pattern: the text after ( .
-#include "data/tokenizer/pattern_parse.h"
+#include "data/tokenizer/pattern_program.h"
 #include "base/error.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z&&[^x]]). All become ranges; case
 // folding is expanded here, so that matching does not deal with it.
-#include "data/tokenizer/pattern_parse.h"
-#include "data/tokenizer/unicode_property.h"
+#include "data/tokenizer/pattern_program.h"
+#include "data/tokenizer/character_set.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include <string.h>

@@ -6,6 +6,7 @@
 #ifndef DATA_TOKENIZER_SPLIT_BLOCK_H
 #define DATA_TOKENIZER_SPLIT_BLOCK_H
 
+#include "data/tokenizer/splitter.h"
 #include "data/tokenizer/unicode_category.h"
 
 // A chunk has SPLIT_BLOCKS blocks, and one more to look ahead.
@@ -47,5 +48,12 @@ void split_classify(struct split_chunk *chunk, const struct split_needs *needs, 
 // Its first loop, over whole blocks; the rest handles characters that are not ASCII. Returns one mask of the bytes that
 // are not ASCII, over all blocks.
 uint64_t split_classify_ascii(const unsigned char *text, int count, bool wide, struct split_block *blocks);
+
+// ---- beginnings of pieces ----
+
+// Where pieces begin, from masks: the rules of splitter.h as shifts and ands of whole blocks:
+// starts[i] gets a bit where a piece begins in block i of the chunk, up to chunk->hard, which is lowered to the first
+// block that masks cannot decide. A piece begins at the chunk's first byte. Bits beyond the end of the text may be set.
+void split_find_starts(const struct split_rules *rules, struct split_chunk *chunk, uint64_t *starts);
 
 #endif

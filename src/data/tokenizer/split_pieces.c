@@ -2,8 +2,123 @@
 // and pieces do not depend on the text before them. Blocks that masks cannot decide (see split_block.h), and pieces
 // longer than a chunk, are left to split_text.
 #include "data/tokenizer/split_block.h"
-#include "data/tokenizer/split_starts.h"
 #include "data/tokenizer/splitter.h"
+#include "base/utf8.h"
+#include <string.h>
+
+// ---- from text to masks ----
+
+// From text to masks. Whole blocks are processed with vector instructions; then characters that are not ASCII, of which
+// most texts have few, are looked up one by one. Bytes of a character that reach into the next block are carried over.
+
+#define TWO_CASES (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LL))
+
+// Bits for the first bytes of the next block.
+struct carried {
+    uint64_t letters, numbers, blanks, capitals, tails;
+};
+
+struct character {
+    size_t bytes;
+    enum unicode_category category;  // ill-formed: CN
+};
+
+static inline struct character character_at(const struct unicode_table *table, const unsigned char *text, size_t left) {
+    uint32_t value;
+    unsigned char first = text[0];
+    if (first >= 0xC2 && first < 0xE0 && left >= 2 && (text[1] & 0xC0) == 0x80) {
+        value = (uint32_t)(first & 0x1F) << 6 | (text[1] & 0x3Fu);
+        return (struct character){2, (enum unicode_category)table->category[value]};
+    }
+    if (first > 0xE0 && first < 0xED && left >= 3 && (text[1] & 0xC0) == 0x80 && (text[2] & 0xC0) == 0x80) {
+        value = (uint32_t)(first & 0xF) << 12 | (text[1] & 0x3Fu) << 6 | (text[2] & 0x3Fu);
+        return (struct character){3, (enum unicode_category)table->category[value]};
+    }
+    bool valid;
+    size_t bytes = utf8_decode(text, left, &value, &valid);
+    return (struct character){bytes, valid ? (enum unicode_category)table->category[value] : UNICODE_CN};
+}
+
+// All bits if the category is in the set, else none.
+static inline uint64_t all_if(uint32_t set, enum unicode_category category) {
+    return -(uint64_t)(set >> category & 1);
+}
+
+// The classes of the characters that begin in block i; false if they make it hard.
+static bool add_characters(struct split_chunk *chunk, const struct split_needs *needs, int i, struct carried *carried) {
+    struct split_block *block = &chunk->blocks[i];
+    size_t base = (size_t)i * SPLIT_BLOCK;
+    uint64_t high = block->high & ~carried->tails;
+    bool easy = true;
+    block->letters |= carried->letters;
+    block->numbers |= carried->numbers;
+    block->blanks |= carried->blanks;
+    if (needs->wide)
+        block->capitals |= carried->capitals;
+    block->tails |= carried->tails;
+    *carried = (struct carried){0};
+    while (high) {
+        int bit = __builtin_ctzll(high);
+        size_t at = base + (size_t)bit;
+        struct character character = character_at(needs->table, chunk->text + at, chunk->length - at);
+        uint64_t bytes = ((uint64_t)1 << character.bytes) - 1;
+        uint64_t here = bytes << bit, after = bytes >> 1 >> (63 - bit);  // by 64 - bit, which may be 64
+        uint64_t letter = all_if(UNICODE_SET_L, character.category), number = all_if(UNICODE_SET_N, character.category);
+        uint64_t blank = all_if(UNICODE_SET_Z, character.category);
+        uint64_t capital = needs->wide ? all_if(UNICODE_SET(UNICODE_LU), character.category) : 0;
+        block->letters |= here & letter;
+        block->numbers |= here & number;
+        block->blanks |= here & blank;
+        if (capital)
+            block->capitals |= here;
+        block->tails |= here & (here - 1);  // all but the lowest bit
+        if (after)
+            *carried = (struct carried){after & letter, after & number, after & blank, after & capital, after};
+        if (needs->only_two_cases && (UNICODE_SET(character.category) & (UNICODE_SET_L | UNICODE_SET_M) & ~TWO_CASES))
+            easy = false;
+        if (needs->ascii_numbers && number)
+            easy = false;
+        high &= ~here;
+    }
+    return easy;
+}
+
+// The block in which the text ends, after `left` bytes.
+static uint64_t classify_last(struct split_block *block, const unsigned char *text, size_t left, bool wide) {
+    unsigned char padded[SPLIT_BLOCK] = {0};
+    memcpy(padded, text, left);
+    split_classify_ascii(padded, 1, wide, block);
+    block->blanks |= ~(uint64_t)0 << left;
+    return block->high;
+}
+
+void split_classify(struct split_chunk *chunk, const struct split_needs *needs, const unsigned char *text,
+                    size_t length) {
+    chunk->text = text;
+    chunk->length = length;
+    chunk->at_end = length <= SPLIT_CHUNK;
+    chunk->count = chunk->at_end ? (int)((length + SPLIT_BLOCK - 1) / SPLIT_BLOCK) : SPLIT_BLOCKS;
+    int whole = length / SPLIT_BLOCK < SPLIT_BLOCKS + 1 ? (int)(length / SPLIT_BLOCK) : SPLIT_BLOCKS + 1;
+    uint64_t any_high = split_classify_ascii(text, whole, needs->wide, chunk->blocks);
+    size_t done = (size_t)whole * SPLIT_BLOCK;
+    int filled = whole;
+    if (whole <= SPLIT_BLOCKS && done < length)
+        any_high |= classify_last(&chunk->blocks[filled++], text + done, length - done, needs->wide);
+    if (filled == chunk->count)
+        chunk->blocks[filled++] = (struct split_block){.blanks = ~(uint64_t)0};
+    chunk->hard = chunk->count;
+    if (!any_high)
+        return;
+    struct carried carried = {0};
+    for (int i = 0; i <= chunk->count; i++) {
+        if (chunk->blocks[i].high && !add_characters(chunk, needs, i, &carried)) {
+            chunk->hard = i < chunk->count ? i : chunk->count;
+            return;
+        }
+    }
+}
+
+// ---- from masks to pieces ----
 
 _Static_assert(SPLIT_MOST >= SPLIT_CHUNK + SPLIT_BLOCK, "as many pieces as bytes, and eight are written at a time");
 

@@ -12,7 +12,7 @@
 //   pieces               "Hi" "␣" "␣you" "␣42"
 //
 // Contractions are rare, and handled one by one.
-#include "data/tokenizer/split_starts.h"
+#include "data/tokenizer/split_block.h"
 
 // A mask and the same mask of the previous block: bits are shifted up across the border.
 static inline uint64_t up(uint64_t mask, uint64_t before, int by) {

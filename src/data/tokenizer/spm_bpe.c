@@ -1,62 +1,239 @@
-// Merging. Short texts (nearly all words) are merged in small arrays by searching for the best pair repeatedly; long
-// ones with a heap of (rank, position), so that no text takes quadratic time. A heap entry is outdated if the pair at
-// its position no longer has its rank.
+// SentencePiece's byte-pair encoding: the symbols of a model, their ranks by score, every pair of symbols whose texts
+// together are a piece (found by splitting each piece at each of its characters), and encoding with them.
 //
 // After all merging, SentencePiece splits a piece of type "unused" again, into the two parts of the pair that was last
-// found to form it anywhere in the text. So for models with such pieces every pair is recorded when it is found
-// (history), in the order in which SentencePiece finds them.
-#include "data/tokenizer/spm_bpe.h"
+// found to form it anywhere in the text. So for models with such pieces every pair is recorded when it is found.
+#include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/tokenizer/character.h"
-#include "data/tokenizer/spm_normalise.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_SYMBOLS = 40 };
-#define NO_RANK UINT32_MAX
+// ---- building ----
 
-// A negative symbol never merges: a character that is in no piece, or a user-defined symbol with its id.
-enum { STRANGE = -1 };
-static int32_t frozen(int32_t id) {
-    return -2 - id;
+// Characters as their bytes in a 32-bit number.
+struct characters {
+    uint32_t *packed;
+    int64_t count, capacity;
+};
+
+static bool takes_part(const struct spm_piece *piece) {
+    return piece->text.data &&
+           (piece->type == SPM_NORMAL || piece->type == SPM_USER_DEFINED || piece->type == SPM_UNUSED);
 }
 
-struct spm_bpe_node {
-    int32_t symbol;
-    int32_t length;    // bytes; 0: merged into the one before
-    int32_t previous;  // -1 at the beginning
-    int32_t next;      // -1 at the end
-    int32_t piece;     // the piece it forms with the next
-    uint32_t rank;     // of that piece, NO_RANK if there is none
+static void add_character(struct characters *characters, const char *bytes, size_t length) {
+    characters->packed =
+        list_grow(characters->packed, characters->count, &characters->capacity, sizeof *characters->packed);
+    uint32_t packed = 0;
+    memcpy(&packed, bytes, length);
+    characters->packed[characters->count++] = packed;
+}
+
+static int compare_packed(const void *left, const void *right) {
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+// The characters that are symbols without being pieces: those inside pieces, and those that are reserved.
+static void find_characters(struct characters *characters, const struct trie *pieces,
+                            const struct spm_bpe_options *options) {
+    for (int64_t i = 0; i < options->piece_count; i++) {
+        const struct spm_text text = options->pieces[i].text;
+        for (size_t at = 0, bytes; text.data && at < text.length; at += bytes) {
+            bytes = character_bytes((unsigned char)text.data[at], text.length - at);
+            bool is_wanted = takes_part(&options->pieces[i]) || bytes == text.length;
+            if (is_wanted && trie_find(pieces, text.data + at, bytes) < 0)
+                add_character(characters, text.data + at, bytes);
+        }
+    }
+    if (characters->count > 0)
+        qsort(characters->packed, (size_t)characters->count, sizeof *characters->packed, compare_packed);
+    int64_t distinct = 0;
+    for (int64_t i = 0; i < characters->count; i++)
+        if (distinct == 0 || characters->packed[distinct - 1] != characters->packed[i])
+            characters->packed[distinct++] = characters->packed[i];
+    characters->count = distinct;
+}
+
+// A NUL character packs to no bytes, so its length is defined as one.
+static size_t packed_length(const uint32_t *packed) {
+    return character_bytes(*(const unsigned char *)packed, sizeof *packed);
+}
+
+static void name_symbol(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct trie_key key, int32_t id) {
+    int32_t reserved = trie_find(options->reserved, key.text, key.length);
+    bpe->written[key.value] = (struct spm_symbol){reserved >= 0 ? reserved : id, (int32_t)key.length};
+}
+
+// The symbols by their reversed texts, so that one walk finds all that a piece ends with.
+struct backward {
+    struct trie trie;
+    int32_t ends_with[SPM_MAX_PIECE_BYTES];  // for one piece: the symbol of its last i bytes, -1 for none
 };
 
-struct spm_bpe_history {
-    int32_t left, right;  // symbols; -1 for none
+static void build_backward(struct backward *backward, const struct trie_key *keys, int64_t count) {
+    size_t bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        bytes += keys[i].length;
+    char *texts = memory_alloc(bytes + 1), *at = texts;
+    struct trie_key *turned = memory_alloc((size_t)count * sizeof *turned);
+    for (int64_t i = 0; i < count; i++) {
+        turned[i] = (struct trie_key){at, keys[i].length, keys[i].value};
+        for (size_t k = keys[i].length; k > 0; k--)
+            *at++ = keys[i].text[k - 1];
+    }
+    trie_build(&backward->trie, turned, count);
+    free(turned);
+    free(texts);
+}
+
+static void build_symbols(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward) {
+    struct trie_key *keys = memory_alloc((size_t)options->piece_count * sizeof *keys);
+    int64_t count = 0;
+    for (int64_t i = 0; i < options->piece_count; i++)
+        if (takes_part(&options->pieces[i]))
+            keys[count++] = (struct trie_key){options->pieces[i].text.data, options->pieces[i].text.length, (int32_t)i};
+    trie_build(&bpe->symbols, keys, count);
+    struct characters characters = {0};
+    find_characters(&characters, &bpe->symbols, options);
+
+    size_t symbol_count = (size_t)(options->piece_count + characters.count);
+    bpe->strange = (int32_t)symbol_count;
+    bpe->written = memory_alloc((2 * symbol_count + 1) * sizeof *bpe->written);
+    bpe->written[bpe->strange] = (struct spm_symbol){options->unknown_id, 0};
+    for (int64_t i = 0; i < count; i++)
+        name_symbol(bpe, options, keys[i], keys[i].value);
+    if (characters.count > 0) {
+        trie_free(&bpe->symbols);
+        keys = memory_realloc(keys, symbol_count * sizeof *keys);
+        for (int64_t i = 0; i < characters.count; i++) {
+            const uint32_t *packed = &characters.packed[i];
+            keys[count] =
+                (struct trie_key){(const char *)packed, packed_length(packed), (int32_t)(options->piece_count + i)};
+            name_symbol(bpe, options, keys[count++], options->unknown_id);
+        }
+        trie_build(&bpe->symbols, keys, count);
+    }
+    build_backward(backward, keys, count);
+    free(characters.packed);
+    free(keys);
+}
+
+struct scored {
+    float score;
+    int32_t piece;
 };
+
+static int compare_scores(const void *left, const void *right) {
+    float a = ((const struct scored *)left)->score, b = ((const struct scored *)right)->score;
+    return (a < b) - (a > b);
+}
+
+// Ranks of the pieces: 0 for the highest score, equal for equal scores.
+static int32_t *rank_pieces(const struct spm_bpe_options *options) {
+    size_t count = (size_t)options->piece_count;
+    struct scored *order = memory_alloc(count * sizeof *order);
+    for (size_t i = 0; i < count; i++)
+        order[i] = (struct scored){options->pieces[i].score, (int32_t)i};
+    qsort(order, count, sizeof *order, compare_scores);
+    int32_t *ranks = memory_alloc(count * sizeof *ranks), rank = 0;
+    for (size_t i = 0; i < count; i++) {
+        rank += i > 0 && order[i].score < order[i - 1].score;
+        ranks[order[i].piece] = rank;
+    }
+    free(order);
+    return ranks;
+}
+
+static void find_ends(struct backward *backward, struct spm_text text) {
+    int32_t node = TRIE_ROOT;
+    for (size_t i = 1; i < text.length; i++) {
+        if (node >= 0)
+            node = trie_step(&backward->trie, node, (unsigned char)text.data[text.length - i]);
+        backward->ends_with[i] = node < 0 ? -1 : backward->trie.values[node];
+    }
+}
+
+// Finds every way to form a piece from two symbols and, unless ranks is NULL, puts it into the table. Returns how many
+// there are.
+static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward,
+                            const int32_t *ranks) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < options->piece_count; i++) {
+        const struct spm_text text = options->pieces[i].text;
+        if (!takes_part(&options->pieces[i]))
+            continue;
+        find_ends(backward, text);
+        int32_t node = TRIE_ROOT;
+        for (size_t at = 0; at + 1 < text.length;) {
+            node = trie_step(&bpe->symbols, node, (unsigned char)text.data[at++]);
+            int32_t left = bpe->symbols.values[node], right = backward->ends_with[text.length - at];
+            if (left < 0 || right < 0)
+                continue;
+            count++;
+            if (ranks)
+                bpe_pairs_add(&bpe->merges, (struct bpe_pair){left, right, ranks[i], (int32_t)i});
+        }
+    }
+    return count;
+}
+
+static void build_user_defined(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
+    struct trie_key *keys = memory_alloc((size_t)options->piece_count * sizeof *keys);
+    int64_t count = 0;
+    for (int64_t i = 0; i < options->piece_count; i++) {
+        if (options->pieces[i].type != SPM_USER_DEFINED || !options->pieces[i].text.data)
+            continue;
+        int32_t frozen = bpe->strange + 1 + (int32_t)count;
+        keys[count++] = (struct trie_key){options->pieces[i].text.data, options->pieces[i].text.length, frozen};
+        bpe->written[frozen] = bpe->written[i];
+    }
+    trie_build(&bpe->user_defined, keys, count);
+    free(keys);
+}
+
+static void mark_unused(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
+    for (int64_t i = 0; i < options->piece_count; i++) {
+        if (options->pieces[i].type != SPM_UNUSED)
+            continue;
+        if (!bpe->is_unused)
+            bpe->is_unused = memory_alloc((size_t)options->piece_count * sizeof *bpe->is_unused);
+        bpe->is_unused[i] = bpe->written[i].id == i;
+    }
+}
+
+void spm_bpe_create(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
+    *bpe = (struct spm_bpe){.piece_count = (int32_t)options->piece_count};
+    struct backward *backward = memory_alloc(sizeof *backward);
+    build_symbols(bpe, options, backward);
+    int32_t *ranks = rank_pieces(options);
+    bpe_pairs_create(&bpe->merges, split_pieces(bpe, options, backward, NULL));
+    split_pieces(bpe, options, backward, ranks);
+    free(ranks);
+    trie_free(&backward->trie);
+    free(backward);
+    build_user_defined(bpe, options);
+    mark_unused(bpe, options);
+}
+
+void spm_bpe_free(struct spm_bpe *bpe) {
+    trie_free(&bpe->symbols);
+    trie_free(&bpe->user_defined);
+    free(bpe->written);
+    free(bpe->is_unused);
+    free(bpe->merges.pairs);
+    *bpe = (struct spm_bpe){0};
+}
+
+// ---- encoding ----
 
 void spm_bpe_scratch_free(struct spm_bpe_scratch *scratch) {
     free(scratch->symbols);
-    free(scratch->nodes);
-    free(scratch->heap);
-    free(scratch->history);
-    free(scratch->stack);
+    token_list_free(&scratch->ids);
+    token_list_free(&scratch->stack);
+    merge_scratch_free(&scratch->merge);
     *scratch = (struct spm_bpe_scratch){0};
-}
-
-// Makes room for one more item.
-static void *room_for_one(void *items, int64_t count, int64_t *capacity, size_t size) {
-    if (count < *capacity)
-        return items;
-    *capacity = *capacity ? 2 * *capacity : 64;
-    return memory_realloc(items, (size_t)*capacity * size);
-}
-
-static void emit(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, int32_t symbol, int32_t length) {
-    int32_t id = symbol >= 0 ? bpe->symbol_ids[symbol] : symbol == STRANGE ? bpe->unknown_id : frozen(symbol);
-    scratch->symbols =
-        room_for_one(scratch->symbols, scratch->count, &scratch->symbol_capacity, sizeof *scratch->symbols);
-    scratch->symbols[scratch->count++] = (struct spm_symbol){id, length};
 }
 
 // The first symbol of the text, and its bytes.
@@ -65,197 +242,49 @@ static int32_t first_symbol(const struct spm_bpe *bpe, const char *text, size_t 
         struct trie_match match = spm_match_user_defined(&bpe->user_defined, text, length);
         if (match.length > 0) {
             *bytes = match.length;
-            return frozen(match.value);
+            return match.value;
         }
     }
     *bytes = character_bytes((unsigned char)text[0], length);
     int32_t symbol = trie_find(&bpe->symbols, text, *bytes);
-    return symbol >= 0 ? symbol : STRANGE;
+    return symbol >= 0 ? symbol : bpe->strange;
 }
 
-// ---- short texts ----
-
-struct short_text {
-    int count;
-    int32_t symbols[SHORT_SYMBOLS];
-    int32_t lengths[SHORT_SYMBOLS];
-    int32_t pieces[SHORT_SYMBOLS];  // the piece each forms with the next
-    uint32_t ranks[SHORT_SYMBOLS];
-};
-
-static void pair_short(const struct spm_bpe *bpe, struct short_text *text, int i) {
-    text->ranks[i] = NO_RANK;
-    if (i + 1 >= text->count || text->symbols[i] < 0 || text->symbols[i + 1] < 0)
-        return;
-    const struct spm_pair *pair = spm_bpe_pair(bpe, text->symbols[i], text->symbols[i + 1]);
-    if (pair->piece >= 0) {
-        text->pieces[i] = pair->piece;
-        text->ranks[i] = pair->rank;
+// Puts the parts of an unused piece on the stack in its place, as long as the first of them is one.
+static int32_t first_part(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, int32_t symbol) {
+    const struct merge_parts *parts = scratch->merge.parts;
+    while (symbol < bpe->piece_count && bpe->is_unused[symbol] && parts[symbol].left >= 0) {
+        token_list_append(&scratch->stack, parts[symbol].right);
+        symbol = parts[symbol].left;
     }
-}
-
-static void merge_short(const struct spm_bpe *bpe, struct short_text *text) {
-    for (int i = 0; i < text->count; i++)
-        pair_short(bpe, text, i);
-    for (;;) {
-        int best = 0;
-        for (int i = 1; i < text->count; i++)
-            if (text->ranks[i] < text->ranks[best])
-                best = i;
-        if (text->ranks[best] == NO_RANK)
-            return;
-        text->symbols[best] = text->pieces[best];
-        text->lengths[best] += text->lengths[best + 1];
-        text->count--;
-        size_t rest = (size_t)(text->count - best - 1);
-        memmove(&text->symbols[best + 1], &text->symbols[best + 2], rest * sizeof text->symbols[0]);
-        memmove(&text->lengths[best + 1], &text->lengths[best + 2], rest * sizeof text->lengths[0]);
-        memmove(&text->pieces[best + 1], &text->pieces[best + 2], rest * sizeof text->pieces[0]);
-        memmove(&text->ranks[best + 1], &text->ranks[best + 2], rest * sizeof text->ranks[0]);
-        if (best > 0)
-            pair_short(bpe, text, best - 1);
-        pair_short(bpe, text, best);
-    }
-}
-
-// False, and nothing is done, if the text has too many symbols.
-static bool encode_short(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const char *bytes, size_t length) {
-    struct short_text text;
-    text.count = 0;
-    for (size_t at = 0, step; at < length; at += step) {
-        if (text.count == SHORT_SYMBOLS)
-            return false;
-        text.symbols[text.count] = first_symbol(bpe, bytes + at, length - at, &step);
-        text.lengths[text.count++] = (int32_t)step;
-    }
-    merge_short(bpe, &text);
-    for (int i = 0; i < text.count; i++)
-        emit(bpe, scratch, text.symbols[i], text.lengths[i]);
-    return true;
-}
-
-// ---- long texts ----
-
-static void heap_push(struct spm_bpe_scratch *scratch, uint64_t key) {
-    scratch->heap = room_for_one(scratch->heap, scratch->heap_count, &scratch->heap_capacity, sizeof *scratch->heap);
-    int64_t at = scratch->heap_count++;
-    while (at > 0 && scratch->heap[(at - 1) / 2] > key) {
-        scratch->heap[at] = scratch->heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    scratch->heap[at] = key;
-}
-
-static uint64_t heap_pop(struct spm_bpe_scratch *scratch) {
-    uint64_t *heap = scratch->heap, top = heap[0], last = heap[--scratch->heap_count];
-    int64_t at = 0, child;
-    while ((child = 2 * at + 1) < scratch->heap_count) {
-        if (child + 1 < scratch->heap_count && heap[child + 1] < heap[child])
-            child++;
-        if (heap[child] >= last)
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = last;
-    return top;
-}
-
-static void pair_long(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, int32_t left) {
-    struct spm_bpe_node *node = &scratch->nodes[left];
-    node->rank = NO_RANK;
-    int32_t right_symbol = node->next < 0 ? STRANGE : scratch->nodes[node->next].symbol;
-    if (node->symbol < 0 || right_symbol < 0)
-        return;
-    const struct spm_pair *pair = spm_bpe_pair(bpe, node->symbol, right_symbol);
-    if (pair->piece < 0)
-        return;
-    node->piece = pair->piece;
-    node->rank = pair->rank;
-    heap_push(scratch, (uint64_t)pair->rank << 32 | (uint32_t)left);
-    if (bpe->is_unused && bpe->is_unused[pair->piece])
-        scratch->history[pair->piece] = (struct spm_bpe_history){node->symbol, right_symbol};
-}
-
-static int32_t make_nodes(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const char *text, size_t length) {
-    int32_t count = 0;
-    for (size_t at = 0, step; at < length; at += step) {
-        int32_t symbol = first_symbol(bpe, text + at, length - at, &step);
-        if ((size_t)count == scratch->node_capacity) {
-            scratch->node_capacity = scratch->node_capacity ? 2 * scratch->node_capacity : 256;
-            scratch->nodes = memory_realloc(scratch->nodes, scratch->node_capacity * sizeof *scratch->nodes);
-        }
-        scratch->nodes[count] = (struct spm_bpe_node){
-            .symbol = symbol, .length = (int32_t)step, .previous = count - 1, .next = count + 1, .rank = NO_RANK};
-        count++;
-    }
-    scratch->nodes[count - 1].next = -1;
-    return count;
-}
-
-static void merge_long(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, int32_t count) {
-    scratch->heap_count = 0;
-    for (int32_t i = 0; i + 1 < count; i++)
-        pair_long(bpe, scratch, i);
-    while (scratch->heap_count > 0) {
-        uint64_t key = heap_pop(scratch);
-        int32_t left = (int32_t)(uint32_t)key;
-        struct spm_bpe_node *node = &scratch->nodes[left];
-        if (node->rank != (uint32_t)(key >> 32))
-            continue;
-        struct spm_bpe_node *right = &scratch->nodes[node->next];
-        node->symbol = node->piece;
-        node->length += right->length;
-        node->next = right->next;
-        if (right->next >= 0)
-            scratch->nodes[right->next].previous = left;
-        right->length = 0;
-        right->rank = NO_RANK;
-        if (node->previous >= 0)
-            pair_long(bpe, scratch, node->previous);
-        pair_long(bpe, scratch, left);
-    }
-}
-
-// Writes a symbol, or the parts of an unused piece.
-static void emit_parts(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const struct spm_bpe_node *node) {
-    int64_t depth = 0;
-    int32_t symbol = node->symbol;
-    for (;;) {
-        bool is_made =
-            symbol >= 0 && symbol < bpe->piece_count && bpe->is_unused[symbol] && scratch->history[symbol].left >= 0;
-        if (is_made) {
-            scratch->stack = room_for_one(scratch->stack, depth, &scratch->stack_capacity, sizeof *scratch->stack);
-            scratch->stack[depth++] = scratch->history[symbol].right;
-            symbol = scratch->history[symbol].left;
-            continue;
-        }
-        emit(bpe, scratch, symbol, symbol >= 0 ? bpe->symbol_lengths[symbol] : node->length);
-        if (depth == 0)
-            return;
-        symbol = scratch->stack[--depth];
-    }
-}
-
-static void encode_long(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const char *text, size_t length) {
-    if (bpe->is_unused && !scratch->history) {
-        size_t bytes = (size_t)bpe->piece_count * sizeof *scratch->history;
-        scratch->history = memory_alloc(bytes);
-        memset(scratch->history, 0xFF, bytes);
-    }
-    int32_t count = make_nodes(bpe, scratch, text, length);
-    merge_long(bpe, scratch, count);
-    for (int32_t i = 0; i >= 0; i = scratch->nodes[i].next) {
-        if (bpe->is_unused)
-            emit_parts(bpe, scratch, &scratch->nodes[i]);
-        else
-            emit(bpe, scratch, scratch->nodes[i].symbol, scratch->nodes[i].length);
-    }
+    return symbol;
 }
 
 void spm_bpe_encode(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, const char *text, size_t length) {
     CHECK(length < INT32_MAX);
-    scratch->count = 0;
-    if (length > 0 && (bpe->is_unused || !encode_short(bpe, scratch, text, length)))
-        encode_long(bpe, scratch, text, length);
+    struct token_list *ids = &scratch->ids, *stack = &scratch->stack;
+    if (bpe->is_unused && !scratch->merge.parts) {
+        size_t bytes = (size_t)bpe->piece_count * sizeof *scratch->merge.parts;
+        scratch->merge.parts = memory_alloc(bytes);
+        memset(scratch->merge.parts, 0xFF, bytes);
+    }
+    ids->count = stack->count = scratch->count = 0;
+    token_list_reserve(ids, (int64_t)length);
+    for (size_t at = 0, step; at < length; at += step)
+        ids->ids[ids->count++] = first_symbol(bpe, text + at, length - at, &step);
+    if (length > 0)
+        ids->count = merge_ids(&bpe->merges, &scratch->merge, ids->ids, ids->count);
+    for (int64_t i = 0; i < ids->count;) {
+        int32_t symbol = stack->count > 0 ? stack->ids[--stack->count] : ids->ids[i];
+        if (bpe->is_unused)
+            symbol = first_part(bpe, scratch, symbol);
+        struct spm_symbol written = bpe->written[symbol];
+        if (symbol == bpe->strange)
+            written.length = (int32_t)character_bytes((unsigned char)*text, length);
+        text += written.length;
+        length -= (size_t)written.length;
+        scratch->symbols = list_grow(scratch->symbols, scratch->count, &scratch->capacity, sizeof written);
+        scratch->symbols[scratch->count++] = written;
+        i += stack->count == 0;
+    }
 }

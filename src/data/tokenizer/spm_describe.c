@@ -1,6 +1,7 @@
 // From a SentencePiece model to the parts of a tokenizer.json: the normalizer as a chain of steps on the whole text,
 // the pieces as BPE with every pair that forms a piece (by score), or as Unigram with the scores as used.
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/spm_model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -18,10 +19,6 @@ static const char *space_of(const struct spm_model *model) {
     return model->file.normaliser.escape_whitespaces ? SPM_SPACE : " ";
 }
 
-static bool is_reserved(const struct spm_piece *piece) {
-    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
-}
-
 static bool has_pieces(const struct spm_model *model, enum spm_piece_type type) {
     for (int64_t i = 0; i < model->file.piece_count; i++)
         if (model->file.pieces[i].type == type)
@@ -33,19 +30,18 @@ static bool has_pieces(const struct spm_model *model, enum spm_piece_type type) 
 
 // BPE there has only pieces: a character inside pieces that is not a piece itself has no id to merge.
 static bool has_bare_characters(const struct spm_model *model) {
-    size_t slots = (size_t)1 << (64 - model->bpe.pair_shift);
-    for (size_t i = 0; i < slots; i++) {
-        const struct spm_pair *pair = &model->bpe.pairs[i];
-        if (pair->piece >= 0 && (pair->left >= model->file.piece_count || pair->right >= model->file.piece_count))
+    const struct bpe *merges = &model->bpe.merges;
+    for (size_t i = 0; i <= merges->pair_mask; i++)
+        if (merges->pairs[i].left >= model->file.piece_count ||
+            (merges->pairs[i].left >= 0 && merges->pairs[i].right >= model->file.piece_count))
             return true;
-    }
     return false;
 }
 
 static bool has_hidden_pieces(const struct spm_model *model) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->pieces[i];
-        if (!is_reserved(piece) && piece->text.data &&
+        if (!spm_is_reserved(piece) && piece->text.data &&
             trie_find(&model->reserved, piece->text.data, piece->text.length) >= 0)
             return true;
     }
@@ -144,7 +140,7 @@ static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
 static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        size_t cut = is_reserved(piece) ? cut_inside(model, piece->text) : 0;
+        size_t cut = spm_is_reserved(piece) ? cut_inside(model, piece->text) : 0;
         if (cut == 0 || (piece->type == SPM_BYTE && i != model->byte_ids[0]))
             continue;
         if (pattern->length > 0)
@@ -175,9 +171,9 @@ static void write_pretokenizer(const struct spm_model *model, struct hf_parts *p
     if (symbols.length + reserved.length > 0) {
         hf_begin_sequence(&json, "pretokenizers");
         if (symbols.length > 0)
-            hf_step_split(&json, &symbols, "Isolated");
+            hf_step_split(&json, &symbols, "Isolated", false);
         if (reserved.length > 0)
-            hf_step_split(&json, &reserved, "MergedWithPrevious");
+            hf_step_split(&json, &reserved, "MergedWithPrevious", false);
         hf_end_sequence(&json);
     }
     buffer_free(&symbols);
@@ -186,21 +182,16 @@ static void write_pretokenizer(const struct spm_model *model, struct hf_parts *p
 
 // ---- models ----
 
-static const char *unknown_text(const struct spm_model *model, struct buffer *text) {
-    const struct spm_piece *unknown = &model->file.pieces[model->unknown_id];
-    buffer_append(text, unknown->text.data, unknown->text.length);
-    return buffer_string(text);
-}
-
 static void write_vocab(struct json_writer *json, const struct spm_model *model, const struct spm_specials *specials) {
     json_key(json, "vocab");
     json_begin_object(json);
     for (int64_t i = 0; i < model->file.piece_count; i++)
         hf_vocab_entry(json, model->file.pieces[i].text.data, model->file.pieces[i].text.length, i);
-    for (int64_t i = 0; specials && i < specials->count; i++)
-        if (specials->items[i].id >= model->file.piece_count)
-            hf_vocab_entry(json, specials->texts.data + specials->items[i].begin, specials->items[i].length,
-                           specials->items[i].id);
+    for (int64_t i = 0; specials && i < specials->tokens.count; i++) {
+        const struct byte_string *special = &specials->tokens.strings[i];
+        if (special->value >= model->file.piece_count)
+            hf_vocab_entry(json, byte_table_text(&specials->tokens, special), special->length, special->value);
+    }
     json_end_object(json);
 }
 
@@ -209,15 +200,15 @@ static bool merges(const struct spm_model *model, int32_t symbol) {
 }
 
 static void write_merges(struct json_writer *json, const struct spm_model *model) {
-    size_t slots = model->file.model_type == SPM_BPE ? (size_t)1 << (64 - model->bpe.pair_shift) : 0, count = 0;
+    size_t slots = model->file.model_type == SPM_BPE ? model->bpe.merges.pair_mask + 1 : 0, count = 0;
     struct hf_merge *list = memory_alloc((slots + 1) * sizeof *list);
     for (size_t i = 0; i < slots; i++) {
-        const struct spm_pair *pair = &model->bpe.pairs[i];
-        if (pair->piece < 0 || !merges(model, pair->piece) || !merges(model, pair->left) || !merges(model, pair->right))
+        const struct bpe_pair *pair = &model->bpe.merges.pairs[i];
+        if (pair->left < 0 || !merges(model, pair->id) || !merges(model, pair->left) || !merges(model, pair->right))
             continue;
         const struct spm_text left = model->file.pieces[pair->left].text, right = model->file.pieces[pair->right].text;
-        list[count++] = (struct hf_merge){left.data, right.data, left.length, right.length,
-                                          (int64_t)pair->rank << 32 | pair->piece};
+        list[count++] =
+            (struct hf_merge){left.data, right.data, left.length, right.length, (int64_t)pair->rank << 32 | pair->id};
     }
     hf_write_merges(json, list, count);
     free(list);
@@ -226,14 +217,9 @@ static void write_merges(struct json_writer *json, const struct spm_model *model
 static void write_bpe(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts) {
     struct buffer unknown = {0};
     struct json_writer json = hf_part(&parts->model);
-    hf_step(&json, "BPE");
-    hf_member_null(&json, "dropout");
-    hf_member_string(&json, "unk_token", unknown_text(model, &unknown));
-    hf_member_null(&json, "continuing_subword_prefix");
-    hf_member_null(&json, "end_of_word_suffix");
-    hf_member_bool(&json, "fuse_unk", true);
-    hf_member_bool(&json, "byte_fallback", model->file.byte_fallback);
-    hf_member_bool(&json, "ignore_merges", has_pieces(model, SPM_USER_DEFINED));
+    const struct spm_piece *piece = &model->file.pieces[model->unknown_id];
+    buffer_append(&unknown, piece->text.data, piece->text.length);
+    hf_begin_bpe(&json, buffer_string(&unknown), model->file.byte_fallback, has_pieces(model, SPM_USER_DEFINED));
     write_vocab(&json, model, specials);
     write_merges(&json, model);
     json_end_object(&json);
@@ -259,8 +245,7 @@ static void write_score(struct json_writer *json, double score) {
 static void write_unigram(const struct spm_model *model, struct hf_parts *parts) {
     struct json_writer json = hf_part(&parts->model);
     hf_step(&json, "Unigram");
-    json_key(&json, "unk_id");
-    json_int(&json, model->unknown_id);
+    hf_member_int(&json, "unk_id", model->unknown_id);
     json_key(&json, "vocab");
     json_begin_array(&json);
     int indent = json.indent;
@@ -269,7 +254,7 @@ static void write_unigram(const struct spm_model *model, struct hf_parts *parts)
         json_begin_array(&json);
         json.indent = 0;
         json_string(&json, piece->text.data, piece->text.length);
-        write_score(&json, is_reserved(piece) ? 0 : model->unigram.scores[i]);
+        write_score(&json, spm_is_reserved(piece) ? 0 : model->unigram.scores[i]);
         json_end_array(&json);
         json.indent = indent;
     }
@@ -287,18 +272,14 @@ static void write_decoder(const struct spm_model *model, struct hf_parts *parts)
     hf_begin_sequence(&json, "decoders");
     hf_step_replace(&json, SPM_SPACE, " ");
     if (model->file.byte_fallback) {
-        hf_step(&json, "ByteFallback");
-        json_end_object(&json);
+        hf_step_plain(&json, "ByteFallback");
     }
-    hf_step(&json, "Fuse");
-    json_end_object(&json);
+    hf_step_plain(&json, "Fuse");
     if (spec->add_dummy_prefix || spec->remove_extra_whitespaces) {
         hf_step(&json, "Strip");
         hf_member_string(&json, "content", " ");
-        json_key(&json, "start");
-        json_int(&json, spec->remove_extra_whitespaces ? ALL : 1);
-        json_key(&json, "stop");
-        json_int(&json, 0);
+        hf_member_int(&json, "start", spec->remove_extra_whitespaces ? ALL : 1);
+        hf_member_int(&json, "stop", 0);
         json_end_object(&json);
     }
     hf_end_sequence(&json);
@@ -311,10 +292,11 @@ static void add_tokens(const struct spm_model *model, const struct spm_specials 
         if (piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || is_special)
             hf_parts_add(parts, piece->text.data, piece->text.length, (int32_t)i);
     }
-    for (int64_t i = 0; specials && i < specials->count; i++)
-        if (specials->items[i].id >= model->file.piece_count)
-            hf_parts_add(parts, specials->texts.data + specials->items[i].begin, specials->items[i].length,
-                         specials->items[i].id);
+    for (int64_t i = 0; specials && i < specials->tokens.count; i++) {
+        const struct byte_string *special = &specials->tokens.strings[i];
+        if (special->value >= model->file.piece_count)
+            hf_parts_add(parts, byte_table_text(&specials->tokens, special), special->length, (int32_t)special->value);
+    }
 }
 
 int spm_describe(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts) {

@@ -6,7 +6,8 @@
 // match. If characters are folded, a mark that becomes a letter when alone (U+0345 an iota) is hidden from Precompiled
 // until then, and a rule whose result is not the composition of folded characters (I and U+0307 are U+0130) is a
 // separate step. hf_check tests them.
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/spm_model.h"
 
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/normal_form.h"
@@ -190,8 +191,7 @@ static void compose(struct json_writer *json, const struct rules *rules) {
     buffer_append_byte(&pattern, ')');
     for (int round = 0; round < ROUNDS; round++) {
         hf_step_replace_pattern(json, &pattern, "");
-        hf_step(json, "NFC");
-        json_end_object(json);
+        hf_step_plain(json, "NFC");
     }
     buffer_free(&pattern);
 }

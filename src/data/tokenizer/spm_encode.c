@@ -6,14 +6,113 @@
 // below M, so two segmentations of n bytes keep their order if they are more than 2 n M 2^-24 apart. Beyond that sum,
 // or if the library might subtract the sum within the word (see unigram.h), it is encoded again with the same rounding.
 #include "data/tokenizer/spm_model.h"
+#include "data/tokenizer/word_cache.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "data/tokenizer/character.h"
-#include "data/tokenizer/word_cache.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+
+// ---- words ----
+
+// A text is split into words, a batch at a time: a word ends where two bytes may be separated, according to the model's
+// table of all pairs. The table is read for 64 places in a row without a branch. Each word of a batch gets its key and
+// its bucket in the cache, which is prefetched meanwhile: finding the words costs less than looking them up one by one
+// would. A batch takes blocks until it has SPM_BATCH words, enough to hide the latency of memory.
+enum { SPM_BLOCK = 64, SPM_BATCH = 64 };
+
+struct spm_word {
+    const unsigned char *text;
+    size_t length;
+    struct word_key key;         // up to WORD_CACHE_MAX_BYTES
+    struct word_bucket *bucket;  // NULL for longer ones
+};
+
+struct spm_words {
+    const unsigned char *text;
+    size_t length;
+    const unsigned char *is_cut;  // (SPM_PAIRS) 1 if a word may end between the two
+    const struct word_cache *cache;
+    size_t begin;  // of the word not delivered yet
+    size_t at;     // the next place to check: before text[at]
+    struct spm_word batch[SPM_BATCH + SPM_BLOCK];
+    int count;
+};
+
+// Begins with text[0…length), which must outlive the words.
+static void spm_words_init(struct spm_words *words, const char *text, size_t length) {
+    words->text = (const unsigned char *)text;
+    words->length = length;
+    words->begin = 0;
+    words->at = 1;
+}
+
+static inline uint64_t cut_at(const unsigned char *is_cut, const unsigned char *text) {
+    uint16_t pair;
+    memcpy(&pair, text - 1, sizeof pair);  // little-endian: the byte before is the low one
+    return is_cut[pair];
+}
+
+// Bit i is set if a word may end before text[i]; text[-1] and text[0…64) are readable.
+static uint64_t cuts_in_block(const unsigned char *is_cut, const unsigned char *text) {
+    uint64_t cuts = 0;
+    for (int i = 0; i < SPM_BLOCK; i += 8) {
+        uint64_t eight = cut_at(is_cut, text + i) | cut_at(is_cut, text + i + 1) << 1 |
+                         cut_at(is_cut, text + i + 2) << 2 | cut_at(is_cut, text + i + 3) << 3 |
+                         cut_at(is_cut, text + i + 4) << 4 | cut_at(is_cut, text + i + 5) << 5 |
+                         cut_at(is_cut, text + i + 6) << 6 | cut_at(is_cut, text + i + 7) << 7;
+        cuts |= eight << i;
+    }
+    return cuts;
+}
+
+// The key of a short word with 16 readable bytes, same as word_key_of but without a branch.
+static inline struct word_key key_of_short(const unsigned char *text, size_t length) {
+    static const uint64_t low[9] = {
+        0, 0xFF, 0xFFFF, 0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFF, 0xFFFFFFFFFFFF, 0xFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF};
+    struct word_key key;
+    memcpy(&key, text, sizeof key);
+    key.low &= low[length < 8 ? length : 8];
+    key.high = (key.high & low[length > 8 ? length - 8 : 0]) | (uint64_t)length << 56;
+    return key;
+}
+
+static inline void add_word(struct spm_words *words, size_t end) {
+    struct spm_word *word = &words->batch[words->count++];
+    word->text = words->text + words->begin;
+    word->length = end - words->begin;
+    word->bucket = NULL;
+    if (word->length <= WORD_CACHE_MAX_BYTES) {
+        size_t readable = words->length - words->begin;
+        word->key = readable >= sizeof word->key ? key_of_short(word->text, word->length)
+                                                 : word_key_of(word->text, word->length, readable);
+        word->bucket = word_cache_bucket(words->cache, word->key);
+        __builtin_prefetch(word->bucket);
+    }
+    words->begin = end;
+}
+
+// Fills the batch; false, with an empty batch, at the end.
+static bool spm_words_next(struct spm_words *words) {
+    words->count = 0;
+    while (words->count < SPM_BATCH && words->at + SPM_BLOCK <= words->length) {
+        uint64_t cuts = cuts_in_block(words->is_cut, words->text + words->at);
+        for (; cuts; cuts &= cuts - 1)
+            add_word(words, words->at + (size_t)__builtin_ctzll(cuts));
+        words->at += SPM_BLOCK;
+    }
+    if (words->count >= SPM_BATCH)
+        return true;
+    for (; words->at < words->length; words->at++)
+        if (cut_at(words->is_cut, words->text + words->at))
+            add_word(words, words->at);
+    if (words->begin < words->length)
+        add_word(words, words->length);
+    return words->count > 0;
+}
+
+// ---- encoding ----
 
 // A unigram model stores the largest sum in place of the last id of a cache entry.
 enum { UNIGRAM_IDS = WORD_CACHE_MAX_IDS - 1 };

@@ -1,9 +1,11 @@
 // A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and wire
 // type) and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown members of
 // an enumeration are skipped, the last of equal fields counts, and messages given in parts are merged.
-#include "data/tokenizer/spm_file.h"
+#include "data/tokenizer/spm_model.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,96 +77,63 @@ static int read_field(struct wire_reader *reader, struct wire_field *field) {
     }
 }
 
-// A reader for the message inside the field just read.
-static struct wire_reader inside(const struct wire_reader *reader, const struct wire_field *field) {
+// What is read of a message: the number of a field, its kind, and where it goes.
+enum field_kind { FIELD_BOOL, FIELD_TEXT, FIELD_FLOAT, FIELD_ENUM };
+struct field_row {
+    uint32_t number;
+    enum field_kind kind;
+    size_t offset;
+    uint64_t most;  // of an enumeration, which begins with 1
+};
+
+static const struct field_row piece_fields[] = {
+    {1, FIELD_TEXT, offsetof(struct spm_piece, text), 0},
+    {2, FIELD_FLOAT, offsetof(struct spm_piece, score), 0},
+    {3, FIELD_ENUM, offsetof(struct spm_piece, type), SPM_BYTE},
+};
+static const struct field_row trainer_fields[] = {
+    {3, FIELD_ENUM, offsetof(struct spm_file, model_type), SPM_CHAR},
+    {24, FIELD_BOOL, offsetof(struct spm_file, treat_whitespace_as_suffix), 0},
+    {35, FIELD_BOOL, offsetof(struct spm_file, byte_fallback), 0},
+    {44, FIELD_TEXT, offsetof(struct spm_file, unknown_surface), 0},
+    {45, FIELD_TEXT, offsetof(struct spm_file, unknown_piece), 0},
+    {46, FIELD_TEXT, offsetof(struct spm_file, bos_piece), 0},
+    {47, FIELD_TEXT, offsetof(struct spm_file, eos_piece), 0},
+    {48, FIELD_TEXT, offsetof(struct spm_file, pad_piece), 0},
+};
+static const struct field_row normaliser_fields[] = {
+    {2, FIELD_TEXT, offsetof(struct spm_normaliser_spec, charsmap), 0},
+    {3, FIELD_BOOL, offsetof(struct spm_normaliser_spec, add_dummy_prefix), 0},
+    {4, FIELD_BOOL, offsetof(struct spm_normaliser_spec, remove_extra_whitespaces), 0},
+    {5, FIELD_BOOL, offsetof(struct spm_normaliser_spec, escape_whitespaces), 0},
+};
+#define ROWS(rows) rows, sizeof rows / sizeof rows[0]
+
+static void take_field(const struct field_row *row, const struct wire_field *field, void *to) {
+    static const enum wire_type wires[] = {WIRE_VARINT, WIRE_BYTES, WIRE_32, WIRE_VARINT};
+    uint32_t value = (uint32_t)field->value;
+    if (field->wire != wires[row->kind])
+        return;
+    if (row->kind == FIELD_BOOL)
+        *(bool *)to = field->value != 0;
+    else if (row->kind == FIELD_TEXT)
+        *(struct spm_text *)to = field->bytes;
+    else if (row->kind == FIELD_FLOAT || (field->value >= 1 && field->value <= row->most))
+        memcpy(to, &value, sizeof value);
+}
+
+// Reads the message inside the field just read.
+static int read_message(const struct wire_reader *reader, const struct wire_field *message,
+                        const struct field_row *rows, size_t count, void *out) {
     struct wire_reader inner = *reader;
-    inner.at = (const unsigned char *)field->bytes.data;
-    inner.end = inner.at + field->bytes.length;
-    return inner;
-}
-
-// The setters take a field if its wire type matches.
-static void take_bool(const struct wire_field *field, bool *value) {
-    if (field->wire == WIRE_VARINT)
-        *value = field->value != 0;
-}
-
-static void take_text(const struct wire_field *field, struct spm_text *value) {
-    if (field->wire == WIRE_BYTES)
-        *value = field->bytes;
-}
-
-static int read_piece(struct wire_reader reader, struct spm_piece *piece) {
-    *piece = (struct spm_piece){.type = SPM_NORMAL};
-    while (reader.at < reader.end) {
+    inner.at = (const unsigned char *)message->bytes.data;
+    inner.end = inner.at + message->bytes.length;
+    while (inner.at < inner.end) {
         struct wire_field field;
-        TRY(read_field(&reader, &field));
-        if (field.number == 1) {
-            take_text(&field, &piece->text);
-        } else if (field.number == 2 && field.wire == WIRE_32) {
-            uint32_t bits = (uint32_t)field.value;
-            memcpy(&piece->score, &bits, sizeof bits);
-        } else if (field.number == 3 && field.wire == WIRE_VARINT && field.value >= SPM_NORMAL &&
-                   field.value <= SPM_BYTE) {
-            piece->type = (enum spm_piece_type)field.value;
-        }
-    }
-    return 0;
-}
-
-static int read_trainer(struct wire_reader reader, struct spm_file *file) {
-    while (reader.at < reader.end) {
-        struct wire_field field;
-        TRY(read_field(&reader, &field));
-        switch (field.number) {
-        case 3:
-            if (field.wire == WIRE_VARINT && field.value >= SPM_UNIGRAM && field.value <= SPM_CHAR)
-                file->model_type = (enum spm_model_type)field.value;
-            break;
-        case 24:
-            take_bool(&field, &file->treat_whitespace_as_suffix);
-            break;
-        case 35:
-            take_bool(&field, &file->byte_fallback);
-            break;
-        case 44:
-            take_text(&field, &file->unknown_surface);
-            break;
-        case 45:
-            take_text(&field, &file->unknown_piece);
-            break;
-        case 46:
-            take_text(&field, &file->bos_piece);
-            break;
-        case 47:
-            take_text(&field, &file->eos_piece);
-            break;
-        case 48:
-            take_text(&field, &file->pad_piece);
-            break;
-        }
-    }
-    return 0;
-}
-
-static int read_normaliser(struct wire_reader reader, struct spm_normaliser_spec *spec) {
-    while (reader.at < reader.end) {
-        struct wire_field field;
-        TRY(read_field(&reader, &field));
-        switch (field.number) {
-        case 2:
-            take_text(&field, &spec->charsmap);
-            break;
-        case 3:
-            take_bool(&field, &spec->add_dummy_prefix);
-            break;
-        case 4:
-            take_bool(&field, &spec->remove_extra_whitespaces);
-            break;
-        case 5:
-            take_bool(&field, &spec->escape_whitespaces);
-            break;
-        }
+        TRY(read_field(&inner, &field));
+        for (size_t i = 0; i < count; i++)
+            if (rows[i].number == field.number)
+                take_field(&rows[i], &field, (char *)out + rows[i].offset);
     }
     return 0;
 }
@@ -173,19 +142,17 @@ static int read_part(const struct wire_reader *reader, const struct wire_field *
                      int64_t *piece_capacity) {
     switch (field->number) {
     case 1:
-        if (file->piece_count == *piece_capacity) {
-            *piece_capacity = *piece_capacity ? 2 * *piece_capacity : 4096;
-            file->pieces = memory_realloc(file->pieces, (size_t)*piece_capacity * sizeof *file->pieces);
-        }
-        return read_piece(inside(reader, field), &file->pieces[file->piece_count++]);
+        file->pieces = list_grow(file->pieces, file->piece_count, piece_capacity, sizeof *file->pieces);
+        file->pieces[file->piece_count] = (struct spm_piece){.type = SPM_NORMAL};
+        return read_message(reader, field, ROWS(piece_fields), &file->pieces[file->piece_count++]);
     case 2:
         file->has_trainer = true;
-        return read_trainer(inside(reader, field), file);
+        return read_message(reader, field, ROWS(trainer_fields), file);
     case 3:
         file->has_normaliser = true;
-        return read_normaliser(inside(reader, field), &file->normaliser);
+        return read_message(reader, field, ROWS(normaliser_fields), &file->normaliser);
     case 5:
-        return read_normaliser(inside(reader, field), &file->denormaliser);
+        return read_message(reader, field, ROWS(normaliser_fields), &file->denormaliser);
     default:
         return 0;  // 4 holds examples for testing a model
     }

@@ -15,10 +15,6 @@
 enum { MAX_FILE_BYTES = 1 << 28 };
 static const float unknown_penalty = 10;
 
-static bool is_reserved(const struct spm_piece *piece) {
-    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
-}
-
 // The byte that "<0x41>" stands for, -1 for other texts.
 static int byte_of_piece(struct spm_text text) {
     static const char digits[] = "0123456789ABCDEF";
@@ -110,7 +106,7 @@ struct piece_choice {
 static bool is_chosen(struct piece_choice choice, const struct spm_piece *piece) {
     if (!piece->text.data)
         return false;
-    return is_reserved(piece)                ? choice.reserved
+    return spm_is_reserved(piece)            ? choice.reserved
            : piece->type == SPM_USER_DEFINED ? choice.user_defined
            : piece->type == SPM_UNUSED       ? choice.unused
                                              : choice.normal;
@@ -136,25 +132,18 @@ static void build_trie(struct trie *trie, const struct spm_model *model, struct 
 // Two pieces with the same text would hide each other. (A reserved one and another may share a text; the reserved one
 // is found.)
 static int check_duplicates(const struct spm_model *model, const char *name) {
-    static const struct piece_choice choices[2] = {{.reserved = true},
-                                                   {.user_defined = true, .normal = true, .unused = true}};
-    for (int k = 0; k < 2; k++) {
-        int64_t count;
-        struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, choices[k], &count);
-        struct trie trie;
-        trie_build(&trie, keys, count);
-        trie_free(&trie);
-        int64_t i = 1;
-        while (i < count &&
-               (keys[i].length != keys[i - 1].length || memcmp(keys[i].text, keys[i - 1].text, keys[i].length) != 0))
-            i++;
-        int32_t first = i < count ? keys[i - 1].value : -1, second = i < count ? keys[i].value : -1;
-        free(keys);
-        if (first >= 0)
-            return error_set("%s: pieces %" PRId32 " and %" PRId32 " have the same text; the model is damaged", name,
-                             first, second);
+    struct byte_table seen[2] = {0};
+    int status = 0;
+    for (int64_t i = 0; status == 0 && i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        struct byte_table *table = &seen[spm_is_reserved(piece)];
+        if (byte_table_add(table, piece->text.data, piece->text.length, (int32_t)i) < 0)
+            status = error_set("%s: pieces %" PRId32 " and %" PRId64 " have the same text; the model is damaged", name,
+                               byte_table_find(table, piece->text.data, piece->text.length), i);
     }
-    return 0;
+    byte_table_free(&seen[0]);
+    byte_table_free(&seen[1]);
+    return status;
 }
 
 static int create_normalisers(struct spm_model *model, const char *name) {
@@ -188,7 +177,7 @@ static int create_unigram(struct spm_model *model, const char *name) {
     bool has_pieces = false;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        has_pieces |= !is_reserved(piece);
+        has_pieces |= !spm_is_reserved(piece);
         if (piece->type == SPM_NORMAL && piece->score < least)
             least = piece->score;
     }
@@ -237,7 +226,7 @@ static void join_bytes(struct spm_model *model) {
             model->cuts[spm_pair_index((unsigned char)a, (unsigned char)b)] = b < 0x80 || b >= 0xC0;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->pieces[i];
-        if (is_reserved(piece) || !piece->text.data)
+        if (spm_is_reserved(piece) || !piece->text.data)
             continue;
         const unsigned char *text = (const unsigned char *)piece->text.data;
         for (size_t k = 1; k < piece->text.length; k++) {

@@ -1,6 +1,6 @@
 // The normalizer proceeds unit by unit: a user-defined symbol, the longest rule, or one character. Runs of ASCII that
 // no rule touches are copied at once.
-#include "data/tokenizer/spm_normalise.h"
+#include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/utf8.h"
 #include <string.h>

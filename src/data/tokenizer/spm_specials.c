@@ -1,5 +1,5 @@
-// Adds Megatron's special tokens to a SentencePiece model, and finds them in text. See spm_specials.h.
-#include "data/tokenizer/spm_specials.h"
+// Adds Megatron's special tokens to a SentencePiece model, and finds them in text. See spm_model.h.
+#include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
@@ -7,19 +7,17 @@
 #include <string.h>
 
 // Adds a token unless it was added before; returns its id.
-static int32_t add(struct spm_specials *specials, const struct trie *pieces, const char *text, size_t length) {
-    for (int64_t i = 0; i < specials->count && i < 8; i++)
-        if (specials->items[i].length == length &&
-            memcmp(specials->texts.data + specials->items[i].begin, text, length) == 0)
-            return specials->items[i].id;
-    struct spm_special *special = &specials->items[specials->count++];
-    int32_t piece = trie_find(pieces, text, length);
-    *special = (struct spm_special){specials->texts.length, length, piece >= 0 ? piece : specials->vocab_size++};
-    buffer_append(&specials->texts, text, length);
-    return special->id;
+static int32_t add(struct spm_specials *specials, const struct byte_table *pieces, const char *text, size_t length) {
+    int64_t before = specials->tokens.count;
+    struct byte_string *special = byte_table_get(&specials->tokens, text, length);
+    if (specials->tokens.count > before) {
+        int32_t piece = byte_table_find(pieces, text, length);
+        special->value = piece >= 0 ? piece : specials->vocab_size++;
+    }
+    return (int32_t)special->value;
 }
 
-static void add_control(struct spm_specials *specials, const struct trie *pieces, const struct spm_model *model,
+static void add_control(struct spm_specials *specials, const struct byte_table *pieces, const struct spm_model *model,
                         int32_t id, const char *instead) {
     if (id >= 0)
         add(specials, pieces, model->file.pieces[id].text.data, model->file.pieces[id].text.length);
@@ -27,7 +25,7 @@ static void add_control(struct spm_specials *specials, const struct trie *pieces
         add(specials, pieces, instead, strlen(instead));
 }
 
-static void add_all(struct spm_specials *specials, const struct trie *pieces, const struct spm_model *model,
+static void add_all(struct spm_specials *specials, const struct byte_table *pieces, const struct spm_model *model,
                     int64_t extra_ids) {
     add(specials, pieces, "<CLS>", 5);
     add(specials, pieces, "<SEP>", 5);
@@ -46,18 +44,19 @@ static void add_all(struct spm_specials *specials, const struct trie *pieces, co
 }
 
 static void index_specials(struct spm_specials *specials) {
-    struct trie_key *keys = memory_alloc((size_t)specials->count * sizeof *keys);
+    const struct byte_table *tokens = &specials->tokens;
+    struct trie_key *keys = memory_alloc((size_t)tokens->count * sizeof *keys);
     specials->by_id = memory_alloc((size_t)specials->vocab_size * sizeof *specials->by_id);
     memset(specials->by_id, 0xFF, (size_t)specials->vocab_size * sizeof *specials->by_id);
-    specials->first_byte = (unsigned char)specials->texts.data[0];
-    for (int64_t i = 0; i < specials->count; i++) {
-        const struct spm_special *special = &specials->items[i];
-        keys[i] = (struct trie_key){specials->texts.data + special->begin, special->length, (int32_t)i};
-        specials->by_id[special->id] = (int32_t)i;
+    specials->first_byte = (unsigned char)tokens->bytes.data[0];
+    for (int64_t i = 0; i < tokens->count; i++) {
+        const struct byte_string *special = &tokens->strings[i];
+        keys[i] = (struct trie_key){byte_table_text(tokens, special), special->length, (int32_t)i};
+        specials->by_id[special->value] = (int32_t)i;
         if ((unsigned char)keys[i].text[0] != specials->first_byte)
             specials->first_byte = -1;
     }
-    trie_build(&specials->trie, keys, specials->count);
+    trie_build(&specials->trie, keys, tokens->count);
     free(keys);
 }
 
@@ -65,33 +64,24 @@ int spm_specials_create(struct spm_specials *specials, const struct spm_model *m
                         const char *name) {
     int64_t piece_count = model->file.piece_count;
     *specials = (struct spm_specials){.vocab_size = (int32_t)piece_count};
-    struct trie_key *keys = memory_alloc((size_t)piece_count * sizeof *keys);
-    for (int64_t i = 0; i < piece_count; i++)
-        keys[i] = (struct trie_key){model->file.pieces[i].text.data, model->file.pieces[i].text.length, (int32_t)i};
-    struct trie pieces;
-    trie_build(&pieces, keys, piece_count);
-    int64_t twice = 1;
-    while (twice < piece_count && (keys[twice].length != keys[twice - 1].length ||
-                                   memcmp(keys[twice].text, keys[twice - 1].text, keys[twice].length) != 0))
-        twice++;
-    free(keys);
-    specials->items = memory_alloc((size_t)(7 + extra_ids) * sizeof *specials->items);
-    add_all(specials, &pieces, model, extra_ids);
-    index_specials(specials);
-    trie_free(&pieces);
-    if (twice < piece_count) {
-        spm_specials_free(specials);
-        return error_set(
-            "%s: two of its pieces have the same text, so SentencePieceTokenizer would give two tokens one "
-            "id; use GPTSentencePieceTokenizer",
-            name);
+    struct byte_table pieces = {0};
+    bool is_unique = true;
+    for (int64_t i = 0; is_unique && i < piece_count; i++)
+        is_unique = byte_table_add(&pieces, model->file.pieces[i].text.data, model->file.pieces[i].text.length,
+                                   (int32_t)i) == 0;
+    if (is_unique) {
+        add_all(specials, &pieces, model, extra_ids);
+        index_specials(specials);
     }
-    return 0;
+    byte_table_free(&pieces);
+    return is_unique ? 0
+                     : error_set("%s: two of its pieces have the same text, so SentencePieceTokenizer would give two "
+                                 "tokens one id; use GPTSentencePieceTokenizer",
+                                 name);
 }
 
 void spm_specials_free(struct spm_specials *specials) {
-    buffer_free(&specials->texts);
-    free(specials->items);
+    byte_table_free(&specials->tokens);
     free(specials->by_id);
     trie_free(&specials->trie);
     *specials = (struct spm_specials){0};

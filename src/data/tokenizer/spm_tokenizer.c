@@ -1,10 +1,9 @@
 // The three kinds of tokenizer that read a SentencePiece model. GPTSentencePieceTokenizer gives the ids of the model.
 // Llama2Tokenizer puts the model's beginning-of-text id before them. SentencePieceTokenizer has additional tokens, see
-// spm_specials.h. This is Megatron up to core 0.14; since 0.15 (as_today) all three are like the first.
+// spm_model.h. This is Megatron up to core 0.14; since 0.15 (as_today) all three are like the first.
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/spm_describe.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/spm_model.h"
-#include "data/tokenizer/spm_specials.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
@@ -104,9 +103,10 @@ static int spm_tokenizer_encode(const struct tokenizer *tokenizer, void *state, 
         if (index < 0)
             break;
         TRY(spm_encode(state, text, at, out));
-        token_list_append(out, own->specials.items[index].id);
-        text += at + own->specials.items[index].length;
-        length -= at + own->specials.items[index].length;
+        const struct byte_string *special = &own->specials.tokens.strings[index];
+        token_list_append(out, (int32_t)special->value);
+        text += at + special->length;
+        length -= at + special->length;
     }
     return spm_encode(state, text, length, out);
 }
@@ -120,10 +120,10 @@ static int spm_tokenizer_decode(const struct tokenizer *tokenizer, const int32_t
         int32_t index = own->specials.by_id[ids[i]];
         if (index < 0)
             continue;
-        const struct spm_special *special = &own->specials.items[index];
+        const struct byte_string *special = &own->specials.tokens.strings[index];
         spm_decode(own->model, ids + begin, i - begin, out);
         buffer_append_byte(out, ' ');
-        buffer_append(out, own->specials.texts.data + special->begin, special->length);
+        buffer_append(out, byte_table_text(&own->specials.tokens, special), special->length);
         buffer_append_byte(out, ' ');
         begin = i + 1;
     }
@@ -134,9 +134,9 @@ static int spm_tokenizer_decode(const struct tokenizer *tokenizer, const int32_t
 static const char *spm_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct spm_tokenizer *own = tokenizer->model;
     if (own->has_specials && own->specials.by_id[id] >= 0) {
-        const struct spm_special *special = &own->specials.items[own->specials.by_id[id]];
+        const struct byte_string *special = &own->specials.tokens.strings[own->specials.by_id[id]];
         *length = special->length;
-        return own->specials.texts.data + special->begin;
+        return byte_table_text(&own->specials.tokens, special);
     }
     *length = own->model->file.pieces[id].text.length;
     return (const char *)own->model->file.pieces[id].text.data;

@@ -1,6 +1,6 @@
-// Decodes a growing list of ids. See stream.h. Both decodings, with and without the new ids, start at the same id, so
-// that changes that a tokenizer makes at the beginning of a text are in both and cancel out.
-#include "data/tokenizer/stream.h"
+// Decodes a growing list of ids. See tokenizer.h. Both decodings, with and without the new ids, start at the same id,
+// so that changes that a tokenizer makes at the beginning of a text are in both and cancel out.
+#include "data/tokenizer/tokenizer.h"
 #include <string.h>
 
 void token_stream_begin(struct token_stream *stream, const int32_t *ids, int64_t count) {

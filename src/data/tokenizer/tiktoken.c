@@ -5,9 +5,8 @@
 #include "data/tokenizer/tiktoken.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/piece_encode.h"
-#include "data/tokenizer/tiktoken_model.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -15,48 +14,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tiktoken_state {
-    struct piece_cache cache;
-    struct merge_scratch scratch;
-    struct pattern_scratch pattern;
-};
-
 // ---- encoding ----
 
 static void tiktoken_close(struct tokenizer *tokenizer) {
     tiktoken_model_free(tokenizer->model);
 }
 
-static int state_create(const struct tokenizer *tokenizer, void **opaque) {
-    (void)tokenizer;
-    struct tiktoken_state *state = memory_alloc(sizeof *state);
-    piece_cache_create(&state->cache);
-    *opaque = state;
-    return 0;
-}
-
-static void state_free(void *opaque) {
-    struct tiktoken_state *state = opaque;
-    piece_cache_free(&state->cache);
-    merge_scratch_free(&state->scratch);
-    pattern_scratch_free(&state->pattern);
-    free(state);
-}
-
 static int encode_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                         struct token_list *out) {
     const struct tiktoken_model *model = opaque;
-    struct tiktoken_state *state = opaque_state;
+    struct piece_state *state = opaque_state;
     int32_t rank = byte_table_find(&model->ranks.tokens, piece, length);
     if (rank >= 0) {
         token_list_append(out, rank + model->shift);
         return 0;
     }
-    return merge_bytes(&model->bpe, &state->scratch, piece, length, out);
+    return merge_bytes(&model->bpe, &state->merge, piece, length, out);
 }
 
 // Pieces are the matches of the pattern; as in tiktoken, text between matches is dropped.
-static int encode_matches(const struct tiktoken_model *model, struct tiktoken_state *state, const char *text,
+static int encode_matches(const struct tiktoken_model *model, struct piece_state *state, const char *text,
                           size_t length, struct token_list *out) {
     const unsigned char *bytes = (const unsigned char *)text;
     struct pattern_match match;
@@ -74,7 +51,7 @@ static int encode_matches(const struct tiktoken_model *model, struct tiktoken_st
     return 0;
 }
 
-static int encode_ordinary(const struct tiktoken_model *model, struct tiktoken_state *state, const char *begin,
+static int encode_ordinary(const struct tiktoken_model *model, struct piece_state *state, const char *begin,
                            const char *end, struct token_list *out) {
     if (model->pattern)
         return encode_matches(model, state, begin, (size_t)(end - begin), out);
@@ -104,40 +81,33 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
 
 static const struct byte_string *find_special(const struct tiktoken_model *model, int32_t id) {
     for (int64_t i = 0; i < model->specials.count; i++)
-        if (model->specials.strings[i].id == id)
+        if (model->specials.strings[i].value == id)
             return &model->specials.strings[i];
     return NULL;
-}
-
-static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
-    const struct tiktoken_model *model = tokenizer->model;
-    for (int64_t i = 0; i < count; i++) {
-        bool ordinary = ids[i] < model->bpe.vocab_size;
-        size_t begin = ordinary ? model->bpe.begin[ids[i]] : 0, end = ordinary ? model->bpe.begin[ids[i] + 1] : 0;
-        const struct byte_string *special = begin == end ? find_special(model, ids[i]) : NULL;
-        if (special)
-            buffer_append(out, model->specials.bytes.data + special->begin, special->length);
-        else if (begin < end)
-            buffer_append(out, model->bpe.bytes + begin, end - begin);
-        else if (model->ranks.empty < 0 || ids[i] != model->ranks.empty + model->shift)
-            return error_set_code(EXIT_CODE_BAD_DATA,
-                                  "no token has id %" PRId32 " (number %" PRId64
-                                  "); decode with the tokenizer that made the ids",
-                                  ids[i], i);
-    }
-    return 0;
 }
 
 // The name of a special token, the bytes of any other.
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct tiktoken_model *model = tokenizer->model;
-    if (id < model->bpe.vocab_size && model->bpe.begin[id] < model->bpe.begin[id + 1]) {
-        *length = model->bpe.begin[id + 1] - model->bpe.begin[id];
-        return (const char *)model->bpe.bytes + model->bpe.begin[id];
-    }
+    const char *bytes = id < model->bpe.vocab_size ? bpe_token(&model->bpe, id, length) : NULL;
+    if (bytes)
+        return bytes;
     const struct byte_string *special = find_special(model, id);
     *length = special ? special->length : 0;
-    return special ? model->specials.bytes.data + special->begin : NULL;
+    return special ? byte_table_text(&model->specials, special) : NULL;
+}
+
+static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    const struct tiktoken_model *model = tokenizer->model;
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *text = token(tokenizer, ids[i], &length);
+        if (text)
+            buffer_append(out, text, length);
+        else if (model->ranks.empty < 0 || ids[i] != model->ranks.empty + model->shift)
+            return tokenizer_no_token(ids[i], i);
+    }
+    return 0;
 }
 
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
@@ -145,21 +115,19 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     for (int64_t i = 0; i < model->specials.count; i++) {
         const struct byte_string *special = &model->specials.strings[i];
         const char *name = model->specials.bytes.data + special->begin;
-        hf_parts_add(parts, name, special->length, special->id);
+        hf_parts_add(parts, name, special->length, (int32_t)special->value);
         if (special->length == 5 && memcmp(name, "<unk>", 5) == 0)
-            parts->unknown = special->id;
+            parts->unknown = (int32_t)special->value;
     }
     hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = &model->bpe, .ignore_merges = true});
     struct buffer pattern = {0};
     buffer_append_string(&pattern, model->pattern_text);
     struct json_writer json = hf_part(&parts->pre_tokenizer);
     hf_begin_sequence(&json, "pretokenizers");
-    if (model->pattern)
-        hf_step_keep(&json, &pattern);
-    else if (model->pattern)
-        hf_step_keep(&json, &pattern);  // text that a custom pattern does not match is dropped
+    if (model->pattern)  // text that a custom pattern does not match is dropped
+        hf_step_split(&json, &pattern, "Removed", true);
     else
-        hf_step_split(&json, &pattern, "Isolated");
+        hf_step_split(&json, &pattern, "Isolated", false);
     hf_step_byte_level(&json, false, false);
     hf_end_sequence(&json);
     buffer_free(&pattern);
@@ -170,8 +138,8 @@ const struct tokenizer_kind tokenizer_kind_tiktoken = {
     .name = "TikTokenizer",
     .open = tiktoken_open,
     .close = tiktoken_close,
-    .state_create = state_create,
-    .state_free = state_free,
+    .state_create = piece_state_create,
+    .state_free = piece_state_free,
     .encode = encode,
     .decode = decode,
     .token = token,

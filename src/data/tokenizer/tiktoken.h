@@ -1,15 +1,20 @@
 // Tokenizers of OpenAI's tiktoken: byte strings with a rank each. A piece of text that is a token becomes that token;
 // in any other, the two neighbours whose joint bytes have the lowest rank are merged, until there are none.
 //
-// The file says neither how text is split nor which special tokens there are; tiktoken_known.c has both for the common
+// The file says neither how text is split nor which special tokens there are; tiktoken_open.c has both for the common
 // files. Megatron's own form is a JSON list, with special tokens before all ranks.
 #ifndef DATA_TOKENIZER_TIKTOKEN_H
 #define DATA_TOKENIZER_TIKTOKEN_H
 
-#include "base/json.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_table.h"
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/pattern.h"
 #include "data/tokenizer/splitter.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/trie.h"
+#include "base/file.h"
+#include "base/json.h"
 
 // Tokens with their ranks, before ids are assigned.
 struct tiktoken_ranks {
@@ -56,5 +61,32 @@ char *tiktoken_whisper_name(const struct tiktoken_known *known, int32_t number);
 
 // Builds the table of pairs from the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded too.
 int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t shift, const char *name);
+
+// ---- the open tokenizer ----
+
+// Shared by tiktoken_open.c and tiktoken_tekken.c, which open it, and tiktoken.c, which encodes.
+struct tiktoken_model {
+    struct bpe bpe;
+    struct tiktoken_ranks ranks;
+    int32_t shift;  // id minus rank
+    struct split_rules rules;
+    struct pattern *pattern;  // used instead of the rules if not NULL
+    char *pattern_text;       // the same in Hugging Face's syntax
+    struct unicode_table *table;
+    struct byte_table specials;
+    struct trie special_trie;  // empty if specials are ordinary text
+    bool begins_special[256];  // which bytes begin one
+};
+
+int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *options);
+void tiktoken_model_free(struct tiktoken_model *model);
+
+// Mistral's tekken.json: fills all of a zeroed model except bpe, table and special_trie.
+int tiktoken_open_tekken(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                         const struct file_map *file);
+
+int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t id, const char *path);
+// A known pattern by its name or text, or any regular expression. Errors call it `name`.
+int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, const char *name);
 
 #endif

@@ -44,9 +44,9 @@ static int check_ranks(const struct tiktoken_ranks *ranks, const char *name) {
     if (ranks->empty >= 0)
         seen[ranks->empty] = 1;
     for (int64_t i = 0; status == 0 && i < count; i++)
-        if (seen[ranks->tokens.strings[i].id]++)
-            status = error_set("%s: two tokens have the rank %" PRId32 "; each needs its own", name,
-                               ranks->tokens.strings[i].id);
+        if (seen[ranks->tokens.strings[i].value]++)
+            status = error_set("%s: two tokens have the rank %" PRId64 "; each needs its own", name,
+                               ranks->tokens.strings[i].value);
     free(seen);
     for (int byte = 0; status == 0 && byte < 256; byte++)
         if (byte_table_find(&ranks->tokens, &(unsigned char){(unsigned char)byte}, 1) < 0)
@@ -161,10 +161,7 @@ struct pair_list {
 };
 
 static void add_pair(struct pair_list *list, struct bpe_pair pair) {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity * 2 + 4096;
-        list->items = memory_realloc(list->items, (size_t)list->capacity * sizeof *list->items);
-    }
+    list->items = list_grow(list->items, list->count, &list->capacity, sizeof *list->items);
     list->items[list->count++] = pair;
 }
 
@@ -174,7 +171,7 @@ static void add_cuts(struct pair_list *list, const struct byte_table *tokens, co
         int32_t left = byte_table_find(tokens, bytes, cut);
         int32_t right = left < 0 ? -1 : byte_table_find(tokens, bytes + cut, token->length - cut);
         if (right >= 0)
-            add_pair(list, (struct bpe_pair){left, right, token->id, token->id});
+            add_pair(list, (struct bpe_pair){left, right, (int32_t)token->value, (int32_t)token->value});
     }
 }
 
@@ -182,7 +179,7 @@ static void load_bytes(struct bpe *bpe, const struct tiktoken_ranks *ranks, int3
     struct buffer bytes = {0};
     const struct byte_string **by_id = memory_alloc((size_t)(ranks->size + 1) * sizeof *by_id);
     for (int64_t i = 0; i < ranks->tokens.count; i++)
-        by_id[ranks->tokens.strings[i].id] = &ranks->tokens.strings[i];
+        by_id[ranks->tokens.strings[i].value] = &ranks->tokens.strings[i];
     bpe->vocab_size = ranks->size + shift;
     bpe->begin = memory_alloc((size_t)(bpe->vocab_size + 1) * sizeof *bpe->begin);
     for (int64_t rank = 0; rank < ranks->size; rank++) {

@@ -1,7 +1,7 @@
 // Mistral's tekken.json: a pattern, tokens in rank order, and special tokens, whose ids come before the ranks. As in
 // mistral-common, the file has more tokens than are used: "default_vocab_size" is the number of ids,
 // "default_num_special_tokens" how many of them are special, and those without a name are called <SPECIAL_20>, ….
-#include "data/tokenizer/tiktoken_model.h"
+#include "data/tokenizer/tiktoken.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"

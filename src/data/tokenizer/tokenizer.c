@@ -1,13 +1,41 @@
 // The table of tokenizer kinds and their common parts: lookup by name, ownership, range checks.
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/file_kind.h"
 #include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- lists of ids ----
+
+// The growing part of a token list: capacity doubles, so appending takes amortized constant time.
+
+void *list_grow(void *items, int64_t count, int64_t *capacity, size_t item_bytes) {
+    if (count < *capacity)
+        return items;
+    *capacity = 2 * *capacity + 2;
+    return memory_realloc(items, (size_t)*capacity * item_bytes);
+}
+
+void token_list_free(struct token_list *list) {
+    free(list->ids);
+    *list = (struct token_list){0};
+}
+
+void token_list_reserve(struct token_list *list, int64_t extra) {
+    if (list->capacity - list->count >= extra)
+        return;
+    int64_t capacity = list->capacity ? list->capacity * 2 : 256;
+    if (capacity < list->count + extra)
+        capacity = list->count + extra;
+    list->ids = memory_realloc(list->ids, (size_t)capacity * sizeof *list->ids);
+    list->capacity = capacity;
+}
+
+// ---- kinds ----
 
 static const struct tokenizer_kind *const kinds[] = {
     &tokenizer_kind_gpt2,
@@ -47,6 +75,8 @@ static int unknown_type(const char *type) {
     if (strcmp(type, "HFTokenizer") == 0)
         why = "is not supported, because it does not count added tokens; give HuggingFaceTokenizer, which counts all, "
               "and --padded-vocab-size if the embedding has another size";
+    if (strcmp(type, "auto") == 0)
+        why = "is for train with text; here, train a tokenizer first (`bevatron tokenizer train`), and name its files";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
             why = "is not supported by this version";
@@ -82,7 +112,7 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
         if (is_named(tokenizer, id, text, length))
             found = id;
     struct buffer decoded = {0};
-    for (int32_t id = 0; tokenizer->kind->decode && found < 0 && other < 0 && id < tokenizer->vocab_size; id++)
+    for (int32_t id = 0; found < 0 && other < 0 && id < tokenizer->vocab_size; id++)
         if (reads_like(tokenizer, id, text, length, &decoded))
             other = id;
     for (int32_t id = other + 1; other >= 0 && found < 0 && id < tokenizer->vocab_size; id++)
@@ -106,8 +136,8 @@ static int name_end(struct tokenizer *tokenizer, const char *text) {
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
-    // Megatron-DeepSpeed's name, with the same ids and the same size.
-    if (strcmp(type, "PretrainedFromHF") == 0)
+    // Megatron-DeepSpeed's and BigCode's names, with the same ids and the same size.
+    if (strcmp(type, "PretrainedFromHF") == 0 || strcmp(type, "TokenizerFromFile") == 0)
         type = tokenizer_kind_hf.name;
     const struct tokenizer_kind *kind = NULL;
     for (size_t i = 0; i < KIND_COUNT; i++)
@@ -164,6 +194,23 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer) {
     return tokenizer->eod;
 }
 
+int tokenizer_no_token(int32_t id, int64_t index) {
+    return error_set_code(
+        EXIT_CODE_BAD_DATA,
+        "no token has id %" PRId32 " (number %" PRId64 "); decode with the tokenizer that made the ids", id, index);
+}
+
+static int decode_tokens(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *text = tokenizer->kind->token(tokenizer, ids[i], &length);
+        if (!text)
+            return tokenizer_no_token(ids[i], i);
+        buffer_append(out, text, length);
+    }
+    return 0;
+}
+
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     // Without ids there may be no array.
     if (count == 0)
@@ -175,7 +222,9 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
                                   " tokens; decode with the tokenizer that made the ids",
                                   ids[i], i, tokenizer->vocab_size);
     size_t before = out->length;
-    if (tokenizer->kind->decode(tokenizer, ids, count, out) < 0) {
+    int (*decode)(const struct tokenizer *, const int32_t *, int64_t, struct buffer *) =
+        tokenizer->kind->decode ? tokenizer->kind->decode : decode_tokens;
+    if (decode(tokenizer, ids, count, out) < 0) {
         out->length = before;
         if (out->data)
             out->data[before] = 0;

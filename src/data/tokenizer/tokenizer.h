@@ -9,8 +9,8 @@
 #ifndef DATA_TOKENIZER_TOKENIZER_H
 #define DATA_TOKENIZER_TOKENIZER_H
 
-#include "base/buffer.h"
 #include "data/tokenizer/token_list.h"
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,5 +64,49 @@ void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 // Appends the ids of the text, after the ids that the kind puts before every text (Llama2Tokenizer: the
 // beginning-of-text token). Nothing is added at the end. On error the list is unchanged.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
+
+// ---- identity ----
+
+// Two tokenizers with the same identity give the same ids.
+
+// Appends a line for every option that ids depend on. Files count by content, so that a copy elsewhere is the same.
+void tokenizer_describe(struct buffer *out, const struct tokenizer_options *options);
+
+// SHA-256 of the texts of the first `count` tokens, whichever files they come from. Further tokens after them do not
+// change it.
+void tokenizer_digest(const struct tokenizer *tokenizer, int64_t count, char hex[65]);
+// A dataset's record of its tokenizer: "COUNT SHA-256"; "" for NullTokenizer, which has no texts.
+enum { TOKENIZER_RECORD = 96 };
+void tokenizer_record(const struct tokenizer *tokenizer, char record[TOKENIZER_RECORD]);
+// Whether the tokenizer gives the ids of a dataset with that record their meaning; true if either says nothing.
+bool tokenizer_fits(const struct tokenizer *tokenizer, const char *record);
+
+// ---- from the flags of a run ----
+
+struct config;
+// All tokenizer options of a configuration, which keeps ownership of the strings.
+struct tokenizer_options tokenizer_options_of(const struct config *config);
+
+// ---- text that grows ----
+
+// Text that grows token by token. The text of a token depends on those before it: SentencePiece and WordPiece put
+// spaces between words, and a character may consist of several tokens. So new tokens are decoded together with the last
+// ones that were output, and an incomplete character is held back.
+//
+// Zeroed except for the tokenizer, which must outlive it. Freed by token_stream_free.
+struct token_stream {
+    const struct tokenizer *tokenizer;
+    struct token_list ids;
+    int64_t start;  // the first id that is still decoded: where the last output began
+    int64_t said;   // ids that were output
+};
+
+// Ids that were output elsewhere, before all others: the text continues theirs.
+void token_stream_begin(struct token_stream *stream, const int32_t *ids, int64_t count);
+// Takes the next id, and appends the text that is now certain.
+int token_stream_add(struct token_stream *stream, int32_t id, struct buffer *out);
+// Appends the bytes still held back: an incomplete character, as the tokenizer decodes it.
+int token_stream_end(struct token_stream *stream, struct buffer *out);
+void token_stream_free(struct token_stream *stream);
 
 #endif

@@ -1,6 +1,7 @@
 // Builds a double array: nodes are placed in order of depth, each with all its children at the first base where their
 // units are free. Free units are linked, so that full stretches are not searched repeatedly.
 #include "data/tokenizer/trie.h"
+#include "data/tokenizer/token_list.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
@@ -108,10 +109,7 @@ static int32_t find_base(struct trie_builder *builder, const unsigned char *byte
 }
 
 static void enqueue(struct trie_builder *builder, struct pending node) {
-    if (builder->queued == builder->queue_capacity) {
-        builder->queue_capacity = builder->queue_capacity ? 2 * builder->queue_capacity : 1024;
-        builder->queue = memory_realloc(builder->queue, (size_t)builder->queue_capacity * sizeof *builder->queue);
-    }
+    builder->queue = list_grow(builder->queue, builder->queued, &builder->queue_capacity, sizeof *builder->queue);
     builder->queue[builder->queued++] = node;
 }
 

@@ -84,11 +84,38 @@ static inline bool unicode_is_white_space(uint32_t c) {
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+// What Python's strip and split take for a space.
+static inline bool unicode_is_python_space(uint32_t c) {
+    return unicode_is_white_space(c) || (c >= 0x1C && c <= 0x1F);
+}
+
+// \w in patterns: letters, marks, decimal digits, letter numbers, connectors, joiners, and the circled and squared
+// letters.
+static inline bool unicode_is_word(const struct unicode_table *table, uint32_t c) {
+    const uint32_t words =
+        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
+    return unicode_in_set(table, c, words) || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+           (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
+}
+
 // The lower case of a single character. U+0130, which becomes two characters (i, U+0307), is unchanged.
 uint32_t unicode_lower(uint32_t character);
 
+// A run of characters of one category: first to end - 1. `age` is the edition that has them.
+struct unicode_run {
+    uint32_t first, end;
+    enum unicode_category category;
+    uint32_t age;
+    size_t next;       // the next row of the table
+    uint32_t in_turn;  // further characters of this row, capital and small in turn
+};
+
+// Moves a zeroed run to the first run, and then to the next; false after the last.
+bool unicode_run_next(struct unicode_run *run);
+
 // The tables, for unicode_category.c.
-extern const uint32_t unicode_runs[], unicode_8_exceptions[], unicode_lower_runs[];
+extern const uint32_t unicode_runs[], unicode_8_exceptions[];
+extern const int32_t unicode_lower_runs[];
 extern const size_t unicode_runs_count, unicode_8_exceptions_count, unicode_lower_runs_count;
 
 #endif

@@ -3,7 +3,6 @@
 #include "data/tokenizer/unigram.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "data/tokenizer/character.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -61,43 +60,13 @@ static double collect(struct unigram_scratch *scratch, size_t length) {
     return narrowest;
 }
 
-static inline void offer(struct unigram_node *node, double score, size_t begin, int32_t id) {
-    if (node->begin < 0) {
+static inline void offer(struct unigram_node *node, double score, size_t begin, int32_t id, bool rounded) {
+    if (node->begin < 0)
         *node = (struct unigram_node){score, INFINITY, (int32_t)begin, id};
-    } else if (score > node->score) {
-        *node = (struct unigram_node){score, score - node->score, (int32_t)begin, id};
-    } else if (node->score - score < node->gap) {
+    else if (score > node->score)
+        *node = (struct unigram_node){score, rounded ? INFINITY : score - node->score, (int32_t)begin, id};
+    else if (!rounded && node->score - score < node->gap)
         node->gap = node->score - score;
-    }
-}
-
-double unigram_best(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text, size_t length) {
-    struct unigram_node *nodes = prepare(scratch, length, 0);
-    for (size_t begin = 0; begin < length;) {
-        size_t character = character_bytes((unsigned char)text[begin], length - begin);
-        double sum = nodes[begin].score;
-        bool is_known = false;
-        int32_t node = TRIE_ROOT;
-        for (size_t at = begin; at < length;) {
-            node = trie_step(&unigram->trie, node, (unsigned char)text[at++]);
-            if (node < 0)
-                break;
-            int32_t id = unigram->trie.values[node];
-            if (id < 0)
-                continue;
-            offer(&nodes[at], unigram->scores[id] + sum, begin, id);
-            is_known |= at - begin == character;
-        }
-        if (!is_known)
-            offer(&nodes[begin + character], unigram->unknown_score + sum, begin, unigram->unknown_id);
-        begin += character;
-    }
-    return collect(scratch, length);
-}
-
-static inline void offer_rounded(struct unigram_node *node, float score, size_t begin, int32_t id) {
-    if (node->begin < 0 || score > (float)node->score)
-        *node = (struct unigram_node){(double)score, INFINITY, (int32_t)begin, id};
 }
 
 // Subtracts the sum at `begin` from every sum from there to `furthest`, the last position that has one.
@@ -109,15 +78,19 @@ static void rebase(struct unigram_node *nodes, size_t begin, size_t furthest) {
             nodes[i].score = (double)((float)nodes[i].score - sum);
 }
 
-float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
-                           size_t length, float sum) {
-    struct unigram_node *nodes = prepare(scratch, length, (double)sum);
+static inline double add(double sum, double score, bool rounded) {
+    return rounded ? (double)unigram_add((float)sum, score) : score + sum;
+}
+
+// Finds the best segmentation of a text whose nodes are prepared. `rounded` is a constant, so this is two functions.
+static inline void find_best(const struct unigram *unigram, struct unigram_node *nodes, const char *text, size_t length,
+                             bool rounded) {
     size_t furthest = 0;
     for (size_t begin = 0; begin < length;) {
-        if (fabs(nodes[begin].score) > UNIGRAM_LARGEST_SUM)
+        if (rounded && fabs(nodes[begin].score) > UNIGRAM_LARGEST_SUM)
             rebase(nodes, begin, furthest);
         size_t character = character_bytes((unsigned char)text[begin], length - begin);
-        float before = (float)nodes[begin].score;
+        double sum = nodes[begin].score;
         bool is_known = false;
         int32_t node = TRIE_ROOT;
         for (size_t at = begin; at < length;) {
@@ -127,16 +100,27 @@ float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch
             int32_t id = unigram->trie.values[node];
             if (id < 0)
                 continue;
-            offer_rounded(&nodes[at], unigram_add(before, unigram->scores[id]), begin, id);
+            offer(&nodes[at], add(sum, unigram->scores[id], rounded), begin, id, rounded);
             is_known |= at - begin == character;
             furthest = at > furthest ? at : furthest;
         }
         size_t end = begin + character;
         if (!is_known)
-            offer_rounded(&nodes[end], unigram_add(before, unigram->unknown_score), begin, unigram->unknown_id);
+            offer(&nodes[end], add(sum, unigram->unknown_score, rounded), begin, unigram->unknown_id, rounded);
         furthest = end > furthest ? end : furthest;
         begin = end;
     }
+}
+
+double unigram_best(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text, size_t length) {
+    find_best(unigram, prepare(scratch, length, 0), text, length, false);
+    return collect(scratch, length);
+}
+
+float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
+                           size_t length, float sum) {
+    struct unigram_node *nodes = prepare(scratch, length, (double)sum);
+    find_best(unigram, nodes, text, length, true);
     collect(scratch, length);
     return (float)nodes[length].score;
 }

@@ -10,8 +10,16 @@
 #define DATA_TOKENIZER_UNIGRAM_H
 
 #include "data/tokenizer/trie.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// Bytes of the UTF-8 character that begins with `first`, as in SentencePiece, even if the rest is not UTF-8; `left` (at
+// least 1) bytes are available.
+static inline size_t character_bytes(unsigned char first, size_t left) {
+    size_t bytes = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    return bytes < left ? bytes : left;
+}
 
 struct unigram {
     struct trie trie;      // pieces that may be used; a value is an id

@@ -7,12 +7,14 @@
 #ifndef DATA_TOKENIZER_WORDPIECE_H
 #define DATA_TOKENIZER_WORDPIECE_H
 
-#include "base/buffer.h"
-#include "data/tokenizer/character_list.h"
+#include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/token_list.h"
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/trie.h"
 #include "data/tokenizer/unicode_category.h"
 #include "data/tokenizer/word_cache.h"
+#include "base/buffer.h"
 #include <stdbool.h>
 
 struct wordpiece {
@@ -70,5 +72,34 @@ struct bert_part {
 };
 // Appends the part in lower case and without accents, according to the rules, to state->normal.
 void bert_normalize(const struct bert_rules *rules, const struct bert_part *part, struct bert_state *state);
+
+// ---- vocab.txt ----
+
+// Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is its line number, from 0;
+// spaces around it are ignored; of equal lines the last counts.
+struct wordpiece_vocab {
+    struct vocabulary lines;
+    struct trie trie;  // of the lines
+    int64_t distinct;  // Megatron's size: an appended token gets this id
+};
+
+// Errors call the text `name`. On error nothing is left to free.
+int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name);
+void wordpiece_vocab_free(struct wordpiece_vocab *vocab);
+
+// Appends a token that encoding never gives, unless a line has it; returns its id.
+int32_t wordpiece_vocab_append(struct wordpiece_vocab *vocab, const char *string);
+
+// Removes the spaces from text[begin…) that English does not have; Hugging Face also contracts " do not".
+void wordpiece_tidy(struct buffer *text, size_t begin, bool contracts);
+
+// ---- as a tokenizer.json ----
+
+// Google's BERT tokenizer, and the parts that Hugging Face's own shares with it.
+int wordpiece_describe(const struct bert *bert, const struct wordpiece_vocab *vocab, struct hf_parts *parts);
+
+// {"type": "WordPiece", …, left open before "vocab"; and the decoder.
+void wordpiece_begin_model(struct json_writer *json, int64_t most_chars);
+void wordpiece_write_decoder(struct hf_parts *parts, bool cleans_up);
 
 #endif

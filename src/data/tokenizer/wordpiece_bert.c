@@ -1,18 +1,84 @@
 // BertWordPieceLowerCase and BertWordPieceCase, as in Megatron up to core 0.14: Google's tokenizer with vocab.txt.
 // [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding adds
 // nothing.
-#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/normal_form.h"
-#include "data/tokenizer/whole.h"
+#include "data/tokenizer/unicode_category.h"
 #include "data/tokenizer/wordpiece.h"
-#include "data/tokenizer/wordpiece_describe.h"
-#include "data/tokenizer/wordpiece_vocab.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
+
+// ---- vocab.txt ----
+
+enum { MOST_BYTES = 1 << 26 };
+
+static struct token_line strip(struct token_line line) {
+    const unsigned char *text = (const unsigned char *)line.text;
+    size_t first = line.length, last = 0;
+    for (size_t at = 0; at < line.length;) {
+        uint32_t character;
+        size_t bytes = utf8_decode(text + at, line.length - at, &character, NULL);
+        if (!unicode_is_python_space(character)) {
+            first = at < first ? at : first;
+            last = at + bytes;
+        }
+        at += bytes;
+    }
+    return first < last ? (struct token_line){line.text + first, last - first} : (struct token_line){line.text, 0};
+}
+
+// An empty line is a token too, but no text can contain it.
+static void build_trie(struct wordpiece_vocab *vocab) {
+    const struct byte_table *tokens = &vocab->lines.tokens;
+    struct trie_key *keys = memory_alloc((size_t)tokens->count * sizeof *keys);
+    int64_t count = 0;
+    for (int64_t i = 0; i < tokens->count; i++) {
+        const struct byte_string *token = &tokens->strings[i];
+        if (token->length > 0)
+            keys[count++] = (struct trie_key){byte_table_text(tokens, token), token->length, (int32_t)token->value};
+    }
+    trie_build(&vocab->trie, keys, count);
+    free(keys);
+}
+
+int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name) {
+    size_t bad = utf8_check(text, length);
+    if (bad < length)
+        return error_set("%s: byte %zu is not UTF-8; this is not a vocab.txt", name, bad);
+    if (length == 0 || length > MOST_BYTES)
+        return error_set("%s: has %zu bytes; vocab.txt has one token on each line, and %d bytes at most", name, length,
+                         MOST_BYTES);
+    *vocab = (struct wordpiece_vocab){0};
+    for (const char *end = text + length; text < end;) {
+        struct token_line line = strip(token_line_next(&text, end));
+        vocabulary_append(&vocab->lines, line.text, line.length);
+    }
+    vocab->distinct = vocab->lines.tokens.count;
+    build_trie(vocab);
+    return 0;
+}
+
+void wordpiece_vocab_free(struct wordpiece_vocab *vocab) {
+    trie_free(&vocab->trie);
+    vocabulary_free(&vocab->lines);
+}
+
+int32_t wordpiece_vocab_append(struct wordpiece_vocab *vocab, const char *string) {
+    int32_t id = trie_find(&vocab->trie, string, strlen(string));
+    if (id >= 0)
+        return id;
+    // If lines were equal, this id is already that of a line; decoding then gives the line.
+    id = (int32_t)vocab->distinct++;
+    if (id == vocab->lines.size)
+        vocabulary_append(&vocab->lines, string, strlen(string));
+    return id;
+}
+
+// ---- the kinds ----
 
 enum { MOST_CHARS = 200 };
 static const char unknown[] = "[UNK]", prefix[] = "##";
@@ -83,7 +149,7 @@ static int open_model(struct tokenizer *tokenizer, const struct tokenizer_option
         .lower = lower,
         .strip_accents = lower,
     };
-    tokenizer->vocab_size = vocab.size;
+    tokenizer->vocab_size = vocab.lines.size;
     tokenizer->model = model;
     return 0;
 }
@@ -144,6 +210,16 @@ static void replace(struct buffer *text, size_t begin, const char *then, const c
         text->data[kept] = 0;
 }
 
+void wordpiece_tidy(struct buffer *text, size_t begin, bool contracts) {
+    static const char *const pairs[][2] = {
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (contracts || pairs[i][1][0] != ' ')
+            replace(text, begin, pairs[i][0], pairs[i][1]);
+}
+
 // Removes the spaces that empty tokens leave at both ends of text[begin…).
 static void trim(struct buffer *text, size_t begin) {
     size_t first = begin;
@@ -160,29 +236,24 @@ static void trim(struct buffer *text, size_t begin) {
 
 // Words separated by spaces, pieces joined, and without the spaces that English does not have: Megatron's detokenize.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
-    static const char *const tidy[][2] = {
-        {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-        {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
-    };
     const struct bert_model *model = tokenizer->model;
     size_t begin = out->length;
     for (int64_t i = 0; i < count; i++) {
         size_t length;
-        const char *string = wordpiece_vocab_string(&model->vocab, ids[i], &length);
+        const char *string = vocabulary_string(&model->vocab.lines, ids[i], &length);
         if (i > 0)
             buffer_append_byte(out, ' ');
         buffer_append(out, string, length);
     }
     replace(out, begin, " ##", "");
     trim(out, begin);
-    for (size_t i = 0; i < sizeof tidy / sizeof tidy[0]; i++)
-        replace(out, begin, tidy[i][0], tidy[i][1]);
+    wordpiece_tidy(out, begin, false);
     return 0;
 }
 
 static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
     const struct bert_model *model = tokenizer->model;
-    return wordpiece_vocab_string(&model->vocab, id, length);
+    return vocabulary_string(&model->vocab.lines, id, length);
 }
 
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
@@ -190,26 +261,11 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     return wordpiece_describe(&model->bert, &model->vocab, parts);
 }
 
-const struct tokenizer_kind tokenizer_kind_bert_lower = {
-    .name = "BertWordPieceLowerCase",
-    .open = lower_open,
-    .close = bert_close,
-    .state_create = state_create,
-    .state_free = state_free,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .describe = describe,
-};
+#define BERT_KIND(type, opener)                                                                                        \
+    {                                                                                                                  \
+        .name = type, .open = opener, .close = bert_close, .state_create = state_create, .state_free = state_free,     \
+        .encode = encode, .decode = decode, .token = token, .describe = describe,                                      \
+    }
 
-const struct tokenizer_kind tokenizer_kind_bert_case = {
-    .name = "BertWordPieceCase",
-    .open = case_open,
-    .close = bert_close,
-    .state_create = state_create,
-    .state_free = state_free,
-    .encode = encode,
-    .decode = decode,
-    .token = token,
-    .describe = describe,
-};
+const struct tokenizer_kind tokenizer_kind_bert_lower = BERT_KIND("BertWordPieceLowerCase", lower_open);
+const struct tokenizer_kind tokenizer_kind_bert_case = BERT_KIND("BertWordPieceCase", case_open);

@@ -1,6 +1,6 @@
 // Google's rules and those of Hugging Face's BertNormalizer and BertPreTokenizer differ, and so do their Unicode
 // versions (wordpiece.h). So the rules are written as general steps, with the characters of each class listed.
-#include "data/tokenizer/wordpiece_describe.h"
+#include "data/tokenizer/wordpiece.h"
 
 #include "base/memory.h"
 #include <stdlib.h>
@@ -60,23 +60,18 @@ static void end_sigma(struct json_writer *json, const struct bert_rules *rules) 
     buffer_free(&pattern);
 }
 
-static void write_step(struct json_writer *json, const char *type) {
-    hf_step(json, type);
-    json_end_object(json);
-}
-
 static void write_normalizer(const struct bert_rules *rules, struct hf_parts *parts) {
     struct json_writer json = hf_part(&parts->normalizer);
     hf_begin_sequence(&json, "normalizers");
     replace_set(&json, rules, is_dropped);
     // Accents first: the rest of each character has the same lower case, and no mark is between a Σ and its letter.
     if (rules->strip_accents) {
-        write_step(&json, "NFD");
+        hf_step_plain(&json, "NFD");
         replace_set(&json, rules, is_mark);
     }
     if (rules->lower) {
         end_sigma(&json, rules);
-        write_step(&json, "Lowercase");
+        hf_step_plain(&json, "Lowercase");
     }
     hf_end_sequence(&json);
 }
@@ -85,9 +80,9 @@ static void write_pretokenizer(const struct bert_rules *rules, struct hf_parts *
     struct json_writer json = hf_part(&parts->pre_tokenizer);
     struct buffer pattern = {0};
     hf_begin_sequence(&json, "pretokenizers");
-    write_step(&json, "WhitespaceSplit");
+    hf_step_plain(&json, "WhitespaceSplit");
     hf_pattern_set(&pattern, is_alone, rules);
-    hf_step_split(&json, &pattern, "Isolated");
+    hf_step_split(&json, &pattern, "Isolated", false);
     hf_end_sequence(&json);
     buffer_free(&pattern);
 }
@@ -96,8 +91,7 @@ void wordpiece_begin_model(struct json_writer *json, int64_t most_chars) {
     hf_step(json, "WordPiece");
     hf_member_string(json, "unk_token", "[UNK]");
     hf_member_string(json, "continuing_subword_prefix", "##");
-    json_key(json, "max_input_chars_per_word");
-    json_int(json, most_chars);
+    hf_member_int(json, "max_input_chars_per_word", most_chars);
 }
 
 void wordpiece_write_decoder(struct hf_parts *parts, bool cleans_up) {
@@ -122,9 +116,9 @@ int wordpiece_describe(const struct bert *bert, const struct wordpiece_vocab *vo
     wordpiece_begin_model(&json, bert->model.most_chars);
     json_key(&json, "vocab");
     json_begin_object(&json);
-    for (int64_t id = 0; id < vocab->size; id++) {
+    for (int64_t id = 0; id < vocab->lines.size; id++) {
         size_t length;
-        const char *text = wordpiece_vocab_string(vocab, (int32_t)id, &length);
+        const char *text = vocabulary_string(&vocab->lines, (int32_t)id, &length);
         int32_t last = length > 0 ? trie_find(&vocab->trie, text, length) : -1;
         if (length == 0 || (last >= 0 && last != id))
             continue;

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/looks.h"
+#include "base/file_remedy.h"
 #include "base/memory.h"
 #include <dirent.h>
 #include <errno.h>
@@ -92,7 +92,7 @@ struct folder_content {
 static int list_folder(const char *folder, struct folder_content *content) {
     DIR *stream = opendir(folder);
     if (!stream)
-        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), file_read_remedy(errno));
     const struct dirent *entry;
     while ((entry = readdir(stream))) {
         const char *name = entry->d_name;

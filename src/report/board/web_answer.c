@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "base/redact.h"
+#include "base/secret.h"
 #include "report/board/page.h"
 #include "report/board/web.h"
 #include "report/host_header.h"
@@ -75,7 +75,7 @@ static void answer_made(struct web_response *response, int result, int failure) 
 // escapes.
 static void answer_redacted(struct web_response *response, int result, int failure) {
     answer_made(response, result, failure);
-    char *shown = redact_copy(buffer_string(&response->made));
+    char *shown = secret_redact(buffer_string(&response->made));
     buffer_clear(&response->made);
     buffer_append_string(&response->made, shown);
     free(shown);

@@ -1,0 +1,83 @@
+// The files of a Megatron checkpoint, their tensors, and the arguments of the run. Internal to this folder.
+#ifndef FORMATS_MEGATRON_FOLDER_H
+#define FORMATS_MEGATRON_FOLDER_H
+
+#include "config/config.h"
+#include "formats/megatron_names.h"
+#include "formats/megatron_zip.h"
+#include "formats/names.h"
+#include "formats/weights.h"
+
+// A tensor of a file. Their order in the file is that of the parameters of its optimizer.
+struct megatron_entry {
+    char *key;  // "TT/our name"; NULL for a copy under a name that is not read
+    const struct torch_tensor *tensor;
+    bool is_first;  // the first one with its name
+    bool is_expert;
+};
+struct megatron_order {
+    const struct torch_file *file;
+    int expert_rank;  // files after the first do not list what all ranks have
+    struct megatron_entry *entries;
+    size_t count, capacity;
+};
+
+struct megatron_folder {
+    char *path;                // iter_… or release, or the archive
+    struct megatron_zip *zip;  // NULL for a folder
+    int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
+    int expert_ranks;          // expert-parallel size of the files
+    double version;            // checkpoint_version: 0 if the file does not say
+    int64_t iteration;
+    enum config_form form;
+    int64_t layers[MEGATRON_STACKS];
+    struct weights weights;          // "TT/our name", TT the tensor-parallel rank; of one expert "TT/our name#E"
+    const struct torch_value *args;  // of the first file; NULL if it has none
+    // For the optimizer:
+    struct megatron_order *orders;  // of every file, stage by stage; none for distributed checkpoints
+    size_t order_count;
+    struct weights states;        // "TT/STATE/our name", see megatron_optimizer.h
+    struct torch_tensor **views;  // parts of flat tensors that `states` refers to
+    size_t view_count;
+    const struct torch_value *common;          // the dict of the first file, or of common.pt
+    const struct torch_file *common_file;      // where its tensors are
+    const struct torch_value *inner, *scaler;  // the inner optimizer and the loss scale, if they are not in `common`
+    int state_ranks;                           // tensor-parallel ranks of `states`
+    bool needs_proof;          // places of states were inferred: fp32 copies must round to the parameters
+    struct name_list unknown;  // tensors whose names are not known
+};
+
+// Possible names of a rank's file; NULL after the last.
+extern const char *const megatron_file_names[];
+// The --ckpt-format of an iter_… or release folder: "torch", "torch_dist", "zarr", "torch_dcp" or "fsdp_dtensor"; NULL
+// if it is not Megatron's. Only the first two can be read.
+const char *megatron_format(const char *path);
+// Whether there is a checkpoint of any of these formats, in the folder itself or where its marker points; or the path
+// is a zip archive of such a folder.
+bool megatron_is_folder(const char *path);
+// The iteration of the folder that megatron_open would read, by its name; -1 if it has none.
+int64_t megatron_iteration(const char *path, int64_t step);
+// step: -1 for the marker's.
+int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
+void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
+// A shard of a parameter; NULL if there is none.
+const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
+// A shard of a parameter's optimizer state, once megatron_open_optimizer has found it.
+const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
+                                         const char *ours);
+// Sets the model's flags from the arguments, or without them from the tensors.
+int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
+
+// ---- between the files of this reader ----
+
+// Reads version, iteration and arguments from a dict that torch.save wrote.
+void megatron_read_numbers(struct megatron_folder *folder, const struct torch_value *root);
+// Takes ownership of a tensor: it is freed with the folder.
+void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *view);
+// Whether "TT/our name" is among the weights already. Parameters outside the layers may occur several times, all equal:
+// the tied embedding on the first stage and the last, and parts of core's T5 under two names.
+bool megatron_is_there(const struct megatron_folder *folder, const char *key);
+// Reads folder->path, a distributed checkpoint (torch_dist), as if of a single rank.
+int megatron_read_distributed(struct megatron_folder *folder);
+
+#endif

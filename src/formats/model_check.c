@@ -1,0 +1,211 @@
+// Compares a written model with its source. See model_check.h.
+#include "formats/model_check.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "formats/model_bytes.h"
+#include "formats/names.h"
+#include "model/likeness.h"
+#include "store/convert.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool model_is_of_vocabulary(const char *name) {
+    return strcmp(name, "embedding.word_embeddings.weight") == 0 || strncmp(name, "output_layer.", 13) == 0;
+}
+
+// A BERT without token types is written with one row of zeros, which changes nothing.
+static bool is_filler(const struct model_source *written, size_t i) {
+    const struct source_tensor *tensor = &written->tensors[i];
+    return strcmp(tensor->name, "embedding.tokentype_embeddings.weight") == 0;
+}
+
+enum { QUICK_BYTES = 1 << 28 };  // read quickly, without a progress bar
+
+struct problems {
+    struct name_list missing, extra, misshaped, mistyped, changed;
+};
+
+static int report(struct problems *problems, const char *path) {
+    struct buffer text = {0};
+    name_list_describe(&problems->missing, "tensors are missing", &text);
+    name_list_describe(&problems->extra, "tensors that the source does not have", &text);
+    name_list_describe(&problems->misshaped, "tensors have another shape", &text);
+    name_list_describe(&problems->mistyped, "tensors have another type", &text);
+    name_list_describe(&problems->changed, "tensors have other elements", &text);
+    int result = text.length > 0 ? error_set("%s does not read back as it was written: %s; it was removed", path,
+                                             buffer_string(&text))
+                                 : 0;
+    buffer_free(&text);
+    name_list_free(&problems->missing);
+    name_list_free(&problems->extra);
+    name_list_free(&problems->misshaped);
+    name_list_free(&problems->mistyped);
+    name_list_free(&problems->changed);
+    return result;
+}
+
+static int64_t columns_of(const struct source_tensor *tensor) {
+    return tensor->rank == 3 ? tensor->shape[1] * tensor->shape[2] : tensor->rank == 2 ? tensor->shape[1] : 1;
+}
+
+static int64_t find_tensor(const struct model_source *source, const char *name) {
+    for (size_t i = 0; i < source->count; i++)
+        if (strcmp(source->tensors[i].name, name) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
+// ---- elements ----
+
+static float *as_floats(const unsigned char *bytes, enum dtype dtype, size_t count) {
+    return convert_shifted(bytes, dtype, count, 0);
+}
+
+static bool is_near(const float *wanted, const float *found, int64_t count, double tolerance) {
+    double largest = 0, difference = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bool is_nan = isnan(wanted[i]) && isnan(found[i]), is_finite = isfinite(wanted[i]) && isfinite(found[i]);
+        if (!is_finite && !is_nan && wanted[i] != found[i])
+            return false;
+        if (!is_finite)
+            continue;
+        largest = fmax(largest, fabs((double)wanted[i]));
+        difference = fmax(difference, fabs((double)wanted[i] - (double)found[i]));
+    }
+    return difference <= tolerance * largest;
+}
+
+struct tensor_pair {
+    const unsigned char *wanted, *found;
+    enum dtype dtype;
+    int64_t rows, columns;
+};
+
+static bool is_same(const struct tensor_pair *pair, double tolerance) {
+    size_t count = (size_t)(pair->rows * pair->columns);
+    if (memcmp(pair->wanted, pair->found, count * dtype_bytes(pair->dtype)) == 0)
+        return true;
+    if (tolerance == 0)
+        return false;
+    float *wanted = as_floats(pair->wanted, pair->dtype, count), *found = as_floats(pair->found, pair->dtype, count);
+    bool is_fine = true;
+    for (int64_t r = 0; r < pair->rows && is_fine; r++)
+        is_fine = is_near(wanted + r * pair->columns, found + r * pair->columns, pair->columns, tolerance);
+    free(wanted);
+    free(found);
+    return is_fine;
+}
+
+// Compares the source's elements, converted to the written type, with those that are read back.
+static int compare_elements(const struct model_check *check, struct model_source *written, size_t i, size_t k,
+                            struct problems *problems) {
+    struct model_write write = *check->write;
+    const struct source_tensor *tensor = &written->tensors[k];
+    write.has_dtype = true;
+    write.dtype = tensor->dtype;
+    write.gains = written->params.items[k]->is_centered ? GAINS_CENTERED : GAINS_WHOLE;
+    struct model_bytes wanted = {0};
+    unsigned char *found = memory_alloc(tensor->bytes + 1);
+    int result = model_bytes_read(&write, i, &wanted);
+    if (result == 0)
+        result = model_source_read(written, k, found);
+    struct tensor_pair pair = {wanted.data, found, tensor->dtype, tensor->shape[0], columns_of(tensor)};
+    if (result == 0 && !is_same(&pair, check->tolerance))
+        name_list_add(&problems->changed, tensor->name);
+    model_bytes_free(&wanted);
+    free(found);
+    return result;
+}
+
+// ---- shapes ----
+
+// Whether elements can be compared.
+static bool compare_shape(const struct model_check *check, const struct source_tensor *from,
+                          const struct source_tensor *to, struct problems *problems) {
+    const struct model_write *write = check->write;
+    int64_t rows = write->vocab_size > 0 && model_is_of_vocabulary(from->name) ? write->vocab_size : from->shape[0];
+    enum dtype dtype = model_write_dtype(write, from);
+    bool has_shape = from->rank == to->rank && to->shape[0] == rows && columns_of(from) == columns_of(to);
+    bool has_type = check->may_widen || to->dtype == dtype;
+    if (!has_shape)
+        name_list_add(&problems->misshaped, from->name);
+    else if (!has_type)
+        name_list_add(&problems->mistyped, from->name);
+    return has_shape && has_type;
+}
+
+static int check_filler(struct model_source *written, size_t k, struct problems *problems) {
+    const struct source_tensor *tensor = &written->tensors[k];
+    unsigned char *bytes = memory_alloc(tensor->bytes + 1);
+    int result = model_source_read(written, k, bytes);
+    bool is_zero = is_filler(written, k);
+    for (size_t i = 0; i < tensor->bytes && is_zero; i++)
+        is_zero = bytes[i] == 0;
+    if (result == 0 && !is_zero)
+        name_list_add(&problems->extra, tensor->name);
+    free(bytes);
+    return result;
+}
+
+static int compare_tensors(const struct model_check *check, struct model_source *written) {
+    struct model_source *source = check->write->source;
+    struct problems problems = {0};
+    struct progress progress;
+    size_t bytes = 0;
+    for (size_t i = 0; i < source->count; i++)
+        bytes += source->tensors[i].bytes;
+    progress_begin(&progress, "reading back", "tensors", (double)source->count);
+    progress.is_quiet = bytes < QUICK_BYTES;
+    int result = 0;
+    for (size_t i = 0; i < source->count && result == 0; i++) {
+        const struct source_tensor *tensor = &source->tensors[i];
+        int64_t k = find_tensor(written, tensor->name);
+        if (k < 0)
+            name_list_add(&problems.missing, tensor->name);
+        else if (compare_shape(check, tensor, &written->tensors[k], &problems))
+            result = compare_elements(check, written, i, (size_t)k, &problems);
+        progress_update(&progress, (double)(i + 1), NULL);
+    }
+    progress_end(&progress, NULL);
+    for (size_t k = 0; k < written->count && result == 0; k++)
+        if (find_tensor(source, written->tensors[k].name) < 0)
+            result = check_filler(written, k, &problems);
+    int told = report(&problems, check->write->folder);
+    return result < 0 ? result : told;
+}
+
+static int compare_flags(const struct model_check *check, const struct model_source *written) {
+    struct config *from = &check->write->source->config;
+    int64_t rows = from->padded_vocab_size;
+    if (check->write->vocab_size > 0)
+        from->padded_vocab_size = check->write->vocab_size;
+    struct buffer text = {0};
+    likeness_compare(&written->config, from, check->write->allows_near ? LIKENESS_NEAR : LIKENESS_WRITTEN, &text);
+    from->padded_vocab_size = rows;
+    int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
+                                             "one: %s; it was removed",
+                                             check->write->folder, buffer_string(&text))
+                                 : 0;
+    buffer_free(&text);
+    return result;
+}
+
+int model_check(const struct model_check *check) {
+    const struct model_write *write = check->write;
+    struct model_source written;
+    if (model_source_open(&written, &(struct model_source_options){.path = check->path, .step = -1}) < 0)
+        return error_context("what was written cannot be read back");
+    int result = compare_flags(check, &written);
+    if (result == 0)
+        result = compare_tensors(check, &written);
+    if (result == 0 && write->compare)
+        result = write->compare(
+            write->context,
+            &(struct model_pair){.write = write, .written = &written, .tolerance = check->logits_tolerance});
+    model_source_close(&written);
+    return result;
+}

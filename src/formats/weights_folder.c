@@ -1,0 +1,188 @@
+// The model files of a Hugging Face folder. An index, X.index.json, has {"weight_map": {"tensor": "file", …}}; it must
+// name files of its own folder, every tensor it places must be in that file, and every tensor of the files must be in
+// it.
+#include "formats/weights.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "formats/names.h"
+#include "store/extra.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_INDEX_BYTES = 64 << 20, MAX_FILES = 10000 };
+
+struct index {
+    const char *folder;
+    const struct json *map;  // tensor → file
+    const char **files;      // each once
+    size_t count;
+};
+
+static bool is_plain_name(const struct json *value) {
+    return value->type == JSON_STRING && value->length > 0 && strlen(value->string) == value->length &&
+           !strchr(value->string, '/') && value->string[0] != '.';
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int list_files(struct index *index) {
+    index->files = memory_alloc((index->map->count + 1) * sizeof index->files[0]);
+    for (size_t i = 0; i < index->map->count; i++) {
+        if (!is_plain_name(&index->map->items[i]))
+            return error_set("it places \"%.200s\" in something that is not a file of this folder",
+                             index->map->keys[i].string);
+        index->files[i] = index->map->items[i].string;
+    }
+    qsort(index->files, index->map->count, sizeof index->files[0], compare_texts);
+    for (size_t i = 0; i < index->map->count; i++)
+        if (i == 0 || strcmp(index->files[i], index->files[i - 1]) != 0)
+            index->files[index->count++] = index->files[i];
+    if (index->count > MAX_FILES)
+        return error_set("it names %zu files, more than the %d allowed", index->count, MAX_FILES);
+    return 0;
+}
+
+// Large weights on shared storage are often links. Files read as tensors are not copied unchanged, so no secret leaks;
+// but a folder from elsewhere must not silently use another model of this machine.
+static void note_link(const char *folder, const char *path) {
+    char *target = file_exists(path) && !extra_is_inside(folder, path) ? realpath(path, NULL) : NULL;
+    if (target)
+        log_info("note: %s is a link that leads out of the folder; the weights are those of %s", path, target);
+    free(target);
+}
+
+static int add_file(struct weights *weights, const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    note_link(folder, path);
+    size_t length = strlen(name);
+    bool is_safetensors = length > 12 && strcmp(name + length - 12, ".safetensors") == 0;
+    int result = is_safetensors ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);
+    free(path);
+    return result;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const struct json_key *x = *(const struct json_key *const *)a, *y = *(const struct json_key *const *)b;
+    return strcmp(x->string, y->string);
+}
+
+// Compares one file's tensors with the index; differences are collected.
+struct index_comparison {
+    const struct index *index;
+    const struct json_key **keys;  // the index's names, sorted
+    struct name_list missing, extra;
+};
+
+static const struct json_key *find_key(const struct index_comparison *comparison, const char *name) {
+    struct json_key wanted = {.string = name};
+    const struct json_key *pointer = &wanted, **found = NULL;
+    if (comparison->index->map->count > 0)
+        found = bsearch(&pointer, comparison->keys, comparison->index->map->count, sizeof comparison->keys[0],
+                        compare_keys);
+    return found ? *found : NULL;
+}
+
+static void compare_file(struct index_comparison *comparison, const struct weights *weights, const char *file,
+                         size_t first) {
+    const struct json *map = comparison->index->map;
+    for (size_t i = first; i < weights->count; i++) {
+        const struct json_key *key = find_key(comparison, weights->items[i].name);
+        const struct json *value = key ? &map->items[key - map->keys] : NULL;
+        if (!value || strcmp(value->string, file) != 0)
+            name_list_add(&comparison->extra, weights->items[i].name);
+    }
+}
+
+static int read_indexed(struct weights *weights, const struct index *index) {
+    struct index_comparison comparison = {.index = index,
+                                          .keys = memory_alloc((index->map->count + 1) * sizeof comparison.keys[0])};
+    for (size_t i = 0; i < index->map->count; i++)
+        comparison.keys[i] = &index->map->keys[i];
+    qsort(comparison.keys, index->map->count, sizeof comparison.keys[0], compare_keys);
+    int result = 0;
+    for (size_t i = 0; i < index->count && result == 0; i++) {
+        size_t first = weights->count;
+        result = add_file(weights, index->folder, index->files[i]);
+        if (result == 0)
+            compare_file(&comparison, weights, index->files[i], first);
+    }
+    if (result == 0)
+        result = weights_sort(weights);
+    for (size_t i = 0; i < index->map->count && result == 0; i++)
+        if (!weights_find(weights, index->map->keys[i].string))
+            name_list_add(&comparison.missing, index->map->keys[i].string);
+    if (result == 0 && comparison.missing.count + comparison.extra.count > 0) {
+        struct buffer text = {0};
+        name_list_describe(&comparison.missing, "names tensors that no file has", &text);
+        name_list_describe(&comparison.extra, "does not place tensors where they are", &text);
+        result = error_set("it %s", buffer_string(&text));
+        buffer_free(&text);
+    }
+    name_list_free(&comparison.missing);
+    name_list_free(&comparison.extra);
+    free(comparison.keys);
+    return result;
+}
+
+// Refuses a single model file beside an index: programs differ in which of the two they read.
+static int check_alone(const struct index *index, const char *path) {
+    size_t length = strlen(path) - strlen(".index.json");
+    char *single = memory_printf("%.*s", (int)length, path);
+    const char *slash = strrchr(single, '/'), *name = slash ? slash + 1 : single;
+    bool is_same = index->count == 1 && strcmp(index->files[0], name) == 0, is_there = file_exists(single);
+    free(single);
+    return is_there && !is_same
+               ? error_set("the folder has an index of several files and a single file of the same name, and "
+                           "programs differ in which of them they read; remove one")
+               : 0;
+}
+
+static int open_indexed(struct weights *weights, const char *folder, const char *path) {
+    struct json *root = NULL;
+    TRY(json_parse_own(&root, path, MAX_INDEX_BYTES));
+    struct index index = {.folder = folder, .map = json_member(root, "weight_map")};
+    int result = 0;
+    if (!index.map || index.map->type != JSON_OBJECT || index.map->count == 0)
+        result = error_set("it has no \"weight_map\"");
+    if (result == 0)
+        result = list_files(&index);
+    const char *repeated = result == 0 ? json_repeated(root) : NULL;
+    if (repeated)
+        result = error_set("it has \"%.200s\" twice", repeated);
+    if (result == 0)
+        result = check_alone(&index, path);
+    if (result == 0)
+        result = read_indexed(weights, &index);
+    if (result < 0)
+        error_context("cannot use the index %s", path);
+    free(index.files);
+    json_free(root);
+    return result;
+}
+
+int weights_open_folder(struct weights *weights, const char *folder) {
+    static const char *const names[] = {"model.safetensors.index.json", "model.safetensors",
+                                        "pytorch_model.bin.index.json", "pytorch_model.bin"};
+    *weights = (struct weights){0};
+    int result = 1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && result > 0; i++) {
+        char *path = file_join(folder, names[i]);
+        bool is_index = strstr(names[i], ".index.json") != NULL;
+        if (file_exists(path))
+            result = is_index ? open_indexed(weights, folder, path) : add_file(weights, folder, names[i]);
+        if (result == 0 && !is_index)
+            result = weights_sort(weights);
+        free(path);
+    }
+    if (result > 0)
+        result =
+            error_set("%s has neither model.safetensors nor pytorch_model.bin, single or with an index.json", folder);
+    if (result < 0)
+        weights_close(weights);
+    return result;
+}

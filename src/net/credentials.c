@@ -1,0 +1,293 @@
+// The order in which credentials are looked for, and the files and programs that provide them. See credentials.h.
+#include "net/credentials.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ROLES = 5 };
+
+static void wipe(char **secret) {
+    if (*secret)
+        explicit_bzero(*secret, strlen(*secret));
+    free(*secret);
+    *secret = NULL;
+}
+
+void credentials_free(struct aws_credentials *credentials) {
+    wipe(&credentials->access_key);
+    wipe(&credentials->secret_key);
+    wipe(&credentials->session_token);
+    free(credentials->source);
+    *credentials = (struct aws_credentials){0};
+}
+
+// ---- the environment and the files ----
+
+const char *aws_context_get(const struct aws_context *context, const char *name) {
+    const char *value = context->get ? context->get(name) : NULL;
+    return value && *value ? value : NULL;
+}
+
+static char *find_file(const struct aws_context *context, const char *variable, const char *name) {
+    const char *given = aws_context_get(context, variable), *home = aws_context_get(context, "HOME");
+    const char *path = given ? given : name;
+    if (path[0] == '~' && path[1] == '/')
+        return home ? file_join(home, path + 2) : NULL;
+    return memory_string(path);
+}
+
+static char *section_of(const char *profile) {
+    return strcmp(profile, "default") == 0 ? memory_string(profile) : memory_printf("profile %s", profile);
+}
+
+static bool has_profile(const struct aws_context *context, const char *profile) {
+    char *section = section_of(profile);
+    bool has = aws_file_has_section(&context->keys, profile) || aws_file_has_section(&context->config, section);
+    free(section);
+    return has;
+}
+
+static int check_profile(const struct aws_context *context, const char *profile) {
+    if (has_profile(context, profile))
+        return 0;
+    return error_set("there is no profile \"%s\" in %s or %s; check AWS_PROFILE", profile,
+                     context->keys_path ? context->keys_path : "~/.aws/credentials",
+                     context->config_path ? context->config_path : "~/.aws/config");
+}
+
+int aws_context_open(struct aws_context *context, char *(*get)(const char *name)) {
+    *context = (struct aws_context){.get = get};
+    const char *profile = aws_context_get(context, "AWS_PROFILE");
+    profile = profile ? profile : aws_context_get(context, "AWS_DEFAULT_PROFILE");
+    context->has_profile = profile != NULL;
+    context->profile = profile ? profile : "default";
+    context->keys_path = find_file(context, "AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials");
+    context->config_path = find_file(context, "AWS_CONFIG_FILE", "~/.aws/config");
+    int status = 0;
+    if (context->keys_path)
+        status = aws_file_read(&context->keys, context->keys_path);
+    if (status == 0 && context->config_path)
+        status = aws_file_read(&context->config, context->config_path);
+    if (status == 0 && context->has_profile)
+        status = check_profile(context, context->profile);
+    if (status < 0)
+        aws_context_close(context);
+    return status;
+}
+
+void aws_context_close(struct aws_context *context) {
+    aws_file_free(&context->keys);
+    aws_file_free(&context->config);
+    free(context->keys_path);
+    free(context->config_path);
+    *context = (struct aws_context){0};
+}
+
+char *aws_context_setting(const struct aws_context *context, const char *profile, const char *name) {
+    char *section = section_of(profile), *value = aws_file_get(&context->config, section, name);
+    free(section);
+    return value ? value : aws_file_get(&context->keys, profile, name);
+}
+
+char *aws_context_region(const struct aws_context *context) {
+    const char *region = aws_context_get(context, "AWS_REGION");
+    region = region ? region : aws_context_get(context, "AWS_DEFAULT_REGION");
+    return region ? memory_string(region) : aws_context_setting(context, context->profile, "region");
+}
+
+char *aws_context_endpoint(const struct aws_context *context, const char *service) {
+    char *variable = memory_printf("AWS_ENDPOINT_URL_%s", service);
+    for (char *byte = variable; *byte; byte++)
+        *byte = (char)toupper((unsigned char)*byte);
+    const char *given = aws_context_get(context, variable);
+    free(variable);
+    given = given ? given : aws_context_get(context, "AWS_ENDPOINT_URL");
+    return given ? memory_string(given) : aws_context_setting(context, context->profile, "endpoint_url");
+}
+
+char *aws_context_ca_file(const struct aws_context *context) {
+    const char *given = aws_context_get(context, "AWS_CA_BUNDLE");
+    return given ? memory_string(given) : aws_context_setting(context, context->profile, "ca_bundle");
+}
+
+static int from_environment(struct aws_credentials *out, const struct aws_context *context) {
+    const char *key = aws_context_get(context, "AWS_ACCESS_KEY_ID");
+    const char *secret = aws_context_get(context, "AWS_SECRET_ACCESS_KEY");
+    if (!key)
+        return 0;
+    if (!secret)
+        return error_set("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not; set both or neither");
+    *out = (struct aws_credentials){.access_key = memory_string(key),
+                                    .secret_key = memory_string(secret),
+                                    .session_token = memory_string(aws_context_get(context, "AWS_SESSION_TOKEN")),
+                                    .source = memory_string("the environment")};
+    return 1;
+}
+
+static int from_identity(struct aws_credentials *out, const struct aws_context *context) {
+    const char *file = aws_context_get(context, "AWS_WEB_IDENTITY_TOKEN_FILE");
+    const struct aws_role role = {.arn = aws_context_get(context, "AWS_ROLE_ARN"),
+                                  .session = aws_context_get(context, "AWS_ROLE_SESSION_NAME")};
+    if (!file || !role.arn)
+        return 0;
+    TRY(credentials_from_identity(out, context, &role, file));
+    return 1;
+}
+
+// ---- profiles ----
+
+static int from_keys(struct aws_credentials *out, const struct aws_file *file, const char *section,
+                     const char *profile) {
+    char *key = aws_file_get(file, section, "aws_access_key_id");
+    char *secret = aws_file_get(file, section, "aws_secret_access_key");
+    if (!key || !secret) {
+        bool is_half = (key != NULL) != (secret != NULL);
+        wipe(&key);
+        wipe(&secret);
+        return is_half ? error_set("profile %s in %s has only one of aws_access_key_id and aws_secret_access_key; "
+                                   "add the other",
+                                   profile, file->path)
+                       : 0;
+    }
+    *out = (struct aws_credentials){.access_key = key,
+                                    .secret_key = secret,
+                                    .session_token = aws_file_get(file, section, "aws_session_token"),
+                                    .renews = true,  // newer ones may be written there
+                                    .source = memory_printf("profile %s of %s", profile, file->path)};
+    return 1;
+}
+
+static int from_program(struct aws_credentials *out, const char *const *argv, const char *name) {
+    struct process_result result = {0};
+    TRY(process_run(argv, NULL, &result));
+    int status = 0;
+    if (result.exit_code != 0)
+        status = error_set("%s failed (exit code %d): %.300s", name, result.exit_code, buffer_string(&result.errors));
+    else
+        status = credentials_parse_json(out, buffer_string(&result.output), result.output.length, name);
+    if (status == 0) {
+        out->renews = true;
+        out->source = memory_string(name);
+    }
+    if (result.output.data)
+        explicit_bzero(result.output.data, result.output.length);
+    process_result_free(&result);
+    return status < 0 ? -1 : 1;
+}
+
+// A profile with browser sign-on: the aws command keeps its tokens and can exchange them.
+static int from_sign_on(struct aws_credentials *out, const char *profile) {
+    const char *const argv[] = {"aws",     "configure", "export-credentials", "--profile", profile, "--format",
+                                "process", NULL};
+    if (from_program(out, argv, "`aws configure export-credentials`") >= 0)
+        return 1;
+    return error_context("profile %s signs on with IAM Identity Center; run `aws sso login --profile %s`", profile,
+                         profile);
+}
+
+static int from_profile(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth);
+
+// The credentials used to assume a role.
+static int find_base(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
+    char *base = aws_context_setting(context, profile, "source_profile");
+    char *place = aws_context_setting(context, profile, "credential_source");
+    int status = 0;
+    if (base)
+        status = strcmp(base, profile) == 0 ? from_keys(out, &context->keys, profile, profile)
+                                            : from_profile(out, context, base, depth + 1);
+    else if (place && strcmp(place, "Environment") == 0)
+        status = from_environment(out, context);
+    else if (place && strcmp(place, "EcsContainer") == 0)
+        status = credentials_from_container(out, context);
+    else if (place && strcmp(place, "Ec2InstanceMetadata") == 0)
+        status = credentials_from_instance(out, context);
+    if (status == 0)
+        status = error_set("profile %s of %s has a role_arn, but no credentials to assume it with; check "
+                           "source_profile or credential_source",
+                           profile, context->config_path);
+    free(base);
+    free(place);
+    return status;
+}
+
+static int from_role(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
+    char *arn = aws_context_setting(context, profile, "role_arn");
+    if (!arn)
+        return 0;
+    char *file = aws_context_setting(context, profile, "web_identity_token_file");
+    char *session = aws_context_setting(context, profile, "role_session_name");
+    char *external_id = aws_context_setting(context, profile, "external_id");
+    char *device = aws_context_setting(context, profile, "mfa_serial");
+    const struct aws_role role = {.arn = arn, .session = session, .external_id = external_id};
+    struct aws_credentials base = {0};
+    int status = 0;
+    if (file)
+        status = credentials_from_identity(out, context, &role, file);
+    else if (device)
+        status = error_set("profile %s requires an MFA code; run `aws configure export-credentials "
+                           "--profile %s --format env` and set what it prints",
+                           profile, profile);
+    else if ((status = find_base(&base, context, profile, depth)) > 0)
+        status = credentials_from_role(out, context, &role, &base);
+    credentials_free(&base);
+    free(arn);
+    free(file);
+    free(session);
+    free(external_id);
+    free(device);
+    return status < 0 ? -1 : 1;
+}
+
+static int from_config(struct aws_credentials *out, const struct aws_context *context, const char *profile) {
+    char *section = section_of(profile);
+    char *command = aws_context_setting(context, profile, "credential_process");
+    char *sso = aws_context_setting(context, profile, "sso_session");
+    sso = sso ? sso : aws_context_setting(context, profile, "sso_start_url");
+    const char *const argv[] = {"sh", "-c", command, NULL};
+    int status = 0;
+    if (sso)
+        status = from_sign_on(out, profile);
+    else if (command)
+        status = from_program(out, argv, "credential_process");
+    if (status == 0)
+        status = from_keys(out, &context->config, section, profile);
+    free(section);
+    free(command);
+    free(sso);
+    return status;
+}
+
+static int from_profile(struct aws_credentials *out, const struct aws_context *context, const char *profile,
+                        int depth) {
+    if (depth > MOST_ROLES)
+        return error_set("the source_profile of profile %s refers back to itself; correct %s", profile,
+                         context->config_path);
+    if (depth > 0)
+        TRY(check_profile(context, profile));
+    int status = from_role(out, context, profile, depth);
+    if (status == 0)
+        status = from_keys(out, &context->keys, profile, profile);
+    if (status == 0)
+        status = from_config(out, context, profile);
+    return status;
+}
+
+int credentials_find(struct aws_credentials *out, const struct aws_context *context) {
+    *out = (struct aws_credentials){0};
+    int status = from_environment(out, context);
+    if (status == 0)
+        status = from_identity(out, context);
+    if (status == 0)
+        status = from_profile(out, context, context->profile, 0);
+    if (status == 0)
+        status = credentials_from_container(out, context);
+    if (status == 0)
+        status = credentials_from_instance(out, context);
+    if (status < 0)
+        credentials_free(out);
+    return status < 0 ? -1 : 0;
+}

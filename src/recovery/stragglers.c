@@ -1,0 +1,138 @@
+// Finding stragglers. See stragglers.h.
+#include "recovery/stragglers.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+static const double LEAST_SHARE = 0.1;
+
+enum measure { MEASURE_OWN, MEASURE_DATA, MEASURE_STALL, MEASURE_CLOCK };
+
+static double measure(const struct rank_times *times, enum measure what) {
+    if (what == MEASURE_DATA)
+        return times->data;
+    if (what == MEASURE_CLOCK)
+        return times->clock;
+    return what == MEASURE_STALL ? times->stall : times->step - times->wait;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double stragglers_value_at(double *values, int count, int index) {
+    qsort(values, (size_t)count, sizeof *values, compare_doubles);
+    return values[index];
+}
+
+static int count_stage(const struct rank_times *ranks, int count, int stage) {
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        found += ranks[i].stage == stage;
+    return found;
+}
+
+// The median over the rank's peers, without itself; the lower one of two.
+static double find_median(const struct rank_times *ranks, int count, int rank, enum measure what) {
+    bool is_alone = count_stage(ranks, count, ranks[rank].stage) == 1;
+    double *values = memory_alloc(sizeof *values * (size_t)count);
+    int found = 0;
+    for (int i = 0; i < count; i++)
+        if (i != rank && (is_alone || ranks[i].stage == ranks[rank].stage))
+            values[found++] = measure(&ranks[i], what);
+    double median = found > 0 ? stragglers_value_at(values, found, (found - 1) / 2) : 0;
+    free(values);
+    return median;
+}
+
+// The rank whose own time is longest; the first of equals, and any rank that is slow enough stands out against the
+// median, so the others need not be looked at.
+static int find_slowest(const struct rank_times *ranks, int count) {
+    int slowest = 0;
+    for (int i = 1; i < count; i++)
+        if (measure(&ranks[i], MEASURE_OWN) > measure(&ranks[slowest], MEASURE_OWN))
+            slowest = i;
+    return slowest;
+}
+
+// A rank that computes for longer, on a GPU whose clock is lower than that of its peers: what it computed would have
+// taken less at theirs. The clock is the cause if that is at least half of the delay.
+static void find_clock(struct straggler *straggler, const struct rank_times *ranks, int count) {
+    double clock = ranks[straggler->rank].clock, peers = find_median(ranks, count, straggler->rank, MEASURE_CLOCK);
+    if (straggler->cause != CAUSE_COMPUTE || !(clock > 0) || clock >= peers)
+        return;
+    double own = measure(&ranks[straggler->rank], MEASURE_OWN);
+    if (own * (1 - clock / peers) < straggler->late / 2)
+        return;
+    straggler->cause = CAUSE_CLOCK;
+    straggler->theirs = clock;
+    straggler->peers = peers;
+}
+
+// The cause of at least half of the delay.
+static void find_cause(struct straggler *straggler, const struct rank_times *ranks, int count) {
+    static const struct {
+        enum straggler_cause cause;
+        enum measure what;
+    } causes[] = {{CAUSE_DATA, MEASURE_DATA}, {CAUSE_HOST, MEASURE_STALL}, {CAUSE_COMPUTE, MEASURE_OWN}};
+    for (int i = 0; i < 3; i++) {
+        straggler->cause = causes[i].cause;
+        straggler->theirs = measure(&ranks[straggler->rank], causes[i].what);
+        straggler->peers = find_median(ranks, count, straggler->rank, causes[i].what);
+        if (straggler->theirs - straggler->peers >= straggler->late / 2)
+            return;
+    }
+}
+
+struct straggler stragglers_find(const struct rank_times *ranks, int count) {
+    struct straggler straggler = {.rank = -1};
+    if (count < 2)
+        return straggler;
+    int slowest = find_slowest(ranks, count);
+    double step = ranks[slowest].step;
+    double late = measure(&ranks[slowest], MEASURE_OWN) - find_median(ranks, count, slowest, MEASURE_OWN);
+    if (!(step > 0) || late < LEAST_SHARE * step)
+        return straggler;
+    straggler = (struct straggler){.rank = slowest, .late = late, .share = late / step};
+    find_cause(&straggler, ranks, count);
+    find_clock(&straggler, ranks, count);
+    return straggler;
+}
+
+const char *straggler_cause_name(enum straggler_cause cause) {
+    static const char *const names[] = {[CAUSE_DATA] = "data",
+                                        [CAUSE_COMPUTE] = "compute",
+                                        [CAUSE_LINK] = "link",
+                                        [CAUSE_HOST] = "host",
+                                        [CAUSE_CLOCK] = "clock"};
+    return names[cause];
+}
+
+void straggler_describe(const struct straggler *straggler, const char *host, struct buffer *out) {
+    static const struct {
+        const char *what, *remedy;
+    } texts[] = {
+        [CAUSE_DATA] = {"it waits for data", "check the storage that its host reads from"},
+        [CAUSE_COMPUTE] = {"it computes for longer", "check clocks, temperature and other jobs on its host"},
+        [CAUSE_HOST] = {"its process is not running or launches late", "check for other processes on its host"},
+    };
+    if (straggler->cause == CAUSE_LINK) {
+        buffer_printf(out,
+                      "rank %d on %s has slow links: a message takes %.2f ms (others %.2f ms); check the network of "
+                      "its host",
+                      straggler->rank, host, straggler->theirs * 1e3, straggler->peers * 1e3);
+        return;
+    }
+    if (straggler->cause == CAUSE_CLOCK) {
+        buffer_printf(out,
+                      "rank %d on %s is %.1f ms (%.0f %%) of a step late: its GPU runs at %.0f MHz (others %.0f MHz); "
+                      "run nvidia-smi -q -d PERFORMANCE on its host for the reason",
+                      straggler->rank, host, straggler->late * 1e3, straggler->share * 100, straggler->theirs,
+                      straggler->peers);
+        return;
+    }
+    buffer_printf(out, "rank %d on %s is %.1f ms (%.0f %%) of a step late: %s (%.1f ms, others %.1f ms); %s",
+                  straggler->rank, host, straggler->late * 1e3, straggler->share * 100, texts[straggler->cause].what,
+                  straggler->theirs * 1e3, straggler->peers * 1e3, texts[straggler->cause].remedy);
+}
