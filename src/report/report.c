@@ -13,7 +13,6 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "report/console.h"
-#include "report/fairseq.h"
 #include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/plot.h"
