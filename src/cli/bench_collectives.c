@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/flag_rows.h"
@@ -51,16 +50,15 @@ static const struct flag_alias aliases[] = {{"--minbytes", "--min-bytes", NULL, 
                                             {"--stepbytes", "--step-bytes", NULL, NULL},
                                             {"--ngpus", "--nproc", NULL, NULL},
                                             {0}};
-static const struct flag_table own_table = {FLAG_TABLE(own_flags), .aliases = aliases};
-
-static const struct flag_command collectives_command = {
-    .name = "bench collectives",
-    .summary =
-        "Measures the collectives between ranks; start it with --nproc, mpirun or srun. The options with one letter "
-        "are those of nccl-tests.",
-    .tables = &own_table,
-    .table_count = 1,
-    .epilogue = "Example:\n  bevatron bench collectives -g 2 --operation all_reduce -b 8 -e 1G -f 2\n"};
+const struct command bench_collectives_flags = {
+    .flags = {.name = "bench collectives",
+              .summary = "Measures the collectives between ranks; start it with --nproc, mpirun or srun. The options "
+                         "with one letter "
+                         "are those of nccl-tests.",
+              .epilogue = "Example:\n  bevatron bench collectives -g 2 --operation all_reduce -b 8 -e 1G -f 2\n"},
+    .tables = {{FLAG_TABLE(own_flags), .aliases = aliases}},
+    .options_bytes = sizeof(struct collectives_options),
+};
 
 struct collective_trial {
     enum operation operation;
@@ -294,23 +292,18 @@ static int run_collectives(const struct collectives_options *options, struct ses
     return wrong_in_all == 0 ? 0 : error_set("%" PRId64 " elements have wrong values", wrong_in_all);
 }
 
-int bench_collectives_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_command command = collectives_command;
-    struct collectives_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
-
-int bench_collectives(int argc, char **argv) {
+int cmd_bench_collectives(int argc, char **argv) {
     struct collectives_options options;
     struct session session;
     struct config config = {0};
     const struct flag_table table = config_flag_table(0);
     const struct flag_command defaults = {.name = "bench", .summary = "", .tables = &table, .table_count = 1};
+    struct flag_table tables[2];
+    const struct flag_command command = command_flags(&bench_collectives_flags, tables);
     int exit_code = EXIT_CODE_OK;
     int status = session_begin(&session,
                                &(struct session_flags){.before = "bench",
-                                                       .command = &collectives_command,
+                                                       .command = &command,
                                                        .options = &options,
                                                        .nproc = &options.nproc,
                                                        .given = &options.given,
@@ -332,6 +325,6 @@ int bench_collectives(int argc, char **argv) {
         exit_code = session_failed(&session);
     session_close(&session);
     flags_free(&defaults, &config);
-    flags_free(&collectives_command, &options);
+    flags_free(&command, &options);
     return exit_code;
 }

@@ -2,7 +2,6 @@
 // layers of a model's training step. On a GPU the fastest algorithm is compared with the first of cuBLASLt's list,
 // which is used when algorithms may not be timed.
 #include "base/error.h"
-#include "cli/bench.h"
 #include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
@@ -191,34 +190,18 @@ static int run_matmuls(void *context) {
     return status;
 }
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
-    tables[1] = bench_model_flags(OFFSET(config));
-    return (struct flag_command){
-        .name = "bench matmul",
-        .summary = "Times matmuls of random numbers: one of size --m, --n and --k, or those of a model's training "
-                   "step. The model is given by train's flags; the default is GPT-2 124M with 4 sequences of 256 "
-                   "tokens. On a GPU, prints the fastest algorithm beside cuBLASLt's first choice.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue =
-            "Examples:\n  bevatron bench matmul --m 8192 --n 8192 --k 8192\n  bevatron bench matmul --dtype bf16 "
-            "--preset llama-7b --micro-batch-size 1 --seq-length 4096\n"};
-}
-
-int bench_matmul_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct matmul_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
-
-int bench_matmul(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct matmul_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_matmuls}, argc, argv);
-}
+const struct command cmd_bench_matmul = {
+    .flags = {.name = "bench matmul",
+              .summary =
+                  "Times matmuls of random numbers: one of size --m, --n and --k, or those of a model's training "
+                  "step. The model is given by train's flags; the default is GPT-2 124M with 4 sequences of 256 "
+                  "tokens. On a GPU, prints the fastest algorithm beside cuBLASLt's first choice.",
+              .epilogue =
+                  "Examples:\n  bevatron bench matmul --m 8192 --n 8192 --k 8192\n  bevatron bench matmul --dtype bf16 "
+                  "--preset llama-7b --micro-batch-size 1 --seq-length 4096\n"},
+    .tables = {{FLAG_TABLE(own_flags)}},
+    .shared = bench_model_flags,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct matmul_options),
+    .run = run_matmuls,
+};

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "cli/bench.h"
 #include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
@@ -381,32 +380,17 @@ static int run_steps(void *context) {
     return status;
 }
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
-    tables[1] = bench_model_flags(OFFSET(config));
-    return (struct flag_command){
-        .name = "bench step",
-        .summary = "Times training steps of one micro-batch of random tokens on one rank, and prints a line of JSON. "
-                   "The default model is GPT-2 124M in fp32 with 4 sequences of 256 tokens and no dropout.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue = "Example:\n  bevatron bench step --bf16 --preset gpt2-124m --micro-batch-size 64 --seq-length 1024 "
-                    "--parts\n"};
-}
-
-int bench_step_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct bench_step_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
-
-int bench_step(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct bench_step_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_steps}, argc, argv);
-}
+const struct command cmd_bench_step = {
+    .flags = {.name = "bench step",
+              .summary =
+                  "Times training steps of one micro-batch of random tokens on one rank, and prints a line of JSON. "
+                  "The default model is GPT-2 124M in fp32 with 4 sequences of 256 tokens and no dropout.",
+              .epilogue =
+                  "Example:\n  bevatron bench step --bf16 --preset gpt2-124m --micro-batch-size 64 --seq-length 1024 "
+                  "--parts\n"},
+    .tables = {{FLAG_TABLE(own_flags)}},
+    .shared = bench_model_flags,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct bench_step_options),
+    .run = run_steps,
+};

@@ -1,6 +1,5 @@
 // bevatron checkpoint convert: models of Hugging Face and Megatron-LM into checkpoints of ours, and ours (or
 // Megatron's) into folders that transformers' from_pretrained loads.
-#include "cli/checkpoint.h"
 
 #include "base/error.h"
 #include "base/json.h"
@@ -322,26 +321,22 @@ static int convert(void *context) {
     return result;
 }
 
-int checkpoint_convert(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(rows), .synonyms = synonyms};
-    const struct flag_command command = {
-        .name = "checkpoint convert",
-        .argument_flag = "--input",
-        .summary =
-            "Converts Hugging Face, Megatron-LM, fairseq and llm.c models to bevatron, and all of them to Hugging "
-            "Face, Megatron-LM or GGUF. Never executes anything in a file.",
-        .tables = &table,
-        .table_count = 1,
-        .epilogue =
-            "Examples:\n"
-            "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
-            "  bevatron checkpoint convert --input run --output hf --dtype bf16 --verify\n"
-            "  bevatron checkpoint convert --input run --output model.gguf --dtype q8_0    # for llama.cpp\n"
-            "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
-            "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
-    };
-    struct checkpoint_convert_options options;
-    return command_run(
-        &(struct command_call){.flags = &command, .options = &options, .run = convert, .phase = "converting the model"},
-        argc, argv);
-}
+const struct command cmd_checkpoint_convert = {
+    .flags =
+        {.name = "checkpoint convert",
+         .argument_flag = "--input",
+         .summary =
+             "Converts Hugging Face, Megatron-LM, fairseq and llm.c models to bevatron, and all of them to Hugging "
+             "Face, Megatron-LM or GGUF. Never executes anything in a file.",
+         .epilogue =
+             "Examples:\n"
+             "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
+             "  bevatron checkpoint convert --input run --output hf --dtype bf16 --verify\n"
+             "  bevatron checkpoint convert --input run --output model.gguf --dtype q8_0    # for llama.cpp\n"
+             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
+             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n"},
+    .tables = {{FLAG_TABLE(rows), .synonyms = synonyms}},
+    .options_bytes = sizeof(struct checkpoint_convert_options),
+    .run = convert,
+    .phase = "converting the model",
+};

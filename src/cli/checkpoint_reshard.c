@@ -1,9 +1,8 @@
-// bevatron checkpoint reshard: rewrites a checkpoint in another number of files.
-#include "cli/checkpoint.h"
-
+// bevatron checkpoint reshard and average: new checkpoints from others of our own.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "formats/average.h"
@@ -12,7 +11,106 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+// ---- average ----
+
+// bevatron checkpoint average: one model from the weights of several checkpoints, or the moving average of a run.
+
+struct average_options {
+    struct flag_given given;
+    struct string_list input, ckpt_step;
+    char *output, *dtype;
+    int64_t last;
+    bool ema;
+};
+
+#define FLAG_STRUCT struct average_options
+
+static const struct flag average_rows[] = {
+    LIST("--input", input, "DIR…", "--save folders or iter_… folders to read; they are not changed"),
+    TEXT("--output", output, NULL, "DIR", "--save folder to write, which must not hold a checkpoint yet"),
+    INT("--last", last, "1", 1, AVERAGE_MOST, "checkpoints to take from each --save folder, the newest ones"),
+    LIST("--ckpt-step", ckpt_step, "N…", "iterations to take from each --save folder, instead of --last"),
+    SWITCH("--ema", ema, "write the moving average that a run with --ema-decay keeps, instead of its weights"),
+    CHOICE("--dtype", dtype, NULL, ONE_OF("fp32", "bf16", "fp16"),
+           "dtype of the written tensors; default: that of the newest checkpoint"),
+};
+
+static int list_steps(struct average_list *list, const struct average_options *options, const char *folder) {
+    for (int64_t i = 0; i < options->ckpt_step.count; i++) {
+        int64_t step;
+        if (!number_read_int(options->ckpt_step.items[i], &step) || step < 0)
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--ckpt-step %s is not an iteration; give whole numbers, e.g. "
+                                  "--ckpt-step 900 1000",
+                                  options->ckpt_step.items[i]);
+        TRY(average_list_add_step(list, folder, step));
+    }
+    return 0;
+}
+
+static int list_inputs(struct average_list *list, const struct average_options *options) {
+    for (int64_t i = 0; i < options->input.count; i++)
+        TRY(options->ckpt_step.count > 0 ? list_steps(list, options, options->input.items[i])
+                                         : average_list_add(list, options->input.items[i], options->last));
+    if (list->count < 2 && !options->ema)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "an average needs at least two checkpoints; give --last N, --ckpt-step A "
+                              "B, or several folders with --input");
+    return 0;
+}
+
+static enum dtype chosen_dtype(const char *name) {
+    enum dtype dtype = DTYPE_F32;
+    for (enum dtype i = DTYPE_F32; name && i <= DTYPE_F16; i++)
+        dtype = strcmp(dtype_name(i), name) == 0 ? i : dtype;
+    return dtype;
+}
+
+static int average(void *context) {
+    const struct average_options *options = context;
+    if (options->input.count == 0 || !options->output)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "give the checkpoints with --input DIR and the target with --output DIR");
+    if (options->ckpt_step.count > 0 && flag_is_given(&options->given, "--last"))
+        return error_set_code(EXIT_CODE_USAGE, "--last and --ckpt-step exclude each other; give one of them");
+    TRY(contents_check_free(options->output, "--output"));
+    struct average_list list = {0};
+    struct average average = {.list = &list,
+                              .folder = options->output,
+                              .has_dtype = options->dtype != NULL,
+                              .dtype = chosen_dtype(options->dtype),
+                              .is_ema = options->ema};
+    int status = list_inputs(&list, options);
+    if (status == 0)
+        status = average_write(&average);
+    log_status(NULL);  // the result starts on a new line
+    if (status == 0)
+        printf("the %s of %zu checkpoint%s → %s, iteration %" PRId64 "\n", options->ema ? "moving average" : "average",
+               list.count, list.count == 1 ? "" : "s", options->output, average.iteration);
+    average_list_free(&list);
+    return status;
+}
+
+const struct command cmd_checkpoint_average = {
+    .flags = {.name = "checkpoint average",
+              .argument_flag = "--input",
+              .summary = "Averages the weights of several checkpoints of one model.",
+              .epilogue =
+                  "Every element is summed in double and rounded once; of 16-bit runs the fp32 master weights are "
+                  "read. The result\nhas no optimizer; evaluate, generate, convert and train --finetune read "
+                  "it.\nExamples:\n  bevatron checkpoint average --input run --last 5 --output run-average\n  bevatron "
+                  "checkpoint average --input run --ckpt-step 800 900 1000 --output run-average\n  bevatron checkpoint "
+                  "average --input run --ema --output run-ema\n"},
+    .tables = {{FLAG_TABLE(average_rows)}},
+    .options_bytes = sizeof(struct average_options),
+    .run = average,
+    .phase = "averaging checkpoints",
+};
+
+// ---- reshard ----
 
 struct reshard_options {
     struct flag_given given;
@@ -20,9 +118,10 @@ struct reshard_options {
     int64_t ckpt_step, files;
 };
 
+#undef FLAG_STRUCT
 #define FLAG_STRUCT struct reshard_options
 
-static const struct flag rows[] = {
+static const struct flag reshard_rows[] = {
     TEXT("--input", input, NULL, "DIR", "--save folder to read; it is not changed"),
     TEXT("--output", output, NULL, "DIR", "--save folder to write, which must not hold a checkpoint yet"),
     INT("--files", files, "1", 0, 10000,
@@ -51,21 +150,16 @@ static int reshard(void *context) {
     return status;
 }
 
-int checkpoint_reshard(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(rows)};
-    const struct flag_command command = {
-        .name = "checkpoint reshard",
-        .argument_flag = "--input",
-        .summary = "Copies a checkpoint into a different number of files.",
-        .tables = &table,
-        .table_count = 1,
-        .epilogue = "Training never needs this: every layout of ranks reads every checkpoint. Use it for programs that "
-                    "want one file,\nand for file systems that are faster with many.\nExample:\n  bevatron checkpoint "
-                    "reshard --input run --output run-in-one --files 1\n",
-    };
-    struct reshard_options options;
-    return command_run(
-        &(struct command_call){
-            .flags = &command, .options = &options, .run = reshard, .phase = "resharding the checkpoint"},
-        argc, argv);
-}
+const struct command cmd_checkpoint_reshard = {
+    .flags = {.name = "checkpoint reshard",
+              .argument_flag = "--input",
+              .summary = "Copies a checkpoint into a different number of files.",
+              .epilogue =
+                  "Training never needs this: every layout of ranks reads every checkpoint. Use it for programs that "
+                  "want one file,\nand for file systems that are faster with many.\nExample:\n  bevatron checkpoint "
+                  "reshard --input run --output run-in-one --files 1\n"},
+    .tables = {{FLAG_TABLE(reshard_rows)}},
+    .options_bytes = sizeof(struct reshard_options),
+    .run = reshard,
+    .phase = "resharding the checkpoint",
+};

@@ -1,5 +1,4 @@
 // bevatron checkpoint verify: verifies iter_… folders, all of a --save folder, or single safetensors files.
-#include "cli/checkpoint.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,7 +22,7 @@ struct checkpoint_verify_options {
 
 #define FLAG_STRUCT struct checkpoint_verify_options
 
-static const struct flag rows[] = {
+static const struct flag verify_rows[] = {
     SWITCH("--sizes-only", sizes_only, "compare sizes only, without reading the files"),
     SWITCH("--json", json, "print one JSON object per checkpoint"),
 };
@@ -81,31 +80,29 @@ static int verify_path(const char *path, const struct checkpoint_verify_options 
     return exit_code;
 }
 
-int checkpoint_prove(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(rows)};
-    const struct flag_command command = {
-        .name = "checkpoint verify",
-        .summary = "Compares every file of a checkpoint with the size and SHA-256 in its manifest.",
-        .tables = &table,
-        .table_count = 1,
-        .positional_name = "PATH…",
-        .positional_minimum = 1,
-        .positional_maximum = INT32_MAX,
-        .positional_offset = OFFSET(paths),
-        .epilogue = "PATH is an iter_… folder, a --save folder (all its checkpoints), or a .safetensors file (its "
-                    "structure only).\nThe exit code is 216 if something is damaged, 1 if a file "
-                    "cannot be read.\nExample:\n  bevatron checkpoint "
-                    "verify run/iter_0001000\n",
-    };
-    struct checkpoint_verify_options options;
+static int verify_paths(void *context) {
+    const struct checkpoint_verify_options *options = context;
     int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    for (int64_t i = 0; status == 0 && i < options.paths.count; i++) {
-        int code = verify_path(options.paths.items[i], &options);
+    for (int64_t i = 0; i < options->paths.count; i++) {
+        int code = verify_path(options->paths.items[i], options);
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
     }
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
     return exit_code;
 }
+
+const struct command cmd_checkpoint_verify = {
+    .flags = {.name = "checkpoint verify",
+              .summary = "Compares every file of a checkpoint with the size and SHA-256 in its manifest.",
+              .positional_name = "PATH…",
+              .positional_minimum = 1,
+              .positional_maximum = INT32_MAX,
+              .positional_offset = OFFSET(paths),
+              .epilogue =
+                  "PATH is an iter_… folder, a --save folder (all its checkpoints), or a .safetensors file (its "
+                  "structure only).\nThe exit code is 216 if something is damaged, 1 if a file "
+                  "cannot be read.\nExample:\n  bevatron checkpoint "
+                  "verify run/iter_0001000\n"},
+    .tables = {{FLAG_TABLE(verify_rows)}},
+    .options_bytes = sizeof(struct checkpoint_verify_options),
+    .run = verify_paths,
+};

@@ -17,24 +17,7 @@ struct cluster_options {
     bool no_ssm, pyxis, dcv, yes, wait, json, dry_run;
 };
 
-int cluster_render(int argc, char **argv);
-int cluster_create(int argc, char **argv);
-int cluster_status(int argc, char **argv);
-int cluster_prepare(int argc, char **argv);
-int cluster_convert(int argc, char **argv);
-int cluster_volume(int argc, char **argv);
-int cluster_push_image(int argc, char **argv);
-int cluster_list(int argc, char **argv);
-int cluster_ssh(int argc, char **argv);
-int cluster_logs(int argc, char **argv);
-int cluster_update(int argc, char **argv);
-int cluster_start(int argc, char **argv);
-int cluster_stop(int argc, char **argv);
-int cluster_delete(int argc, char **argv);
-int cluster_build_image(int argc, char **argv);
-int cluster_export(int argc, char **argv);
-
-// All flags of a cluster; with `offered`, only those whose rows have one of its bits.
+// The flags of a cluster, and their uses.
 enum cluster_use {
     CLUSTER_NAME = 1 << 0,
     CLUSTER_REGION = 1 << 1,
@@ -42,7 +25,7 @@ enum cluster_use {
     CLUSTER_YES = 1 << 3,
     CLUSTER_ACTION = 1 << 4,  // an action of one command; does not belong in a file that describes a cluster
 };
-struct flag_table cluster_flag_table(unsigned offered);
+struct flag_table cluster_flag_table(size_t base);
 
 // Asks on the terminal unless --yes was given. Returns -1 if the answer is no, or if stdin is not a terminal.
 int cluster_confirm(const char *question, bool is_answered);

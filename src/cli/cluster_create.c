@@ -6,6 +6,7 @@
 #include "cli/cluster_commands.h"
 #include "cli/commands.h"
 #include "cluster/aws.h"
+#include "cluster/ini.h"
 #include "cluster/parallelcluster.h"
 #include "config/flag_rows.h"
 
@@ -13,6 +14,77 @@
 #include <stdlib.h>
 #include <string.h>
 
+// ---- convert ----
+
+// bevatron cluster convert: converts an INI file of ParallelCluster 2 to the short file of a cluster.
+
+enum { LARGEST_FILE = 1 << 20 };
+
+struct ini_options {
+    struct flag_given given;
+    struct string_list files;
+    char *output;
+};
+
+#define FLAG_STRUCT struct ini_options
+
+static const struct flag ini_flags[] = {
+    TEXT("--output", output, NULL, "FILE", "file to write, which must not exist; default: stdout"),
+};
+
+static int write_short(const struct ini_options *options, const struct buffer *text) {
+    if (!options->output) {
+        fputs(buffer_string(text), stdout);
+        return 0;
+    }
+    if (file_exists(options->output))
+        return error_set_code(EXIT_CODE_USAGE, "%s already exists; choose another --output", options->output);
+    TRY(file_write_all(options->output, text->data, text->length));
+    fprintf(stderr, "next: bevatron cluster prepare --config %s, which checks it against your account\n",
+            options->output);
+    return 0;
+}
+
+static int convert(void *given) {
+    const struct ini_options *options = given;
+    const char *path = options->files.items[0];
+    struct buffer text = {0}, out = {0}, notes = {0};
+    struct ini_document document = {0};
+    int status = file_read_all(path, LARGEST_FILE, &text);
+    if (status == 0)
+        status = ini_parse(&document, buffer_string(&text), text.length, path);
+    buffer_printf(&out, "# Converted from a configuration of ParallelCluster 2 by bevatron cluster convert.\n");
+    if (status == 0)
+        status = ini_convert(&document, path, &out, &notes);
+    if (status == 0) {
+        fputs(buffer_string(&notes), stderr);
+        status = write_short(options, &out);
+    }
+    ini_free(&document);
+    buffer_free(&text);
+    buffer_free(&out);
+    buffer_free(&notes);
+    return status;
+}
+
+const struct command cmd_cluster_convert = {
+    .flags = {.name = "cluster convert",
+              .summary =
+                  "Converts an INI file of ParallelCluster 2 into the short file of a cluster, and says what has no "
+                  "counterpart.",
+              .positional_name = "FILE.ini",
+              .positional_minimum = 1,
+              .positional_maximum = 1,
+              .positional_offset = offsetof(struct ini_options, files),
+              .epilogue = "Example:\n  bevatron cluster convert multi-queue.ini --output llm.yaml\n"},
+    .tables = {{FLAG_TABLE(ini_flags)}},
+    .options_bytes = sizeof(struct ini_options),
+    .run = convert,
+};
+
+// ---- render, create, update ----
+
+#undef FLAG_STRUCT
 #define FLAG_STRUCT struct cluster_options
 
 static const char *const lustre_types[] = {"SCRATCH_1", "SCRATCH_2", "PERSISTENT_1", "PERSISTENT_2", NULL};
@@ -86,8 +158,8 @@ static const struct flag own_flags[] = {
     SWITCH("--json", json, "print JSON", .uses = CLUSTER_JSON | CLUSTER_ACTION),
 };
 
-struct flag_table cluster_flag_table(unsigned offered) {
-    return (struct flag_table){FLAG_TABLE(own_flags), .offered = offered,
+struct flag_table cluster_flag_table(size_t base) {
+    return (struct flag_table){FLAG_TABLE(own_flags), .base = base,
                                .refusal = "describes a cluster: it is a flag of render, create and update"};
 }
 
@@ -265,39 +337,39 @@ static int update(void *given) {
     return apply(given, "update-cluster", "Change it?");
 }
 
-static int run_action(const char *name, const char *summary, int (*action)(void *), int argc, char **argv) {
-    const struct flag_table table = cluster_flag_table(0);
-    const struct flag_command command = {
-        .name = name,
-        .summary = summary,
-        .tables = &table,
-        .table_count = 1,
-        .epilogue =
-            "Example, a file llm.yaml:\n"
-            "  name: llm\n  region: us-west-2\n  key: my-key\n  head-subnet: subnet-0aaa\n  subnet: subnet-0bbb\n"
-            "  queue:\n    - gpu p4d.24xlarge 0-16 efa placement-group no-smt\n    - cpu c5n.18xlarge 0-4\n"
-            "  fsx: /fsx\n  fsx-s3: s3://my-bucket\n"
-            "bevatron cluster create --config llm.yaml; more in examples/clusters\n"};
-    struct cluster_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = action}, argc, argv);
-}
+#define EXAMPLE                                                                                                        \
+    "Example, a file llm.yaml:\n"                                                                                      \
+    "  name: llm\n  region: us-west-2\n  key: my-key\n  head-subnet: subnet-0aaa\n  subnet: subnet-0bbb\n"             \
+    "  queue:\n    - gpu p4d.24xlarge 0-16 efa placement-group no-smt\n    - cpu c5n.18xlarge 0-4\n"                   \
+    "  fsx: /fsx\n  fsx-s3: s3://my-bucket\n"                                                                          \
+    "bevatron cluster create --config llm.yaml; more in examples/clusters\n"
 
-int cluster_render(int argc, char **argv) {
-    return run_action("cluster render",
-                      "Prints the configuration of a ParallelCluster on stdout and its cost per hour on stderr.",
-                      render, argc, argv);
-}
+const struct command cmd_cluster_render = {
+    .flags = {.name = "cluster render",
+              .summary = "Prints the configuration of a ParallelCluster on stdout and its cost per hour on stderr.",
+              .epilogue = EXAMPLE},
+    .shared = cluster_flag_table,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = render,
+};
 
-int cluster_create(int argc, char **argv) {
-    return run_action("cluster create",
-                      "Writes the configuration of a ParallelCluster, shows its cost per hour, asks, and creates it.",
-                      create, argc, argv);
-}
+const struct command cmd_cluster_create = {
+    .flags = {.name = "cluster create",
+              .summary =
+                  "Writes the configuration of a ParallelCluster, shows its cost per hour, asks, and creates it.",
+              .epilogue = EXAMPLE},
+    .shared = cluster_flag_table,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = create,
+};
 
-int cluster_update(int argc, char **argv) {
-    return run_action(
-        "cluster update",
-        "Changes a running cluster to the given configuration, after showing its cost per hour and asking. "
-        "Numbers of machines and new queues may change at any time; other changes need a stopped fleet.",
-        update, argc, argv);
-}
+const struct command cmd_cluster_update = {
+    .flags = {.name = "cluster update",
+              .summary =
+                  "Changes a running cluster to the given configuration, after showing its cost per hour and asking. "
+                  "Numbers of machines and new queues may change at any time; other changes need a stopped fleet.",
+              .epilogue = EXAMPLE},
+    .shared = cluster_flag_table,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = update,
+};

@@ -262,45 +262,42 @@ static int remove_cluster(void *given) {
     return 0;
 }
 
-static const struct life {
-    const char *name, *summary;
-    unsigned offered;
-    int (*action)(void *);
-} lives[] = {
-    {"cluster status", "Shows the state of a cluster, its machines and their current cost.",
-     CLUSTER_NAME | CLUSTER_REGION | CLUSTER_JSON, status},
-    {"cluster start", "Allows the queues of a stopped cluster to start machines again.", CLUSTER_NAME | CLUSTER_REGION,
-     start},
-    {"cluster stop", "Terminates all machines of the queues and starts no more; the head node and the disks stay.",
-     CLUSTER_NAME | CLUSTER_REGION, stop},
-    {"cluster delete", "Deletes a cluster after confirmation.", CLUSTER_NAME | CLUSTER_REGION | CLUSTER_YES,
-     remove_cluster},
+#define CONFIG_NOTE "--config reads the name and region from the file that created the cluster.\n"
+
+const struct command cmd_cluster_status = {
+    .flags = {.name = "cluster status",
+              .summary = "Shows the state of a cluster, its machines and their current cost.",
+              .epilogue = CONFIG_NOTE},
+    .shared = cluster_flag_table,
+    .offered = CLUSTER_NAME | CLUSTER_REGION | CLUSTER_JSON,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = status,
 };
 
-static int run_command(const struct life *life, int argc, char **argv) {
-    const struct flag_table table = cluster_flag_table(life->offered);
-    const struct flag_command command = {
-        .name = life->name,
-        .summary = life->summary,
-        .tables = &table,
-        .table_count = 1,
-        .epilogue = "--config reads the name and region from the file that created the cluster.\n"};
-    struct cluster_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = life->action}, argc, argv);
-}
+const struct command cmd_cluster_start = {
+    .flags = {.name = "cluster start",
+              .summary = "Allows the queues of a stopped cluster to start machines again.",
+              .epilogue = CONFIG_NOTE},
+    .shared = cluster_flag_table,
+    .offered = CLUSTER_NAME | CLUSTER_REGION,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = start,
+};
 
-int cluster_status(int argc, char **argv) {
-    return run_command(&lives[0], argc, argv);
-}
+const struct command cmd_cluster_stop = {
+    .flags = {.name = "cluster stop",
+              .summary = "Terminates all machines of the queues and starts no more; the head node and the disks stay.",
+              .epilogue = CONFIG_NOTE},
+    .shared = cluster_flag_table,
+    .offered = CLUSTER_NAME | CLUSTER_REGION,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = stop,
+};
 
-int cluster_start(int argc, char **argv) {
-    return run_command(&lives[1], argc, argv);
-}
-
-int cluster_stop(int argc, char **argv) {
-    return run_command(&lives[2], argc, argv);
-}
-
-int cluster_delete(int argc, char **argv) {
-    return run_command(&lives[3], argc, argv);
-}
+const struct command cmd_cluster_delete = {
+    .flags = {.name = "cluster delete", .summary = "Deletes a cluster after confirmation.", .epilogue = CONFIG_NOTE},
+    .shared = cluster_flag_table,
+    .offered = CLUSTER_NAME | CLUSTER_REGION | CLUSTER_YES,
+    .options_bytes = sizeof(struct cluster_options),
+    .run = remove_cluster,
+};

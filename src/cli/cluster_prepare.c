@@ -548,7 +548,7 @@ static int prepare(const struct flag_command *command, struct prepare_options *o
     return status;
 }
 
-int cluster_prepare(int argc, char **argv) {
+int cmd_cluster_prepare(int argc, char **argv) {
     const struct flag_table tables[] = {cluster_flag_table(0), {FLAG_TABLE(prepare_flags)}};
     const struct flag_command command = {
         .name = "cluster prepare",

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "cli/commands.h"
-#include "cli/evaluate_ict.h"
 #include "cli/saved_model.h"
 #include "cli/session.h"
 #include "config/config.h"
@@ -17,6 +16,7 @@
 #include "train/datasets.h"
 #include "train/detokenize.h"
 #include "train/evaluate.h"
+#include "train/retrieval.h"
 #include "train/setup.h"
 #include "train/state.h"
 
@@ -25,6 +25,74 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- retrieval by an ICT model ----
+
+// Output of `evaluate` for ICT: the loss over whole batches, or the retrieval check over all blocks.
+
+struct ict_number {
+    char name[32];
+    double value;
+    int decimals;
+};
+enum { MOST_NUMBERS = OPS_MOST_TOPS + 2 };
+
+static int add_tops(struct ict_number *numbers, const int64_t *tops, const double *accuracies, int count) {
+    for (int i = 0; i < count; i++) {
+        numbers[i] = (struct ict_number){.value = 100 * accuracies[i], .decimals = 4};
+        snprintf(numbers[i].name, sizeof numbers[i].name, "top%" PRId64 "_acc", tops[i]);
+    }
+    return count;
+}
+
+static void print_numbers(const struct ict_number *numbers, int count, bool is_json) {
+    struct buffer out = {0};
+    struct json_writer w = {.out = &out};
+    if (is_json)
+        json_begin_object(&w);
+    for (int i = 0; i < count; i++) {
+        if (!is_json) {
+            buffer_printf(&out, "%s%s %.*f", i > 0 ? " | " : "", numbers[i].name, numbers[i].decimals,
+                          numbers[i].value);
+            continue;
+        }
+        json_key(&w, numbers[i].name);
+        if (numbers[i].decimals > 0)
+            json_double(&w, numbers[i].value);
+        else
+            json_int(&w, (int64_t)numbers[i].value);
+    }
+    if (is_json)
+        json_end_object(&w);
+    puts(buffer_string(&out));
+    buffer_free(&out);
+}
+
+static void evaluate_ict_print_loss(const struct config *config, const struct evaluation *result, bool is_json) {
+    struct ict_number numbers[MOST_NUMBERS] = {{"loss", result->loss, 6}, {"samples", (double)result->samples, 0}};
+    int64_t tops[OPS_MOST_TOPS];
+    for (int i = 0; i < result->tops; i++)
+        tops[i] = config_top(config, i);
+    print_numbers(numbers, 2 + add_tops(numbers + 2, tops, result->accuracies, result->tops), is_json);
+}
+
+static void evaluate_ict_print_retrieval(const struct retrieval *asked, const struct retrieval_result *result,
+                                         bool is_json) {
+    struct ict_number numbers[MOST_NUMBERS] = {{"blocks", (double)result->blocks, 0},
+                                               {"queries", (double)result->queries, 0}};
+    print_numbers(numbers, 2 + add_tops(numbers + 2, asked->tops, result->accuracies, asked->top_count), is_json);
+}
+
+// The numbers of --retriever-report-topk-accuracies, or the usual ones.
+static void evaluate_ict_tops(struct retrieval *retrieval, const struct config *config) {
+    static const int64_t usual[] = {1, 5, 20, 100};
+    int64_t given = config->run.retriever_report_topk_accuracies.count;
+    retrieval->top_count = given > 0 ? (int)given : (int)(sizeof usual / sizeof usual[0]);
+    for (int i = 0; i < retrieval->top_count; i++)
+        retrieval->tops[i] = given > 0 ? config_top(config, i) : usual[i];
+}
+
+// ---- the command ----
 
 struct evaluate_options {
     struct flag_given given;
@@ -355,39 +423,25 @@ static const struct flag_synonym synonyms[] = {
     {0},
 };
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags), .synonyms = synonyms};
-    tables[1] = config_flag_table_for(OFFSET(config), CONFIG_EVALUATE);
-    return (struct flag_command){
-        .name = "evaluate",
-        .argument_remedy = remedy_for,
-        .argument_flag = "--text",
-        .summary =
-            "Computes loss and perplexity of a checkpoint on a dataset or a text, cloze accuracy, or retrieval. The "
-            "model's and tokenizer's flags come from the checkpoint.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue = "Examples:\n  bevatron evaluate --load run --text book.txt\n"
-                    "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
-                    "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n"
-                    "  bevatron evaluate --load ict --data-path wiki_text_sentence --retrieval\n",
-    };
+static struct flag_table model_flags(size_t base) {
+    return config_flag_table_for(base, CONFIG_EVALUATE);
 }
 
-int evaluate_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct evaluate_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
-
-int cmd_evaluate(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct evaluate_options options;
-    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run_evaluation}, argc,
-                       argv);
-}
+const struct command cmd_evaluate = {
+    .flags =
+        {.name = "evaluate",
+         .argument_remedy = remedy_for,
+         .argument_flag = "--text",
+         .summary =
+             "Computes loss and perplexity of a checkpoint on a dataset or a text, cloze accuracy, or retrieval. The "
+             "model's and tokenizer's flags come from the checkpoint.",
+         .epilogue = "Examples:\n  bevatron evaluate --load run --text book.txt\n"
+                     "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
+                     "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n"
+                     "  bevatron evaluate --load ict --data-path wiki_text_sentence --retrieval\n"},
+    .tables = {{FLAG_TABLE(own_flags), .synonyms = synonyms}},
+    .shared = model_flags,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct evaluate_options),
+    .run_ranks = run_evaluation,
+};

@@ -149,36 +149,14 @@ static int run_extraction(void *context) {
     return status;
 }
 
-static int extract_wiki(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {FLAG_TABLE(rows)},
-    };
-    const struct flag_command command = {
-        .name = "extract wiki",
-        .argument_flag = "--input",
-        .summary = "Turns a Wikipedia or other MediaWiki XML dump into JSON Lines, one object per article.",
-        .tables = tables,
-        .table_count = 1,
-        .epilogue = "Example:\n"
-                    "  bevatron extract wiki --input enwiki-latest-pages-articles-multistream.xml.bz2 \\\n"
-                    "      --output enwiki.jsonl.zst\n",
-    };
-    struct extract_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_extraction}, argc,
-                       argv);
-}
-
-static const struct command_part parts[] = {
-    {"wiki", "a Wikipedia or other MediaWiki dump to JSON Lines", extract_wiki},
+const struct command cmd_extract_wiki = {
+    .flags = {.name = "extract wiki",
+              .argument_flag = "--input",
+              .summary = "Turns a Wikipedia or other MediaWiki XML dump into JSON Lines, one object per article.",
+              .epilogue = "Example:\n"
+                          "  bevatron extract wiki --input enwiki-latest-pages-articles-multistream.xml.bz2 \\\n"
+                          "      --output enwiki.jsonl.zst\n"},
+    .tables = {{FLAG_TABLE(rows)}},
+    .options_bytes = sizeof(struct extract_options),
+    .run = run_extraction,
 };
-
-const struct command_group extract_group = {.name = "extract",
-                                            .summary = "Extracts text from dumps.",
-                                            .usage = "wiki --input DUMP… --output FILE.jsonl [flags]",
-                                            .ending = "`bevatron extract wiki --help` explains the flags.",
-                                            .parts = parts,
-                                            .count = sizeof parts / sizeof parts[0]};
-
-int cmd_extract(int argc, char **argv) {
-    return command_group_run(&extract_group, argc, argv);
-}

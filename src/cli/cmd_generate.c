@@ -352,34 +352,20 @@ static int run_generation(void *context, struct session *session) {
     return status;
 }
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags), .synonyms = synonyms};
-    tables[1] = config_flag_table_for(OFFSET(config), CONFIG_GENERATE);
-    return (struct flag_command){
-        .name = "generate",
-        .argument_flag = "--load",
-        .summary = "Generates text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue =
-            "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 --top-p 0.9\n",
-    };
+static struct flag_table model_flags(size_t base) {
+    return config_flag_table_for(base, CONFIG_GENERATE);
 }
 
-int generate_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct generate_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
-
-int cmd_generate(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct generate_options options;
-    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run_generation}, argc,
-                       argv);
-}
+const struct command cmd_generate = {
+    .flags = {.name = "generate",
+              .argument_flag = "--load",
+              .summary =
+                  "Generates text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
+              .epilogue = "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 "
+                          "--top-p 0.9\n"},
+    .tables = {{FLAG_TABLE(own_flags), .synonyms = synonyms}},
+    .shared = model_flags,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct generate_options),
+    .run_ranks = run_generation,
+};

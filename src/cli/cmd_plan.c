@@ -321,23 +321,19 @@ static int run_plan(void *given) {
     return status;
 }
 
-int cmd_plan(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {FLAG_TABLE(own_flags)},
-        config_flag_table(OFFSET(config)),
-    };
-    const struct flag_command command = {
-        .name = "plan",
-        .summary = "Tells the memory, time and cost of a run before it is started. Flags are those of train.",
-        .tables = tables,
-        .table_count = 2,
-        .argument_remedy = config_argument_remedy,
-        .epilogue = "Example:\n"
-                    "  bevatron plan --preset llama2-7b --machine p5.48xlarge --nodes 4 --micro-batch-size 1 \\\n"
-                    "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2T\n"
-                    "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n"
-                    "  bevatron plan --budget 1e22FLOP --machine p5.48xlarge\n",
-    };
-    struct command_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_plan}, argc, argv);
-}
+const struct command cmd_plan = {
+    .flags = {.name = "plan",
+              .summary = "Tells the memory, time and cost of a run before it is started. Flags are those of train.",
+              .argument_remedy = config_argument_remedy,
+              .epilogue =
+                  "Example:\n"
+                  "  bevatron plan --preset llama2-7b --machine p5.48xlarge --nodes 4 --micro-batch-size 1 \\\n"
+                  "    --global-batch-size 512 --bf16 --use-distributed-optimizer --tokens 2T\n"
+                  "  bevatron plan --search --preset llama2-70b --global-batch-size 512 --gpus 64 --write run.yaml\n"
+                  "  bevatron plan --budget 1e22FLOP --machine p5.48xlarge\n"},
+    .tables = {{FLAG_TABLE(own_flags)}},
+    .shared = config_flag_table,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct command_options),
+    .run = run_plan,
+};

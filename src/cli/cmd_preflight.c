@@ -156,33 +156,24 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     return 0;
 }
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(own_flags)};
-    tables[1] = config_flag_table(OFFSET(config));
-    return (struct flag_command){
-        .name = "preflight",
-        .summary = "Checks a machine, or with mpirun, srun or --nproc all machines of an allocation, before a run: "
-                   "GPUs, limits, clocks, network bandwidth, file system, space for two checkpoints, data and "
-                   "tokenizer. Also takes the flags of train.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue = "Exit code: 0 all checks passed, 1 a check failed, 215 the data is damaged.\nExample:\n  srun "
-                    "--mpi=pmix bevatron preflight --machine p4d.24xlarge --config run.yaml\n"};
-}
-
-int preflight_check(const char *flag_remedy, int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct preflight_options options;
-    command.flag_remedy = flag_remedy;
-    return command_check(&command, &options, argc, argv);
-}
+const struct command preflight_flags = {
+    .flags = {.name = "preflight",
+              .summary =
+                  "Checks a machine, or with mpirun, srun or --nproc all machines of an allocation, before a run: "
+                  "GPUs, limits, clocks, network bandwidth, file system, space for two checkpoints, data and "
+                  "tokenizer. Also takes the flags of train.",
+              .epilogue =
+                  "Exit code: 0 all checks passed, 1 a check failed, 215 the data is damaged.\nExample:\n  srun "
+                  "--mpi=pmix bevatron preflight --machine p4d.24xlarge --config run.yaml\n"},
+    .tables = {{FLAG_TABLE(own_flags)}},
+    .shared = config_flag_table,
+    .shared_at = OFFSET(config),
+    .options_bytes = sizeof(struct preflight_options),
+};
 
 int cmd_preflight(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
+    struct flag_table tables[2];
+    const struct flag_command command = command_flags(&preflight_flags, tables);
     struct preflight_options options;
     struct session session;
     int exit_code = EXIT_CODE_OK;

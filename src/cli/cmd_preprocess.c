@@ -303,49 +303,25 @@ static const struct flag_synonym synonyms[] = {
     {0},
 };
 
-enum { TABLES = 2 };
-
-static struct flag_command flag_command(struct flag_table tables[TABLES]) {
-    tables[0] = (struct flag_table){FLAG_TABLE(rows), .names = names, .names_count = sizeof names / sizeof names[0],
-                                    .synonyms = synonyms};
-    tables[1] = tokenizer_flag_table(OFFSET(tokenizer));
-    return (struct flag_command){
-        .name = "preprocess",
-        .argument_flag = "--input",
-        .summary = "Tokenizes JSON Lines into datasets that `bevatron train` and Megatron-LM read.",
-        .tables = tables,
-        .table_count = TABLES,
-        .epilogue = "Example:\n"
-                    "  bevatron preprocess --input 'corpus/*.jsonl.zst' --output-prefix data/corpus --append-eod \\\n"
-                    "      --vocab-file vocab.json --merge-file merges.txt\n",
-    };
-}
-
-// The file with the progress from which the same command continues; NULL if it would start over.
-static char *journal_of(const struct preprocess_command *options) {
+char *preprocess_journal(const void *given_options) {
+    const struct preprocess_command *options = given_options;
     for (int64_t i = 0; i < options->input.count; i++)
         if (strcmp(options->input.items[i], "-") == 0)
             return NULL;
     return options->restart ? NULL : memory_printf("%s.unfinished/journal", options->output_prefix);
 }
 
-int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv, char **journal) {
-    struct flag_table tables[TABLES];
-    struct flag_command command = flag_command(tables);
-    struct preprocess_command options;
-    command.flag_remedy = reader->flag_remedy;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        reader->read(reader->context, &command, &options);
-    *journal = status == 0 ? journal_of(&options) : NULL;
-    flags_free(&command, &options);
-    return status;
-}
-
-int cmd_preprocess(int argc, char **argv) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct preprocess_command options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_preprocessing}, argc,
-                       argv);
-}
+const struct command cmd_preprocess = {
+    .flags = {.name = "preprocess",
+              .argument_flag = "--input",
+              .summary = "Tokenizes JSON Lines into datasets that `bevatron train` and Megatron-LM read.",
+              .epilogue =
+                  "Example:\n"
+                  "  bevatron preprocess --input 'corpus/*.jsonl.zst' --output-prefix data/corpus --append-eod \\\n"
+                  "      --vocab-file vocab.json --merge-file merges.txt\n"},
+    .tables = {{FLAG_TABLE(rows), .names = names, .names_count = sizeof names / sizeof names[0], .synonyms = synonyms}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct preprocess_command),
+    .run = run_preprocessing,
+};

@@ -4,12 +4,16 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/words.h"
+#include "base/memory.h"
 #include "base/phase.h"
 #include "cli/commands.h"
+#include "cli/session.h"
 #include "config/flag_docs.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int command_failed(void) {
     // A failure never exits with 0, even if its message was lost.
@@ -21,8 +25,8 @@ int command_failed(void) {
 
 static void print_usage(const struct command_group *group, FILE *out) {
     fprintf(out, "usage: bevatron %s %s\n\n", group->name, group->usage);
-    for (size_t i = 0; i < group->count; i++)
-        fprintf(out, "  %-11s %s\n", group->parts[i].name, group->parts[i].summary);
+    for (const struct command_part *part = group->parts; part->name; part++)
+        fprintf(out, "  %-11s %s\n", part->name, part->summary);
     fprintf(out, "\n%s\n", group->ending);
 }
 
@@ -35,11 +39,11 @@ static void print_man(const struct command_group *group) {
     man_text(group->summary, &out);
     man_text(group->ending, &out);
     buffer_append_string(&out, ".SH COMMANDS\n");
-    for (size_t i = 0; i < group->count; i++) {
+    for (const struct command_part *part = group->parts; part->name; part++) {
         buffer_clear(&label);
         man_page_name(group->name, &label);
-        buffer_printf(&label, "-%s(1)", group->parts[i].name);
-        man_item(label.data, group->parts[i].summary, &out);
+        buffer_printf(&label, "-%s(1)", part->name);
+        man_item(label.data, part->summary, &out);
     }
     buffer_append_string(&out, ".SH SEE ALSO\n\\fBbevatron\\fR(1)\n");
     fputs(buffer_string(&out), stdout);
@@ -55,69 +59,88 @@ static int print_parts(const struct command_group *group, enum flag_text text, c
         buffer_printf(&out, "%s\n", group->name);
     } else {
         completion_begin(&completion);
-        for (size_t i = 0; i < group->count; i++)
-            completion_part(&completion, group->parts[i].name, group->parts[i].summary);
+        for (const struct command_part *part = group->parts; part->name; part++)
+            completion_part(&completion, part->name, part->summary);
         completion_end(&completion);
     }
     fputs(buffer_string(&out), stdout);
     buffer_free(&out);
     int exit_code = EXIT_CODE_OK;
-    for (size_t i = 0; i < group->count && exit_code == EXIT_CODE_OK; i++) {
-        char *argv[] = {(char *)(uintptr_t)group->parts[i].name, argument, NULL};
-        exit_code = group->parts[i].run(2, argv);
+    for (const struct command_part *part = group->parts; part->name && exit_code == EXIT_CODE_OK; part++) {
+        char *argv[] = {(char *)(uintptr_t)part->name, argument, NULL};
+        exit_code = command_part_run(part, 2, argv);
     }
     return exit_code;
 }
 
-// Prints the text requested by the group's first argument; FLAG_TEXT_NONE is none.
-static int print_text(const struct command_group *group, enum flag_text text, char *argument) {
+const struct command_part *command_group_find(const struct command_group *group, const char *name) {
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (const struct command_part *part = group->parts; part->name; part++) {
+        if (strcmp(part->name, name) == 0)
+            return part;
+        nearest_consider(&nearest, part->name);
+    }
+    const char *remedy = command_remedy(group->name, name);
+    if (!*name)
+        error_set_code(EXIT_CODE_USAGE, "%s needs a command; `bevatron %s --help` lists them", group->name,
+                       group->name);
+    else if (remedy)
+        error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s", group->name, name, remedy);
+    else
+        error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s%s%s`bevatron %s --help` lists them",
+                       group->name, name, nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
+                       nearest.best ? "? " : "", group->name);
+    return NULL;
+}
+
+// Runs the part that argv[1] names, or lists the parts.
+static int run_group(const struct command_group *group, int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    enum flag_text text = flag_text_asked(name);
     if (text == FLAG_TEXT_MAN)
         print_man(group);
     else if (text >= FLAG_TEXT_NAME)
-        return print_parts(group, text, argument);
-    else
+        return print_parts(group, text, argv[1]);
+    else if (text != FLAG_TEXT_NONE)
         print_usage(group, stdout);
-    return EXIT_CODE_OK;
-}
-
-int command_group_check(const struct command_group *group, const char *name) {
-    struct nearest nearest = nearest_begin(name, strlen(name));
-    for (size_t i = 0; i < group->count; i++) {
-        if (strcmp(group->parts[i].name, name) == 0)
-            return 0;
-        nearest_consider(&nearest, group->parts[i].name);
-    }
-    if (!*name)
-        return error_set_code(EXIT_CODE_USAGE, "%s needs a command; `bevatron %s --help` lists them", group->name,
-                              group->name);
-    const char *remedy = command_remedy(group->name, name);
-    if (remedy)
-        return error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s", group->name, name, remedy);
-    return error_set_code(EXIT_CODE_USAGE, "there is no command \"%s %s\"; %s%s%s`bevatron %s --help` lists them",
-                          group->name, name, nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
-                          nearest.best ? "? " : "", group->name);
-}
-
-int command_group_run(const struct command_group *group, int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "";
-    for (size_t i = 0; i < group->count; i++)
-        if (strcmp(group->parts[i].name, name) == 0)
-            return group->parts[i].run(argc - 1, argv + 1);
-    enum flag_text text = flag_text_asked(name);
     if (text != FLAG_TEXT_NONE)
-        return print_text(group, text, argv[1]);
-    if (*name && command_group_check(group, name) < 0)
+        return EXIT_CODE_OK;
+    const struct command_part *part = command_group_find(group, name);
+    if (part)
+        return command_part_run(part, argc - 1, argv + 1);
+    if (*name)
         (void)command_failed();
     print_usage(group, stderr);
     return EXIT_CODE_USAGE;
 }
 
-static int run_each(const struct command_call *call) {
-    const char *options = call->options;
-    const struct string_list *items = (const struct string_list *)(options + call->flags->positional_offset);
+int command_part_run(const struct command_part *part, int argc, char **argv) {
+    return part->main    ? part->main(argc, argv)
+           : part->group ? run_group(part->group, argc, argv)
+                         : command_run(part->command, argc, argv);
+}
+
+struct flag_command command_flags(const struct command *command, struct flag_table tables[2]) {
+    struct flag_command flags = command->flags;
+    memcpy(tables, command->tables, sizeof command->tables);
+    flags.tables = tables;
+    flags.table_count = tables[0].rows.count > 0 ? 1 : 0;
+    if (command->shared) {
+        struct flag_table *place = &tables[flags.table_count++];
+        *place = command->shared(command->shared_at);
+        place->offered = command->offered ? command->offered : place->offered;
+    }
+    if (command->tables[1].rows.count > 0)
+        flags.table_count = 2;
+    return flags;
+}
+
+static int run_each(const struct command *command, const char *options) {
+    const struct string_list *items =
+        (const struct string_list *)(const void *)(options + command->flags.positional_offset);
     int exit_code = EXIT_CODE_OK;
     for (int64_t i = 0; i < items->count; i++) {
-        if (call->run_each(options, items->items[i]) == 0)
+        if (command->run_each(options, items->items[i]) == 0)
             continue;
         int code = command_failed();
         exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
@@ -125,27 +148,45 @@ static int run_each(const struct command_call *call) {
     return exit_code;
 }
 
-int command_run(const struct command_call *call, int argc, char **argv) {
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(call->flags, call->options, argc, argv);
-    struct phase *phase = status == 0 && call->phase ? phase_begin(call->phase) : NULL;
+int command_run(const struct command *command, int argc, char **argv) {
+    struct flag_table tables[2];
+    const struct flag_command flags = command_flags(command, tables);
+    struct session session;
+    // Ranks first: notes about the flags are printed by rank 0 alone.
+    if (command->run_ranks && session_start(&session) < 0)
+        return command_failed();
+    void *options = memory_alloc(command->options_bytes);
+    int status = flags_parse(&flags, options, argc, argv);
+    bool shows_phase = command->phase && !(command->is_in_the_way && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)));
+    struct phase *phase = status == 0 && shows_phase ? phase_begin(command->phase) : NULL;
     struct file_patience patience = {0};
     file_patience_begin(&patience);
-    if (status == 0 && call->run_each)
-        exit_code = run_each(call);
-    else if (status == 0)
-        status = call->run(call->options);
+    if (status == 0)
+        status = command->run_each    ? run_each(command, options)
+                 : command->run_ranks ? command->run_ranks(options, &session)
+                                      : command->run(options);
+    else if (status == FLAGS_HELP)
+        status = EXIT_CODE_OK;
     file_patience_end(&patience);
     phase_end(phase);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(call->flags, call->options);
+    int exit_code = status >= 0 ? status : command->run_ranks ? session_failed(&session) : command_failed();
+    if (command->run_ranks)
+        session_close(&session);
+    flags_free(&flags, options);
+    free(options);
     return exit_code;
 }
 
-int command_check(const struct flag_command *command, void *options, int argc, char **argv) {
-    int status = flags_parse(command, options, argc, argv);
-    flags_free(command, options);
+int command_check(const struct command *command, const struct command_reader *reader, int argc, char **argv) {
+    struct flag_table tables[2];
+    struct flag_command flags = command_flags(command, tables);
+    void *options = memory_alloc(command->options_bytes);
+    flags.flag_remedy = reader->flag_remedy;
+    int status = flags_parse(&flags, options, argc, argv);
+    if (status == 0 && reader->read)
+        reader->read(reader->context, &flags, options);
+    flags_free(&flags, options);
+    free(options);
     return status;
 }
 

@@ -2,8 +2,19 @@
 #ifndef CLI_CONVERT_CHECK_H
 #define CLI_CONVERT_CHECK_H
 
-#include "cli/convert_verify.h"
 #include "formats/model_source.h"
+#include "train/model_probe.h"
+
+// checkpoint convert --verify: transformers loads the output; its logits and token ids are compared with ours.
+struct convert_verify {
+    // Results:
+    bool was_run;
+    char *version;         // of transformers
+    double difference;     // of the logits, see probe_difference
+    int texts;             // with the same token ids; 0 if the folder has no tokenizer.json
+    struct buffer said;    // warnings of transformers while it loaded the model
+    struct buffer absent;  // reason why it was not run: no Python, or none with transformers
+};
 
 struct convert_check {
     bool verifies;  // also with transformers

@@ -1,14 +1,193 @@
-// bevatron dataset inspect, bevatron dataset verify: the contents of a dataset, and whether it is whole.
-#include "cli/dataset.h"
-
+// bevatron dataset inspect, verify, peek: what datasets hold.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
+#include "cli/tokenizer_flags.h"
 #include "config/flag_rows.h"
+#include "data/bad_data.h"
 #include "data/index/index.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
+
+// ---- peek ----
+
+// bevatron dataset peek: prints documents as ids, or as text if a tokenizer is given.
+
+struct dataset_peek_options {
+    struct flag_given given;
+    struct string_list prefixes;
+    int64_t document, count, max_tokens;
+    bool json;
+    struct tokenizer_flags tokenizer;
+};
+
+#define FLAG_STRUCT struct dataset_peek_options
+
+static const struct flag peek_rows[] = {
+    INT("--document", document, "0", 0, 1e18, "first document to print, counted from 0"),
+    INT("--count", count, "3", 1, 1e18, "number of documents"),
+    INT("--max-tokens", max_tokens, "256", 0, 1e18, "tokens to print of each document; 0 for all"),
+    SWITCH("--json", json, "print one JSON object per document"),
+};
+
+// The printed part of one document.
+struct document {
+    int64_t number;
+    int64_t tokens;         // number of all its tokens
+    struct token_list ids;  // the first of them
+    bool has_text;
+    struct buffer text;
+};
+
+static int add_sequence(const struct index_reader *reader, int64_t sequence, int64_t limit, struct document *document) {
+    struct token_list *ids = &document->ids;
+    int64_t length = index_length(reader, sequence), wanted = length;
+    if (length < 0 || length > reader->token_count)
+        return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64
+                        " tokens, which is impossible; run `bevatron dataset verify` on it",
+                        reader->files.prefix, sequence, length);
+    document->tokens += length;
+    if (limit > 0 && wanted > limit - ids->count)
+        wanted = limit - ids->count;
+    if (wanted == 0)
+        return 0;
+    token_list_reserve(ids, wanted);
+    TRY(index_read(reader, sequence, 0, wanted, ids->ids + ids->count));
+    ids->count += wanted;
+    return 0;
+}
+
+static int read_document(const struct index_reader *reader, int64_t limit, struct document *document) {
+    int64_t begin = index_document_begin(reader, document->number);
+    int64_t end = index_document_begin(reader, document->number + 1);
+    if (begin < 0 || begin > end || end > reader->sequence_count)
+        return bad_data("%s.idx: document %" PRId64 " is sequences %" PRId64 " to %" PRId64
+                        ", which is impossible; run `bevatron dataset verify` on it",
+                        reader->files.prefix, document->number, begin, end);
+    document->tokens = document->ids.count = 0;
+    for (int64_t sequence = begin; sequence < end; sequence++)
+        TRY(add_sequence(reader, sequence, limit, document));
+    return 0;
+}
+
+// Text from a dataset may contain anything; control characters must not reach a terminal.
+static void peek_text(const struct buffer *text) {
+    bool is_terminal = isatty(STDOUT_FILENO);
+    for (size_t at = 0, bytes; at < text->length; at += bytes) {
+        const unsigned char *here = (const unsigned char *)text->data + at;
+        uint32_t character;
+        bytes = utf8_decode(here, text->length - at, &character, NULL);
+        if (is_terminal && utf8_is_acting(character) && character != '\n' && character != '\t')
+            putchar('?');
+        else
+            fwrite(here, 1, bytes, stdout);
+    }
+    putchar('\n');
+}
+
+static void peek_json(const struct document *document) {
+    struct buffer out = {0};
+    struct json_writer json = {.out = &out};
+    json_begin_object(&json);
+    json_key(&json, "document");
+    json_int(&json, document->number);
+    json_key(&json, "tokens");
+    json_int(&json, document->tokens);
+    json_key(&json, "ids");
+    json_begin_array(&json);
+    for (int64_t i = 0; i < document->ids.count; i++)
+        json_int(&json, document->ids.ids[i]);
+    json_end_array(&json);
+    if (document->has_text) {
+        json_key(&json, "text");
+        json_string(&json, buffer_string(&document->text), document->text.length);
+    }
+    json_end_object(&json);
+    puts(buffer_string(&out));
+    buffer_free(&out);
+}
+
+static void peek_plain(const struct document *document) {
+    printf("=== document %" PRId64 ", %" PRId64 " tokens%s\n", document->number, document->tokens,
+           document->ids.count < document->tokens ? ", the first of them:" : "");
+    if (document->has_text) {
+        peek_text(&document->text);
+        return;
+    }
+    for (int64_t i = 0; i < document->ids.count; i++)
+        printf("%s%" PRId32, i > 0 ? " " : "", document->ids.ids[i]);
+    putchar('\n');
+}
+
+static int print_document(const struct dataset_peek_options *options, const struct index_reader *reader,
+                          const struct tokenizer *tokenizer, struct document *document) {
+    TRY(read_document(reader, options->max_tokens, document));
+    buffer_clear(&document->text);
+    if (tokenizer && tokenizer_decode(tokenizer, document->ids.ids, document->ids.count, &document->text) < 0)
+        return error_context("document %" PRId64 " of %s", document->number, reader->files.prefix);
+    if (options->json)
+        peek_json(document);
+    else
+        peek_plain(document);
+    return 0;
+}
+
+static int print_documents(const struct dataset_peek_options *options, const struct index_reader *reader,
+                           const struct tokenizer *tokenizer) {
+    if (options->document >= reader->document_count)
+        return error_set("--document %" PRId64 ": %s has %" PRId64 " documents, counted from 0", options->document,
+                         reader->files.prefix, reader->document_count);
+    int64_t left = reader->document_count - options->document;
+    int64_t count = options->count < left ? options->count : left;
+    struct document document = {.has_text = tokenizer != NULL};
+    int status = 0;
+    for (int64_t i = 0; i < count && status == 0; i++) {
+        document.number = options->document + i;
+        status = print_document(options, reader, tokenizer, &document);
+    }
+    token_list_free(&document.ids);
+    buffer_free(&document.text);
+    return status;
+}
+
+static int run_peek(void *context) {
+    const struct dataset_peek_options *options = context;
+    const struct tokenizer_flags *flags = &options->tokenizer;
+    bool has_tokenizer =
+        flags->vocab_file || flags->merge_file || flags->model_file || flag_is_given(&flags->given, "--tokenizer-type");
+    struct tokenizer *tokenizer = NULL;
+    struct index_reader *reader = NULL;
+    int status = has_tokenizer ? tokenizer_open_from_flags(&tokenizer, flags) : 0;
+    if (status == 0)
+        status = index_open(&reader, options->prefixes.items[0]);
+    if (status == 0)
+        status = print_documents(options, reader, tokenizer);
+    index_close(reader);
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+const struct command cmd_dataset_peek = {
+    .flags = {.name = "dataset peek",
+              .summary = "Prints documents of a dataset as ids, or as text if a tokenizer is given.",
+              .positional_name = "PREFIX",
+              .positional_minimum = 1,
+              .positional_maximum = 1,
+              .positional_offset = OFFSET(prefixes),
+              .epilogue = "Example:\n"
+                          "  bevatron dataset peek data/corpus_text_document --document 7 --count 1 \\\n"
+                          "      --vocab-file vocab.json --merge-file merges.txt\n"},
+    .tables = {{FLAG_TABLE(peek_rows)}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct dataset_peek_options),
+    .run = run_peek,
+};
+
+// ---- inspect, verify ----
 
 struct dataset_inspect_options {
     struct flag_given given;
@@ -17,6 +196,7 @@ struct dataset_inspect_options {
     bool json;
 };
 
+#undef FLAG_STRUCT
 #define FLAG_STRUCT struct dataset_inspect_options
 #define VOCAB_SIZE_LIMIT 2147483648.0
 
@@ -134,41 +314,31 @@ static int verify(const void *context, const char *prefix) {
     return result < 0 ? -1 : 0;
 }
 
-int dataset_inspect(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(inspect_rows)};
-    const struct flag_command command = {
-        .name = "dataset inspect",
-        .summary = "Prints what datasets hold.",
-        .tables = &table,
-        .table_count = 1,
-        .positional_name = "PREFIX…",
-        .positional_minimum = 1,
-        .positional_maximum = INT32_MAX,
-        .positional_offset = OFFSET(prefixes),
-        .epilogue = "Example:\n  bevatron dataset inspect data/corpus_text_document\n",
-    };
-    struct dataset_inspect_options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
-}
+const struct command cmd_dataset_inspect = {
+    .flags = {.name = "dataset inspect",
+              .summary = "Prints what datasets hold.",
+              .positional_name = "PREFIX…",
+              .positional_minimum = 1,
+              .positional_maximum = INT32_MAX,
+              .positional_offset = OFFSET(prefixes),
+              .epilogue = "Example:\n  bevatron dataset inspect data/corpus_text_document\n"},
+    .tables = {{FLAG_TABLE(inspect_rows)}},
+    .options_bytes = sizeof(struct dataset_inspect_options),
+    .run_each = inspect,
+};
 
-int dataset_verify(int argc, char **argv) {
-    const struct flag_table table = {FLAG_TABLE(verify_rows)};
-    const struct flag_command command = {
-        .name = "dataset verify",
-        .summary = "Checks every length, pointer, document boundary and token of datasets, and both "
-                   "files' SHA-256 if there is a .sha256 file.",
-        .tables = &table,
-        .table_count = 1,
-        .positional_name = "PREFIX…",
-        .positional_minimum = 1,
-        .positional_maximum = INT32_MAX,
-        .positional_offset = OFFSET(prefixes),
-        .epilogue = "The exit code is 215 if a dataset is damaged.\nExample:\n  bevatron dataset verify "
-                    "data/corpus_text_document --vocab-size 32000\n",
-    };
-    struct dataset_inspect_options options;
-    return command_run(
-        &(struct command_call){
-            .flags = &command, .options = &options, .run_each = verify, .phase = "verifying the dataset"},
-        argc, argv);
-}
+const struct command cmd_dataset_verify = {
+    .flags = {.name = "dataset verify",
+              .summary = "Checks every length, pointer, document boundary and token of datasets, and both "
+                         "files' SHA-256 if there is a .sha256 file.",
+              .positional_name = "PREFIX…",
+              .positional_minimum = 1,
+              .positional_maximum = INT32_MAX,
+              .positional_offset = OFFSET(prefixes),
+              .epilogue = "The exit code is 215 if a dataset is damaged.\nExample:\n  bevatron dataset verify "
+                          "data/corpus_text_document --vocab-size 32000\n"},
+    .tables = {{FLAG_TABLE(verify_rows)}},
+    .options_bytes = sizeof(struct dataset_inspect_options),
+    .run_each = verify,
+    .phase = "verifying the dataset",
+};

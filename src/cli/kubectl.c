@@ -68,7 +68,7 @@ static char *first_pod(const struct kubernetes_job *job) {
         [KUBERNETES_JOB] = "job-name=%s",
     };
     const char *pattern = patterns[job->kind], *at = strstr(pattern, "%s");
-    return memory_printf("%.*s%s%s", (int)(at - pattern), pattern, job->name, at + 2);
+    return memory_printf("%.*s%s%s", (int)(at - pattern), pattern, job->launch.name, at + 2);
 }
 
 // Waits until the pod runs or has ended. Growing a cluster or pulling a large image takes time, so the reason for

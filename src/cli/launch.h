@@ -2,15 +2,8 @@
 #ifndef CLI_LAUNCH_H
 #define CLI_LAUNCH_H
 
-#include "cluster/machine.h"
+#include "cluster/launch_job.h"
 #include "config/config.h"
-
-int launch_decide(int argc, char **argv);
-int launch_keeper(int argc, char **argv);
-int launch_kubernetes(int argc, char **argv);
-int launch_local(int argc, char **argv);
-int launch_progress(int argc, char **argv);
-int launch_slurm(int argc, char **argv);
 
 // A launcher's command line: its own flags, then those of the launched command.
 struct launch_command {
@@ -47,15 +40,9 @@ struct launch_call {
     int (*launch)(void *options, struct launch_command *command, struct config *config);
 };
 int launch_run(const struct launch_call *call, int argc, char **argv);
-// The machines of a job.
-struct launch_place {
-    const struct machine *machine;  // NULL if unknown, or if its GPUs are not used
-    int64_t ranks;                  // of the whole job
-    bool may_not_fit;               // --allow-out-of-memory: only warn about a run that does not fit
-};
 // Refuses GPUs that are too old for the command, and runs that do not fit their memory. Passes the machine on to train.
 // The config is that of train, otherwise not read.
-int launch_check_machine(const struct launch_place *place, struct launch_command *command, struct config *config);
+int launch_check_machine(const struct launch_job *job, struct launch_command *command, struct config *config);
 // Adds the items of --export (NAME=VALUE or NAME, separated by commas, as in sbatch) to those of --env, and makes all
 // of them visible to files of --config read after this.
 int launch_export(const struct string_list *exported, struct string_list *environment);

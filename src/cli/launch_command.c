@@ -1,4 +1,5 @@
 // Separates a launcher's flags from those of the launched command. See launch.h.
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -6,31 +7,181 @@
 #include "base/words.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "cluster/shell.h"
+#include "plan/plan.h"
 #include "train/automatic.h"
+#include "train/dry_run.h"
 #include "train/save_folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// A command that can be launched.
+// ---- variables of the ranks ----
+
+// The environment of launched ranks: --env and --export, and the variables that configuration files refer to. A job may
+// start hours later, on another machine, from a shell with other variables, so the values of a file's ${NAME} at
+// submission are written into the job.
+
+// Sets one NAME=VALUE of the list for files read after this.
+static void set_pair(const char *pair) {
+    size_t length = strcspn(pair, "=");
+    if (pair[length] != '=' || !shell_is_name(pair, length))
+        return;  // refused by the code that writes the job
+    char *name = memory_printf("%.*s", (int)length, pair);
+    environment_set(name, pair + length + 1);
+    free(name);
+}
+
+// NAME=VALUE, or NAME with its present value.
+static int add_item(struct string_list *environment, const char *item) {
+    size_t length = strcspn(item, "=");
+    if (strcmp(item, "ALL") == 0)
+        return 0;
+    if (strcmp(item, "NONE") == 0 || strcmp(item, "NIL") == 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--export %s would take PATH and LD_LIBRARY_PATH from the ranks; name the variables to "
+                              "set: --export NAME=VALUE,NAME",
+                              item);
+    if (!shell_is_name(item, length))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--export \"%s\" is neither NAME nor NAME=VALUE; a value that contains a comma goes "
+                              "with --env NAME=VALUE",
+                              item);
+    const char *value = item[length] ? item + length + 1 : environment_find(item);
+    if (!value)
+        return error_set_code(EXIT_CODE_USAGE, "--export %s: the variable is not set here; give %s=VALUE", item, item);
+    char *pair = memory_printf("%.*s=%s", (int)length, item, value);
+    string_list_add(environment, pair);
+    free(pair);
+    return 0;
+}
+
+int launch_export(const struct string_list *exported, struct string_list *environment) {
+    for (int64_t i = 0; i < exported->count; i++)
+        for (const char *at = exported->items[i]; *at;) {
+            size_t length = strcspn(at, ",");
+            char *item = memory_printf("%.*s", (int)length, at);
+            int status = length > 0 ? add_item(environment, item) : 0;
+            free(item);
+            TRY(status);
+            at += length + (at[length] == ',');
+        }
+    for (int64_t i = 0; i < environment->count; i++)
+        set_pair(environment->items[i]);
+    return 0;
+}
+
+static bool has_pair(const struct string_list *environment, const char *pair) {
+    size_t length = strcspn(pair, "=") + 1;
+    for (int64_t i = 0; i < environment->count; i++)
+        if (strncmp(environment->items[i], pair, length) == 0)
+            return true;
+    return false;
+}
+
+void launch_export_found(struct string_list *environment) {
+    char *pair;
+    for (size_t i = 0; (pair = environment_found(i)) != NULL; i++) {
+        if (!has_pair(environment, pair))
+            string_list_add(environment, pair);
+        free(pair);
+    }
+}
+
+// ---- the machines of a job ----
+
+// Whether the machines of a job can run it: checked before it waits in a queue and costs money.
+
+// Memory of a GPU taken by its driver, CUDA's context and its libraries.
+static const double OWN_GIB = 1;
+
+static int refuse_old(const struct machine *machine) {
+    struct buffer text = {0};
+    machine_describe_old_gpus(machine, &text);
+    error_set_code(EXIT_CODE_USAGE, "%s, or --device cpu", buffer_string(&text));
+    buffer_free(&text);
+    return -1;
+}
+
+// The first GPUs with fp8 are those of compute capability 8.9.
+static int check_fp8(const struct machine *machine, const struct config *config) {
+    enum { FIRST_WITH_FP8 = 89 };
+    if (!config->run.fp8_format)
+        return 0;
+    if (config->model.num_experts > 0 && !machine_trains_experts8(machine))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the %s GPUs of a %s have no fp8 matmuls of experts; leave out --fp8-format, or choose a "
+                              "machine with H100 or H200 GPUs",
+                              machine->gpu, machine->name);
+    if (machine->capability >= FIRST_WITH_FP8)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "the %s GPUs of a %s have no fp8; leave out --fp8-format, or choose a machine with L4, L40S, "
+                          "H100 or newer GPUs",
+                          machine->gpu, machine->name);
+}
+
+static int check_recipe(const struct machine *machine, const struct config *config) {
+    const char *missing = plan_missing_matmuls(config, machine);
+    if (!missing)
+        return config_check_whole_blocks(config);
+    return error_set_code(
+        EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
+        machine->name, missing,
+        config->run.fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
+        strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
+}
+
+// A plan's estimate. A run that cannot be planned here, e.g. without the tokenizer, may still run there.
+static int check_memory(const struct launch_job *job, struct config *config) {
+    const struct machine *machine = job->machine;
+    struct buffer text = {0};
+    double room = ((double)machine->gpu_gib - OWN_GIB) * 0x1p30;
+    int status = 0;
+    if (dry_run_fit(config, (int)(job->nodes * job->ranks_per_node), (size_t)room, &text) < 0)
+        error_clear();
+    else if (text.length > 0 && job->may_not_fit)
+        log_warn("this run may not fit the GPUs of a %s: %s", machine->name, buffer_string(&text));
+    else if (text.length > 0)
+        status = error_set_code(EXIT_CODE_USAGE,
+                                "this run does not fit the GPUs of a %s: %s; --allow-out-of-memory launches it anyway",
+                                machine->name, buffer_string(&text));
+    buffer_free(&text);
+    return status;
+}
+
+int launch_check_machine(const struct launch_job *job, struct launch_command *command, struct config *config) {
+    static const char *const without_gpus[] = {"preprocess", "extract",    "tokenizer",
+                                               "dataset",    "checkpoint", "getdata"};
+    const struct machine *machine = job->machine;
+    bool is_train = strcmp(command->rest[0], "train") == 0;
+    if (!machine || machine->gpus == 0 || (is_train && strcmp(config->machine.device, "cpu") == 0))
+        return 0;
+    for (size_t i = 0; i < sizeof without_gpus / sizeof without_gpus[0]; i++)
+        if (strcmp(command->rest[0], without_gpus[i]) == 0)
+            return 0;
+    if (machine_has_old_gpus(machine))
+        return refuse_old(machine);
+    if (!is_train)
+        return 0;
+    TRY(check_fp8(machine, config));
+    TRY(check_recipe(machine, config));
+    TRY(check_memory(job, config));
+    launch_command_add(command, "--machine", machine->name);
+    return 0;
+}
+
+// ---- the command line ----
+
+// The commands that can be launched. getdata is part of launch kubernetes.
 static const struct launched {
     const char *name;
-    int (*run)(int argc, char **argv);                             // prints its help; NULL: help is not printed here
-    const struct command_group *group;                             // NULL: the command has no parts
-    int (*check)(const char *flag_remedy, int argc, char **argv);  // parses its flags; NULL: they are not checked here
+    bool is_checked;  // its flags are parsed here
 } commands[] = {
-    {"train", NULL, NULL, NULL},
-    {"preprocess", cmd_preprocess, NULL, NULL},
-    {"extract", cmd_extract, &extract_group, NULL},
-    {"evaluate", cmd_evaluate, NULL, evaluate_check},
-    {"generate", cmd_generate, NULL, generate_check},
-    {"preflight", cmd_preflight, NULL, preflight_check},
-    {"bench", cmd_bench, &bench_group, bench_check},
-    {"tokenizer", cmd_tokenizer, &tokenizer_group, NULL},
-    {"dataset", cmd_dataset, &dataset_group, NULL},
-    {"checkpoint", cmd_checkpoint, &checkpoint_group, NULL},
-    {"getdata", NULL, NULL, NULL},
+    {"train", false},   {"preprocess", true},  {"extract", false}, {"evaluate", true},
+    {"generate", true}, {"preflight", true},   {"bench", true},    {"tokenizer", false},
+    {"dataset", false}, {"checkpoint", false}, {"getdata", false},
 };
 
 static const struct launched *find_command(const char *word) {
@@ -207,21 +358,45 @@ static const char *config_of(const struct launch_command *command) {
     return path;
 }
 
+// Takes the parsed flags of a command: writes out those from files, and notes the journal of preprocess.
+struct launch_reading {
+    struct launch_command *command;
+    char **journal;
+};
+
+static void read_flags(void *context, const struct flag_command *flags, const void *options) {
+    const struct launch_reading *reading = context;
+    if (strcmp(flags->name, "preprocess") != 0)
+        return;
+    write_out(reading->command, flags, options);
+    *reading->journal = preprocess_journal(options);
+}
+
 int launch_check(struct launch_command *command, char **journal) {
-    *journal = NULL;
     const struct launched *launched = find_command(command->rest[0]);
-    if (strcmp(command->rest[0], "preprocess") == 0)
-        return preprocess_check(&(struct preprocess_reader){write_out, command, command->flag_remedy},
-                                command->rest_count, command->rest, journal);
-    // Without a part the command itself lists its parts.
-    bool has_part = command->rest_count > 1 && flag_text_asked(command->rest[1]) == FLAG_TEXT_NONE;
-    if (launched->group && (has_part || !asks_for_help(command)))
-        TRY(command_group_check(launched->group, has_part ? command->rest[1] : ""));
-    if (launched->run && asks_for_help(command))
-        return launched->run(command->rest_count, command->rest) == EXIT_CODE_OK ? FLAGS_HELP : -1;
-    if (!launched->check || (command->is_elsewhere && config_of(command)))
+    const struct command_part *part = command_find(command->rest[0]);
+    char **words = command->rest;
+    int count = command->rest_count;
+    *journal = NULL;
+    // Not getdata, and the flags of train are checked with the job.
+    if (!part || strcmp(part->name, "train") == 0)
         return 0;
-    return launched->check(command->flag_remedy, command->rest_count, command->rest);
+    bool asks = asks_for_help(command), is_preprocess = strcmp(part->name, "preprocess") == 0;
+    // Without a part the command itself lists its parts.
+    bool has_part = count > 1 && flag_text_asked(words[1]) == FLAG_TEXT_NONE;
+    const struct command_part *called = part;
+    if (part->group && (has_part || !asks)) {
+        called = command_group_find(part->group, has_part ? words[1] : "");
+        TRY(called ? 0 : -1);
+    }
+    if (asks && !is_preprocess)
+        return command_part_run(part, count, words) == EXIT_CODE_OK ? FLAGS_HELP : -1;
+    if (!launched->is_checked || (!is_preprocess && command->is_elsewhere && config_of(command)))
+        return 0;
+    int skipped = called != part;
+    struct launch_reading reading = {command, journal};
+    return command_check(called->command, &(struct command_reader){command->flag_remedy, read_flags, &reading},
+                         count - skipped, words + skipped);
 }
 
 // An example file has a comment with its command: the message about missing machines quotes it.

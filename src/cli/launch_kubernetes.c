@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "cli/commands.h"
 #include "cli/kubectl.h"
 #include "cli/launch.h"
 #include "cli/restarts.h"
@@ -17,12 +18,10 @@
 
 struct kubernetes_options {
     struct flag_given given;
-    char *kind, *job_name, *name_space, *image, *machine, *cpu, *memory, *hugepages, *shm_size, *claim, *mount, *binary;
-    char *service_account, *to, *pod_file;
-    int64_t nodes, gpus_per_node, efa_per_node, nproc, max_restarts;
-    double restart_window_minutes, progress_timeout_minutes;
-    struct string_list environment, exported, urls, pull_secrets, tolerations, node_selectors, host_paths;
-    bool dry_run, watch, rehearse, may_not_fit;
+    struct kubernetes_job job;
+    char *kind, *to, *pod_file;
+    struct string_list urls;
+    bool rehearse;
 };
 
 #define FLAG_STRUCT struct kubernetes_options
@@ -35,53 +34,55 @@ static const struct flag own_flags[] = {
     GROUP("The job"),
     CHOICE("--kind", kind, NULL, kinds,
            "kind of job; default: jobset, or job for commands other than train. indexed-job needs no operator"),
-    TEXT("--image", image, NULL, "IMAGE", "container image that contains bevatron"),
-    TEXT("--job-name", job_name, NULL, "NAME", "name of the job; default: the command's name"),
-    TEXT("--namespace", name_space, NULL, "NAME", "namespace; default: kubectl's"),
-    INT("--nodes", nodes, "1", 0, 1e5, "machines, one pod on each"),
-    INT("--nproc", nproc, NULL, 0, 1024, "ranks per pod; default: the number of GPUs, otherwise 1"),
-    TEXT("--machine", machine, NULL, "TYPE",
+    TEXT("--image", job.image, NULL, "IMAGE", "container image that contains bevatron"),
+    TEXT("--job-name", job.launch.name, NULL, "NAME", "name of the job; default: the command's name"),
+    TEXT("--namespace", job.name_space, NULL, "NAME", "namespace; default: kubectl's"),
+    INT("--nodes", job.launch.nodes, "1", 0, 1e5, "machines, one pod on each"),
+    INT("--nproc", job.launch.ranks_per_node, NULL, 0, 1024, "ranks per pod; default: the number of GPUs, otherwise 1"),
+    TEXT("--machine", job.launch.machine_name, NULL, "TYPE",
          "EC2 instance type, e.g. p5.48xlarge; sets GPUs, EFA and the node selector"),
-    INT("--gpus-per-node", gpus_per_node, NULL, 0, 64, "GPUs per pod; default: those of --machine"),
-    INT("--efa-per-node", efa_per_node, NULL, 0, 64, "EFA interfaces per pod; default: those of --machine"),
-    TEXT("--cpu", cpu, NULL, "AMOUNT", "CPUs per pod, e.g. 90"),
-    TEXT("--memory", memory, NULL, "AMOUNT",
+    INT("--gpus-per-node", job.launch.gpus_per_node, NULL, 0, 64, "GPUs per pod; default: those of --machine"),
+    INT("--efa-per-node", job.efa, NULL, 0, 64, "EFA interfaces per pod; default: those of --machine"),
+    TEXT("--cpu", job.cpu, NULL, "AMOUNT", "CPUs per pod, e.g. 90"),
+    TEXT("--memory", job.memory, NULL, "AMOUNT",
          "memory per pod, e.g. 1000Gi; default with huge pages: nine tenths of --machine's memory, or 16Gi without "
          "--machine"),
-    TEXT("--hugepages", hugepages, NULL, "AMOUNT", "huge pages of 2 MiB; default with EFA: 5120Mi"),
-    TEXT("--shm-size", shm_size, "64Gi", "AMOUNT", "size of /dev/shm, which NCCL uses between the GPUs of a machine"),
-    TEXT("--claim", claim, NULL, "NAME", "persistent volume claim (FSx for Lustre) that all pods mount"),
-    TEXT("--mount", mount, "/fsx", "PATH", "mount point of the claim"),
-    LIST("--host-path", host_paths, "PATH[:MOUNT][:ro]", "folder of the node that its pods mount, e.g. /scratch",
+    TEXT("--hugepages", job.huge_pages, NULL, "AMOUNT", "huge pages of 2 MiB; default with EFA: 5120Mi"),
+    TEXT("--shm-size", job.shared_memory, "64Gi", "AMOUNT",
+         "size of /dev/shm, which NCCL uses between the GPUs of a machine"),
+    TEXT("--claim", job.claim, NULL, "NAME", "persistent volume claim (FSx for Lustre) that all pods mount"),
+    TEXT("--mount", job.mount, "/fsx", "PATH", "mount point of the claim"),
+    LIST("--host-path", job.host_paths, "PATH[:MOUNT][:ro]", "folder of the node that its pods mount, e.g. /scratch",
          .repeats_add = true),
-    LIST("--pull-secret", pull_secrets, "NAME", "secret with the password of the image's registry",
+    LIST("--pull-secret", job.pull_secrets, "NAME", "secret with the password of the image's registry",
          .repeats_add = true),
-    LIST("--toleration", tolerations, "KEY[=VALUE][:EFFECT]",
+    LIST("--toleration", job.tolerations, "KEY[=VALUE][:EFFECT]",
          "taint of nodes that the pods accept, e.g. nvidia.com/gpu", .repeats_add = true),
-    LIST("--node-selector", node_selectors, "KEY=VALUE", "label that the pods' nodes must have", .repeats_add = true),
+    LIST("--node-selector", job.node_selectors, "KEY=VALUE", "label that the pods' nodes must have",
+         .repeats_add = true),
     TEXT("--pod-file", pod_file, NULL, "FILE",
          "YAML or JSON fields to merge into the pods of ranks; a container called bevatron stands for ours"),
-    TEXT("--service-account", service_account, NULL, "NAME", "service account of the pods"),
-    LIST("--env", environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
-    LIST("--export", exported, "LIST",
+    TEXT("--service-account", job.service_account, NULL, "NAME", "service account of the pods"),
+    LIST("--env", job.launch.environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
+    LIST("--export", job.launch.exported, "LIST",
          "variables of the ranks as sbatch takes them, NAME=VALUE,NAME,…; ${NAME} in --config files means the same",
          .repeats_add = true),
-    INT("--max-restarts", max_restarts, "10", 0, RESTARTS_MOST,
+    INT("--max-restarts", job.launch.max_restarts, "10", 0, RESTARTS_MOST,
         "restart a failed job at most N times: of train with --save within --restart-window-minutes (not with mpijob "
         "and pytorchjob), otherwise in all"),
-    REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
+    REAL("--restart-window-minutes", job.launch.window_minutes, "60", 0, 1e9,
          "forget failures that are older than this, so that a long run is not given up for rare ones"),
-    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+    REAL("--progress-timeout-minutes", job.launch.progress_minutes, "60", 0, 1e9,
          "restart the pods of a run of train that completes no iteration and no other work for this long, by a "
          "liveness probe (not with mpijob); 0 to wait forever"),
-    TEXT("--binary", binary, NULL, "PATH",
+    TEXT("--binary", job.launch.binary, NULL, "PATH",
          "path of bevatron in the image; default: bevatron, or /opt/bevatron/bin/bevatron for an mpijob"),
-    SWITCH("--allow-out-of-memory", may_not_fit,
+    SWITCH("--allow-out-of-memory", job.launch.may_not_fit,
            "launch a run whose ranks need more memory than the GPUs of --machine have"),
-    SWITCH("--dry-run", dry_run, "print the manifest and apply nothing"),
+    SWITCH("--dry-run", job.launch.dry_run, "print the manifest and apply nothing"),
     SWITCH("--rehearse", rehearse,
            "run the job on CPUs: as many ranks, without requesting GPUs, EFA, huge pages or --machine's nodes"),
-    SWITCH("--watch", watch, "follow the log of the first rank"),
+    SWITCH("--watch", job.launch.watch, "follow the log of the first rank"),
     GROUP("getdata: fetches files to the claim"),
     LIST("--url", urls, NULL, "URLs to fetch", .repeats_add = true),
     TEXT("--to", to, NULL, "FOLDER", "target folder below --mount"),
@@ -103,20 +104,20 @@ static const struct flag_command kubernetes_command = {
 
 // Downloaded data must outlive the pod.
 static int check_target(const struct kubernetes_options *options) {
-    if (!options->claim)
+    if (!options->job.claim)
         return error_set_code(EXIT_CODE_USAGE,
                               "getdata needs --claim, else the files are lost with the pod; give the persistent volume "
                               "claim that the other jobs mount (`kubectl get pvc` lists them)");
-    size_t length = strlen(options->mount);
-    while (length > 1 && options->mount[length - 1] == '/')
+    size_t length = strlen(options->job.mount);
+    while (length > 1 && options->job.mount[length - 1] == '/')
         length--;
-    bool is_below = strncmp(options->to, options->mount, length) == 0 &&
+    bool is_below = strncmp(options->to, options->job.mount, length) == 0 &&
                     (length == 1 || options->to[length] == '/' || options->to[length] == '\0');
     if (!is_below || strstr(options->to, "/.."))
         return error_set_code(
             EXIT_CODE_USAGE,
             "--to %s is not below --mount %s, where the claim is mounted, so the files would be lost with the pod",
-            options->to, options->mount);
+            options->to, options->job.mount);
     return 0;
 }
 
@@ -142,7 +143,9 @@ static int command_words(const struct kubernetes_options *options, const struct 
     *words = memory_alloc(sizeof **words * (size_t)(command->rest_count + 2));
     // mpirun starts ranks over ssh, where PATH is not the image's.
     bool is_mpi = options->kind && strcmp(options->kind, "mpijob") == 0;
-    (*words)[0] = options->binary ? options->binary : is_mpi ? "/opt/bevatron/bin/bevatron" : "bevatron";
+    (*words)[0] = options->job.launch.binary ? options->job.launch.binary
+                  : is_mpi                   ? "/opt/bevatron/bin/bevatron"
+                                             : "bevatron";
     memcpy(*words + 1, command->rest, sizeof **words * (size_t)command->rest_count);
     return 0;
 }
@@ -159,31 +162,45 @@ static int choose_kind(const struct kubernetes_options *options, bool is_train, 
 
 // Ranks on CPUs communicate with MPI, and only mpirun starts MPI's ranks on several machines.
 static int check_cpus(const struct kubernetes_job *job, bool is_rehearsal) {
-    if (job->gpus > 0 || job->nodes == 1 || job->kind == KUBERNETES_MPIJOB)
+    if (job->launch.gpus_per_node > 0 || job->launch.nodes == 1 || job->kind == KUBERNETES_MPIJOB)
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "%sranks on CPUs of several pods communicate with MPI, which this kind of job does not "
                           "start: use --kind mpijob, or one pod (--nodes 1 --nproc %lld)%s",
                           is_rehearsal ? "a rehearsal has no GPUs, and " : "",
-                          (long long)(job->nodes * job->ranks_per_node),
+                          (long long)(job->launch.nodes * job->launch.ranks_per_node),
                           is_rehearsal ? "" : ", or GPUs (--machine, --gpus-per-node)");
 }
 
+static void replace(char **text, const char *by) {
+    free(*text);
+    *text = by ? memory_string(by) : NULL;
+}
+
 // Resources of a pod: those of the machine, of the flags, or of CPU ranks.
-static void choose_resources(const struct kubernetes_options *options, const struct machine *machine, bool is_train,
-                             struct kubernetes_job *job) {
-    bool has_gpus = flag_is_given(&options->given, "--gpus-per-node");
-    bool has_efa = flag_is_given(&options->given, "--efa-per-node");
-    int64_t gpus = has_gpus ? options->gpus_per_node : machine && is_train ? machine->gpus : 0;
-    job->ranks_per_node = options->nproc > 0 ? options->nproc : gpus > 0 ? gpus : 1;
+static void choose_resources(const struct kubernetes_options *options, struct kubernetes_job *job) {
+    struct launch_job *run = &job->launch;
+    const struct machine *machine = run->is_train ? run->machine : NULL;
+    if (machine && !flag_is_given(&options->given, "--gpus-per-node"))
+        run->gpus_per_node = machine->gpus;
+    if (machine && run->nodes > 1 && !flag_is_given(&options->given, "--efa-per-node"))
+        job->efa = machine->efa;
+    if (run->ranks_per_node == 0)
+        run->ranks_per_node = run->gpus_per_node > 0 ? run->gpus_per_node : 1;
     if (options->rehearse) {
-        job->machine = NULL;
-        job->shared_memory = flag_is_given(&options->given, "--shm-size") ? options->shm_size : "1Gi";
-        return;
+        run->gpus_per_node = job->efa = 0;
+        replace(&run->machine_name, NULL);
+        replace(&job->huge_pages, NULL);
+        if (!flag_is_given(&options->given, "--shm-size"))
+            replace(&job->shared_memory, "1Gi");
     }
-    job->gpus = gpus;
-    job->efa = has_efa ? options->efa_per_node : machine && is_train && job->nodes > 1 ? machine->efa : 0;
-    job->huge_pages = options->hugepages ? options->hugepages : job->efa > 0 ? "5120Mi" : NULL;
+    if (!options->rehearse && !job->huge_pages && job->efa > 0)
+        job->huge_pages = memory_string("5120Mi");
+    if (job->huge_pages && run->machine && !job->cpu && !job->memory)
+        job->memory = memory_printf("%dGi", run->machine->memory_gib * 9 / 10);
+    // The limits of GPUs that are not used do not matter.
+    if (run->gpus_per_node == 0)
+        run->machine = NULL;
 }
 
 // Reads --pod-file; *fields is to be freed in any case.
@@ -213,10 +230,10 @@ static void warn_of_loss(const struct kubernetes_job *job, const char *path, con
                  what);
         break;
     case KUBERNETES_DISK_NODE:
-        if (job->nodes > 1)
+        if (job->launch.nodes > 1)
             log_warn("%s is a folder of the node, and %lld nodes write to it: it must be a shared file system, "
                      "otherwise %s %s scattered over the nodes and cannot be loaded; --claim mounts a shared one",
-                     path, (long long)job->nodes, what, verb);
+                     path, (long long)job->launch.nodes, what, verb);
         break;
     case KUBERNETES_DISK_LASTING:
         break;
@@ -261,12 +278,12 @@ static int send(const struct kubernetes_options *options, struct launch_command 
     struct buffer manifest = {0};
     int status = strcmp(command->rest[0], "getdata") == 0 ? getdata_words(options, &words)
                                                           : command_words(options, command, &words);
-    job->command = words;
+    job->launch.command = words;
     if (status == 0)
         status = kubernetes_manifest(job, &manifest);
     if (status == 0)
         warn_of_losses(job, command, config);
-    if (status == 0 && options->dry_run)
+    if (status == 0 && options->job.launch.dry_run)
         fputs(buffer_string(&manifest), stdout);
     else if (status == 0)
         status = kubectl_apply("job", buffer_string(&manifest));
@@ -276,80 +293,55 @@ static int send(const struct kubernetes_options *options, struct launch_command 
 }
 
 // Checks the command as run in the pods. Returns 0, FLAGS_HELP or -1.
-static int check_command(struct launch_command *command, struct config *config, const struct kubernetes_job *job,
-                         const struct machine *machine, bool may_not_fit) {
+static int check_command(struct launch_command *command, struct config *config, const struct launch_job *run) {
     char *journal = NULL;  // a restarted pod continues by itself
     command->is_elsewhere = command->takes_machines = true;
     TRY(launch_check_name(command, NULL));
     int checked = launch_check(command, &journal);
     free(journal);
-    if (checked != 0)
+    if (checked != 0 || !run->is_train)
         return checked;
-    if (strcmp(command->rest[0], "train") == 0) {
-        int64_t ranks = job->nodes * job->ranks_per_node;
-        TRY(launch_config(config, command, ranks));
-        TRY(launch_refuse_memory(config));
-        TRY(launch_check_machine(&(struct launch_place){job->gpus > 0 ? machine : NULL, ranks, may_not_fit}, command,
-                                 config));
-        TRY(launch_resume(command, config));
-    }
-    return 0;
+    TRY(launch_config(config, command, run->nodes * run->ranks_per_node));
+    TRY(launch_refuse_memory(config));
+    TRY(launch_check_machine(run, command, config));
+    return launch_resume(command, config);
 }
 
 static int launch(void *given_options, struct launch_command *command, struct config *config) {
     struct kubernetes_options *options = given_options;
-    bool is_train = strcmp(command->rest[0], "train") == 0;
-    const struct machine *machine = NULL;
-    if (options->machine && !(machine = machine_find(options->machine)))
+    struct kubernetes_job *job = &options->job;
+    struct launch_job *run = &job->launch;
+    run->is_train = strcmp(command->rest[0], "train") == 0;
+    if (run->machine_name && !(run->machine = machine_find(run->machine_name)))
         return -1;
-    TRY(launch_export(&options->exported, &options->environment));
+    TRY(launch_export(&run->exported, &run->environment));
     char token[SECRET_CHARACTERS + 1];
     TRY(secret_make(token));
     struct yaml_node fields;
-    struct kubernetes_job job = {.name = options->job_name ? options->job_name : command->rest[0],
-                                 .name_space = options->name_space,
-                                 .image = options->image,
-                                 .nodes = options->nodes > 0 ? options->nodes : 1,
-                                 .cpu = options->cpu,
-                                 .memory = options->memory,
-                                 .shared_memory = options->shm_size,
-                                 .machine = options->machine,
-                                 .claim = options->claim,
-                                 .mount = options->mount,
-                                 .service_account = options->service_account,
-                                 .environment = &options->environment,
-                                 .pull_secrets = &options->pull_secrets,
-                                 .tolerations = &options->tolerations,
-                                 .node_selectors = &options->node_selectors,
-                                 .host_paths = &options->host_paths,
-                                 .pod_fields = options->pod_file ? &fields : NULL,
-                                 .max_restarts = options->max_restarts,
-                                 .window_minutes = options->restart_window_minutes,
-                                 .progress_minutes = is_train ? options->progress_timeout_minutes : 0,
-                                 .token = token};
-    TRY(choose_kind(options, is_train, &job.kind));
-    choose_resources(options, machine, is_train, &job);
-    char memory[32];
-    if (job.huge_pages && machine && !job.cpu && !job.memory) {
-        snprintf(memory, sizeof memory, "%dGi", machine->memory_gib * 9 / 10);
-        job.memory = memory;
-    }
-    if (job.kind == KUBERNETES_JOB && job.nodes > 1)
+    if (!run->name)
+        run->name = memory_string(command->rest[0]);
+    run->nodes = run->nodes > 0 ? run->nodes : 1;
+    run->progress_minutes = run->is_train ? run->progress_minutes : 0;
+    job->pod_fields = options->pod_file ? &fields : NULL;
+    job->token = token;
+    TRY(choose_kind(options, run->is_train, &job->kind));
+    choose_resources(options, job);
+    if (job->kind == KUBERNETES_JOB && run->nodes > 1)
         return error_set_code(EXIT_CODE_USAGE, "a job is one pod; leave --nodes at 1");
-    TRY(check_cpus(&job, options->rehearse));
+    TRY(check_cpus(job, options->rehearse));
     int status = read_pod_file(options->pod_file, &fields);
-    int checked = status == 0 ? check_command(command, config, &job, machine, options->may_not_fit) : status;
-    job.save = is_train && checked == 0 ? config->run.save : NULL;
-    job.fallback = config->run.save_fallback;
+    int checked = status == 0 ? check_command(command, config, run) : status;
+    run->save = run->is_train && checked == 0 ? config->run.save : NULL;
+    run->fallback = config->run.save_fallback;
     if (checked == 0)
-        status = send(options, command, config, &job);
+        status = send(options, command, config, job);
     yaml_tree_free(&fields);
     if (checked != 0)
         return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
-    return status == 0 && options->watch && !options->dry_run ? kubectl_follow(&job) : status;
+    return status == 0 && run->watch && !run->dry_run ? kubectl_follow(job) : status;
 }
 
-int launch_kubernetes(int argc, char **argv) {
+int cmd_launch_kubernetes(int argc, char **argv) {
     struct kubernetes_options options;
     return launch_run(&(struct launch_call){.flags = &kubernetes_command, .options = &options, .launch = launch}, argc,
                       argv);

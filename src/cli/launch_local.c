@@ -10,17 +10,17 @@
 #include "base/process.h"
 #include "base/screen.h"
 #include "base/watchdog.h"
-#include "cli/job_limits.h"
+#include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/ranks.h"
 #include "cli/restarts.h"
 #include "cli/session.h"
-#include "cli/stall.h"
 #include "config/flag_rows.h"
 #include "report/metrics_file.h"
 #include "report/on_event.h"
 #include "store/vault.h"
 #include "train/watchers.h"
+#include "cli/job_limits.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -35,24 +35,22 @@
 
 struct local_options {
     struct flag_given given;
-    int64_t nproc, max_restarts;
-    double restart_window_minutes, progress_timeout_minutes;
-    struct string_list environment, exported;
+    struct launch_job job;
 };
 
 #define FLAG_STRUCT struct local_options
 
 static const struct flag own_flags[] = {
     GROUP("This machine"),
-    INT("--nproc", nproc, "1", 1, 1024, "ranks to start; -n is short for it"),
-    INT("--max-restarts", max_restarts, "3", 0, RESTARTS_MOST,
+    INT("--nproc", job.ranks_per_node, "1", 1, 1024, "ranks to start; -n is short for it"),
+    INT("--max-restarts", job.max_restarts, "3", 0, RESTARTS_MOST,
         "restart a failed run from its last checkpoint at most N times within --restart-window-minutes"),
-    REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
+    REAL("--restart-window-minutes", job.window_minutes, "60", 0, 1e9,
          "forget restarts that are older than this, so that a long run is not given up for rare failures"),
-    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+    REAL("--progress-timeout-minutes", job.progress_minutes, "60", 0, 1e9,
          "end and restart a run that completes no iteration and no other work for this long; 0 to wait forever"),
-    LIST("--env", environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
-    LIST("--export", exported, "LIST",
+    LIST("--env", job.environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
+    LIST("--export", job.exported, "LIST",
          "variables of the ranks as sbatch takes them, NAME=VALUE,NAME,…; ${NAME} in --config files means the same",
          .repeats_add = true),
 };
@@ -374,7 +372,7 @@ static int keep_memory(struct supervised *run, const struct config *config, int6
 }
 
 // Runs to the end; returns the exit code.
-static int supervise(const struct local_options *options, struct launch_command *command, struct config *config) {
+static int supervise(const struct launch_job *job, struct launch_command *command, struct config *config) {
     int exit_code = EXIT_CODE_OK;
     struct watchdog_work work;
     watchdog_begin(&work, WATCHDOG_LOAD, "looking for the newest checkpoint");
@@ -382,17 +380,17 @@ static int supervise(const struct local_options *options, struct launch_command 
     watchdog_end(&work);
     TRY(found);
     // Errors that a restart does not fix.
-    if (options->nproc > 1 && options->nproc <= INT_MAX)
-        TRY(job_check_ranks((int)options->nproc));
+    if (job->ranks_per_node > 1 && job->ranks_per_node <= INT_MAX)
+        TRY(job_check_ranks((int)job->ranks_per_node));
     char count[24], self[] = "bevatron";
-    snprintf(count, sizeof count, "%lld", (long long)options->nproc);
+    snprintf(count, sizeof count, "%lld", (long long)job->ranks_per_node);
     launch_command_add(command, "--nproc", count);
     char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
     const char *folder = session_temporary_folder();
     struct supervised run = {.words = words,
-                             .stall_seconds = 60 * options->progress_timeout_minutes,
+                             .stall_seconds = 60 * job->progress_minutes,
                              .save = config->run.save,
                              .fallback = config->run.save_fallback,
                              .lifeline = lifeline_create(folder),
@@ -400,12 +398,12 @@ static int supervise(const struct local_options *options, struct launch_command 
                              .on_event = on_event_open(&(struct on_event_options){.command = config->watch.on_event,
                                                                                   .run = watching_name(config),
                                                                                   .job = getenv("SLURM_JOB_ID")})};
-    struct restarts restarts = {.most = options->max_restarts, .window_seconds = 60 * options->restart_window_minutes};
+    struct restarts restarts = {.most = job->max_restarts, .window_seconds = 60 * job->window_minutes};
     int status = run.lifeline ? setenv(RANKS_LIFELINE, lifeline_path(run.lifeline), 1)
                               : error_set("cannot create a file in %s: %s; set TMPDIR to a folder that can be written",
                                           folder, strerror(errno));
     if (status == 0)
-        status = keep_memory(&run, config, options->nproc);
+        status = keep_memory(&run, config, job->ranks_per_node);
     if (status == 0)
         status = watch(&run, &restarts, &exit_code);
     vault_close(run.vault);
@@ -416,23 +414,23 @@ static int supervise(const struct local_options *options, struct launch_command 
 }
 
 static int launch(void *given_options, struct launch_command *command, struct config *config) {
-    struct local_options *options = given_options;
+    struct launch_job *job = &((struct local_options *)given_options)->job;
     if (strcmp(command->rest[0], "train") != 0)
         return error_set_code(EXIT_CODE_USAGE, "launch local runs train only; run bevatron %s by itself",
                               command->rest[0]);
-    TRY(launch_export(&options->exported, &options->environment));
-    TRY(set_environment(&options->environment));
-    TRY(launch_config(config, command, options->nproc));
+    TRY(launch_export(&job->exported, &job->environment));
+    TRY(set_environment(&job->environment));
+    TRY(launch_config(config, command, job->ranks_per_node));
     // A file system that does not respond would block this process silently.
     watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 60 * config->watch.save_timeout_minutes,
                                                         [WATCHDOG_LOAD] = 60 * config->watch.load_timeout_minutes},
                                              .rank = -1});
-    int status = supervise(options, command, config);
+    int status = supervise(job, command, config);
     watchdog_close();
     return status;
 }
 
-int launch_local(int argc, char **argv) {
+int cmd_launch_local(int argc, char **argv) {
     struct local_options options;
     char long_name[] = "--nproc";
     for (int i = 1; i < argc; i++)

@@ -22,12 +22,8 @@
 
 struct slurm_options {
     struct flag_given given;
-    int64_t nodes, spares, ntasks_per_node, gpus_per_node, cpus_per_task, signal_seconds, max_requeues, array_chain;
-    double restart_window_minutes, progress_timeout_minutes;
-    char *job_name, *partition, *account, *reservation, *qos, *constraint, *time, *after, *logs, *machine;
-    char *container_image, *container_mounts, *binary, *mpi;
-    struct string_list environment, exported, sbatch;
-    bool shared, dry_run, watch, container_mount_home, may_not_fit;
+    struct slurm_job job;
+    char *mpi;
 };
 
 #define FLAG_STRUCT struct slurm_options
@@ -36,63 +32,65 @@ static const char *const mpi_choices[] = {"auto", "pmix", "none", NULL};
 
 static const struct flag own_flags[] = {
     GROUP("The job"),
-    INT("--nodes", nodes, "1", 1, 1e6, "machines"),
-    INT("--spares", spares, "0", 0, 1e6,
+    INT("--nodes", job.launch.nodes, "1", 1, 1e6, "machines"),
+    INT("--spares", job.spares, "0", 0, 1e6,
         "request N more machines; if one is lost, a spare takes its place in the same allocation, and the run resumes "
         "from host memory; needs --checkpoint-in-memory"),
-    INT("--ntasks-per-node", ntasks_per_node, NULL, 0, 1024,
+    INT("--ntasks-per-node", job.launch.ranks_per_node, NULL, 0, 1024,
         "ranks per machine; default: the number of GPUs, otherwise 1"),
-    INT("--gpus-per-node", gpus_per_node, NULL, 0, 1024,
+    INT("--gpus-per-node", job.launch.gpus_per_node, NULL, 0, 1024,
         "GPUs to request per machine; default: those of --machine; 0 to request none"),
-    INT("--cpus-per-task", cpus_per_task, NULL, 0, 4096, "cores per rank; default: Slurm's"),
-    TEXT("--machine", machine, NULL, "TYPE", "EC2 instance type, e.g. p4d.24xlarge; sets GPUs and network settings"),
-    TEXT("--partition", partition, NULL, "NAME", "partition (queue)"),
-    TEXT("--time", time, NULL, "LIMIT", "time limit in sbatch's format: minutes, HH:MM:SS, DAYS-HH"),
-    TEXT("--account", account, NULL, "NAME", "account to charge"),
-    TEXT("--qos", qos, NULL, "NAME", "quality of service"),
-    TEXT("--reservation", reservation, NULL, "NAME", "reservation"),
-    TEXT("--constraint", constraint, NULL, "LIST", "required features of the machines"),
-    TEXT("--job-name", job_name, NULL, "NAME", "name of the job; default: the command's name"),
-    TEXT("--after", after, NULL, "JOB",
+    INT("--cpus-per-task", job.cpus_per_task, NULL, 0, 4096, "cores per rank; default: Slurm's"),
+    TEXT("--machine", job.launch.machine_name, NULL, "TYPE",
+         "EC2 instance type, e.g. p4d.24xlarge; sets GPUs and network settings"),
+    TEXT("--partition", job.partition, NULL, "NAME", "partition (queue)"),
+    TEXT("--time", job.time, NULL, "LIMIT", "time limit in sbatch's format: minutes, HH:MM:SS, DAYS-HH"),
+    TEXT("--account", job.account, NULL, "NAME", "account to charge"),
+    TEXT("--qos", job.qos, NULL, "NAME", "quality of service"),
+    TEXT("--reservation", job.reservation, NULL, "NAME", "reservation"),
+    TEXT("--constraint", job.constraint, NULL, "LIST", "required features of the machines"),
+    TEXT("--job-name", job.launch.name, NULL, "NAME", "name of the job; default: the command's name"),
+    TEXT("--after", job.dependency, NULL, "JOB",
          "start after this job has succeeded, e.g. data preparation before training; if it fails, this one is "
          "cancelled"),
-    SWITCH("--shared", shared, "do not request whole machines"),
-    LIST("--sbatch", sbatch, "OPTIONS",
+    SWITCH("--shared", job.is_shared, "do not request whole machines"),
+    LIST("--sbatch", job.sbatch, "OPTIONS",
          "any other options of sbatch, e.g. --sbatch \"--mem=0 --exclude=node7\"; options after a last \"--\" are the "
          "same",
          .repeats_add = true),
     GROUP("Long runs"),
-    INT("--signal-seconds", signal_seconds, "180", 1, 86400,
+    INT("--signal-seconds", job.warning_seconds, "180", 1, 86400,
         "seconds before the time limit at which to save and stop (Slurm may signal up to 60 s early); for --time under "
         "4 minutes a quarter of it"),
-    INT("--max-requeues", max_requeues, "10", 0, RESTARTS_MOST,
+    INT("--max-requeues", job.launch.max_restarts, "10", 0, RESTARTS_MOST,
         "requeue a job that failed at most N times within --restart-window-minutes; 0 never requeues, not even at the "
         "time limit"),
-    REAL("--restart-window-minutes", restart_window_minutes, "60", 0, 1e9,
+    REAL("--restart-window-minutes", job.launch.window_minutes, "60", 0, 1e9,
          "forget failures that are older than this, so that a long run is not given up for rare ones"),
-    REAL("--progress-timeout-minutes", progress_timeout_minutes, "60", 0, 1e9,
+    REAL("--progress-timeout-minutes", job.launch.progress_minutes, "60", 0, 1e9,
          "end and requeue a run of train that completes no iteration and no other work for this long; 0 to wait "
          "forever"),
-    INT("--array-chain", array_chain, NULL, 0, 10000,
+    INT("--array-chain", job.chain, NULL, 0, 10000,
         "submit N allocations in sequence instead of requeueing; each resumes where the last one stopped"),
     GROUP("What runs"),
-    TEXT("--container-image", container_image, NULL, "IMAGE", "Pyxis: container image of the ranks"),
-    TEXT("--container-mounts", container_mounts, NULL, "LIST",
+    TEXT("--container-image", job.container_image, NULL, "IMAGE", "Pyxis: container image of the ranks"),
+    TEXT("--container-mounts", job.container_mounts, NULL, "LIST",
          "Pyxis: folders to mount in the container, FROM:TO[:ro],…"),
-    SWITCH("--container-mount-home", container_mount_home, "Pyxis: mount the home folder in the container"),
-    TEXT("--binary", binary, NULL, "PATH", "bevatron to run; default: this program, or \"bevatron\" in a container"),
+    SWITCH("--container-mount-home", job.container_mount_home, "Pyxis: mount the home folder in the container"),
+    TEXT("--binary", job.launch.binary, NULL, "PATH",
+         "bevatron to run; default: this program, or \"bevatron\" in a container"),
     CHOICE("--mpi", mpi, "auto", mpi_choices,
            "how ranks find each other: pmix, or over TCP without MPI (none; GPUs only)"),
-    LIST("--env", environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
-    LIST("--export", exported, "LIST",
+    LIST("--env", job.launch.environment, "NAME=VALUE", "environment variable of the ranks", .repeats_add = true),
+    LIST("--export", job.launch.exported, "LIST",
          "variables of the ranks as sbatch takes them, NAME=VALUE,NAME,…; ${NAME} in --config files means the same",
          .repeats_add = true),
-    TEXT("--logs", logs, NULL, "FOLDER",
+    TEXT("--logs", job.logs, NULL, "FOLDER",
          "folder for the script, the job's output and the ranks' logs; default: ./logs"),
-    SWITCH("--allow-out-of-memory", may_not_fit,
+    SWITCH("--allow-out-of-memory", job.launch.may_not_fit,
            "submit a run whose ranks need more memory than the GPUs of --machine have"),
-    SWITCH("--dry-run", dry_run, "print the script and submit nothing"),
-    SWITCH("--watch", watch, "follow the job's log until the job ends; exit with its code"),
+    SWITCH("--dry-run", job.launch.dry_run, "print the script and submit nothing"),
+    SWITCH("--watch", job.launch.watch, "follow the job's log until the job ends; exit with its code"),
 };
 
 static const struct flag_table own_table = {FLAG_TABLE(own_flags)};
@@ -155,24 +153,24 @@ static int64_t limit_seconds(const char *text) {
 // A warning right at the job's start would save and requeue it forever.
 static int fit_warning(struct slurm_options *options) {
     enum { EARLY = 60 };
-    int64_t limit = options->time ? limit_seconds(options->time) : 0;
-    if (limit == 0 || options->signal_seconds + EARLY < limit)
+    int64_t limit = options->job.time ? limit_seconds(options->job.time) : 0;
+    if (limit == 0 || options->job.warning_seconds + EARLY < limit)
         return 0;
     if (!flag_is_given(&options->given, "--signal-seconds")) {
-        options->signal_seconds = limit / 4;
-        log_info("note: --time %s is short: the ranks are warned %lld s before its end", options->time,
-                 (long long)options->signal_seconds);
+        options->job.warning_seconds = limit / 4;
+        log_info("note: --time %s is short: the ranks are warned %lld s before its end", options->job.time,
+                 (long long)options->job.warning_seconds);
         return 0;
     }
-    if (options->signal_seconds >= limit)
+    if (options->job.warning_seconds >= limit)
         return error_set_code(EXIT_CODE_USAGE,
                               "--signal-seconds %lld is not less than --time %s, which is %lld s: the job would stop "
                               "as soon as it starts; give %lld or less",
-                              (long long)options->signal_seconds, options->time, (long long)limit,
+                              (long long)options->job.warning_seconds, options->job.time, (long long)limit,
                               (long long)(limit > 2 * EARLY ? limit - EARLY - 1 : limit / 2));
     log_warn("Slurm may warn %d s early, which leaves no time to run within --time %s; give a longer --time or fewer "
              "--signal-seconds",
-             EARLY, options->time);
+             EARLY, options->job.time);
     return 0;
 }
 
@@ -180,7 +178,7 @@ static int fit_warning(struct slurm_options *options) {
 // a job that this one depends on may create it.
 static void warn_missing(const struct slurm_options *options, const struct config *config) {
     struct string_list texts = {0};
-    if (options->dry_run || options->after || options->container_image)
+    if (options->job.launch.dry_run || options->job.dependency || options->job.container_image)
         return;
     if (text_data_find(&texts, config) < 0)
         log_warn("on this machine: %s; the job will fail if its machines lack it, too", error_message());
@@ -192,15 +190,15 @@ static void warn_missing(const struct slurm_options *options, const struct confi
 static int prepare_train(struct launch_command *command, struct slurm_options *options, int64_t ranks,
                          struct config *config) {
     TRY(launch_config(config, command, ranks));
-    if (options->container_image)
+    if (options->job.container_image)
         TRY(launch_refuse_memory(config));
-    if (options->array_chain > 0 && !config->run.save)
+    if (options->job.chain > 0 && !config->run.save)
         return error_set_code(
             EXIT_CODE_USAGE,
             "--array-chain needs --save: each allocation resumes from the checkpoint of the one before");
-    if (!config->run.save && options->time)
+    if (!config->run.save && options->job.time)
         log_warn("--save is not given, so nothing is kept at the time limit");
-    if (options->spares > 0 && !config->run.checkpoint_in_memory)
+    if (options->job.spares > 0 && !config->run.checkpoint_in_memory)
         return error_set_code(EXIT_CODE_USAGE, "--spares needs --checkpoint-in-memory: a spare machine gets the state "
                                                "of the lost one from the memory of another");
     warn_missing(options, config);
@@ -230,7 +228,7 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
                               "%s runs as one process with many threads; leave --nodes and "
                               "--ntasks-per-node at 1",
                               name);
-    if (options->array_chain > 0)
+    if (options->job.chain > 0)
         return error_set_code(EXIT_CODE_USAGE, "--array-chain is for train; %s is one job", name);
     int status = launch_check(command, journal);
     return status == 0 && *journal ? fit_warning(options) : status;
@@ -240,12 +238,12 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
 static int fit_requeues(struct slurm_options *options, bool can_continue, const char *name) {
     if (can_continue)
         return 0;
-    if (flag_is_given(&options->given, "--max-requeues") && options->max_requeues > 0)
-        return error_set_code(EXIT_CODE_USAGE, "--max-requeues %lld: %s", (long long)options->max_requeues,
+    if (flag_is_given(&options->given, "--max-requeues") && options->job.launch.max_restarts > 0)
+        return error_set_code(EXIT_CODE_USAGE, "--max-requeues %lld: %s", (long long)options->job.launch.max_restarts,
                               strcmp(name, "train") == 0
                                   ? "train without --save would start over each time; give --save and --save-interval"
                                   : "this command would start over each time; leave it out");
-    options->max_requeues = 0;
+    options->job.launch.max_restarts = 0;
     return 0;
 }
 
@@ -253,21 +251,16 @@ static int fit_requeues(struct slurm_options *options, bool can_continue, const 
 // itself warns when it has measured a step and a checkpoint.
 static void tell_stop(const struct slurm_job *job, const struct config *config, const struct slurm_ticket *ticket) {
     const char *number = ticket->number, *cluster = ticket->cluster;
-    if (!job->is_train || !config->run.save)
+    if (!job->launch.is_train || !config->run.save)
         return;
     fprintf(stderr, "to save and stop: scancel %s%s%s--batch --signal=USR2 %s\n", cluster ? "--clusters=" : "",
             cluster ? cluster : "", cluster ? " " : "", number);
-    struct metrics_history history = {0};
-    if (!config->watch.metrics_file || metrics_history_read(&history, config->watch.metrics_file) < 0) {
-        error_clear();
-        return;
-    }
-    int64_t kill_wait = history.last_elapsed_ms > 0 ? slurm_kill_wait(ticket) : 0;
-    if (kill_wait > 0 && history.last_elapsed_ms / 1e3 > (double)kill_wait)
+    double step_seconds = config->watch.metrics_file ? metrics_file_last_step(config->watch.metrics_file) / 1e3 : 0;
+    int64_t kill_wait = step_seconds > 0 ? slurm_kill_wait(ticket) : 0;
+    if (kill_wait > 0 && step_seconds > (double)kill_wait)
         log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, but this cluster kills ranks after "
                  "%lld s (KillWait)",
-                 number, history.last_elapsed_ms / 1e3, (long long)kill_wait);
-    metrics_history_free(&history);
+                 number, step_seconds, (long long)kill_wait);
 }
 
 static void tell_job(const struct slurm_job *job, const char *number, const char *script) {
@@ -281,17 +274,16 @@ static void tell_job(const struct slurm_job *job, const char *number, const char
 
 // Jobs submitted within one second keep separate scripts.
 static char *script_path(const struct slurm_job *job, const char *stamp) {
-    char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->name, stamp);
+    char *path = memory_printf("%s/%s-%s.sbatch", job->logs, job->launch.name, stamp);
     for (int i = 2; file_exists(path); i++) {
         free(path);
-        path = memory_printf("%s/%s-%s-%d.sbatch", job->logs, job->name, stamp, i);
+        path = memory_printf("%s/%s-%s-%d.sbatch", job->logs, job->launch.name, stamp, i);
     }
     return path;
 }
 
-static int submit(const struct slurm_options *options, const struct slurm_job *job, const struct config *config,
-                  const struct buffer *script) {
-    if (options->dry_run) {
+static int submit(const struct slurm_job *job, const struct config *config, const struct buffer *script) {
+    if (job->launch.dry_run) {
         fwrite(script->data, 1, script->length, stdout);
         return 0;
     }
@@ -311,7 +303,7 @@ static int submit(const struct slurm_options *options, const struct slurm_job *j
         tell_job(job, ticket.number, path);
         tell_stop(job, config, &ticket);
     }
-    if (status == 0 && options->watch)
+    if (status == 0 && job->launch.watch)
         status = slurm_watch(job, &ticket, &exit_code);
     slurm_ticket_free(&ticket);
     free(path);
@@ -323,106 +315,83 @@ static int submit(const struct slurm_options *options, const struct slurm_job *j
 static bool has_no_gres(const struct slurm_options *options) {
     bool is_hyperpod = file_is_folder("/opt/sagemaker_cluster");
     if (!flag_is_given(&options->given, "--gpus-per-node"))
-        return is_hyperpod && !options->shared;
-    if (is_hyperpod && options->gpus_per_node > 0)
+        return is_hyperpod && !options->job.is_shared;
+    if (is_hyperpod && options->job.launch.gpus_per_node > 0)
         log_warn("HyperPod may not replace nodes of a job with --gpus-per-node; --gpus-per-node 0 leaves it out");
-    return options->gpus_per_node == 0;
+    return options->job.launch.gpus_per_node == 0;
 }
 
-static int write_job(const struct slurm_options *options, struct slurm_job *job, struct launch_command *command,
-                     const struct config *config) {
+// Completes the name, the folder of logs and the words of the ranks; writes the script, and submits it.
+static int write_job(struct slurm_job *job, struct launch_command *command, const struct config *config) {
+    struct launch_job *run = &job->launch;
     char self[PATH_MAX] = "bevatron";
-    ssize_t length = options->container_image ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
+    ssize_t length = job->container_image ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
     if (length > 0)
         self[length] = 0;
-    char *logs = absolute(options->logs ? options->logs : "logs");
-    const char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
-    words[0] = options->binary ? options->binary : self;
-    memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
+    char *logs = absolute(job->logs ? job->logs : "logs");
+    free(job->logs);
     job->logs = logs;
-    job->command = words;
+    if (!run->name)
+        run->name = memory_string(command->rest[0]);
+    const char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
+    words[0] = run->binary ? run->binary : self;
+    memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
+    run->command = words;
     struct buffer script = {0};
     int status = slurm_script(job, &script);
     if (status == 0)
-        status = submit(options, job, config, &script);
+        status = submit(job, config, &script);
     buffer_free(&script);
     free(words);
-    free(logs);
     return status;
 }
 
 // srun on a cluster without Pyxis fails at once on an unknown option.
-static int check_container(const struct slurm_options *options) {
-    if (options->container_image || !(options->container_mounts || options->container_mount_home))
+static int check_container(const struct slurm_job *job) {
+    if (job->container_image || !(job->container_mounts || job->container_mount_home))
         return 0;
     return error_set_code(EXIT_CODE_USAGE, "%s needs --container-image: without a container, nothing is mounted",
-                          options->container_mounts ? "--container-mounts" : "--container-mount-home");
+                          job->container_mounts ? "--container-mounts" : "--container-mount-home");
 }
 
 static int launch(void *given_options, struct launch_command *command, struct config *config) {
     struct slurm_options *options = given_options;
-    const struct machine *machine = NULL;
+    struct slurm_job *job = &options->job;
+    struct launch_job *run = &job->launch;
     const char *name = command->rest[0];
-    bool is_train = strcmp(name, "train") == 0;
-    if (options->machine && !(machine = machine_find(options->machine)))
+    run->is_train = strcmp(name, "train") == 0;
+    if (run->machine_name && !(run->machine = machine_find(run->machine_name)))
         return -1;
-    TRY(check_container(options));
-    int64_t gpus = options->gpus_per_node > 0 ? options->gpus_per_node : machine ? machine->gpus : 0;
-    int64_t tasks = options->ntasks_per_node > 0 ? options->ntasks_per_node : has_ranks(command) && gpus > 0 ? gpus : 1;
+    TRY(check_container(job));
+    job->has_no_gres = has_no_gres(options);
+    if (run->gpus_per_node == 0)
+        run->gpus_per_node = run->machine ? run->machine->gpus : 0;
+    if (run->ranks_per_node == 0)
+        run->ranks_per_node = has_ranks(command) && run->gpus_per_node > 0 ? run->gpus_per_node : 1;
+    int64_t ranks = run->nodes * run->ranks_per_node;
     char *journal = NULL;
     TRY(launch_check_name(command, "getdata"));
     command->flag_remedy = "options of sbatch go into --sbatch \"…\" or after --";
-    TRY(launch_export(&options->exported, &options->environment));
-    command->is_elsewhere = options->container_image != NULL;
+    TRY(launch_export(&run->exported, &run->environment));
+    command->is_elsewhere = job->container_image != NULL;
     command->takes_machines = true;
-    int status = is_train ? prepare_train(command, options, options->nodes * tasks, config)
-                          : prepare_other(command, options, options->nodes * tasks, &journal);
+    int status = run->is_train ? prepare_train(command, options, ranks, config)
+                               : prepare_other(command, options, ranks, &journal);
     if (status == 0)
-        status = launch_check_machine(&(struct launch_place){machine, options->nodes * tasks, options->may_not_fit},
-                                      command, config);
-    bool can_continue = config->run.save || journal;
-    launch_export_found(&options->environment);
+        status = launch_check_machine(run, command, config);
+    launch_export_found(&run->environment);
     if (status == 0)
-        status = fit_requeues(options, can_continue, name);
-    if (status != 0) {
-        free(journal);
-        return status < 0 ? -1 : EXIT_CODE_OK;
-    }
-    struct slurm_job job = {.name = options->job_name ? options->job_name : name,
-                            .partition = options->partition,
-                            .account = options->account,
-                            .reservation = options->reservation,
-                            .qos = options->qos,
-                            .constraint = options->constraint,
-                            .time = options->time,
-                            .dependency = options->after,
-                            .nodes = options->nodes,
-                            .spares = is_train ? options->spares : 0,
-                            .tasks_per_node = tasks,
-                            .gpus_per_node = gpus,
-                            .has_no_gres = has_no_gres(options),
-                            .cpus_per_task = options->cpus_per_task,
-                            .warning_seconds = is_train || journal ? options->signal_seconds : 0,
-                            .max_requeues = options->max_requeues,
-                            .window_minutes = options->restart_window_minutes,
-                            .progress_minutes = options->progress_timeout_minutes,
-                            .save = config->run.save,
-                            .fallback = config->run.save_fallback,
-                            .journal = journal,
-                            .chain = options->array_chain,
-                            .is_train = is_train,
-                            .keeps_memory = is_train && config->run.checkpoint_in_memory,
-                            .sbatch = &options->sbatch,
-                            .container_mount_home = options->container_mount_home,
-                            .is_exclusive = !options->shared,
-                            .has_mpi = has_mpi(options) && options->nodes * tasks > 1,
-                            .container_image = options->container_image,
-                            .container_mounts = options->container_mounts,
-                            .machine = machine,
-                            .environment = &options->environment};
-    status = write_job(options, &job, command, config);
+        status = fit_requeues(options, config->run.save || journal, name);
+    run->save = config->run.save;
+    run->fallback = config->run.save_fallback;
+    run->journal = journal;
+    job->spares = run->is_train ? job->spares : 0;
+    job->warning_seconds = run->is_train || journal ? job->warning_seconds : 0;
+    job->keeps_memory = run->is_train && config->run.checkpoint_in_memory;
+    job->has_mpi = has_mpi(options) && ranks > 1;
+    int exit_code = status == 0 ? write_job(job, command, config) : status < 0 ? -1 : EXIT_CODE_OK;
     free(journal);
-    return status;
+    return exit_code;
 }
 
 // The words after "--" as one text for --sbatch.
@@ -447,7 +416,7 @@ static char *keep(struct string_list *made, char *text) {
 
 // The command line as flags are parsed: a value that begins with dashes, like options of sbatch, must follow an equals
 // sign, and the words after the last "--" move before the command's name. An earlier "--" is the command's.
-int launch_slurm(int argc, char **argv) {
+int cmd_launch_slurm(int argc, char **argv) {
     struct slurm_options options;
     struct string_list made = {0};
     char **line = memory_alloc(sizeof *line * (size_t)(argc + 2));

@@ -39,9 +39,9 @@ static bool is_topic(const char *name) {
 
 static int refuse(const char *name, bool is_help) {
     struct nearest nearest = nearest_begin(name, strlen(name));
-    for (size_t i = 0; i < command_table_count; i++)
-        if (command_table[i].run)
-            nearest_consider(&nearest, command_table[i].name);
+    for (const struct command_part *part = command_table; part->name; part++)
+        if (!command_is_heading(part))
+            nearest_consider(&nearest, part->name);
     for (const struct command_part *topic = help_topics; is_help && topic->name; topic++)
         nearest_consider(&nearest, topic->name);
     const char *remedy = is_help ? NULL : command_remedy("", name);
@@ -93,14 +93,14 @@ int main(int argc, char **argv) {
     if (!command)
         return refuse(name, false);
     // `help train` is `train --help`, and `help dataset merge` is `dataset merge --help`.
-    const struct command_part *topic = command->run == cmd_help && argc > 2 ? command_find(argv[2]) : NULL;
-    if (command->run == cmd_help && argc > 2 && !topic && argv[2][0] != '-' && !is_topic(argv[2]))
+    const struct command_part *topic = command->main == cmd_help && argc > 2 ? command_find(argv[2]) : NULL;
+    if (command->main == cmd_help && argc > 2 && !topic && argv[2][0] != '-' && !is_topic(argv[2]))
         return refuse(argv[2], true);
     char option[] = "--help";
     bool has_part = argc > 3;
     char *ask[] = {topic ? argv[2] : NULL, has_part ? argv[3] : option, has_part ? option : NULL, NULL};
-    int exit_code = topic ? topic->run(has_part ? 3 : 2, ask)
-                          : command->run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
+    int exit_code = topic ? command_part_run(topic, has_part ? 3 : 2, ask)
+                          : command_part_run(command, argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
     exit_code = check_output(exit_code);
     return interrupt_end(exit_code);
 }

@@ -2,7 +2,23 @@
 #ifndef CLI_PLAN_BUDGET_H
 #define CLI_PLAN_BUDGET_H
 
-#include "cli/plan_search.h"
+#include "plan/search.h"
+
+// bevatron plan --search.
+enum { PLAN_MOST_RANKS = 1 << 24 };
+
+struct plan_search {
+    const struct config *base;  // presets applied, complete but for the layout
+    const char *family;         // --model as given
+    const struct machine *machines[SEARCH_MOST_MACHINES];
+    const struct hardware *hardware[SEARCH_MOST_MACHINES];
+    int machine_count;
+    int64_t gpus, nodes;  // one of them; both 0: one machine
+    bool by_cost, is_json;
+    double tokens;
+    const char *write;  // a file for the best layout, or NULL
+};
+int plan_search_run(const struct plan_search *options);
 
 // Called before presets are applied: chooses the model and its batch, where flags do not, and sets them in the config
 // as if they were given. The precision is one that all machines of the search have.

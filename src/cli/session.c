@@ -2,7 +2,6 @@
 #include "cli/session.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file_patience.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/interrupt.h"
@@ -401,23 +400,4 @@ void session_close(struct session *session) {
     mpi_leftovers_forget(session->mpi_note);
     for (size_t i = 0; i < sizeof session->holds / sizeof session->holds[0]; i++)
         file_lock_release(&session->holds[i]);
-}
-
-int session_run(const struct session_call *call, int argc, char **argv) {
-    struct session session;
-    // Ranks first: notes about the flags are printed by rank 0 alone.
-    if (session_start(&session) < 0)
-        return command_failed();
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(call->flags, call->options, argc, argv);
-    struct file_patience patience = {0};
-    file_patience_begin(&patience);
-    if (status == 0)
-        status = call->run(call->options, &session);
-    file_patience_end(&patience);
-    if (status < 0)
-        exit_code = session_failed(&session);
-    session_close(&session);
-    flags_free(call->flags, call->options);
-    return exit_code;
 }

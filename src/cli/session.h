@@ -61,13 +61,4 @@ const char *session_temporary_folder(void);
 // caller.
 char *session_user_cache(const char *name);
 
-// A command whose `run` gets the parsed options and a started session; `run` opens the session itself, once the
-// configuration is complete. Returns the exit code.
-struct session_call {
-    const struct flag_command *flags;
-    void *options;
-    int (*run)(void *options, struct session *session);
-};
-int session_run(const struct session_call *call, int argc, char **argv);
-
 #endif

@@ -1,6 +1,5 @@
 // bevatron tokenizer encode and decode: filters from standard input to standard output.
 #include "cli/commands.h"
-#include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
 #include "data/extract/lines.h"
 #include "config/flag_rows.h"
@@ -249,34 +248,30 @@ static int run_decode(void *opaque) {
     return status;
 }
 
-static int convert_main(struct flag_command command, int (*run)(void *), int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {FLAG_TABLE(rows)},
-        tokenizer_flag_table(OFFSET(tokenizer)),
-    };
-    struct convert_options options;
-    command.tables = tables;
-    command.table_count = sizeof tables / sizeof tables[0];
-    // A terminal shows input or output, over which a progress line would be drawn.
-    bool is_watched = isatty(STDIN_FILENO) || isatty(STDOUT_FILENO);
-    const char *phase = is_watched ? NULL : run == run_decode ? "decoding standard input" : "encoding standard input";
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run, .phase = phase}, argc,
-                       argv);
-}
+const struct command cmd_tokenizer_encode = {
+    .flags = {.name = "tokenizer encode",
+              .summary = "Encodes the text on standard input to ids.",
+              .epilogue = "Example:\n  echo Hello | bevatron tokenizer encode --lines "
+                          "--vocab-file vocab.json --merge-file merges.txt\n"},
+    .tables = {{FLAG_TABLE(rows)}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct convert_options),
+    .run = run_encode,
+    .phase = "encoding standard input",
+    .is_in_the_way = true,
+};
 
-int tokenizer_encode_main(int argc, char **argv) {
-    const struct flag_command command = {.name = "tokenizer encode",
-                                         .summary = "Encodes the text on standard input to ids.",
-                                         .epilogue = "Example:\n  echo Hello | bevatron tokenizer encode --lines "
-                                                     "--vocab-file vocab.json --merge-file merges.txt\n"};
-    return convert_main(command, run_encode, argc, argv);
-}
-
-int tokenizer_decode_main(int argc, char **argv) {
-    const struct flag_command command = {
-        .name = "tokenizer decode",
-        .summary = "Decodes the ids on standard input to text, byte for byte.",
-        .epilogue =
-            "Example:\n  echo 15496 995 | bevatron tokenizer decode --vocab-file vocab.json --merge-file merges.txt\n"};
-    return convert_main(command, run_decode, argc, argv);
-}
+const struct command cmd_tokenizer_decode = {
+    .flags = {.name = "tokenizer decode",
+              .summary = "Decodes the ids on standard input to text, byte for byte.",
+              .epilogue = "Example:\n  echo 15496 995 | bevatron tokenizer decode --vocab-file vocab.json --merge-file "
+                          "merges.txt\n"},
+    .tables = {{FLAG_TABLE(rows)}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct convert_options),
+    .run = run_decode,
+    .phase = "decoding standard input",
+    .is_in_the_way = true,
+};

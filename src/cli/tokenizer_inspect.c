@@ -1,14 +1,80 @@
-// bevatron tokenizer inspect: the properties of a tokenizer, and its tokens.
-#include "cli/commands.h"
-#include "cli/tokenizer_commands.h"
-#include "cli/tokenizer_flags.h"
-#include "data/sample/vocabulary.h"
-#include "data/tokenizer/unicode_category.h"
-#include "config/flag_rows.h"
+// bevatron tokenizer inspect, convert: describes a tokenizer, and writes it as Hugging Face's files.
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "cli/commands.h"
+#include "cli/tokenizer_flags.h"
+#include "config/flag_rows.h"
+#include "data/sample/vocabulary.h"
+#include "data/tokenizer/hf_save.h"
+#include "data/tokenizer/unicode_category.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+// ---- convert ----
+
+// bevatron tokenizer convert: writes any tokenizer as files of Hugging Face.
+
+struct save_options {
+    struct flag_given given;
+    char *output;
+    struct tokenizer_flags tokenizer;
+};
+
+#define FLAG_STRUCT struct save_options
+
+static const struct flag save_rows[] = {
+    GROUP("Output"),
+    TEXT("--output", output, NULL, "FOLDER",
+         "folder for tokenizer.json, tokenizer_config.json and special_tokens_map.json; created if missing",
+         .required = true),
+};
+
+// Existing files are not overwritten.
+static int check_output(const char *folder) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = file_join(folder, names[i]);
+        bool exists = file_exists(path);
+        free(path);
+        if (exists)
+            return error_set("%s already has a %s; give another --output, or remove it", folder, names[i]);
+    }
+    return 0;
+}
+
+static int run_convert(void *opaque) {
+    const struct save_options *options = opaque;
+    struct tokenizer *tokenizer;
+    TRY(check_output(options->output));
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    struct hf_roles roles = hf_save_roles(tokenizer);
+    int status = file_make_folders(options->output);
+    if (status == 0)
+        status = hf_save_folder(tokenizer, &roles, options->output);
+    if (status == 0)
+        printf("wrote %s/tokenizer.json (%" PRId64 " tokens), tokenizer_config.json and special_tokens_map.json\n",
+               options->output, tokenizer_vocab_size(tokenizer));
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+const struct command cmd_tokenizer_convert = {
+    .flags = {.name = "tokenizer convert",
+              .summary =
+                  "Writes a tokenizer as the Hugging Face files that AutoTokenizer reads. The ids stay the same; "
+                  "fails if tokenizer.json cannot express the tokenizer.",
+              .epilogue = "Example:\n  bevatron tokenizer convert --tokenizer-type Llama2Tokenizer --tokenizer-model "
+                          "tokenizer.model --output llama-tokenizer\n"},
+    .tables = {{FLAG_TABLE(save_rows)}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct save_options),
+    .run = run_convert,
+};
+
+// ---- inspect ----
 
 struct inspect_options {
     struct flag_given given;
@@ -17,9 +83,10 @@ struct inspect_options {
     struct tokenizer_flags tokenizer;
 };
 
+#undef FLAG_STRUCT
 #define FLAG_STRUCT struct inspect_options
 
-static const struct flag rows[] = {
+static const struct flag inspect_rows[] = {
     GROUP("Report"),
     SWITCH("--json", json, "print JSON"),
     SWITCH("--tokens", tokens, "list every token: its id, a tab, its text as a JSON string"),
@@ -140,20 +207,17 @@ static int run_inspect(void *opaque) {
     return 0;
 }
 
-int tokenizer_inspect_main(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {FLAG_TABLE(rows)},
-        tokenizer_flag_table(OFFSET(tokenizer)),
-    };
-    struct inspect_options options;
-    const struct flag_command command = {
-        .name = "tokenizer inspect",
-        .summary = "Describes a tokenizer.",
-        .epilogue = "Examples:\n"
-                    "  bevatron tokenizer inspect --vocab-file vocab.json --merge-file merges.txt\n"
-                    "  bevatron tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model tokenizer.model "
-                    "--tokens\n",
-        .tables = tables,
-        .table_count = sizeof tables / sizeof tables[0]};
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_inspect}, argc, argv);
-}
+const struct command cmd_tokenizer_inspect = {
+    .flags = {.name = "tokenizer inspect",
+              .summary = "Describes a tokenizer.",
+              .epilogue =
+                  "Examples:\n"
+                  "  bevatron tokenizer inspect --vocab-file vocab.json --merge-file merges.txt\n"
+                  "  bevatron tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model tokenizer.model "
+                  "--tokens\n"},
+    .tables = {{FLAG_TABLE(inspect_rows)}},
+    .shared = tokenizer_flag_table,
+    .shared_at = OFFSET(tokenizer),
+    .options_bytes = sizeof(struct inspect_options),
+    .run = run_inspect,
+};

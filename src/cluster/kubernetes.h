@@ -12,8 +12,8 @@
 #define CLUSTER_KUBERNETES_H
 
 #include "base/buffer.h"
-#include "cluster/yaml_tree.h"
-#include "config/flag.h"
+#include "cluster/launch_job.h"
+#include "cluster/yaml.h"
 
 enum kubernetes_kind {
     KUBERNETES_JOBSET,
@@ -24,30 +24,24 @@ enum kubernetes_kind {
 };
 
 struct kubernetes_job {
+    struct launch_job launch;  // machine_name: node selector by instance type; NULL: any
+    // Flags.
+    char *name_space;  // NULL: kubectl's
+    char *image;
+    int64_t efa;                                      // of each pod
+    char *cpu, *memory, *huge_pages, *shared_memory;  // Kubernetes quantities; NULL: none
+    char *claim, *mount;                              // persistent volume claim and where it is mounted; NULL: none
+    char *service_account;
+    struct string_list pull_secrets;    // names
+    struct string_list tolerations;     // "key[=value][:effect]"
+    struct string_list node_selectors;  // "key=value"
+    struct string_list host_paths;      // "path[:mount][:ro]"
+    // Completed by the launcher.
     enum kubernetes_kind kind;
-    const char *name, *name_space;  // name_space may be NULL
-    const char *image;
-    const char *const *command;  // of a rank, NULL at the end
-    int64_t nodes, ranks_per_node;
-    int64_t gpus, efa;                                      // of each pod
-    const char *cpu, *memory, *huge_pages, *shared_memory;  // Kubernetes quantities; NULL: none
-    const char *machine;                                    // node selector by instance type; NULL: any
-    const char *claim, *mount;  // persistent volume claim and where it is mounted; NULL: none
-    const char *service_account;
-    const struct string_list *environment;     // "NAME=value"
-    const struct string_list *pull_secrets;    // names; these four may be NULL
-    const struct string_list *tolerations;     // "key[=value][:effect]"
-    const struct string_list *node_selectors;  // "key=value"
-    const struct string_list *host_paths;      // "path[:mount][:ro]"
     // Merged into the pods of ranks: fields of a pod's spec, or a template with spec and metadata. A container called
     // bevatron means the one with the command, whatever its name in this kind of job. NULL: none.
     const struct yaml_node *pod_fields;
-    int64_t max_restarts;  // within the window if the run has --save, otherwise in all
-    double window_minutes;
-    double progress_minutes;  // pods of train whose ranks make no progress for this long are restarted; 0: never
-    const char *save;         // folder of the run's checkpoints, where restarts are counted; NULL for none
-    const char *fallback;     // of --save-fallback; NULL for none
-    const char *token;        // random secret shared by the ranks of a PyTorchJob; NULL: none
+    const char *token;  // random secret shared by the ranks of a PyTorchJob; NULL: none
 };
 
 // Kinds of disks under a path of the pod.
@@ -63,5 +57,21 @@ enum kubernetes_disk kubernetes_disk_of(const struct kubernetes_job *job, const 
 // Words of the command and values of variables are taken literally, never as references to variables. -1 if a field is
 // not valid in a manifest.
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out);
+
+// FSx for Lustre as a volume claim of Kubernetes, through its CSI driver (fsx.csi.aws.com): an existing file system, or
+// one that the driver creates.
+struct kubernetes_volume {
+    const char *claim, *name_space;  // name_space may be NULL
+    int64_t gib;
+    // An existing file system: its id, address and name of its mount (`aws fsx describe-file-systems`).
+    const char *fsx_id, *dns_name, *mount_name;
+    // A new one, if fsx_id is NULL.
+    const char *subnet, *type, *s3;  // s3 may be NULL
+    const struct string_list *security_groups;
+    int64_t throughput;  // MB/s per TiB of PERSISTENT types; 0: none
+};
+
+// -1, naming the flag, if a field is not valid.
+int kubernetes_volume_manifest(const struct kubernetes_volume *volume, struct buffer *out);
 
 #endif

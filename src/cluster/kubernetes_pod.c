@@ -1,12 +1,163 @@
 // The pod that all kinds of jobs share. See kubernetes_parts.h.
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "cluster/kubernetes_parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- placement ----
+
+// Placement of pods and the source of their image. See kubernetes_parts.h.
+
+static int64_t count_of(const struct string_list *list) {
+    return list ? list->count : 0;
+}
+
+// Keys of labels and taints: letters, digits, dots, dashes and underscores, and one slash after a domain.
+static bool is_label(const char *text, size_t length) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/";
+    return length > 0 && length < 254 && strspn(text, plain) >= length && text[0] != '/' && text[length - 1] != '/';
+}
+
+static bool is_value(const char *text, size_t length) {
+    return length == 0 || (length < 64 && is_label(text, length) && !memchr(text, '/', length));
+}
+
+// A toleration in parts; the effect is "" if none is given.
+struct kubernetes_toleration {
+    size_t key, value;  // lengths
+    bool has_value;
+    const char *value_at, *effect;
+};
+
+static int parse_toleration(const char *text, struct kubernetes_toleration *out) {
+    size_t end = strcspn(text, ":");
+    out->effect = text[end] ? text + end + 1 : "";
+    out->key = strcspn(text, "=:");
+    out->has_value = text[out->key] == '=';
+    out->value_at = text + out->key + (out->has_value ? 1 : 0);
+    out->value = out->has_value ? end - out->key - 1 : 0;
+    bool is_effect = !*out->effect || strcmp(out->effect, "NoSchedule") == 0 ||
+                     strcmp(out->effect, "PreferNoSchedule") == 0 || strcmp(out->effect, "NoExecute") == 0;
+    if (is_effect && is_label(text, out->key) && is_value(out->value_at, out->value))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "--toleration \"%s\" is not KEY[=VALUE][:EFFECT], e.g. nvidia.com/gpu or "
+                          "dedicated=llm:NoSchedule; effects are NoSchedule, PreferNoSchedule and NoExecute",
+                          text);
+}
+
+static int check_selector(const char *text) {
+    size_t key = strcspn(text, "=");
+    if (text[key] == '=' && is_label(text, key) && is_value(text + key + 1, strlen(text + key + 1)))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "--node-selector \"%s\" is not KEY=VALUE, e.g. karpenter.sh/nodepool=gpu",
+                          text);
+}
+
+int kubernetes_host_path_parse(struct kubernetes_host_path *host, const char *text) {
+    *host = (struct kubernetes_host_path){.text = memory_string(text)};
+    char *parts[3] = {host->text, NULL, NULL};
+    for (int i = 1; i < 3; i++) {
+        char *colon = strchr(parts[i - 1], ':');
+        if (!colon)
+            break;
+        *colon = 0;
+        parts[i] = colon + 1;
+    }
+    bool is_short = parts[1] && !parts[2] && strcmp(parts[1], "ro") == 0;
+    const char *last = is_short ? parts[1] : parts[2];
+    host->path = parts[0];
+    host->mount = parts[1] && !is_short ? parts[1] : parts[0];
+    host->is_read_only = last != NULL;
+    if (host->path[0] == '/' && host->mount[0] == '/' && (!last || strcmp(last, "ro") == 0))
+        return 0;
+    free(host->text);
+    host->text = NULL;
+    return error_set_code(EXIT_CODE_USAGE, "--host-path \"%s\" is not PATH[:MOUNT][:ro] with absolute paths", text);
+}
+
+int kubernetes_check_placement(const struct kubernetes_job *job) {
+    struct kubernetes_toleration toleration;
+    struct kubernetes_host_path host;
+    for (int64_t i = 0; i < job->tolerations.count; i++)
+        TRY(parse_toleration(job->tolerations.items[i], &toleration));
+    for (int64_t i = 0; i < job->node_selectors.count; i++)
+        TRY(check_selector(job->node_selectors.items[i]));
+    for (int64_t i = 0; i < job->host_paths.count; i++) {
+        const char *text = job->host_paths.items[i];
+        if (utf8_check(text, strlen(text)) != strlen(text))
+            return error_set_code(EXIT_CODE_USAGE, "a --host-path is not valid UTF-8");
+        TRY(kubernetes_host_path_parse(&host, text));
+        free(host.text);
+    }
+    for (int64_t i = 0; i < job->pull_secrets.count; i++) {
+        const char *name = job->pull_secrets.items[i];
+        if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-")])
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--pull-secret \"%s\" is not the name of a secret; `kubectl create secret "
+                                  "docker-registry NAME` makes one",
+                                  name);
+    }
+    return 0;
+}
+
+static void node_selector(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->launch.machine_name && job->node_selectors.count == 0)
+        return;
+    yaml_map(y, "nodeSelector");
+    yaml_text(y, "node.kubernetes.io/instance-type", job->launch.machine_name);
+    for (int64_t i = 0; i < job->node_selectors.count; i++) {
+        const char *pair = job->node_selectors.items[i];
+        char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        yaml_pair(y, key, strchr(pair, '=') + 1);
+        free(key);
+    }
+    yaml_end(y);
+}
+
+static void tolerations(struct yaml *y, const struct string_list *list) {
+    if (count_of(list) == 0)
+        return;
+    yaml_list(y, "tolerations");
+    for (int64_t i = 0; i < list->count; i++) {
+        struct kubernetes_toleration one;
+        CHECK(parse_toleration(list->items[i], &one) == 0);
+        char *key = memory_printf("%.*s", (int)one.key, list->items[i]);
+        char *value = memory_printf("%.*s", (int)one.value, one.value_at);
+        yaml_item(y);
+        yaml_text(y, "key", key);
+        yaml_text(y, "operator", one.has_value ? "Equal" : "Exists");
+        yaml_text(y, "value", one.has_value ? value : NULL);
+        yaml_text(y, "effect", *one.effect ? one.effect : NULL);
+        yaml_end(y);
+        free(key);
+        free(value);
+    }
+    yaml_end(y);
+}
+
+void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher) {
+    if (job->pull_secrets.count > 0) {
+        yaml_list(y, "imagePullSecrets");
+        for (int64_t i = 0; i < job->pull_secrets.count; i++) {
+            yaml_item(y);
+            yaml_text(y, "name", job->pull_secrets.items[i]);
+            yaml_end(y);
+        }
+        yaml_end(y);
+    }
+    // mpirun needs neither a GPU nor a node with GPUs.
+    if (!is_launcher)
+        node_selector(y, job);
+    tolerations(y, &job->tolerations);
+}
+
+// ---- the pod ----
 
 enum { GRACE_SECONDS = 300 };
 
@@ -51,7 +202,7 @@ static const struct kubernetes_variable efa_variables[] = {
 
 const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count) {
     int all = sizeof efa_variables / sizeof efa_variables[0];
-    *count = job->efa <= 0 ? 0 : job->nodes > 1 ? all : all - 1;
+    *count = job->efa <= 0 ? 0 : job->launch.nodes > 1 ? all : all - 1;
     return efa_variables;
 }
 
@@ -73,14 +224,14 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
 // memory of the pod: a file system that does not respond cannot block the probe. A paused machine fails one probe, not
 // three in a row. The launcher of an MPIJob has no ranks, and no controller restarts its workers.
 static bool has_probe(const struct kubernetes_job *job) {
-    return job->progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
+    return job->launch.progress_minutes > 0 && job->kind != KUBERNETES_MPIJOB;
 }
 
 // Adds the first pod's address, for kinds of jobs whose operator does not, and the user's variables. The token shared
 // by the ranks is the random id that Kubernetes gives to a Job, another one after each restart of a JobSet. Pods of a
 // PyTorchJob share no such id and get a token with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
-    bool has_own = job->environment && job->environment->count > 0;
+    bool has_own = job->launch.environment.count > 0;
     bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
     if (!master && !has_own && !job->efa && !(is_pytorch && job->token) && !has_probe(job))
         return;
@@ -90,7 +241,7 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
     if (master) {
         variable(y, "MASTER_ADDR", master);
         variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
-        variable_number(y, "BEVATRON_NODES", job->nodes);
+        variable_number(y, "BEVATRON_NODES", job->launch.nodes);
         variable_label(y, "BEVATRON_JOB_TOKEN", "batch.kubernetes.io/controller-uid");
     } else if (is_pytorch && job->token) {
         variable(y, "BEVATRON_JOB_TOKEN", job->token);
@@ -99,8 +250,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
     const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
     for (int i = 0; i < efa_count; i++)
         variable(y, efa[i].name, efa[i].value);
-    for (int64_t i = 0; has_own && i < job->environment->count; i++) {
-        const char *pair = job->environment->items[i];
+    for (int64_t i = 0; has_own && i < job->launch.environment.count; i++) {
+        const char *pair = job->launch.environment.items[i];
         char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         variable(y, name, strchr(pair, '=') + 1);
         free(name);
@@ -110,8 +261,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
 
 static void amounts(struct yaml *y, const struct kubernetes_job *job, const char *key) {
     yaml_map(y, key);
-    if (job->gpus > 0)
-        yaml_number(y, "nvidia.com/gpu", job->gpus);
+    if (job->launch.gpus_per_node > 0)
+        yaml_number(y, "nvidia.com/gpu", job->launch.gpus_per_node);
     if (job->efa > 0)
         yaml_number(y, "vpc.amazonaws.com/efa", job->efa);
     yaml_text(y, "hugepages-2Mi", job->huge_pages);
@@ -125,7 +276,7 @@ static void amounts(struct yaml *y, const struct kubernetes_job *job, const char
 
 // Request and limit of extended resources must be equal.
 static void resources(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->gpus && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
+    if (!job->launch.gpus_per_node && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
         return;
     yaml_map(y, "resources");
     amounts(y, job, "requests");
@@ -134,7 +285,7 @@ static void resources(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static int64_t host_path_count(const struct kubernetes_job *job) {
-    return job->host_paths ? job->host_paths->count : 0;
+    return job->host_paths.count;
 }
 
 // Folders of the node, as mounts of the container or as volumes of the pod.
@@ -143,7 +294,7 @@ static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is
         struct kubernetes_host_path host;
         char name[32];
         snprintf(name, sizeof name, "host-%" PRId64, i);
-        CHECK(kubernetes_host_path_parse(&host, job->host_paths->items[i]) == 0);
+        CHECK(kubernetes_host_path_parse(&host, job->host_paths.items[i]) == 0);
         yaml_item(y);
         yaml_text(y, "name", name);
         if (is_mount) {
@@ -209,11 +360,11 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
     yaml_list(y, "command");
     for (int64_t i = 0; pod->before && i < pod->before->count; i++)
         word(y, pod->before->items[i]);
-    for (const char *const *each = job->command; *each; each++)
+    for (const char *const *each = job->launch.command; *each; each++)
         word(y, *each);
     if (pod->has_nproc) {
         char count[24];
-        snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+        snprintf(count, sizeof count, "%" PRId64, job->launch.ranks_per_node);
         yaml_item_text(y, "--nproc");
         yaml_item_text(y, count);
     }
@@ -222,9 +373,9 @@ static void command(struct yaml *y, const struct kubernetes_job *job, const stru
 
 static void probe(struct yaml *y, const struct kubernetes_job *job) {
     char minutes[32];
-    snprintf(minutes, sizeof minutes, "%g", job->progress_minutes);
-    const char *const words[] = {job->command[0], "launch", "progress", "--once", "--progress-timeout-minutes",
-                                 minutes};
+    snprintf(minutes, sizeof minutes, "%g", job->launch.progress_minutes);
+    const char *const words[] = {job->launch.command[0],       "launch", "progress", "--once",
+                                 "--progress-timeout-minutes", minutes};
     yaml_map(y, "livenessProbe");
     yaml_map(y, "exec");
     yaml_list(y, "command");

@@ -1,8 +1,8 @@
-// Manifests of a claim on FSx for Lustre. See kubernetes_volume.h.
-#include "cluster/kubernetes_volume.h"
+// Manifests of a claim on FSx for Lustre.
+#include "cluster/kubernetes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "cluster/parallelcluster_check.h"
+#include "cluster/parallelcluster.h"
 #include "cluster/yaml.h"
 
 #include <inttypes.h>

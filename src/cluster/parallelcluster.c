@@ -2,7 +2,6 @@
 #include "cluster/parallelcluster.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "cluster/parallelcluster_check.h"
 #include "cluster/yaml.h"
 
 #include <stdlib.h>

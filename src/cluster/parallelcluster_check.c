@@ -1,5 +1,5 @@
-// Requirements and recommendations for a cluster or an image. See parallelcluster_check.h.
-#include "cluster/parallelcluster_check.h"
+// Requirements and recommendations for a cluster or an image.
+#include "cluster/parallelcluster.h"
 #include "base/error.h"
 #include "cluster/machine.h"
 

@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "cluster/machine.h"
 #include "cluster/parallelcluster.h"
-#include "cluster/parallelcluster_check.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -51,21 +51,21 @@ static int check_dependency(const char *number) {
 }
 
 static int directives(const struct slurm_job *job, struct buffer *out) {
-    TRY(check_name(job->name));
-    TRY(directive(out, "job-name", job->name));
+    TRY(check_name(job->launch.name));
+    TRY(directive(out, "job-name", job->launch.name));
     TRY(directive(out, "partition", job->partition));
     TRY(directive(out, "account", job->account));
     TRY(directive(out, "qos", job->qos));
     TRY(directive(out, "reservation", job->reservation));
     TRY(directive(out, "constraint", job->constraint));
     TRY(directive(out, "time", job->time));
-    directive_number(out, "nodes", job->nodes + job->spares);
-    directive_number(out, "ntasks-per-node", job->tasks_per_node);
+    directive_number(out, "nodes", job->launch.nodes + job->spares);
+    directive_number(out, "ntasks-per-node", job->launch.ranks_per_node);
     directive_number(out, "cpus-per-task", job->cpus_per_task);
-    directive_number(out, "gpus-per-node", job->has_no_gres ? 0 : job->gpus_per_node);
-    if (job->is_exclusive)
+    directive_number(out, "gpus-per-node", job->has_no_gres ? 0 : job->launch.gpus_per_node);
+    if (!job->is_shared)
         buffer_append_string(out, "#SBATCH --exclusive\n");
-    if (job->nodes + job->spares > 1)
+    if (job->launch.nodes + job->spares > 1)
         buffer_append_string(out, "#SBATCH --wait-all-nodes=1\n");
     // The job survives the loss of a machine.
     if (job->spares > 0)
@@ -87,19 +87,19 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     char *output = memory_printf("%s/%s", job->logs, job->chain > 0 ? "%x-%A-%a.log" : "%x-%j.log");
     int status = directive(out, "output", output);
     free(output);
-    for (int64_t i = 0; status == 0 && job->sbatch && i < job->sbatch->count; i++)
-        status = slurm_pass_options(job, job->sbatch->items[i], out);
+    for (int64_t i = 0; status == 0 && i < job->sbatch.count; i++)
+        status = slurm_pass_options(job, job->sbatch.items[i], out);
     return status;
 }
 
 // Settings for the network of these machines; newer plugins set the rest by themselves.
 static int environment(const struct slurm_job *job, struct buffer *out) {
-    if (job->machine && job->machine->efa > 0 && job->machine->gpus > 0) {
+    if (job->launch.machine && job->launch.machine->efa > 0 && job->launch.machine->gpus > 0) {
         buffer_append_string(out,
                              "# NCCL over EFA: fail rather than fall back to TCP; bootstrap on the real interface.\n");
         TRY(shell_export(out, "FI_PROVIDER", "efa"));
         // The plugin's own name up to 1.11; later ones accept it too. One machine needs no network.
-        if (job->nodes > 1)
+        if (job->launch.nodes > 1)
             TRY(shell_export(out, "NCCL_NET", "AWS Libfabric"));
         TRY(shell_export(out, "NCCL_SOCKET_IFNAME", "^docker,lo,veth"));
     }
@@ -111,8 +111,8 @@ static int environment(const struct slurm_job *job, struct buffer *out) {
                              "[ -n \"${OMPI_MCA_btl_tcp_if_include-}\" ] ||\n"
                              "    export OMPI_MCA_btl_tcp_if_exclude=\"${OMPI_MCA_btl_tcp_if_exclude-lo,docker0}\"\n");
     }
-    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
-        TRY(shell_export_pair(out, job->environment->items[i]));
+    for (int64_t i = 0; i < job->launch.environment.count; i++)
+        TRY(shell_export_pair(out, job->launch.environment.items[i]));
     return 0;
 }
 
@@ -133,7 +133,7 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
     words[n++] = job->has_mpi ? "--mpi=pmix" : "--mpi=none";
     words[n++] = "--kill-on-bad-exit=1";
     words[n++] = "--unbuffered";
-    if (job->gpus_per_node > 0)
+    if (job->launch.gpus_per_node > 0)
         words[n++] = "--cpu-bind=none";
     if (job->container_image)
         words[n++] = image = memory_printf("--container-image=%s", job->container_image);
@@ -149,7 +149,7 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
 
 // Whether there is a decision when the ranks have ended: other commands would start over.
 static bool may_restart(const struct slurm_job *job) {
-    return job->is_train || job->journal;
+    return job->launch.is_train || job->launch.journal;
 }
 
 // The function `decide`: the rules of `launch local`, applied by the same program. Its state is in the job's folder,
@@ -157,36 +157,36 @@ static bool may_restart(const struct slurm_job *job) {
 static void decision(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "# Whether the ranks are started again when they have ended; the file remembers earlier "
                               "attempts.\nstate=");
-    if (job->container_image && (job->save || job->journal)) {
-        shell_word(out, job->save ? job->save : job->journal);
-        buffer_append_string(out, job->save ? "/restarts.json\n" : ".restarts.json\n");
+    if (job->container_image && (job->launch.save || job->launch.journal)) {
+        shell_word(out, job->launch.save ? job->launch.save : job->launch.journal);
+        buffer_append_string(out, job->launch.save ? "/restarts.json\n" : ".restarts.json\n");
     } else if (job->chain > 0) {
         shell_word(out, job->logs);
         buffer_append_string(out, "/$SLURM_ARRAY_JOB_ID/restarts.json\n");
     } else {
         buffer_append_string(out, "$logs/restarts.json\n");
     }
-    if (job->is_train)
+    if (job->launch.is_train)
         buffer_append_string(out, "export BEVATRON_LIFELINE=$state.lifeline\n");
     buffer_append_string(out, "decide() {\n    ");
     if (job->container_image)
         buffer_append_string(out, "srun \"${options[@]}\" --mpi=none --nodes=1 --ntasks=1 ");
     buffer_append_string(out, "\"${command[0]}\" launch decide --state \"$state\" --job "
                               "\"${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}\" \\\n        ");
-    if (job->save || job->journal) {
-        buffer_append_string(out, job->save ? "--save " : "--journal ");
-        shell_word(out, job->save ? job->save : job->journal);
+    if (job->launch.save || job->launch.journal) {
+        buffer_append_string(out, job->launch.save ? "--save " : "--journal ");
+        shell_word(out, job->launch.save ? job->launch.save : job->launch.journal);
         buffer_append_byte(out, ' ');
     }
-    if (job->save && job->fallback) {
+    if (job->launch.save && job->launch.fallback) {
         buffer_append_string(out, "--save-fallback ");
-        shell_word(out, job->fallback);
+        shell_word(out, job->launch.fallback);
         buffer_append_byte(out, ' ');
     }
     if (job->keeps_memory)
         buffer_append_string(out, "--memory ");
     buffer_printf(out, "--max-restarts %" PRId64 " --restart-window-minutes %g \"$@\"\n}\n\n",
-                  job->max_requeues > 0 ? job->max_requeues : 1, job->window_minutes);
+                  job->launch.max_restarts > 0 ? job->launch.max_restarts : 1, job->launch.window_minutes);
 }
 
 // The functions `choose` and `has_lost`: the machines on which ranks are started. Slurm may notice a lost machine only
@@ -221,7 +221,8 @@ static const char machines[] =
     "}\n\n";
 
 static void spares(const struct slurm_job *job, struct buffer *out) {
-    buffer_printf(out, "needed=%" PRId64 " tasks=%" PRId64 "\n", job->nodes, job->nodes * job->tasks_per_node);
+    buffer_printf(out, "needed=%" PRId64 " tasks=%" PRId64 "\n", job->launch.nodes,
+                  job->launch.nodes * job->launch.ranks_per_node);
     buffer_append_string(out, machines);
 }
 
@@ -277,7 +278,7 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
                          "    decide --exit-code 210 >/dev/null 2>&1\n"
                          "    exit \"$code\"\n"
                          "fi\n");
-    if (job->max_requeues > 0)
+    if (job->launch.max_restarts > 0)
         buffer_append_string(out, "case $verdict in\n"
                                   "here | requeue) scontrol requeue \"$SLURM_JOB_ID\" && sleep 60 ;;\n"
                                   "esac\n");
@@ -300,7 +301,7 @@ static const char signals[] =
 // runs on the machine of rank 0, so both see the same pages of the file. SIGTERM makes srun kill its tasks; if Slurm
 // does not manage that, srun itself is killed, and the job continues without it.
 static void guard(const struct slurm_job *job, struct buffer *out) {
-    if (!job->is_train || job->progress_minutes <= 0) {
+    if (!job->launch.is_train || job->launch.progress_minutes <= 0) {
         buffer_append_string(out, "guard() { :; }\n\n");
         return;
     }
@@ -314,7 +315,7 @@ static void guard(const struct slurm_job *job, struct buffer *out) {
         buffer_printf(out,
                       "srun \"${options[@]}\" --mpi=none --overlap%s --nodes=1 --ntasks=1 "
                       "--nodelist=\"$SLURMD_NODENAME\" \\\n        ",
-                      job->gpus_per_node > 0 ? " --gres=none" : "");
+                      job->launch.gpus_per_node > 0 ? " --gres=none" : "");
     buffer_printf(out,
                   "\"${command[0]}\" launch progress --progress-timeout-minutes %g &\n"
                   "    looker=$!\n"
@@ -328,7 +329,7 @@ static void guard(const struct slurm_job *job, struct buffer *out) {
                   "    kill -KILL \"$1\" 2>/dev/null\n"
                   "    exit 212\n"
                   "}\n\n",
-                  job->progress_minutes);
+                  job->launch.progress_minutes);
 }
 
 // A function that runs one step and sets `code`. Its logs may hold output of earlier attempts: `seen` is the number of
@@ -383,7 +384,7 @@ static void describe_job(const struct slurm_job *job, struct buffer *out) {
                               "export BEVATRON_JOB_LOG=");
     shell_word(out, job->logs);
     buffer_append_byte(out, '/');
-    shell_word(out, job->name);
+    shell_word(out, job->launch.name);
     buffer_append_string(out, job->chain > 0 ? "-\"$SLURM_ARRAY_JOB_ID-$SLURM_ARRAY_TASK_ID.log\"\n"
                                              : "-\"$SLURM_JOB_ID.log\"\n");
     buffer_append_string(
@@ -402,8 +403,9 @@ static void keepers(const struct slurm_job *job, struct buffer *out) {
         "keeper --ranks %" PRId64 " --link \"$BEVATRON_MEMORY\" &\n"
         "keepers=$!\n"
         "trap 'kill \"$keepers\" 2>/dev/null' EXIT\n\n",
-        job->gpus_per_node > 0 ? " --gres=none" : "", job->spares > 0 ? " --no-kill --kill-on-bad-exit=0 --wait=0" : "",
-        job->nodes + job->spares, job->nodes + job->spares, job->nodes * job->tasks_per_node);
+        job->launch.gpus_per_node > 0 ? " --gres=none" : "",
+        job->spares > 0 ? " --no-kill --kill-on-bad-exit=0 --wait=0" : "", job->launch.nodes + job->spares,
+        job->launch.nodes + job->spares, job->launch.nodes * job->launch.ranks_per_node);
 }
 
 // The running part: one step and its end.
@@ -413,7 +415,7 @@ static void body(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "/$SLURM_JOB_ID\nmkdir -p \"$logs\"\n"
                               "# HyperPod replaces a broken machine and runs the step again.\n"
                               "[ -d /opt/sagemaker_cluster ] && options+=(--auto-resume=1)\n\n");
-    if (job->is_train)
+    if (job->launch.is_train)
         describe_job(job, out);
     if (may_restart(job))
         decision(job, out);
@@ -436,7 +438,7 @@ int slurm_script(const struct slurm_job *job, struct buffer *out) {
     buffer_append_byte(out, '\n');
     TRY(environment(job, out));
     buffer_append_byte(out, '\n');
-    array(out, "command", job->command);
+    array(out, "command", job->launch.command);
     srun_options(job, out);
     body(job, out);
     return 0;

@@ -5,41 +5,30 @@
 #define CLUSTER_SLURM_H
 
 #include "base/buffer.h"
-#include "cluster/machine.h"
-#include "config/flag.h"
+#include "cluster/launch_job.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct slurm_job {
-    const char *name;
-    const char *partition, *account, *reservation, *qos, *constraint;  // NULL: the cluster's default
-    const char *time;                                                  // limit in Slurm's form; NULL: the partition's
-    const char *dependency;  // number of a job that must have succeeded; NULL: none
-    const char *logs;        // folder of the job's output and the ranks' logs
-    int64_t nodes, tasks_per_node;
+    struct launch_job launch;
+    // Flags; NULL: the cluster's default.
+    char *partition, *account, *reservation, *qos, *constraint;
+    char *time;               // limit in Slurm's form; NULL: the partition's
+    char *dependency;         // number of a job that must have succeeded; NULL: none
+    char *logs;               // folder of the job's output and the ranks' logs
     int64_t spares;           // additional machines that replace lost ones; only if it keeps_memory
-    int64_t gpus_per_node;    // used by the ranks of a machine
-    bool has_no_gres;         // Slurm is not asked for GPUs: whole machines, whose GPUs it does not count
     int64_t cpus_per_task;    // 0: Slurm's default
     int64_t warning_seconds;  // time before the limit at which ranks are told to save and stop; 0: never
-    int64_t max_requeues;     // after failures, within the window; 0: none at all
-    double window_minutes;
-    double progress_minutes;  // a step of train without progress for this long is ended; 0: never
-    const char *save;         // folder of the run's checkpoints; NULL: none
-    const char *fallback;     // of --save-fallback; NULL: none
-    const char *journal;      // file in which a preprocessing records progress; NULL: none
     int64_t chain;            // 0: one allocation; else this many, one after the other
-    bool is_train;            // it may be restarted
-    bool keeps_memory;        // its checkpoints are also in the memory of its nodes
-    bool is_exclusive;
-    bool has_mpi;                                    // ranks are started by PMIx; else they connect by themselves
-    const char *container_image, *container_mounts;  // for Pyxis; NULL: none
+    bool is_shared;           // whole machines are not requested
+    char *container_image, *container_mounts;  // for Pyxis; NULL: none
     bool container_mount_home;
-    const struct string_list *sbatch;       // options passed through, each item one or more of them; NULL: none
-    const struct machine *machine;          // NULL: unknown; its network's settings are exported
-    const struct string_list *environment;  // "NAME=value"
-    const char *const *command;             // command of each rank, NULL at the end
+    struct string_list sbatch;  // options passed through, each item one or more of them
+    // Completed by the launcher.
+    bool has_no_gres;   // Slurm is not asked for GPUs: whole machines, whose GPUs it does not count
+    bool keeps_memory;  // its checkpoints are also in the memory of its nodes
+    bool has_mpi;       // ranks are started by PMIx; else they connect by themselves
 };
 
 // -1 if a field is not valid in a script.

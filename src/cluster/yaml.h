@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct yaml {
@@ -30,5 +31,35 @@ void yaml_document(struct yaml *yaml);  // the next document of the stream
 
 // The string in double quotes.
 void yaml_quote(struct buffer *out, const char *text);
+
+// YAML as a tree: reads files that people write for Kubernetes, merges two trees as kubectl would, and writes the
+// result. Supported are block maps and lists, flow maps and lists on one line, plain and quoted scalars, comments; or a
+// JSON file. Block scalars, anchors, aliases, tags, several documents and duplicate keys are refused with their line,
+// because a reader that guesses would start another pod.
+enum yaml_kind { YAML_SCALAR, YAML_MAP, YAML_LIST };
+
+struct yaml_node {
+    enum yaml_kind kind;
+    char *key;       // of a member of a map; NULL elsewhere
+    char *text;      // of a scalar
+    bool is_quoted;  // the scalar is a string in any case
+    struct yaml_node *items;
+    size_t count;
+};
+
+// -1, with path and line. Free the node in any case.
+int yaml_tree_parse(struct yaml_node *root, const char *text, size_t length, const char *path);
+void yaml_tree_free(struct yaml_node *root);
+// A member of a map; NULL if there is none, or if it is not a map.
+struct yaml_node *yaml_tree_member(struct yaml_node *map, const char *key);
+// Adds a member to a map and takes ownership of the contents of `value`.
+void yaml_tree_add(struct yaml_node *map, const char *key, struct yaml_node value);
+
+// Merges `from` into `into`: maps by key, lists of maps with a name by that name, other lists by appending; null
+// removes a member; anything else replaces.
+void yaml_tree_merge(struct yaml_node *into, const struct yaml_node *from);
+
+// Writes the members of a map as block YAML, each line indented by `depth` levels.
+void yaml_tree_write(const struct yaml_node *map, int depth, struct buffer *out);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/yaml_line.h"
-#include "cluster/yaml_tree.h"
+#include "cluster/yaml.h"
 
 #include <ctype.h>
 #include <stdint.h>

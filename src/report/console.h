@@ -29,4 +29,14 @@ void console_saved(struct buffer *out, double wall_seconds, const struct console
 // "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing space is Megatron's).
 void console_datetime(struct buffer *out, const char *event, double wall_seconds);
 
+// The log lines of fairseq's --log-format json, for scripts that read them: "TIME | INFO | train_inner | {…}", with all
+// values as strings of six digits and losses in bits (base 2). fairseq's epochs are left out.
+struct fairseq_clock {
+    double train_wall;  // seconds of training since the last line
+    double wall;        // seconds since the start
+};
+
+void fairseq_train(struct buffer *out, const struct metrics *metrics, const struct fairseq_clock *clock);
+void fairseq_eval(struct buffer *out, const struct metrics_eval *eval);
+
 #endif

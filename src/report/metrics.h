@@ -5,6 +5,7 @@
 #define REPORT_METRICS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { METRICS_MAX_LOSSES = 18 };
@@ -85,5 +86,61 @@ struct metrics_sample {
 
 // exp(min(20, value)), as Megatron defines it.
 double metrics_perplexity(double loss);
+// Whether the loss of this iteration is not finite.
+bool metrics_is_nan(const struct metrics *metrics);
+
+// What is written of struct metrics besides console lines, in the order of metrics.jsonl: one row per value, with its
+// name in each log. A value without a tag is in neither TensorBoard nor wandb; one without a family not in Prometheus.
+enum metric_type { METRIC_REAL, METRIC_COUNT, METRIC_LOSSES, METRIC_MFU };  // the last two: see the code of each log
+struct metric_field {
+    const char *key;  // in metrics.jsonl; NULL after the last row
+    enum metric_type type;
+    size_t offset;              // of a double or an int64_t
+    size_t condition;           // offset of the bool that says whether the value is there; 0: it always is
+    bool is_positive;           // it is there only if above 0
+    bool needs_experts;         // it is there only in a model with experts
+    const char *tag;            // TensorBoard's and wandb's, after Megatron
+    bool is_iterations_only;    // not drawn over samples
+    bool is_tag_positive;       // its tag is left out if it is not above 0
+    bool is_loss_scale;         // --no-log-loss-scale-to-tensorboard
+    bool is_timer;              // at the log interval, with --log-timers-to-tensorboard
+    double divisor;             // of tag and family: milliseconds to seconds; 0 for 1
+    const char *family, *help;  // Prometheus
+};
+extern const struct metric_field metric_fields[];
+double metric_value(const struct metric_field *field, const struct metrics *metrics);  // of a real or a count
+bool metric_is_there(const struct metric_field *field, const struct metrics *metrics);
+
+// What users choose for TensorBoard and wandb.
+struct metrics_choice {
+    bool no_loss_scale;   // --no-log-loss-scale-to-tensorboard
+    bool timers;          // --log-timers-to-tensorboard: iteration-time, throughput
+    bool validation_ppl;  // --log-validation-ppl-to-tensorboard
+    int64_t world_size;   // above 0: --log-world-size-to-tensorboard
+};
+// Gives each value with a tag to `put`: the timers, or the others.
+struct metrics_taker {
+    void (*put)(void *context, const char *tag, double value, bool is_iterations_only);
+    void *context;
+};
+void metrics_each_tag(const struct metrics *metrics, const struct metrics_choice *choice, bool timers,
+                      const struct metrics_taker *taker);
+void metrics_each_eval_tag(const struct metrics_eval *eval, const struct metrics_choice *choice,
+                           const struct metrics_taker *taker);
+
+// A start of a run. NULL members are left out.
+struct metrics_start {
+    double wall_seconds;
+    int64_t iteration;
+    const char *config_json;    // one JSON object
+    const char *job, *job_log;  // the scheduler's number of the job, and the file with its output
+    const char *host;
+    int64_t process;           // its number; if 0 it and the following members are left out
+    int64_t ranks;             // number of ranks
+    double tokens_per_sample;  // if 0 it and the following members are left out
+    double flops_per_token;    // of the model, forward and backward
+    double peak_teraflops;     // a device's peak according to its maker; left out if 0
+    double planned_seconds;    // of a step; left out if 0
+};
 
 #endif

@@ -11,11 +11,95 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
+
+// ---- the times of ranks ----
+
+// Lines about ranks.
+
+// To the microsecond: more digits are noise, and there may be many ranks.
+static void key_ms(struct json_writer *json, const char *key, double ms) {
+    json_key(json, key);
+    json_double(json, round(ms * 1e3) / 1e3);
+}
+
+static void key_text(struct json_writer *json, const char *key, const char *text) {
+    json_key(json, key);
+    json_cstring(json, text);
+}
+
+static void write_rank(struct json_writer *json, const struct ranks_line_rank *rank) {
+    json_begin_object(json);
+    json_key(json, "rank");
+    json_int(json, rank->rank);
+    key_text(json, "host", rank->host);
+    key_ms(json, "step_ms", rank->step_ms);
+    key_ms(json, "wait_ms", rank->wait_ms);
+    key_ms(json, "data_ms", rank->data_ms);
+    if (rank->memory_bytes > 0) {
+        json_key(json, "memory");
+        json_int(json, rank->memory_bytes);
+    }
+    json_end_object(json);
+}
+
+static int compare_own(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+// The minimal own time of a listed rank; ties may list a few more.
+static double find_limit(const struct ranks_line *line) {
+    if (line->count <= RANKS_LINE_MOST)
+        return -INFINITY;
+    double *own = memory_alloc(sizeof *own * (size_t)line->count);
+    for (int i = 0; i < line->count; i++)
+        own[i] = line->ranks[i].step_ms - line->ranks[i].wait_ms;
+    qsort(own, (size_t)line->count, sizeof *own, compare_own);
+    double limit = own[RANKS_LINE_MOST - 1];
+    free(own);
+    return limit;
+}
+
+void ranks_line_write(struct buffer *out, const struct ranks_line *line) {
+    struct json_writer json = {.out = out};
+    double limit = find_limit(line);
+    int omitted = 0;
+    metrics_line_begin(&json, "ranks", line->wall_seconds, line->iteration);
+    json_key(&json, "steps");
+    json_int(&json, line->steps);
+    json_key(&json, "ranks");
+    json_begin_array(&json);
+    for (int i = 0; i < line->count; i++) {
+        bool is_listed = line->ranks[i].step_ms - line->ranks[i].wait_ms >= limit;
+        if (is_listed)
+            write_rank(&json, &line->ranks[i]);
+        omitted += !is_listed;
+    }
+    json_end_array(&json);
+    if (omitted > 0) {
+        json_key(&json, "omitted");
+        json_int(&json, omitted);
+    }
+    if (line->slow >= 0) {
+        json_key(&json, "slow");
+        json_begin_object(&json);
+        json_key(&json, "rank");
+        json_int(&json, line->ranks[line->slow].rank);
+        key_text(&json, "host", line->ranks[line->slow].host);
+        key_text(&json, "cause", line->slow_cause);
+        key_text(&json, "text", line->slow_text);
+        json_end_object(&json);
+    }
+    json_end_object(&json);
+}
+
+// ---- the file ----
 
 // Offset after the last newline of the first `size` bytes, found in blocks from the end.
 static int end_of_lines(int descriptor, off_t size, off_t *end) {
@@ -84,7 +168,8 @@ int metrics_file_open(struct metrics_file *file, const char *path) {
     return -1;
 }
 
-void metrics_file_close(struct metrics_file *file) {
+void metrics_file_close(void *sink) {
+    struct metrics_file *file = sink;
     appender_close(&file->appender);
 }
 
@@ -141,7 +226,8 @@ static void key_string(struct json_writer *json, const char *key, const char *va
     json_cstring(json, value);
 }
 
-void metrics_file_run(struct metrics_file *file, const struct metrics_start *start) {
+void metrics_file_run(void *sink, const struct metrics_start *start) {
+    struct metrics_file *file = sink;
     if (start->iteration == 0 && file->has_lines)
         log_info(
             "note: %s has lines of an earlier run that this one does not resume; the new ones follow a line of kind "
@@ -176,8 +262,6 @@ void metrics_file_run(struct metrics_file *file, const struct metrics_start *sta
 // Layers are members of an object, which readers show as curves. Most layers have no idle experts.
 static void write_experts(struct json_writer *json, const struct metrics *m) {
     char layer[24];
-    key_double(json, "expert_balance", m->expert_balance);
-    key_int(json, "idle_experts", m->idle_experts);
     json_key(json, "expert_balance_of_layer");
     json_begin_object(json);
     for (int i = 0; i < m->expert_layer_count; i++) {
@@ -197,50 +281,33 @@ static void write_experts(struct json_writer *json, const struct metrics *m) {
     json_end_object(json);
 }
 
-void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
+static void write_field(struct json_writer *json, const struct metric_field *field, const struct metrics *m) {
+    if (field->type == METRIC_LOSSES)
+        write_losses(json, m->losses, m->loss_count);
+    else if (field->type == METRIC_COUNT && metric_is_there(field, m))
+        key_int(json, field->key, (int64_t)metric_value(field, m));
+    else if (field->type == METRIC_REAL && metric_is_there(field, m))
+        key_double(json, field->key, metric_value(field, m));
+}
+
+void metrics_file_train(void *sink, const struct metrics *m) {
+    struct metrics_file *file = sink;
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "train", m->wall_seconds, m->iteration);
-    key_int(&json, "train_iters", m->train_iters);
-    key_int(&json, "consumed_samples", m->consumed_samples);
-    key_int(&json, "skipped_samples", m->skipped_samples);
-    write_losses(&json, m->losses, m->loss_count);
-    key_double(&json, "learning_rate", m->learning_rate);
-    if (m->has_decoupled)
-        key_double(&json, "decoupled_learning_rate", m->decoupled_learning_rate);
-    key_int(&json, "global_batch_size", m->global_batch_size);
-    key_double(&json, "elapsed_ms", m->elapsed_ms);
-    key_double(&json, "tokens_per_second", m->tokens_per_second);
-    if (m->planned_tokens_per_second > 0)
-        key_double(&json, "planned_tokens_per_second", m->planned_tokens_per_second);
-    if (m->has_throughput)
-        key_double(&json, "teraflops", m->teraflops);
-    if (file->peak_teraflops > 0)
-        key_double(&json, "mfu", m->teraflops / file->peak_teraflops);
-    key_double(&json, "loss_scale", m->loss_scale);
-    if (m->has_grad_norm)
-        key_double(&json, "grad_norm", m->grad_norm);
-    if (m->has_num_zeros)
-        key_double(&json, "num_zeros", m->num_zeros);
-    if (m->has_params_norm)
-        key_double(&json, "params_norm", m->params_norm);
-    key_int(&json, "skipped_iterations", m->skipped_iterations);
-    key_int(&json, "nan_iterations", m->nan_iterations);
-    if (m->memory_bytes > 0)
-        key_int(&json, "memory_bytes", m->memory_bytes);
-    if (m->has_system) {
-        key_double(&json, "cpu_cores", m->processors);
-        key_double(&json, "data_wait_ms", m->data_wait_ms);
-    }
-    if (m->has_system && m->host_memory_bytes > 0)
-        key_int(&json, "host_memory_bytes", m->host_memory_bytes);
+    for (const struct metric_field *field = metric_fields; field->key; field++)
+        if (field->type != METRIC_MFU)
+            write_field(&json, field, m);
+        else if (file->peak_teraflops > 0)
+            key_double(&json, field->key, m->teraflops / file->peak_teraflops);
     if (m->expert_layer_count > 0)
         write_experts(&json, m);
     json_end_object(&json);
     metrics_file_line(file, &line);
 }
 
-void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eval) {
+void metrics_file_eval(void *sink, const struct metrics_eval *eval) {
+    struct metrics_file *file = sink;
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "eval", eval->wall_seconds, eval->iteration);
@@ -255,10 +322,6 @@ void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eva
     metrics_file_line(file, &line);
 }
 
-bool metrics_event_is_end(const char *name) {
-    return strcmp(name, "finished") == 0 || strcmp(name, "stopped") == 0 || strcmp(name, "failed") == 0;
-}
-
 static void compose_event(struct buffer *line, const struct metrics_event *event) {
     struct json_writer json = {.out = line};
     metrics_line_begin(&json, "event", clock_wall_seconds(), event->iteration);
@@ -269,7 +332,8 @@ static void compose_event(struct buffer *line, const struct metrics_event *event
     json_end_object(&json);
 }
 
-void metrics_file_event(struct metrics_file *file, const struct metrics_event *event) {
+void metrics_file_event(void *sink, const struct metrics_event *event) {
+    struct metrics_file *file = sink;
     struct buffer line = {0};
     compose_event(&line, event);
     metrics_file_line(file, &line);
@@ -310,6 +374,36 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds) {
     return has_end;
 }
 
+// The time of an iteration in a line of training, else 0.
+static double step_of_line(const char *line, size_t length) {
+    struct json *root = NULL;
+    const char *kind;
+    double milliseconds = 0;
+    bool is_train = json_parse(&root, line, length, "a line") == 0 && json_get_string(root, "kind", &kind) == 0 &&
+                    strcmp(kind, "train") == 0 && json_get_double(root, "elapsed_ms", &milliseconds) == 0;
+    json_free(root);
+    return is_train ? milliseconds : 0;
+}
+
+double metrics_file_last_step(const char *path) {
+    struct file_map map;
+    double milliseconds = 0;
+    if (file_map_open(&map, path) < 0 || map.size == 0) {
+        error_clear();
+        return 0;
+    }
+    const char *begin = (const char *)map.data, *end = memrchr(begin, '\n', map.size);
+    while (end && milliseconds == 0) {
+        const char *before = memrchr(begin, '\n', (size_t)(end - begin));
+        const char *line = before ? before + 1 : begin;
+        milliseconds = step_of_line(line, (size_t)(end - line));
+        end = before;
+    }
+    file_map_close(&map);
+    error_clear();
+    return milliseconds;
+}
+
 int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create) {
     struct metrics_file file = {0};
     if (!may_create && !file_exists(path))
@@ -325,7 +419,8 @@ int metrics_file_add_event(const char *path, const struct metrics_event *event, 
     return is_written ? 0 : error_set("cannot write to %s", path);
 }
 
-void metrics_file_sample(struct metrics_file *file, const struct metrics_sample *sample) {
+void metrics_file_sample(void *sink, const struct metrics_sample *sample) {
+    struct metrics_file *file = sink;
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "sample", sample->wall_seconds, sample->iteration);

@@ -5,10 +5,12 @@
 #ifndef REPORT_METRICS_FILE_H
 #define REPORT_METRICS_FILE_H
 
+#include "base/buffer.h"
 #include "base/json.h"
 #include "report/appender.h"
 #include "report/metrics.h"
 #include <stddef.h>
+#include <stdint.h>
 
 struct metrics_file {
     struct appender appender;
@@ -20,27 +22,14 @@ struct metrics_file {
 int metrics_file_check(const char *path);
 // Opens the file for appending, creating folders and file if missing, and removes an incomplete last line.
 int metrics_file_open(struct metrics_file *file, const char *path);
-void metrics_file_close(struct metrics_file *file);  // safe on a zeroed or closed one
+void metrics_file_close(void *file);  // safe on a zeroed or closed one
 
-// A start of a run. NULL members are left out.
-struct metrics_start {
-    double wall_seconds;
-    int64_t iteration;
-    const char *config_json;    // one JSON object
-    const char *job, *job_log;  // the scheduler's number of the job, and the file with its output
-    const char *host;
-    int64_t process;           // its number; if 0 it and the following members are left out
-    int64_t ranks;             // number of ranks
-    double tokens_per_sample;  // if 0 it and the following members are left out
-    double flops_per_token;    // of the model, forward and backward
-    double peak_teraflops;     // a device's peak according to its maker; left out if 0
-    double planned_seconds;    // of a step; left out if 0
-};
-void metrics_file_run(struct metrics_file *file, const struct metrics_start *start);
-void metrics_file_train(struct metrics_file *file, const struct metrics *metrics);
-void metrics_file_eval(struct metrics_file *file, const struct metrics_eval *eval);
-void metrics_file_event(struct metrics_file *file, const struct metrics_event *event);
-void metrics_file_sample(struct metrics_file *file, const struct metrics_sample *sample);
+// For a table of sinks: `file` is a struct metrics_file.
+void metrics_file_run(void *file, const struct metrics_start *start);
+void metrics_file_train(void *file, const struct metrics *metrics);
+void metrics_file_eval(void *file, const struct metrics_eval *eval);
+void metrics_file_event(void *file, const struct metrics_event *event);
+void metrics_file_sample(void *file, const struct metrics_sample *sample);
 
 // Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
 // own and closes it, and metrics_file_line writes and frees it.
@@ -53,24 +42,37 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds);
 // Adds an event to an existing file, or, with may_create, to a new one; -1 if it cannot be written.
 int metrics_file_add_event(const char *path, const struct metrics_event *event, bool may_create);
 
-// A curve: y over increasing iterations.
-struct metrics_curve {
-    char *name;  // "lm loss", "lm loss validation"
-    double *x, *y;
-    size_t count, capacity;
-};
-struct metrics_history {
-    struct metrics_curve *curves;
-    size_t count;
-    int64_t last_iteration, train_iters;  // 0 if unknown
-    double last_wall_seconds, last_tokens_per_second, last_elapsed_ms;
-    size_t bad_lines;  // invalid lines, which were skipped
-    char *jobs;        // the scheduler's numbers of the run's jobs, "17, 18"; NULL if there are none
-    char *job_log;     // of the last job, or NULL
+// Milliseconds per iteration in the last line of training; 0 if there is none. Lines that are torn or invalid are
+// skipped.
+double metrics_file_last_step(const char *path);
+
+// The lines of kind "ranks" in metrics.jsonl: the parts of a step's time on every rank, averaged over a log interval,
+// and the rank that delays the others.
+//
+//     {"kind": "ranks", "time": …, "iteration": 100, "steps": 10,
+//      "ranks": [{"rank": 0, "host": "a", "step_ms": …, "wait_ms": …, "data_ms": …, "memory": bytes}, …],
+//      "slow": {"rank": 3, "host": "b", "cause": "data", "text": "…"}}
+//
+// "slow" is missing if no rank stands out. Of very many ranks only those with the longest own time (step minus wait)
+// are listed, and "omitted" counts the others.
+enum { RANKS_LINE_MOST = 1024 };
+
+struct ranks_line_rank {
+    int rank;
+    const char *host;
+    double step_ms, wait_ms, data_ms;
+    int64_t memory_bytes;  // of the device, or of the host on a CPU; left out if 0
 };
 
-// Reads the loss curves back. Malformed lines are counted and skipped.
-int metrics_history_read(struct metrics_history *history, const char *path);
-void metrics_history_free(struct metrics_history *history);
+struct ranks_line {
+    double wall_seconds;
+    int64_t iteration, steps;
+    const struct ranks_line_rank *ranks;  // (count), by rank
+    int count;
+    int slow;  // index of the rank that stands out; -1 if none does
+    const char *slow_cause, *slow_text;
+};
+
+void ranks_line_write(struct buffer *out, const struct ranks_line *line);
 
 #endif

@@ -146,29 +146,16 @@ static void put_metrics(const struct prometheus *p, struct buffer *out) {
     put_one(p, out, "iteration", "Iterations completed.", (double)p->iteration);
     if (!p->has_last)
         return;
-    put_one(p, out, "samples_total", "Samples that the run has trained on.", (double)m->consumed_samples);
-    if (p->loss_count > 0)
-        put_family(out, "loss", "gauge", "Training loss, mean over the last log interval.");
-    put_values(p, out, "loss", p->losses, p->loss_count);
-    put_one(p, out, "learning_rate", "Learning rate.", m->learning_rate);
-    put_one(p, out, "batch_size", "Samples per iteration.", (double)m->global_batch_size);
-    put_one(p, out, "loss_scale", "Loss scale of fp16; 1 if there is none.", m->loss_scale);
-    put_one(p, out, "iteration_seconds", "Seconds per iteration, mean over the last log interval.",
-            m->elapsed_ms / 1000);
-    put_one(p, out, "tokens_per_second", "Tokens per second of the whole run.", m->tokens_per_second);
-    if (m->planned_tokens_per_second > 0)
-        put_one(p, out, "planned_tokens_per_second", "Tokens per second that the planner expects.",
-                m->planned_tokens_per_second);
-    if (m->has_throughput)
-        put_one(p, out, "teraflops_per_device", "Model TFLOP/s per device.", m->teraflops);
-    if (m->has_grad_norm)
-        put_one(p, out, "grad_norm", "Norm of the gradient before clipping.", m->grad_norm);
-    if (m->memory_bytes > 0)
-        put_one(p, out, "memory_bytes", "Memory of the rank that uses most.", (double)m->memory_bytes);
-    if (m->expert_layer_count > 0) {
-        put_one(p, out, "expert_balance", "Tokens of the expert with most, relative to the mean; mean over layers.",
-                m->expert_balance);
-        put_one(p, out, "idle_experts", "Experts without tokens in the last log interval.", (double)m->idle_experts);
+    for (const struct metric_field *field = metric_fields; field->key; field++) {
+        if (!field->family || (field->type != METRIC_LOSSES && !metric_is_there(field, m)))
+            continue;
+        if (field->type != METRIC_LOSSES) {
+            double divisor = field->divisor > 0 ? field->divisor : 1;
+            put_one(p, out, field->family, field->help, metric_value(field, m) / divisor);
+        } else if (p->loss_count > 0) {
+            put_family(out, field->family, "gauge", field->help);
+            put_values(p, out, field->family, p->losses, p->loss_count);
+        }
     }
     put_one(p, out, "skipped_iterations_total", "Iterations of this start without an update.", (double)p->skipped);
     put_one(p, out, "nan_iterations_total", "Iterations of this start whose loss was not finite.", (double)p->nan);
@@ -300,7 +287,8 @@ static void set_value(struct prometheus_value *value, const struct metrics_loss 
     snprintf(value->set, sizeof value->set, "%s", set);
 }
 
-void prometheus_train(struct prometheus *p, const struct metrics *m) {
+void prometheus_train(void *sink, const struct metrics *m) {
+    struct prometheus *p = sink;
     pthread_mutex_lock(&p->lock);
     p->last = *m;
     p->last.expert_layers = NULL;
@@ -312,7 +300,8 @@ void prometheus_train(struct prometheus *p, const struct metrics *m) {
     pthread_mutex_unlock(&p->lock);
 }
 
-void prometheus_eval(struct prometheus *p, const struct metrics_eval *eval) {
+void prometheus_eval(void *sink, const struct metrics_eval *eval) {
+    struct prometheus *p = sink;
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < eval->loss_count; i++) {
         struct prometheus_value value;
@@ -330,15 +319,17 @@ void prometheus_eval(struct prometheus *p, const struct metrics_eval *eval) {
     pthread_mutex_unlock(&p->lock);
 }
 
-void prometheus_step(struct prometheus *p, const struct metrics *m, bool is_nan) {
+void prometheus_step(void *sink, const struct metrics *m) {
+    struct prometheus *p = sink;
     pthread_mutex_lock(&p->lock);
     p->iteration = m->iteration;
     p->skipped += m->is_skipped;
-    p->nan += is_nan;
+    p->nan += metrics_is_nan(m);
     pthread_mutex_unlock(&p->lock);
 }
 
-void prometheus_event(struct prometheus *p, const struct metrics_event *event) {
+void prometheus_event(void *sink, const struct metrics_event *event) {
+    struct prometheus *p = sink;
     pthread_mutex_lock(&p->lock);
     for (int i = 0; i < EVENT_NAMES; i++)
         p->events[i] += strcmp(event_names[i], event->name) == 0;
@@ -352,7 +343,8 @@ void prometheus_event(struct prometheus *p, const struct metrics_event *event) {
     pthread_mutex_unlock(&p->lock);
 }
 
-void prometheus_close(struct prometheus *p) {
+void prometheus_close(void *sink) {
+    struct prometheus *p = sink;
     if (!p)
         return;
     scrape_close(p->scrape);

@@ -21,11 +21,13 @@ struct prometheus_options {
 };
 // *prometheus is NULL if neither output is requested. -1 only if the textfile would replace a file of another kind.
 int prometheus_open(struct prometheus **prometheus, const struct prometheus_options *options);
-void prometheus_step(struct prometheus *prometheus, const struct metrics *metrics, bool is_nan);  // each iteration
-void prometheus_train(struct prometheus *prometheus, const struct metrics *metrics);
-void prometheus_eval(struct prometheus *prometheus, const struct metrics_eval *eval);
-void prometheus_event(struct prometheus *prometheus, const struct metrics_event *event);
-void prometheus_close(struct prometheus *prometheus);  // NULL is fine; the textfile stays
+
+// For a table of sinks: `prometheus` is a struct prometheus.
+void prometheus_step(void *prometheus, const struct metrics *metrics);  // each iteration
+void prometheus_train(void *prometheus, const struct metrics *metrics);
+void prometheus_eval(void *prometheus, const struct metrics_eval *eval);
+void prometheus_event(void *prometheus, const struct metrics_event *event);
+void prometheus_close(void *prometheus);  // NULL is fine; the textfile stays
 
 // Appends the current text; safe from any thread.
 void prometheus_compose(struct prometheus *prometheus, struct buffer *out);

@@ -1,4 +1,5 @@
-// One value in, all sinks out. On a terminal the live view is below everything else, and lines are shorter.
+// One value in, all sinks out: a sink is a row of a table. On a terminal the live view is below everything else, and
+// lines are shorter.
 #include "report/report.h"
 
 #include "base/clock.h"
@@ -12,7 +13,6 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "report/console.h"
-#include "report/fairseq.h"
 #include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/plot.h"
@@ -33,18 +33,116 @@ struct loss_curve {
     int64_t gathered, per_point;
 };
 
+// A sink is a file or a server of metrics, and what it takes; NULL for what it does not.
+struct report_sink {
+    const char *flag;  // that asks for it
+    // *sink stays NULL if it is not asked for. -1 if it cannot be opened; REFUSED if the run must not start.
+    int (*open)(void **sink, const struct report_options *options);
+    void (*close)(void *sink);
+    void (*run)(void *sink, const struct metrics_start *start);
+    void (*step)(void *sink, const struct metrics *metrics);   // every iteration
+    void (*chart)(void *sink, const struct metrics *metrics);  // every --tensorboard-log-interval
+    void (*interval)(void *sink, const struct metrics *metrics);
+    void (*eval)(void *sink, const struct metrics_eval *eval);
+    void (*event)(void *sink, const struct metrics_event *event);
+    void (*sample)(void *sink, const struct metrics_sample *sample);
+    void (*timer)(void *sink, const char *name, double seconds, int64_t iteration);
+    bool is_log;  // has a line for the iterations after the last interval; another process may add events to it
+};
+enum { REFUSED = -2 };
+
+static int open_metrics(void **sink, const struct report_options *options) {
+    if (!options->metrics_path)
+        return 0;
+    if (metrics_file_check(options->metrics_path) < 0)
+        return REFUSED;
+    struct metrics_file *file = memory_alloc(sizeof *file);
+    int status = metrics_file_open(file, options->metrics_path);
+    if (status == 0)
+        *sink = file;
+    else
+        free(file);
+    return status;
+}
+
+static void close_metrics(void *sink) {
+    metrics_file_close(sink);
+    free(sink);
+}
+
+static int open_tensorboard(void **sink, const struct report_options *options) {
+    struct tensorboard *board = NULL;
+    if (options->tensorboard_folder)
+        TRY(tensorboard_open(&board, options->tensorboard_folder, &options->tensorboard));
+    *sink = board;
+    return 0;
+}
+
+static int open_wandb(void **sink, const struct report_options *options) {
+    struct wandb_options own = options->wandb;
+    struct wandb *wandb = NULL;
+    own.choice = options->tensorboard;
+    if (own.project)
+        TRY(wandb_open(&wandb, &own));
+    *sink = wandb;
+    return 0;
+}
+
+static int open_prometheus(void **sink, const struct report_options *options) {
+    struct prometheus_options own = options->prometheus;
+    struct prometheus *prometheus = NULL;
+    own.job = options->job;
+    own.first_iteration = options->first_iteration;
+    own.train_iters = options->train_iters;
+    own.ranks = options->ranks;
+    if (prometheus_open(&prometheus, &own) < 0)
+        return REFUSED;
+    *sink = prometheus;
+    return 0;
+}
+
+enum { METRICS, TENSORBOARD, WANDB, PROMETHEUS, SINKS };
+static const struct report_sink kinds[SINKS] = {
+    [METRICS] = {.flag = "--metrics-file",
+                 .open = open_metrics,
+                 .close = close_metrics,
+                 .run = metrics_file_run,
+                 .interval = metrics_file_train,
+                 .eval = metrics_file_eval,
+                 .event = metrics_file_event,
+                 .sample = metrics_file_sample,
+                 .is_log = true},
+    [TENSORBOARD] = {.flag = "--tensorboard-dir",
+                     .open = open_tensorboard,
+                     .close = tensorboard_close,
+                     .run = tensorboard_run,
+                     .chart = tensorboard_train,
+                     .interval = tensorboard_interval,
+                     .eval = tensorboard_eval,
+                     .sample = tensorboard_sample,
+                     .timer = tensorboard_timer},
+    [WANDB] = {.flag = "--wandb-save-dir",
+               .open = open_wandb,
+               .close = wandb_close,
+               .run = wandb_run,
+               .chart = wandb_train,
+               .interval = wandb_interval,
+               .eval = wandb_eval,
+               .event = wandb_event},
+    [PROMETHEUS] = {.flag = "--prometheus-textfile",
+                    .open = open_prometheus,
+                    .close = prometheus_close,
+                    .step = prometheus_step,
+                    .interval = prometheus_train,
+                    .eval = prometheus_eval,
+                    .event = prometheus_event},
+};
+
 struct report {
     pthread_mutex_t lock;  // around every call: a thread that ends the process reports here, too
     struct report_options options;
-    struct prometheus *prometheus;  // NULL for none
-    struct wandb *wandb;            // NULL for none
-    int64_t steps, skipped, nan;    // since the last line
-    FILE *console;
-    bool has_metrics;
-    struct metrics_file metrics;
-    struct tensorboard *tensorboard;  // NULL for none
-    int64_t tensorboard_interval;
-    struct tensorboard_choice choice;
+    void *sinks[SINKS];           // NULL: not open
+    int64_t steps, skipped, nan;  // since the last line
     bool has_live_view;
     bool has_short_lines;  // on the terminal that shows the view
     struct live live;
@@ -53,7 +151,6 @@ struct report {
     bool has_clock, is_closing;
     pthread_cond_t closing;
     struct loss_curve history;
-    bool is_fairseq;
     double opened;           // wall seconds when it was opened
     int64_t last_iteration;  // iteration of the last line
     int64_t lines;           // number of iteration lines so far
@@ -61,30 +158,17 @@ struct report {
 
 // An output that cannot be opened is left out. A full or read-only disk must not prevent training from restarting at
 // night.
-static void leave_out(const char *flag) {
-    log_warn("%s; the run continues without it (%s)", error_message(), flag);
-    error_clear();
-}
-
-static int open_files(struct report *report, const struct report_options *options) {
-    if (options->metrics_path) {
-        TRY(metrics_file_check(options->metrics_path));
-        report->has_metrics = metrics_file_open(&report->metrics, options->metrics_path) == 0;
-        if (!report->has_metrics)
-            leave_out("--metrics-file");
+static int open_sinks(struct report *report) {
+    for (int i = 0; i < SINKS; i++) {
+        int status = kinds[i].open(&report->sinks[i], &report->options);
+        if (status == REFUSED)
+            return -1;
+        if (status == 0)
+            continue;
+        log_warn("%s; the run continues without it (%s)", error_message(), kinds[i].flag);
+        error_clear();
     }
-    if (options->tensorboard_folder && tensorboard_open(&report->tensorboard, options->tensorboard_folder) < 0)
-        leave_out("--tensorboard-dir");
-    struct wandb_options wandb = options->wandb;
-    wandb.choice = options->tensorboard;
-    if (wandb.project && wandb_open(&report->wandb, &wandb) < 0)
-        leave_out("--wandb-save-dir");
-    struct prometheus_options prometheus = options->prometheus;
-    prometheus.job = options->job;
-    prometheus.first_iteration = options->first_iteration;
-    prometheus.train_iters = options->train_iters;
-    prometheus.ranks = options->ranks;
-    return prometheus_open(&report->prometheus, &prometheus);
+    return 0;
 }
 
 static void say_how_to_watch(const char *metrics_path) {
@@ -118,7 +202,7 @@ static void open_view(struct report *report, const struct report_options *option
     report->has_live_view = has_work && !options->no_live_view && live_open(&report->live, options->first_iteration);
     if (!report->has_live_view)
         return;
-    report->has_short_lines = !report->is_fairseq && report->console && isatty(fileno(report->console));
+    report->has_short_lines = !options->is_fairseq && options->console && isatty(fileno(options->console));
     report->live.peak_teraflops = options->peak_teraflops;
     report->live.memory_bytes = options->device_bytes;
     report->has_clock = thread_start(&report->clock_thread, redraw_view, report);
@@ -140,19 +224,17 @@ int report_open(struct report **report, const struct report_options *options) {
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->closing, NULL);
     r->options = *options;
-    r->is_fairseq = options->is_fairseq;
+    if (r->options.tensorboard_interval <= 0)
+        r->options.tensorboard_interval = 1;
     r->opened = clock_wall_seconds();
     r->last_iteration = options->first_iteration;
     *report = NULL;
-    r->console = options->console;
-    r->tensorboard_interval = options->tensorboard_interval > 0 ? options->tensorboard_interval : 1;
-    r->choice = options->tensorboard;
     r->history.per_point = 1;
-    if (open_files(r, options) < 0) {
+    if (open_sinks(r) < 0) {
         report_close(r);
         return -1;
     }
-    if (r->has_metrics)
+    if (r->sinks[METRICS])
         say_how_to_watch(options->metrics_path);
     open_view(r, options);
     *report = r;
@@ -163,10 +245,9 @@ void report_close(struct report *report) {
     if (!report)
         return;
     close_view(report);
-    metrics_file_close(&report->metrics);
-    tensorboard_close(report->tensorboard);
-    wandb_close(report->wandb);
-    prometheus_close(report->prometheus);
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i])
+            kinds[i].close(report->sinks[i]);
     pthread_cond_destroy(&report->closing);
     pthread_mutex_destroy(&report->lock);
     free(report);
@@ -191,47 +272,6 @@ static void history_push(struct loss_curve *history, double x, double y) {
     history->gathered = 0;
 }
 
-// A value as Python would print it, for comparing the text tab with Megatron's.
-static void append_value(struct buffer *out, const struct json *value) {
-    switch (value->type) {
-    case JSON_NULL:
-        buffer_append_string(out, "None");
-        break;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        buffer_append_string(out, value->type == JSON_TRUE ? "True" : "False");
-        break;
-    case JSON_NUMBER:
-    case JSON_STRING:
-        buffer_append(out, value->string, value->length);
-        break;
-    case JSON_ARRAY:
-    case JSON_OBJECT:
-        buffer_append_byte(out, '[');
-        for (size_t i = 0; i < value->count; i++) {
-            if (i > 0)
-                buffer_append_string(out, ", ");
-            append_value(out, &value->items[i]);
-        }
-        buffer_append_byte(out, ']');
-        break;
-    }
-}
-
-static void write_arguments(struct tensorboard *board, int64_t iteration, const char *config_json) {
-    struct json *root = NULL;
-    if (json_parse(&root, config_json, strlen(config_json), "config") < 0)
-        return;
-    struct buffer text = {0};
-    for (size_t i = 0; root->type == JSON_OBJECT && i < root->count; i++) {
-        buffer_clear(&text);
-        append_value(&text, &root->items[i]);
-        tensorboard_text(board, root->keys[i].string, buffer_string(&text), iteration);
-    }
-    buffer_free(&text);
-    json_free(root);
-}
-
 void report_run(struct report *report, int64_t iteration, const char *config_json) {
     if (!report)
         return;
@@ -239,25 +279,21 @@ void report_run(struct report *report, int64_t iteration, const char *config_jso
     char host[256];
     process_host(host, sizeof host);
     pthread_mutex_lock(&report->lock);
-    if (report->has_metrics)
-        metrics_file_run(&report->metrics, &(struct metrics_start){.wall_seconds = clock_wall_seconds(),
-                                                                   .iteration = iteration,
-                                                                   .config_json = config_json,
-                                                                   .job = options->job,
-                                                                   .job_log = options->job_log,
-                                                                   .host = host,
-                                                                   .process = getpid(),
-                                                                   .ranks = options->ranks,
-                                                                   .tokens_per_sample = options->tokens_per_sample,
-                                                                   .flops_per_token = options->flops_per_token,
-                                                                   .peak_teraflops = options->peak_teraflops,
-                                                                   .planned_seconds = options->planned_seconds});
-    if (report->tensorboard && config_json) {
-        write_arguments(report->tensorboard, iteration, config_json);
-        tensorboard_flush(report->tensorboard);
-    }
-    if (report->wandb)
-        wandb_run(report->wandb, iteration, config_json);
+    const struct metrics_start start = {.wall_seconds = clock_wall_seconds(),
+                                        .iteration = iteration,
+                                        .config_json = config_json,
+                                        .job = options->job,
+                                        .job_log = options->job_log,
+                                        .host = host,
+                                        .process = getpid(),
+                                        .ranks = options->ranks,
+                                        .tokens_per_sample = options->tokens_per_sample,
+                                        .flops_per_token = options->flops_per_token,
+                                        .peak_teraflops = options->peak_teraflops,
+                                        .planned_seconds = options->planned_seconds};
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].run)
+            kinds[i].run(report->sinks[i], &start);
     pthread_mutex_unlock(&report->lock);
     char text[96];
     snprintf(text, sizeof text, "%s after iteration %" PRId64 " of %" PRId64, iteration > 0 ? "resumed" : "started",
@@ -266,9 +302,8 @@ void report_run(struct report *report, int64_t iteration, const char *config_jso
 }
 
 static void print(struct report *report, const char *text) {
-    if (!report->console)
-        return;
-    log_print(report->console, text);
+    if (report->options.console)
+        log_print(report->options.console, text);
 }
 
 static void print_and_free(struct report *report, struct buffer *text) {
@@ -278,12 +313,9 @@ static void print_and_free(struct report *report, struct buffer *text) {
 
 // Call with the lock held.
 static void tell(struct report *report, const struct metrics_event *event, bool is_known) {
-    if (report->has_metrics && !is_known)
-        metrics_file_event(&report->metrics, event);
-    if (report->prometheus)
-        prometheus_event(report->prometheus, event);
-    if (report->wandb && metrics_event_is_end(event->name))
-        wandb_end(report->wandb, event->exit_code);
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].event && !(is_known && kinds[i].is_log))
+            kinds[i].event(report->sinks[i], event);
     if (!is_known)
         on_event_tell(report->options.on_event, event);
     if (report->has_live_view && strcmp(event->name, "saved") == 0)
@@ -297,46 +329,39 @@ static void tell(struct report *report, const struct metrics_event *event, bool 
         lifeline_told_end();
 }
 
-void report_event(struct report *report, const struct metrics_event *event) {
+static void tell_locked(struct report *report, const struct metrics_event *event, bool is_known) {
     if (!report)
         return;
     pthread_mutex_lock(&report->lock);
-    tell(report, event, false);
+    tell(report, event, is_known);
     pthread_mutex_unlock(&report->lock);
+}
+
+void report_event(struct report *report, const struct metrics_event *event) {
+    tell_locked(report, event, false);
 }
 
 void report_known_event(struct report *report, const struct metrics_event *event) {
-    if (!report)
-        return;
-    pthread_mutex_lock(&report->lock);
-    tell(report, event, true);
-    pthread_mutex_unlock(&report->lock);
+    tell_locked(report, event, true);
 }
 
 void report_line(struct report *report, struct buffer *line) {
-    if (report)
-        pthread_mutex_lock(&report->lock);
-    if (report && report->has_metrics)
-        metrics_file_line(&report->metrics, line);
-    if (report)
-        pthread_mutex_unlock(&report->lock);
-    buffer_free(line);
-}
-
-static void count_step(struct report *report, const struct metrics *m) {
-    bool is_nan = m->loss_count > 0 && !isfinite(m->losses[0].value);
-    report->steps++;
-    report->skipped += m->is_skipped;
-    report->nan += is_nan;
-    if (report->prometheus)
-        prometheus_step(report->prometheus, m, is_nan);
+    if (!report || !report->sinks[METRICS]) {
+        buffer_free(line);
+        return;
+    }
+    pthread_mutex_lock(&report->lock);
+    metrics_file_line(report->sinks[METRICS], line);
+    pthread_mutex_unlock(&report->lock);
 }
 
 void report_step(struct report *report, const struct metrics *m) {
     if (!report)
         return;
     pthread_mutex_lock(&report->lock);
-    count_step(report, m);
+    report->steps++;
+    report->skipped += m->is_skipped;
+    report->nan += metrics_is_nan(m);
     if (m->loss_count > 0)
         history_push(&report->history, (double)m->iteration, m->losses[0].value);
     if (report->has_live_view) {
@@ -344,13 +369,13 @@ void report_step(struct report *report, const struct metrics *m) {
         report->shown.expert_layers = NULL;
         live_update(&report->live, m, losses_of(report));
     }
-    bool is_due = m->iteration % report->tensorboard_interval == 0;
-    if (report->tensorboard && is_due) {
-        tensorboard_train(report->tensorboard, m, &report->choice);
-        tensorboard_flush(report->tensorboard);
+    bool is_due = m->iteration % report->options.tensorboard_interval == 0;
+    for (int i = 0; i < SINKS; i++) {
+        if (report->sinks[i] && kinds[i].step)
+            kinds[i].step(report->sinks[i], m);
+        if (report->sinks[i] && kinds[i].chart && is_due)
+            kinds[i].chart(report->sinks[i], m);
     }
-    if (report->wandb && is_due)
-        wandb_train(report->wandb, m);
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -408,7 +433,7 @@ static void print_line(struct report *report, const struct metrics *m) {
     struct fairseq_clock clock = {.train_wall = m->elapsed_ms / 1e3 * (double)(m->iteration - report->last_iteration),
                                   .wall = m->wall_seconds - report->opened};
     report->last_iteration = m->iteration;
-    if (report->is_fairseq)
+    if (report->options.is_fairseq)
         fairseq_train(&line, m, &clock);
     else if (report->has_short_lines)
         live_train_line(&line, &report->live, m);
@@ -417,8 +442,13 @@ static void print_line(struct report *report, const struct metrics *m) {
     print_and_free(report, &line);
     report->lines++;
     tell_time_left(report, m, before);
-    if (report->has_metrics)
-        metrics_file_train(&report->metrics, m);
+}
+
+// Call with the lock held.
+static void tell_interval(struct report *report, const struct metrics *m, bool is_rest) {
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].interval && (!is_rest || kinds[i].is_log))
+            kinds[i].interval(report->sinks[i], m);
 }
 
 void report_interval(struct report *report, const struct metrics *m) {
@@ -426,16 +456,7 @@ void report_interval(struct report *report, const struct metrics *m) {
         return;
     pthread_mutex_lock(&report->lock);
     print_line(report, m);
-    if (report->tensorboard && (report->choice.timers || m->expert_layer_count > 0)) {
-        if (report->choice.timers)
-            tensorboard_timers(report->tensorboard, m);
-        tensorboard_experts(report->tensorboard, m);
-        tensorboard_flush(report->tensorboard);
-    }
-    if (report->wandb)
-        wandb_interval(report->wandb, m);
-    if (report->prometheus)
-        prometheus_train(report->prometheus, m);
+    tell_interval(report, m, false);
     tell_skipped(report, m);
     pthread_mutex_unlock(&report->lock);
 }
@@ -445,6 +466,7 @@ void report_rest(struct report *report, const struct metrics *m) {
         return;
     pthread_mutex_lock(&report->lock);
     print_line(report, m);
+    tell_interval(report, m, true);
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -456,26 +478,21 @@ void report_eval(struct report *report, const struct metrics_eval *eval) {
     if (report->has_short_lines)
         live_eval_line(&block, &report->live, eval);
     else
-        (report->is_fairseq ? fairseq_eval : console_eval)(&block, eval);
+        (report->options.is_fairseq ? fairseq_eval : console_eval)(&block, eval);
     print_and_free(report, &block);
-    if (report->has_metrics)
-        metrics_file_eval(&report->metrics, eval);
-    if (report->tensorboard) {
-        tensorboard_eval(report->tensorboard, eval, &report->choice);
-        tensorboard_flush(report->tensorboard);
-    }
-    if (report->wandb)
-        wandb_eval(report->wandb, eval);
-    if (report->prometheus)
-        prometheus_eval(report->prometheus, eval);
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].eval)
+            kinds[i].eval(report->sinks[i], eval);
     pthread_mutex_unlock(&report->lock);
 }
 
 void report_timer(struct report *report, const char *name, double seconds, int64_t iteration) {
-    if (!report || !report->tensorboard || !report->choice.timers)
+    if (!report)
         return;
     pthread_mutex_lock(&report->lock);
-    tensorboard_timer(report->tensorboard, name, seconds, iteration);
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].timer)
+            kinds[i].timer(report->sinks[i], name, seconds, iteration);
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -486,12 +503,9 @@ void report_sample(struct report *report, const struct metrics_sample *sample) {
     pthread_mutex_lock(&report->lock);
     console_sample(&line, sample);
     print_and_free(report, &line);
-    if (report->has_metrics)
-        metrics_file_sample(&report->metrics, sample);
-    if (report->tensorboard) {
-        tensorboard_text(report->tensorboard, "sample", sample->text, sample->iteration);
-        tensorboard_flush(report->tensorboard);
-    }
+    for (int i = 0; i < SINKS; i++)
+        if (report->sinks[i] && kinds[i].sample)
+            kinds[i].sample(report->sinks[i], sample);
     pthread_mutex_unlock(&report->lock);
 }
 

@@ -29,7 +29,7 @@ struct report_options {
     const char *metrics_path;        // NULL for none
     const char *tensorboard_folder;  // NULL for none
     int64_t tensorboard_interval;    // at least 1
-    struct tensorboard_choice tensorboard;
+    struct metrics_choice tensorboard;
     bool is_fairseq;                       // console lines as fairseq's JSON instead of Megatron's
     bool no_live_view;                     // otherwise there is a live view if stderr is a terminal
     double peak_teraflops, device_bytes;   // of a device: peak, and memory in use for the live view; 0 if unknown

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "report/appender.h"
@@ -20,6 +21,8 @@ enum { FLUSH_BYTES = 1 << 16 };
 struct tensorboard {
     struct appender file;
     struct buffer pending;
+    struct metrics_choice choice;
+    int64_t iteration, samples;  // x of the values being written: over iterations, and over samples
 };
 
 static char *event_path(const char *folder) {
@@ -32,7 +35,14 @@ static char *event_path(const char *folder) {
     return path;
 }
 
-int tensorboard_open(struct tensorboard **board, const char *folder) {
+// Makes written records visible to readers.
+static void flush(struct tensorboard *board) {
+    if (board->pending.length > 0)
+        (void)appender_write(&board->file, board->pending.data, board->pending.length);
+    buffer_clear(&board->pending);
+}
+
+int tensorboard_open(struct tensorboard **board, const char *folder, const struct metrics_choice *choice) {
     *board = NULL;
     TRY(file_make_folders(folder));
     char *path = event_path(folder);
@@ -42,118 +52,136 @@ int tensorboard_open(struct tensorboard **board, const char *folder) {
     TRY(status);
     *board = memory_alloc(sizeof **board);
     (*board)->file = file;
+    (*board)->choice = *choice;
     event_version(&(*board)->pending, clock_wall_seconds());
-    tensorboard_flush(*board);
+    flush(*board);
     return 0;
 }
 
-void tensorboard_flush(struct tensorboard *board) {
-    if (board->pending.length > 0)
-        (void)appender_write(&board->file, board->pending.data, board->pending.length);
-    buffer_clear(&board->pending);
-}
-
-void tensorboard_close(struct tensorboard *board) {
+void tensorboard_close(void *sink) {
+    struct tensorboard *board = sink;
     if (!board)
         return;
-    tensorboard_flush(board);
+    flush(board);
     appender_close(&board->file);
     buffer_free(&board->pending);
     free(board);
 }
 
-static void flush_if_large(struct tensorboard *board) {
-    if (board->pending.length >= FLUSH_BYTES)
-        tensorboard_flush(board);
-}
-
 static void write_scalar(struct tensorboard *board, const char *tag, double value, int64_t step) {
     event_scalar(&board->pending, (struct event_place){clock_wall_seconds(), step}, tag, value);
-    flush_if_large(board);
+    if (board->pending.length >= FLUSH_BYTES)
+        flush(board);
 }
 
-void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step) {
+static void write_text(struct tensorboard *board, const char *tag, const char *text, int64_t step) {
     // The name format of PyTorch's writer, which existing boards and scripts look for.
     char *full = memory_printf("%s/text_summary", tag);
     event_text(&board->pending, (struct event_place){clock_wall_seconds(), step}, full, text);
     free(full);
-    flush_if_large(board);
 }
 
-// Shared by both curves of a value: the x of the one over iterations and of the one over samples.
-struct axes {
-    int64_t iteration, samples;
-};
-
-static void both(struct tensorboard *board, const char *tag, double value, struct axes axes) {
+// A value over iterations, and over samples as a curve of its own.
+static void put(void *context, const char *tag, double value, bool is_iterations_only) {
+    struct tensorboard *board = context;
+    write_scalar(board, tag, value, board->iteration);
+    if (is_iterations_only)
+        return;
     char *versus = memory_printf("%s vs samples", tag);
-    write_scalar(board, tag, value, axes.iteration);
-    write_scalar(board, versus, value, axes.samples);
+    write_scalar(board, versus, value, board->samples);
     free(versus);
 }
 
-void tensorboard_train(struct tensorboard *board, const struct metrics *m, const struct tensorboard_choice *choice) {
-    struct axes axes = {m->iteration, m->consumed_samples};
-    both(board, "learning-rate", m->learning_rate, axes);
-    if (m->has_decoupled)
-        write_scalar(board, "decoupled-learning-rate", m->decoupled_learning_rate, m->iteration);
-    both(board, "batch-size", (double)m->global_batch_size, axes);
-    for (int i = 0; i < m->loss_count; i++)
-        both(board, m->losses[i].name, m->losses[i].value, axes);
-    if (m->skipped_samples > 0)
-        write_scalar(board, "skipped-train-samples", (double)m->skipped_samples, m->iteration);
-    if (!choice->no_loss_scale)
-        both(board, "loss-scale", m->loss_scale, axes);
-    if (choice->world_size > 0)
-        both(board, "world-size", (double)choice->world_size, axes);
-    if (m->has_grad_norm)
-        both(board, "grad-norm", m->grad_norm, axes);
-    if (m->has_num_zeros)
-        both(board, "num-zeros", m->num_zeros, axes);
-    if (m->has_params_norm)
-        both(board, "params-norm", m->params_norm, axes);
-    if (m->expert_layer_count > 0) {
-        both(board, "expert-balance", m->expert_balance, axes);
-        both(board, "idle-experts", (double)m->idle_experts, axes);
+static struct metrics_taker taker_at(struct tensorboard *board, int64_t iteration, int64_t samples) {
+    board->iteration = iteration;
+    board->samples = samples;
+    return (struct metrics_taker){put, board};
+}
+
+// A value as Python would print it, for comparing the text tab with Megatron's.
+static void append_value(struct buffer *out, const struct json *value) {
+    switch (value->type) {
+    case JSON_NULL:
+        buffer_append_string(out, "None");
+        break;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        buffer_append_string(out, value->type == JSON_TRUE ? "True" : "False");
+        break;
+    case JSON_NUMBER:
+    case JSON_STRING:
+        buffer_append(out, value->string, value->length);
+        break;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        buffer_append_byte(out, '[');
+        for (size_t i = 0; i < value->count; i++) {
+            if (i > 0)
+                buffer_append_string(out, ", ");
+            append_value(out, &value->items[i]);
+        }
+        buffer_append_byte(out, ']');
+        break;
     }
 }
 
-void tensorboard_experts(struct tensorboard *board, const struct metrics *m) {
-    for (int i = 0; i < m->expert_layer_count; i++) {
-        const struct metrics_expert_layer *layer = &m->expert_layers[i];
-        char *tag = memory_printf("expert-balance/layer-%" PRId64, layer->layer);
-        write_scalar(board, tag, layer->balance, m->iteration);
-        free(tag);
+void tensorboard_run(void *sink, const struct metrics_start *start) {
+    struct tensorboard *board = sink;
+    struct json *root = NULL;
+    if (!start->config_json || json_parse(&root, start->config_json, strlen(start->config_json), "config") < 0)
+        return;
+    struct buffer text = {0};
+    for (size_t i = 0; root->type == JSON_OBJECT && i < root->count; i++) {
+        buffer_clear(&text);
+        append_value(&text, &root->items[i]);
+        write_text(board, root->keys[i].string, buffer_string(&text), start->iteration);
     }
+    buffer_free(&text);
+    json_free(root);
+    flush(board);
 }
 
-void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {
-    struct axes axes = {m->iteration, m->consumed_samples};
-    both(board, "iteration-time", m->elapsed_ms / 1000, axes);
-    if (m->planned_tokens_per_second > 0)
+void tensorboard_train(void *sink, const struct metrics *m) {
+    struct tensorboard *board = sink;
+    const struct metrics_taker taker = taker_at(board, m->iteration, m->consumed_samples);
+    metrics_each_tag(m, &board->choice, false, &taker);
+    flush(board);
+}
+
+void tensorboard_interval(void *sink, const struct metrics *m) {
+    struct tensorboard *board = sink;
+    const struct metrics_taker taker = taker_at(board, m->iteration, m->consumed_samples);
+    if (board->choice.timers)
+        metrics_each_tag(m, &board->choice, true, &taker);
+    if (board->choice.timers && m->planned_tokens_per_second > 0)
         write_scalar(board, "planned-iteration-time",
                      m->elapsed_ms / 1000 * m->tokens_per_second / m->planned_tokens_per_second, m->iteration);
-    if (m->has_throughput)
-        write_scalar(board, "throughput", m->teraflops, m->iteration);
+    for (int i = 0; i < m->expert_layer_count; i++) {
+        char *tag = memory_printf("expert-balance/layer-%" PRId64, m->expert_layers[i].layer);
+        write_scalar(board, tag, m->expert_layers[i].balance, m->iteration);
+        free(tag);
+    }
+    flush(board);
 }
 
-void tensorboard_timer(struct tensorboard *board, const char *name, double seconds, int64_t iteration) {
+void tensorboard_timer(void *sink, const char *name, double seconds, int64_t iteration) {
+    struct tensorboard *board = sink;
+    if (!board->choice.timers)
+        return;
     char *tag = memory_printf("%s-time", name);
     write_scalar(board, tag, seconds, iteration);
     free(tag);
 }
 
-void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,
-                      const struct tensorboard_choice *choice) {
-    struct axes axes = {eval->iteration, eval->consumed_samples};
-    for (int i = 0; i < eval->loss_count; i++) {
-        const struct metrics_loss *loss = &eval->losses[i];
-        char *tag = memory_printf("%s %s", loss->name, eval->set);
-        char *ppl = memory_printf("%s ppl", tag);
-        both(board, tag, loss->value, axes);
-        if (choice->validation_ppl)
-            both(board, ppl, metrics_perplexity(loss->value), axes);
-        free(tag);
-        free(ppl);
-    }
+void tensorboard_eval(void *sink, const struct metrics_eval *eval) {
+    struct tensorboard *board = sink;
+    const struct metrics_taker taker = taker_at(board, eval->iteration, eval->consumed_samples);
+    metrics_each_eval_tag(eval, &board->choice, &taker);
+    flush(board);
+}
+
+void tensorboard_sample(void *sink, const struct metrics_sample *sample) {
+    struct tensorboard *board = sink;
+    write_text(board, "sample", sample->text, sample->iteration);
+    flush(board);
 }

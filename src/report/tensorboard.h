@@ -10,29 +10,18 @@
 struct tensorboard;
 
 // Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID.0.
-int tensorboard_open(struct tensorboard **board, const char *folder);
-void tensorboard_close(struct tensorboard *board);  // flushes; NULL is fine
-void tensorboard_flush(struct tensorboard *board);  // makes written records visible to readers
+int tensorboard_open(struct tensorboard **board, const char *folder, const struct metrics_choice *choice);
 
-// Scalars besides the tags of training.
-void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step);
-
-struct tensorboard_choice {
-    bool no_loss_scale;   // --no-log-loss-scale-to-tensorboard
-    bool timers;          // --log-timers-to-tensorboard: iteration-time, throughput
-    bool validation_ppl;  // --log-validation-ppl-to-tensorboard
-    int64_t world_size;   // above 0: --log-world-size-to-tensorboard
-};
+// For a table of sinks: `board` is a struct tensorboard. The configuration, member by member, as text.
+void tensorboard_run(void *board, const struct metrics_start *start);
 // Every --tensorboard-log-interval iterations.
-void tensorboard_train(struct tensorboard *board, const struct metrics *metrics,
-                       const struct tensorboard_choice *choice);
-// The duration of a phase of the step in seconds, like Megatron's timers: tag "NAME-time".
-void tensorboard_timer(struct tensorboard *board, const char *name, double seconds, int64_t iteration);
-// iteration-time and throughput, at the log interval.
-void tensorboard_timers(struct tensorboard *board, const struct metrics *metrics);
-// The balance of experts layer by layer, at the log interval.
-void tensorboard_experts(struct tensorboard *board, const struct metrics *metrics);
-void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,
-                      const struct tensorboard_choice *choice);
+void tensorboard_train(void *board, const struct metrics *metrics);
+// iteration-time and throughput, and the balance of experts layer by layer, at the log interval.
+void tensorboard_interval(void *board, const struct metrics *metrics);
+void tensorboard_eval(void *board, const struct metrics_eval *eval);
+void tensorboard_sample(void *board, const struct metrics_sample *sample);
+// The duration of a phase of the step in seconds, like Megatron's timers: tag "NAME-time". Only with choice.timers.
+void tensorboard_timer(void *board, const char *name, double seconds, int64_t iteration);
+void tensorboard_close(void *board);  // NULL is fine
 
 #endif

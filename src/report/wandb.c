@@ -23,7 +23,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "report/appender.h"
-#include "report/protobuf.h"
+#include "report/event.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -233,7 +233,8 @@ static void put_config(struct buffer *run, const char *config_json) {
     json_free(root);
 }
 
-void wandb_run(struct wandb *wandb, int64_t iteration, const char *config_json) {
+void wandb_run(void *sink, const struct metrics_start *start) {
+    struct wandb *wandb = sink;
     const struct wandb_options *options = &wandb->options;
     char host[256];
     process_host(host, sizeof host);
@@ -242,12 +243,12 @@ void wandb_run(struct wandb *wandb, int64_t iteration, const char *config_json) 
     if (options->entity)
         protobuf_string(&run, 2, options->entity);
     protobuf_string(&run, 3, options->project);
-    put_config(&run, config_json);
+    put_config(&run, start->config_json);
     if (options->name)
         protobuf_string(&run, 8, options->name);
     protobuf_string(&run, 13, host);
-    if (iteration > 0)
-        protobuf_int(&run, 14, iteration);
+    if (start->iteration > 0)
+        protobuf_int(&run, 14, start->iteration);
     double seconds = floor(wandb->started);
     protobuf_int(&time, 1, (int64_t)seconds);
     protobuf_int(&time, 2, (int64_t)((wandb->started - seconds) * 1e9));
@@ -255,72 +256,48 @@ void wandb_run(struct wandb *wandb, int64_t iteration, const char *config_json) 
     write_record(wandb, RECORD_RUN, &run);
 }
 
-void wandb_train(struct wandb *wandb, const struct metrics *m) {
-    struct buffer *row = row_of(wandb, m->iteration);
-    const struct tensorboard_choice *choice = &wandb->options.choice;
-    put_number(row, "samples vs steps", (double)m->consumed_samples);
-    put_number(row, "learning-rate", m->learning_rate);
-    if (m->has_decoupled)
-        put_number(row, "decoupled-learning-rate", m->decoupled_learning_rate);
-    put_number(row, "batch-size", (double)m->global_batch_size);
-    for (int i = 0; i < m->loss_count; i++)
-        put_number(row, m->losses[i].name, m->losses[i].value);
-    if (m->skipped_samples > 0)
-        put_number(row, "skipped-train-samples", (double)m->skipped_samples);
-    if (!choice->no_loss_scale)
-        put_number(row, "loss-scale", m->loss_scale);
-    if (choice->world_size > 0)
-        put_number(row, "world-size", (double)choice->world_size);
-    if (m->has_grad_norm)
-        put_number(row, "grad-norm", m->grad_norm);
-    if (m->has_num_zeros)
-        put_number(row, "num-zeros", m->num_zeros);
-    if (m->has_params_norm)
-        put_number(row, "params-norm", m->params_norm);
-    if (m->expert_layer_count > 0) {
-        put_number(row, "expert-balance", m->expert_balance);
-        put_number(row, "idle-experts", (double)m->idle_experts);
-    }
+static void put(void *row, const char *tag, double value, bool is_iterations_only) {
+    (void)is_iterations_only;
+    put_number(row, tag, value);
 }
 
-void wandb_interval(struct wandb *wandb, const struct metrics *m) {
-    if (wandb->options.choice.timers) {
-        struct buffer *row = row_of(wandb, m->iteration);
-        put_number(row, "iteration-time", m->elapsed_ms / 1000);
-        if (m->has_throughput)
-            put_number(row, "throughput", m->teraflops);
-    }
+void wandb_train(void *sink, const struct metrics *m) {
+    struct wandb *wandb = sink;
+    struct buffer *row = row_of(wandb, m->iteration);
+    put_number(row, "samples vs steps", (double)m->consumed_samples);
+    metrics_each_tag(m, &wandb->options.choice, false, &(struct metrics_taker){put, row});
+}
+
+void wandb_interval(void *sink, const struct metrics *m) {
+    struct wandb *wandb = sink;
+    if (wandb->options.choice.timers)
+        metrics_each_tag(m, &wandb->options.choice, true, &(struct metrics_taker){put, row_of(wandb, m->iteration)});
     write_summary(wandb);
 }
 
-void wandb_eval(struct wandb *wandb, const struct metrics_eval *eval) {
+void wandb_eval(void *sink, const struct metrics_eval *eval) {
+    struct wandb *wandb = sink;
     struct buffer *row = row_of(wandb, eval->iteration);
-    for (int i = 0; i < eval->loss_count; i++) {
-        char *key = memory_printf("%s %s", eval->losses[i].name, eval->set);
-        char *perplexity = memory_printf("%s ppl", key);
-        put_number(row, key, eval->losses[i].value);
-        if (wandb->options.choice.validation_ppl)
-            put_number(row, perplexity, metrics_perplexity(eval->losses[i].value));
-        free(key);
-        free(perplexity);
-    }
+    metrics_each_eval_tag(eval, &wandb->options.choice, &(struct metrics_taker){put, row});
 }
 
-void wandb_end(struct wandb *wandb, int exit_code) {
+void wandb_event(void *sink, const struct metrics_event *event) {
+    struct wandb *wandb = sink;
     struct buffer message = {0}, footer = {0};
-    if (wandb->has_ended)
+    if (wandb->has_ended || !metrics_event_is_end(event->name))
         return;
     wandb->has_ended = true;
     write_row(wandb);
     write_summary(wandb);
-    if (exit_code != 0)
-        protobuf_int(&message, 1, exit_code);
+    if (event->exit_code != 0)
+        protobuf_int(&message, 1, event->exit_code);
     protobuf_int(&message, 2, (int64_t)(clock_wall_seconds() - wandb->started));
     write_record(wandb, RECORD_EXIT, &message);
     write_record(wandb, RECORD_FOOTER, &footer);
 }
 
-void wandb_close(struct wandb *wandb) {
+void wandb_close(void *sink) {
+    struct wandb *wandb = sink;
     if (!wandb)
         return;
     if (!wandb->has_ended)

@@ -6,7 +6,6 @@
 #define REPORT_WANDB_H
 
 #include "report/metrics.h"
-#include "report/tensorboard.h"
 
 struct wandb;
 
@@ -14,17 +13,18 @@ struct wandb_options {
     const char *folder;         // --wandb-save-dir, else SAVE/wandb
     const char *project;        // --wandb-project
     const char *name, *entity;  // --wandb-exp-name, --wandb-entity; NULL for none
-    struct tensorboard_choice choice;
+    struct metrics_choice choice;
 };
 int wandb_open(struct wandb **wandb, const struct wandb_options *options);
-// Once, with the configuration as one JSON object, or NULL.
-void wandb_run(struct wandb *wandb, int64_t iteration, const char *config_json);
-void wandb_train(struct wandb *wandb, const struct metrics *metrics);
+
+// For a table of sinks: `wandb` is a struct wandb. Once, with the configuration.
+void wandb_run(void *wandb, const struct metrics_start *start);
+void wandb_train(void *wandb, const struct metrics *metrics);
 // At the log interval: iteration-time and throughput, with --log-timers-to-tensorboard.
-void wandb_interval(struct wandb *wandb, const struct metrics *metrics);
-void wandb_eval(struct wandb *wandb, const struct metrics_eval *eval);
-// The end of the run, once.
-void wandb_end(struct wandb *wandb, int exit_code);
-void wandb_close(struct wandb *wandb);  // NULL is fine
+void wandb_interval(void *wandb, const struct metrics *metrics);
+void wandb_eval(void *wandb, const struct metrics_eval *eval);
+// The end of the run, once; other events are not written.
+void wandb_event(void *wandb, const struct metrics_event *event);
+void wandb_close(void *wandb);  // NULL is fine
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "recovery/link_probe.h"
 #include "recovery/stragglers.h"
-#include "report/ranks_line.h"
+#include "report/metrics_file.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -32,12 +32,12 @@ void watching_begin(struct watching *watching, const struct trainer_options *opt
     farewell_open(&watching->farewell);
 }
 
-static struct tensorboard_choice tensorboard_choice(const struct config *config) {
-    return (struct tensorboard_choice){
-        .no_loss_scale = config->watch.no_log_loss_scale_to_tensorboard,
-        .timers = config->watch.log_timers_to_tensorboard,
-        .validation_ppl = config->watch.log_validation_ppl_to_tensorboard,
-        .world_size = config->watch.log_world_size_to_tensorboard ? config->machine.world_size : 0};
+static struct metrics_choice tensorboard_choice(const struct config *config) {
+    return (struct metrics_choice){.no_loss_scale = config->watch.no_log_loss_scale_to_tensorboard,
+                                   .timers = config->watch.log_timers_to_tensorboard,
+                                   .validation_ppl = config->watch.log_validation_ppl_to_tensorboard,
+                                   .world_size =
+                                       config->watch.log_world_size_to_tensorboard ? config->machine.world_size : 0};
 }
 
 static struct wandb_options wandb_options(struct watching *watching) {

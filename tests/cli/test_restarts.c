@@ -5,7 +5,6 @@
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/restarts_file.h"
 #include "test.h"
 
 #include <signal.h>

@@ -6,18 +6,18 @@
 
 static const char *const command[] = {"bevatron", "train", "--data-path", "a \"b\" $(c)\n- d: {e}", NULL};
 static const struct kubernetes_job plain = {.kind = KUBERNETES_JOBSET,
-                                            .name = "train",
+                                            .launch.name = "train",
                                             .image = "registry/bevatron:1",
-                                            .command = command,
-                                            .nodes = 2,
-                                            .ranks_per_node = 8,
-                                            .gpus = 8,
+                                            .launch.command = command,
+                                            .launch.nodes = 2,
+                                            .launch.ranks_per_node = 8,
+                                            .launch.gpus_per_node = 8,
                                             .efa = 32,
                                             .huge_pages = "5120Mi",
                                             .shared_memory = "64Gi",
                                             .claim = "fsx-claim",
                                             .mount = "/fsx",
-                                            .max_restarts = 3};
+                                            .launch.max_restarts = 3};
 
 TEST(yaml) {
     struct buffer out = {0};
@@ -63,7 +63,7 @@ TEST(every_kind_has_its_fields) {
             if (!strstr(buffer_string(&out), wanted[kind][i]))
                 test_fail("kind %d has no %s", kind, wanted[kind][i]);
         EXPECT(strstr(buffer_string(&out), "vpc.amazonaws.com/efa: 32") != NULL);
-        EXPECT((strstr(buffer_string(&out), "\"NCCL_NET\"") != NULL) == (job.nodes > 1));
+        EXPECT((strstr(buffer_string(&out), "\"NCCL_NET\"") != NULL) == (job.launch.nodes > 1));
         // Huge pages must come with memory or CPUs; a request is enough.
         EXPECT(strstr(buffer_string(&out), "hugepages-2Mi: \"5120Mi\"\n") != NULL);
         EXPECT(strstr(buffer_string(&out), "memory: \"16Gi\"\n") != NULL);
@@ -79,9 +79,9 @@ TEST(restarts) {
             struct kubernetes_job job = plain;
             struct buffer out = {0};
             job.kind = (enum kubernetes_kind)kind;
-            job.save = i > 0 ? "/fsx/run" : NULL;
-            job.max_restarts = i == 2 ? 0 : 3;
-            job.window_minutes = 60;
+            job.launch.save = i > 0 ? "/fsx/run" : NULL;
+            job.launch.max_restarts = i == 2 ? 0 : 3;
+            job.launch.window_minutes = 60;
             EXPECT_OK(kubernetes_manifest(&job, &out));
             const char *text = buffer_string(&out);
             bool decides = i == 1 && kind != KUBERNETES_MPIJOB && kind != KUBERNETES_PYTORCHJOB;
@@ -100,7 +100,7 @@ TEST(probe) {
             struct kubernetes_job job = plain;
             struct buffer out = {0};
             job.kind = (enum kubernetes_kind)kind;
-            job.progress_minutes = is_wanted ? 0.5 : 0;
+            job.launch.progress_minutes = is_wanted ? 0.5 : 0;
             EXPECT_OK(kubernetes_manifest(&job, &out));
             const char *probe = strstr(buffer_string(&out), "livenessProbe:");
             bool has_probe = is_wanted && kind != KUBERNETES_MPIJOB;
@@ -119,7 +119,7 @@ TEST(bad_fields) {
     static const char *const names[] = {
         "", "Train", "a b", "-a", "a-", "a_b", "a.b", "9a", "a-name-that-is-much-longer-than-names-may-be-here"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        job.name = names[i];
+        job.launch.name = (char *)(uintptr_t)names[i];
         EXPECT_ERROR(kubernetes_manifest(&job, &out), "cannot be the name of a job");
     }
     job = plain;
@@ -128,19 +128,19 @@ TEST(bad_fields) {
     static const char *const pages[] = {"3Mi", "0", "1", "2M", "1024Ki", "5120m"};
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         job = plain;
-        job.huge_pages = pages[i];
+        job.huge_pages = (char *)(uintptr_t)pages[i];
         EXPECT_ERROR(kubernetes_manifest(&job, &out), "not a multiple of the page size");
     }
     static char *variables[] = {"A B=1", "=1", "A", "1A=1", "A=\xff"};
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         struct string_list environment = {.items = &variables[i], .count = 1};
         job = plain;
-        job.environment = &environment;
+        job.launch.environment = environment;
         EXPECT_ERROR(kubernetes_manifest(&job, &out), "--env \"");
     }
     static const char *const words[] = {"bevatron", "train", "--save", "/d/\xc3(", NULL};
     job = plain;
-    job.command = words;
+    job.launch.command = words;
     EXPECT_ERROR(kubernetes_manifest(&job, &out), "\"/d/\" is not valid UTF-8 at byte 3");
     job = plain;
     job.mount = "fsx";
@@ -194,7 +194,7 @@ TEST(disks) {
     struct yaml_node tree;
     EXPECT_OK(yaml_tree_parse(&tree, fields, strlen(fields), "pod.yaml"));
     struct kubernetes_job job = plain;
-    job.host_paths = &host_paths;
+    job.host_paths = host_paths;
     job.pod_fields = &tree;
     for (int kind = KUBERNETES_JOBSET; kind <= KUBERNETES_JOB; kind++)
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

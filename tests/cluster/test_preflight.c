@@ -2,7 +2,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cluster/gpus.h"
-#include "cluster/transport.h"
 #include "test.h"
 
 #include <stdio.h>

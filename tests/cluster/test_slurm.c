@@ -60,17 +60,16 @@ TEST(variables) {
 }
 
 static const char *const command[] = {"/opt/bevatron", "train", "--data-path", "a b", NULL};
-static const struct slurm_job plain = {.name = "train",
+static const struct slurm_job plain = {.launch.name = "train",
                                        .logs = "/fsx/logs",
-                                       .nodes = 2,
-                                       .tasks_per_node = 8,
-                                       .gpus_per_node = 8,
+                                       .launch.nodes = 2,
+                                       .launch.ranks_per_node = 8,
+                                       .launch.gpus_per_node = 8,
                                        .warning_seconds = 180,
-                                       .max_requeues = 5,
-                                       .window_minutes = 60,
+                                       .launch.max_restarts = 5,
+                                       .launch.window_minutes = 60,
                                        .has_mpi = true,
-                                       .is_exclusive = true,
-                                       .command = command};
+                                       .launch.command = command};
 
 TEST(script_has_what_was_asked_for) {
     struct slurm_job job = plain;
@@ -78,11 +77,11 @@ TEST(script_has_what_was_asked_for) {
     job.partition = "gpu";
     job.time = "1-00:00:00";
     job.dependency = "77";
-    job.save = "/fsx/run";
-    job.is_train = true;
+    job.launch.save = "/fsx/run";
+    job.launch.is_train = true;
     job.container_image = "/fsx/image with blank.sqsh";
     job.container_mount_home = true;
-    job.machine = machine_find("p4d.24xlarge");
+    job.launch.machine = machine_find("p4d.24xlarge");
     EXPECT_OK(slurm_script(&job, &script));
     const char *text = buffer_string(&script);
     const char *const lines[] = {"#SBATCH --partition=gpu\n",
@@ -121,8 +120,8 @@ TEST(script_has_what_was_asked_for) {
 TEST(one_machine_without_gres) {
     struct slurm_job job = plain;
     struct buffer script = {0};
-    job.machine = machine_find("p4d.24xlarge");
-    job.nodes = 1;
+    job.launch.machine = machine_find("p4d.24xlarge");
+    job.launch.nodes = 1;
     job.has_no_gres = true;
     job.warning_seconds = 0;
     EXPECT_OK(slurm_script(&job, &script));
@@ -140,9 +139,9 @@ static int attempt(const char *logs, const char *step, const char *answer, struc
     static const char *const words[] = {"bevatron", "preprocess", NULL};
     struct slurm_job job = plain;
     struct buffer script = {0};
-    job.logs = logs;
-    job.command = words;
-    job.journal = "/fsx/journal";
+    job.logs = (char *)(uintptr_t)logs;
+    job.launch.command = words;
+    job.launch.journal = "/fsx/journal";
     buffer_printf(&script,
                   "srun() { %s; }\ntail() { :; }\nsleep() { :; }\nscontrol() { echo \"scontrol $*\"; }\n"
                   "bevatron() { echo \"asked $*\" >&2; [[ \"$*\" != *--exit-code* ]] || %s; }\n"
@@ -221,10 +220,10 @@ static int train(const char *logs, const struct play *play, struct process_resul
     struct slurm_job job = plain;
     struct buffer script = {0};
     char *save = memory_printf("%s/run", logs);
-    job.logs = logs;
-    job.save = save;
-    job.command = words;
-    job.is_train = true;
+    job.logs = (char *)(uintptr_t)logs;
+    job.launch.save = save;
+    job.launch.command = words;
+    job.launch.is_train = true;
     job.chain = play->chain;
     // The number of srun's runs is in a file, because it runs in the background.
     buffer_printf(&script,
@@ -442,10 +441,10 @@ TEST(nothing_becomes_code) {
         snprintf(pair, sizeof pair, "GIVEN=%s", hostile[i]);
         string_list_add(&environment, pair);
         struct slurm_job job = plain;
-        job.command = words;
-        job.environment = &environment;
+        job.launch.command = words;
+        job.launch.environment = environment;
         job.logs = "/tmp/bevatron-test-logs";
-        job.container_mounts = hostile[i];
+        job.container_mounts = (char *)(uintptr_t)hostile[i];
         struct buffer script = {0};
         buffer_append_string(&script, "srun() { printf '%s\\001' \"$@\" \"$GIVEN\"; }\ntail() { :; }\nmkdir() { :; }\n"
                                       "SLURM_JOB_ID=1\n");
@@ -468,7 +467,7 @@ TEST(lines_for_sbatch_are_plain) {
     for (int i = 0; i < HOSTILE; i++) {
         struct slurm_job job = plain;
         struct buffer script = {0};
-        job.partition = hostile[i];
+        job.partition = (char *)(uintptr_t)hostile[i];
         if (strcmp(hostile[i], "plain") == 0)
             EXPECT_OK(slurm_script(&job, &script));
         else

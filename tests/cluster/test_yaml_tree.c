@@ -1,6 +1,6 @@
 // YAML as a tree: what is written reads back the same, merging follows kubectl's rules, and unsupported syntax is
 // refused with its line.
-#include "cluster/yaml_tree.h"
+#include "cluster/yaml.h"
 #include "test.h"
 
 static void expect_written(const char *text, const char *wanted) {

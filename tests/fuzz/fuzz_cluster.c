@@ -9,7 +9,6 @@
 #include "cluster/ini.h"
 #include "cluster/parallelcluster.h"
 #include "cluster/slurm.h"
-#include "cluster/transport.h"
 
 #include <string.h>
 
@@ -49,7 +48,7 @@ static void try_ini(const char *text, size_t length) {
 
 // Whatever is passed through, an sbatch line begins with an option, and there are no others.
 static void try_slurm(const char *text) {
-    static const struct slurm_job job = {.name = "train"};
+    static const struct slurm_job job = {.launch.name = "train"};
     struct slurm_state state;
     struct buffer out = {0};
     if (slurm_pass_options(&job, text, &out) == 0)

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "cluster/yaml_tree.h"
+#include "cluster/yaml.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Curves in bounded memory, against plain arrays; numbers read and written against the C library.
 #include "base/json.h"
 #include "base/rng.h"
-#include "report/board/line_number.h"
+#include "report/board/line_reader.h"
 #include "report/board/number_text.h"
 #include "report/board/pyramid.h"
 #include "test.h"

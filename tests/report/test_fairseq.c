@@ -1,5 +1,5 @@
 // fairseq's JSON lines; the numbers are what Python's round and {:g} make of them.
-#include "report/fairseq.h"
+#include "report/console.h"
 #include "base/json.h"
 #include "test.h"
 #include <time.h>

@@ -86,8 +86,10 @@ TEST(text) {
     expect_form(&text);
     struct metrics m = at(5);
     m.is_skipped = true;
-    prometheus_step(p, &m, false);
-    prometheus_step(p, &m, true);
+    prometheus_step(p, &m);
+    struct metrics broken = m;
+    broken.losses[0].value = NAN;
+    prometheus_step(p, &broken);
     prometheus_train(p, &m);
     struct metrics_eval eval = {.iteration = 5, .set = "validation", .losses = {{"lm loss", 3.5}}, .loss_count = 1};
     prometheus_eval(p, &eval);
@@ -151,7 +153,7 @@ TEST(fast_steps) {
     for (int i = 1; i <= 1000; i++) {
         struct metrics m = at(i);
         moved.now = 0.015625 * i;
-        prometheus_step(p, &m, false);
+        prometheus_step(p, &m);
         prometheus_train(p, &m);
         // After 5, 10 and 15 seconds.
         char line[64];

@@ -66,7 +66,7 @@ TEST(server) {
     log_set_level(LOG_ERROR);
     struct prometheus *p = serve(&port);
     struct metrics m = {.iteration = 7, .train_iters = 20, .losses = {{"lm loss", 2.5}}, .loss_count = 1};
-    prometheus_step(p, &m, false);
+    prometheus_step(p, &m);
     prometheus_train(p, &m);
     struct buffer text = ask(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     EXPECT(strncmp(text.data, "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n", 73) ==

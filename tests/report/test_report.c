@@ -48,12 +48,13 @@ TEST(every_sink) {
     EXPECT(strstr(buffer_string(&text), "on test set") != NULL);
     EXPECT(strstr(buffer_string(&text), "\na line of the trainer\n") != NULL);
     buffer_free(&text);
-    struct metrics_history history;
-    EXPECT_OK(metrics_history_read(&history, path));
-    EXPECT_INT(history.count, 2);
-    EXPECT_INT(history.curves[0].count, 4);
-    EXPECT_STRING(history.curves[1].name, "lm loss test");
-    metrics_history_free(&history);
+    EXPECT_OK(file_read_all(path, 1 << 20, &text));
+    int lines = 0;
+    for (const char *at = buffer_string(&text); (at = strstr(at, "{\"kind\":\"train\"")); at++)
+        lines++;
+    EXPECT_INT(lines, 4);
+    EXPECT(strstr(buffer_string(&text), "\"set\":\"test\",\"final\":true,\"losses\":{\"lm loss\":2}") != NULL);
+    buffer_free(&text);
     // More steps than points are kept: averages of 8 then, of iterations 1 to 8 up to 19993 to 20000.
     FILE *picture = tmpfile();
     report_plot_loss(report, picture);
@@ -298,10 +299,6 @@ TEST(samples) {
     EXPECT(strstr(text.data,
                   "{\"kind\":\"sample\",\"time\":5,\"iteration\":30,\"prompt\":\"Once \\\"upon\\\"\",\"text\":\" a"));
     buffer_free(&text);
-    struct metrics_history history;
-    EXPECT_OK(metrics_history_read(&history, path));
-    EXPECT_INT(history.bad_lines, 0);
-    metrics_history_free(&history);
     fclose(console);
     EXPECT_OK(file_remove_tree(folder));
 }

@@ -111,7 +111,7 @@ TEST(records_of_a_run) {
 
 TEST(unwritable_folder) {
     struct tensorboard *board = NULL;
-    EXPECT_ERROR(tensorboard_open(&board, "/proc/nothing"), "/proc/nothing");
+    EXPECT_ERROR(tensorboard_open(&board, "/proc/nothing", &(struct metrics_choice){0}), "/proc/nothing");
     EXPECT(board == NULL);
     tensorboard_close(NULL);
 }

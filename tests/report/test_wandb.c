@@ -180,7 +180,8 @@ static void write_run(const char *where) {
                                     .entity = "team",
                                     .choice = {.timers = true, .validation_ppl = true}};
     CHECK(wandb_open(&wandb, &options) == 0);
-    wandb_run(wandb, 0, "{\"lr\": 1.5e-4, \"save\": null, \"bf16\": true, \"split\": [\"a\", 1]}");
+    wandb_run(wandb, &(struct metrics_start){
+                         .config_json = "{\"lr\": 1.5e-4, \"save\": null, \"bf16\": true, \"split\": [\"a\", 1]}"});
     for (int64_t i = 1; i <= 4; i++) {
         struct metrics m = at(i);
         wandb_train(wandb, &m);
@@ -190,8 +191,9 @@ static void write_run(const char *where) {
         if (i == 2)
             wandb_eval(wandb, &eval);
     }
-    wandb_end(wandb, 213);
-    wandb_end(wandb, 0);
+    wandb_event(wandb, &(struct metrics_event){.name = "saved"});
+    wandb_event(wandb, &(struct metrics_event){.name = "failed", .exit_code = 213});
+    wandb_event(wandb, &(struct metrics_event){.name = "finished"});
     wandb_close(wandb);
 }
 
@@ -246,7 +248,7 @@ TEST(blocks) {
     EXPECT_OK(wandb_open(&wandb, &(struct wandb_options){.folder = folder, .project = "p", .name = "n"}));
     struct buffer config = {0};
     buffer_printf(&config, "{\"long\": \"%0*d\"}", 100000, 0);
-    wandb_run(wandb, 7, config.data);
+    wandb_run(wandb, &(struct metrics_start){.iteration = 7, .config_json = config.data});
     buffer_free(&config);
     enum { ROWS = 1500 };
     for (int64_t i = 1; i <= ROWS; i++) {

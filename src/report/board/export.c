@@ -11,6 +11,19 @@
 #include <string.h>
 #include <strings.h>
 
+// ---- files of the page ----
+
+// Finds a file of the web page. See page.h.
+
+const struct page_asset *page_asset(const char *name) {
+    for (size_t i = 0; i < page_asset_count; i++)
+        if (strcmp(page_assets[i].name, name) == 0)
+            return &page_assets[i];
+    die("the page has no %s", name);
+}
+
+// ---- one file ----
+
 // Small enough to be mailed: about 8 MB of points, divided among the curves.
 enum { MOST_POINTS = 1000, FEWEST_POINTS = 40, ALL_POINTS = 150000, LOG_LINES = 200 };
 

@@ -2,7 +2,6 @@
 #include "report/board/line_reader.h"
 
 #include "base/error.h"
-#include "report/board/line_number.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
