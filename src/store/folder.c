@@ -85,6 +85,10 @@ static int compare_iterations(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void folder_list_sort(struct folder_list *list) {
+    qsort(list->iterations, list->count, sizeof list->iterations[0], compare_iterations);
+}
+
 // Returns errno if the listing has failed or was cut short, else 0.
 static int list_once(struct folder_list *list, const char *folder) {
     *list = (struct folder_list){0};
@@ -111,7 +115,7 @@ static int list_once(struct folder_list *list, const char *folder) {
     int error = errno;
     closedir(stream);
     if (error == 0 && list->count > 0)
-        qsort(list->iterations, list->count, sizeof list->iterations[0], compare_iterations);
+        folder_list_sort(list);
     return error;
 }
 

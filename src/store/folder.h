@@ -19,6 +19,7 @@ struct folder_list {
     size_t count;
 };
 int folder_list_read(struct folder_list *list, const char *folder);
+void folder_list_sort(struct folder_list *list);
 void folder_list_free(struct folder_list *list);
 
 // The marker. Reading returns 1 and the iteration; 0 if there is no marker; -1, with a message, if its content is

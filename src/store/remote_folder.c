@@ -29,11 +29,6 @@ int remote_folder_marker(const char *url, int64_t *iteration) {
     return status;
 }
 
-static int compare(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 int remote_folder_list(struct folder_list *list, const char *url, const char *name) {
     struct remote_list objects;
     char *prefix = url_join(url, "iter_"), *folder = url_join(url, "");
@@ -50,7 +45,7 @@ int remote_folder_list(struct folder_list *list, const char *url, const char *na
         free(first);
     }
     if (status == 0) {
-        qsort(list->iterations, list->count, sizeof *list->iterations, compare);
+        folder_list_sort(list);
         remote_list_free(&objects);
     }
     free(prefix);

@@ -22,7 +22,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DIGEST_WORDS = 8 };
+// 64 digits and a NUL, as words that ranks exchange.
+enum { DIGEST_WORDS = 9 };
 
 // More than any model needs. With more, the manifest would exceed what its reader accepts, so it then omits sums and
 // the list of each file's tensors.
@@ -136,21 +137,11 @@ static void list_files(const struct checkpoint_job *job, struct manifest *manife
             struct manifest_file file = {.name = share_file_name(i, job->sizes, rank, job->ranks),
                                          .holds = memory_string(share_holds[i]),
                                          .bytes = (uint64_t)job->sizes[at]};
-            for (int w = 0; w < DIGEST_WORDS; w++)
-                (void)snprintf(file.sha256 + 8 * w, sizeof file.sha256 - 8 * (size_t)w, "%08x",
-                               (unsigned)job->digests[DIGEST_WORDS * at + w]);
+            memcpy(file.sha256, &job->digests[DIGEST_WORDS * at], sizeof file.sha256);
             if (job->sums)
                 list_tensors(&file, job->sums + job->firsts[at], (size_t)job->counts[at]);
             manifest_add(manifest, file);
         }
-}
-
-static void put_digest(int64_t words[DIGEST_WORDS], const char *text) {
-    for (int w = 0; w < DIGEST_WORDS && text[0]; w++) {
-        char word[9] = {0};
-        memcpy(word, text + 8 * w, 8);
-        words[w] = (int64_t)strtoul(word, NULL, 16);
-    }
 }
 
 static void gather_digests(struct checkpoint_job *job) {
@@ -158,8 +149,8 @@ static void gather_digests(struct checkpoint_job *job) {
     int64_t *words = job->digests = memory_alloc((size_t)count * sizeof words[0]);
     for (int k = 0; k < job->share_count; k++)
         for (int i = 0; i < SHARE_FILES; i++)
-            put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i),
-                       job->shares[k].files[i].digest.sha256);
+            memcpy(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i), job->shares[k].files[i].digest.sha256,
+                   sizeof job->shares[k].files[i].digest.sha256);
     if (job->all)
         comm_all_gather_i64(job->all, words, DIGEST_WORDS * SHARE_FILES, "digests of a checkpoint's files");
 }

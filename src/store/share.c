@@ -204,6 +204,20 @@ static int write_item(struct writing *writing, const struct share_item *item, co
     return 0;
 }
 
+// Brings a tensor to the rank that writes it: there all its elements, to be freed, and NULL elsewhere.
+static unsigned char *bring(const struct share *share, const struct checkpoint_save *save,
+                            const struct share_item *item) {
+    struct gather gather = {
+        .device = save->device, .ranks = save->ranks, .tensor = item->tensor, .writer = item->writer};
+    if (item->writer != share->self) {
+        gather_send(&gather);
+        return NULL;
+    }
+    unsigned char *whole = memory_alloc(item->bytes + 1);
+    gather_receive(&gather, whole);
+    return whole;
+}
+
 int share_write(struct share *share, const struct checkpoint_save *save, const char *folder) {
     struct writing writing = {.share = share,
                               .save = save,
@@ -219,17 +233,14 @@ int share_write(struct share *share, const struct checkpoint_save *save, const c
         unsigned char *whole = NULL;
         for (; i < share->count && share->items[i].turn == turn; i++) {
             const struct share_item *item = &share->items[i];
-            struct gather gather = {
-                .device = save->device, .ranks = save->ranks, .tensor = item->tensor, .writer = item->writer};
-            if (item->writer != share->self) {
-                gather_send(&gather);
+            bool is_own = item->writer == share->self;
+            if (is_own)
+                own = item;
+            // What is in one piece goes to the file without a copy.
+            if (is_own && !gather_is_split(item->tensor) && !coded_is(item->tensor))
                 continue;
-            }
-            own = item;
-            if (!gather_is_split(item->tensor) && !coded_is(item->tensor))
-                continue;
-            whole = memory_alloc(item->bytes + 1);
-            gather_receive(&gather, whole);
+            unsigned char *brought = bring(share, save, item);
+            whole = is_own ? brought : whole;
         }
         if (own && writing.status == 0) {
             writing.status = write_item(&writing, own, whole);
@@ -255,15 +266,9 @@ int share_keep(struct share *share, const struct checkpoint_save *save) {
     device_synchronize(save->device);
     for (size_t i = 0; i < share->count; i++) {
         const struct share_item *item = &share->items[i];
-        struct gather gather = {
-            .device = save->device, .ranks = save->ranks, .tensor = item->tensor, .writer = item->writer};
-        if (item->writer != share->self) {
-            gather_send(&gather);
-            continue;
-        }
-        unsigned char *whole = memory_alloc(item->bytes + 1);
-        gather_receive(&gather, whole);
-        share->files[item->file].kept[kept[item->file]++] = whole;
+        unsigned char *whole = bring(share, save, item);
+        if (whole)
+            share->files[item->file].kept[kept[item->file]++] = whole;
     }
     return 0;
 }

@@ -33,7 +33,8 @@ int stage_out(struct stage *stage, struct tensor from, struct safetensors_writer
     return 0;
 }
 
-int stage_in(struct stage *stage, struct tensor to, const struct safetensors_tensor *from) {
+// Fills a contiguous tensor from a file's tensor with as many elements, converting if the float types differ.
+static int stage_in(struct stage *stage, struct tensor to, const struct safetensors_tensor *from) {
     watchdog_beat();
     CHECK(convert_is_possible(from->dtype, to.dtype));
     struct convert convert = {.to_dtype = to.dtype, .from_dtype = from->dtype};

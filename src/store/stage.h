@@ -14,9 +14,6 @@ struct stage {
 
 // Appends the elements of a contiguous tensor to the file.
 int stage_out(struct stage *stage, struct tensor from, struct safetensors_writer *writer);
-// Fills a contiguous tensor from a file's tensor with as many elements, converting if the float types differ. The file
-// must stay open until stage_end.
-int stage_in(struct stage *stage, struct tensor to, const struct safetensors_tensor *from);
 // Waits for the copies and frees the piece.
 void stage_end(struct stage *stage);
 
@@ -29,7 +26,8 @@ static inline bool coded_is(const struct checkpoint_tensor *tensor) {
 enum dtype coded_dtype(const struct checkpoint_tensor *tensor);
 // The elements that this rank holds, in that dtype, to host memory.
 void coded_copy_out(struct device *device, void *to, const struct checkpoint_tensor *tensor);
-// The reverse, from a tensor in host memory of the same shape and any float dtype; rounds to nearest.
+// The reverse, from a tensor in host memory of the same shape and any float dtype; rounds to nearest. The file must stay
+// open until stage_end.
 int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const struct safetensors_tensor *from);
 
 #endif
