@@ -26,8 +26,8 @@ static inline bool coded_is(const struct checkpoint_tensor *tensor) {
 enum dtype coded_dtype(const struct checkpoint_tensor *tensor);
 // The elements that this rank holds, in that dtype, to host memory.
 void coded_copy_out(struct device *device, void *to, const struct checkpoint_tensor *tensor);
-// The reverse, from a tensor in host memory of the same shape and any float dtype; rounds to nearest. The file must stay
-// open until stage_end.
+// The reverse, from a tensor in host memory of the same shape and any float dtype; rounds to nearest. The file must
+// stay open until stage_end.
 int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const struct safetensors_tensor *from);
 
 #endif
