@@ -255,7 +255,7 @@ static void describe_words(const struct fairseq_model *model, struct hf_parts *p
             add_symbol(model, parts, id);
     }
     json_end_object(&json);
-    hf_member_string(&json, "unk_token", "<unk>");
+    json_put_string(&json, "unk_token", "<unk>");
     json_end_object(&json);
     struct buffer pattern = {0};
     hf_pattern_set(&pattern, is_blank, NULL);

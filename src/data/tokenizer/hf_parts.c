@@ -41,16 +41,6 @@ void hf_member_bool(struct json_writer *json, const char *key, bool value) {
     json_bool(json, value);
 }
 
-void hf_member_string(struct json_writer *json, const char *key, const char *value) {
-    json_key(json, key);
-    json_cstring(json, value);
-}
-
-void hf_member_int(struct json_writer *json, const char *key, int64_t value) {
-    json_key(json, key);
-    json_int(json, value);
-}
-
 void hf_member_null(struct json_writer *json, const char *key) {
     json_key(json, key);
     json_null(json);
@@ -60,7 +50,7 @@ void hf_member_null(struct json_writer *json, const char *key) {
 
 void hf_step(struct json_writer *json, const char *type) {
     json_begin_object(json);
-    hf_member_string(json, "type", type);
+    json_put_string(json, "type", type);
 }
 
 void hf_step_plain(struct json_writer *json, const char *type) {
@@ -79,21 +69,21 @@ static void write_pattern(struct json_writer *json, const char *kind, const char
 void hf_step_replace(struct json_writer *json, const char *text, const char *content) {
     hf_step(json, "Replace");
     write_pattern(json, "String", text, strlen(text));
-    hf_member_string(json, "content", content);
+    json_put_string(json, "content", content);
     json_end_object(json);
 }
 
 void hf_step_replace_pattern(struct json_writer *json, const struct buffer *pattern, const char *content) {
     hf_step(json, "Replace");
     write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
-    hf_member_string(json, "content", content);
+    json_put_string(json, "content", content);
     json_end_object(json);
 }
 
 void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior, bool invert) {
     hf_step(json, "Split");
     write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
-    hf_member_string(json, "behavior", behavior);
+    json_put_string(json, "behavior", behavior);
     hf_member_bool(json, "invert", invert);
     json_end_object(json);
 }
@@ -164,7 +154,7 @@ void hf_pattern_set(struct buffer *pattern, bool (*is_in)(const void *context, u
 void hf_begin_bpe(struct json_writer *json, const char *unknown, bool byte_fallback, bool ignore_merges) {
     hf_step(json, "BPE");
     hf_member_null(json, "dropout");
-    hf_member_string(json, "unk_token", unknown);
+    json_put_string(json, "unk_token", unknown);
     hf_member_null(json, "continuing_subword_prefix");
     hf_member_null(json, "end_of_word_suffix");
     hf_member_bool(json, "fuse_unk", unknown != NULL);

@@ -62,8 +62,6 @@ void hf_pattern_text(struct buffer *pattern, const char *text, size_t length);
 // ---- models ----
 
 void hf_member_bool(struct json_writer *json, const char *key, bool value);
-void hf_member_string(struct json_writer *json, const char *key, const char *value);
-void hf_member_int(struct json_writer *json, const char *key, int64_t value);
 void hf_member_null(struct json_writer *json, const char *key);
 void hf_vocab_entry(struct json_writer *json, const char *text, size_t length, int64_t id);
 

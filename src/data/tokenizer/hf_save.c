@@ -123,7 +123,7 @@ static void write_added(struct json_writer *json, const struct hf_parts *parts) 
     json_begin_array(json);
     for (size_t i = 0; i < parts->token_count; i++) {
         json_begin_object(json);
-        hf_member_int(json, "id", parts->tokens[i].id);
+        json_put_int(json, "id", parts->tokens[i].id);
         write_flags(json, parts, &parts->tokens[i]);
         json_end_object(json);
     }
@@ -146,7 +146,7 @@ static void write_template_item(struct json_writer *json, const struct hf_parts 
         write_name(json, parts, id);
     else
         json_cstring(json, type ? "B" : "A");
-    hf_member_int(json, "type_id", type);
+    json_put_int(json, "type_id", type);
     json_end_object(json);
     json_end_object(json);
 }
@@ -233,7 +233,7 @@ static void write_json(const struct hf_parts *parts, const struct hf_roles *role
         return;
     }
     json_begin_object(&json);
-    hf_member_string(&json, "version", "1.0");
+    json_put_string(&json, "version", "1.0");
     hf_member_null(&json, "truncation");
     hf_member_null(&json, "padding");
     write_added(&json, parts);
@@ -342,7 +342,7 @@ static void write_config(const struct hf_parts *parts, const struct hf_roles *ro
     bool has_types = roles->around == HF_AROUND_CLS_SEP || (roles->around == HF_AROUND_OWN && parts->is_bert);
     json_begin_object(&json);
     // This class uses tokenizer.json as is; those of model families build their own tokenizer instead.
-    hf_member_string(&json, "tokenizer_class", "PreTrainedTokenizerFast");
+    json_put_string(&json, "tokenizer_class", "PreTrainedTokenizerFast");
     if (roles->is_overruled)
         write_auto_map(&json);
     if (roles->around == HF_AROUND_NOTHING || roles->around == HF_AROUND_BOS) {
@@ -372,7 +372,7 @@ static void write_config(const struct hf_parts *parts, const struct hf_roles *ro
     json_cstring(&json, "attention_mask");
     json_end_array(&json);
     if (roles->longest > 0) {
-        hf_member_int(&json, "model_max_length", roles->longest);
+        json_put_int(&json, "model_max_length", roles->longest);
     }
     json_end_object(&json);
     buffer_append_byte(out, '\n');

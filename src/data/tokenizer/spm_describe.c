@@ -77,7 +77,7 @@ static void prepend(struct json_writer *json, const struct spm_model *model) {
     if (!model->file.normaliser.add_dummy_prefix)
         return;
     hf_step(json, "Prepend");
-    hf_member_string(json, "prepend", space_of(model));
+    json_put_string(json, "prepend", space_of(model));
     json_end_object(json);
 }
 
@@ -245,7 +245,7 @@ static void write_score(struct json_writer *json, double score) {
 static void write_unigram(const struct spm_model *model, struct hf_parts *parts) {
     struct json_writer json = hf_part(&parts->model);
     hf_step(&json, "Unigram");
-    hf_member_int(&json, "unk_id", model->unknown_id);
+    json_put_int(&json, "unk_id", model->unknown_id);
     json_key(&json, "vocab");
     json_begin_array(&json);
     int indent = json.indent;
@@ -277,9 +277,9 @@ static void write_decoder(const struct spm_model *model, struct hf_parts *parts)
     hf_step_plain(&json, "Fuse");
     if (spec->add_dummy_prefix || spec->remove_extra_whitespaces) {
         hf_step(&json, "Strip");
-        hf_member_string(&json, "content", " ");
-        hf_member_int(&json, "start", spec->remove_extra_whitespaces ? ALL : 1);
-        hf_member_int(&json, "stop", 0);
+        json_put_string(&json, "content", " ");
+        json_put_int(&json, "start", spec->remove_extra_whitespaces ? ALL : 1);
+        json_put_int(&json, "stop", 0);
         json_end_object(&json);
     }
     hf_end_sequence(&json);

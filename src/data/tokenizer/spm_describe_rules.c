@@ -297,7 +297,7 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     struct buffer text = {0};
     base64_encode(map->data, map->length, &text);
     hf_step(json, "Precompiled");
-    hf_member_string(json, "precompiled_charsmap", buffer_string(&text));
+    json_put_string(json, "precompiled_charsmap", buffer_string(&text));
     json_end_object(json);
     buffer_free(&text);
     if (!are_few) {

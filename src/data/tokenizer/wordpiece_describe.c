@@ -89,15 +89,15 @@ static void write_pretokenizer(const struct bert_rules *rules, struct hf_parts *
 
 void wordpiece_begin_model(struct json_writer *json, int64_t most_chars) {
     hf_step(json, "WordPiece");
-    hf_member_string(json, "unk_token", "[UNK]");
-    hf_member_string(json, "continuing_subword_prefix", "##");
-    hf_member_int(json, "max_input_chars_per_word", most_chars);
+    json_put_string(json, "unk_token", "[UNK]");
+    json_put_string(json, "continuing_subword_prefix", "##");
+    json_put_int(json, "max_input_chars_per_word", most_chars);
 }
 
 void wordpiece_write_decoder(struct hf_parts *parts, bool cleans_up) {
     struct json_writer json = hf_part(&parts->decoder);
     hf_step(&json, "WordPiece");
-    hf_member_string(&json, "prefix", "##");
+    json_put_string(&json, "prefix", "##");
     hf_member_bool(&json, "cleanup", cleans_up);
     json_end_object(&json);
 }
