@@ -61,10 +61,9 @@ static double collect(struct unigram_scratch *scratch, size_t length) {
 }
 
 static inline void offer(struct unigram_node *node, double score, size_t begin, int32_t id, bool rounded) {
-    if (node->begin < 0)
-        *node = (struct unigram_node){score, INFINITY, (int32_t)begin, id};
-    else if (score > node->score)
-        *node = (struct unigram_node){score, rounded ? INFINITY : score - node->score, (int32_t)begin, id};
+    bool is_first = node->begin < 0;
+    if (is_first || score > node->score)
+        *node = (struct unigram_node){score, rounded || is_first ? INFINITY : score - node->score, (int32_t)begin, id};
     else if (!rounded && node->score - score < node->gap)
         node->gap = node->score - score;
 }
@@ -78,8 +77,9 @@ static void rebase(struct unigram_node *nodes, size_t begin, size_t furthest) {
             nodes[i].score = (double)((float)nodes[i].score - sum);
 }
 
+// A rounded sum fits in single precision, and so does the result.
 static inline double add(double sum, double score, bool rounded) {
-    return rounded ? (double)unigram_add((float)sum, score) : score + sum;
+    return rounded ? (double)(float)(score + sum) : score + sum;
 }
 
 // Finds the best segmentation of a text whose nodes are prepared. `rounded` is a constant, so this is two functions.

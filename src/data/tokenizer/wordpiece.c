@@ -71,16 +71,10 @@ struct span {
     size_t length, readable;
 };
 
-// A word; long ones are not cached. `lowers`: it is ASCII, and upper case becomes lower case.
-static int encode_span(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
-                       struct token_list *out) {
-    struct word_bucket *bucket = NULL;
-    struct word_key key = {0, 0};
-    if (span.length <= WORD_CACHE_MAX_BYTES) {
-        key = word_key_of(span.text, span.length, span.readable);
-        if (word_cache_append(&state->cache, key, &bucket, out))
-            return 0;
-    }
+// A word that is not in the cache, and goes into its bucket if that is not NULL. `lowers`: it is ASCII, and upper case
+// becomes lower case.
+static int encode_new(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
+                      struct word_bucket *bucket, struct token_list *out) {
     int64_t before = out->count;
     const unsigned char *word = span.text;
     if (lowers) {
@@ -93,8 +87,19 @@ static int encode_span(const struct bert *bert, struct bert_state *state, struct
     }
     TRY(wordpiece_encode_word(&bert->model, word, span.length, out));
     if (bucket)
-        word_cache_add(bucket, key, out->ids + before, out->count - before);
+        word_cache_add(bucket, word_key_of(span.text, span.length, span.readable), out->ids + before,
+                       out->count - before);
     return 0;
+}
+
+// Long words are not cached. Inline, since nearly all words of a text end here.
+static inline int encode_span(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
+                              struct token_list *out) {
+    struct word_bucket *bucket = NULL;
+    if (span.length <= WORD_CACHE_MAX_BYTES &&
+        word_cache_append(&state->cache, word_key_of(span.text, span.length, span.readable), &bucket, out))
+        return 0;
+    return encode_new(bert, state, span, lowers, bucket, out);
 }
 
 // Encodes the word in state->word, which is clean, and clears it.
