@@ -10,6 +10,7 @@
 #ifndef DATA_FILE_PRINT_H
 #define DATA_FILE_PRINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,5 +48,22 @@ int file_print_list_read(struct file_print_list *list, const char *path);
 // Parses a list in memory; error messages call the text `name`. On error the list is empty.
 int file_print_list_parse(struct file_print_list *list, const char *text, size_t length, const char *name);
 void file_print_list_free(struct file_print_list *list);
+
+// ---- sketches ----
+
+// The size of a file and a hash of some of its bytes, for files that are too large to be read whole: enough to tell
+// datasets apart, not to prove them equal. Or a hash of all of them, which takes longer.
+struct file_sketch {
+    int64_t bytes;  // -1 if the file cannot be read
+    int64_t hash;
+};
+
+// Hashes all of a file of up to 32 MiB. Of a larger one, a piece of 4 KiB from each of `pieces` equal parts: those of
+// the first and the last part begin and end the file, `seed` places the others.
+struct file_sketch file_sketch_take(const char *path, int pieces, uint64_t seed);
+// Hashes all of a file. A signal ends it as if the file could not be read.
+struct file_sketch file_sketch_take_whole(const char *path);
+// Whether file_sketch_take leaves out bytes of a file of this size.
+bool file_sketch_is_partial(int64_t bytes);
 
 #endif

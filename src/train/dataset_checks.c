@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/file_sketch.h"
+#include "data/file_print.h"
 #include "train/identity.h"
 #include <inttypes.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
-#include "data/file_sketch.h"
+#include "data/file_print.h"
 #include "data/sample/blend_index.h"
 #include "train/data_paths.h"
 

@@ -1,6 +1,6 @@
 // Hashes of files: all bytes of small ones, pieces of larger ones, and all bytes of any that is asked for.
 #include "base/hash.h"
-#include "data/file_sketch.h"
+#include "data/file_print.h"
 #include "fixture.h"
 
 #include <fcntl.h>
