@@ -6,7 +6,7 @@
 //   {"format": 1, "datasets": [{"name": …, "files": [{"ending": ".idx", "bytes": …, "hash": HEX, "modified": …,
 //    "whole": HEX}, …]}, …], "tokenizer": HEX}
 //
-// `name` is what the flags name, a prefix or a text. Hashes are those of file_sketch.h: of a file over 32 MiB they
+// `name` is what the flags name, a prefix or a text. Hashes are those of file_print.h: of a file over 32 MiB they
 // cover 64 pieces, so that a start does not have to read terabytes. That of the tokenizer covers every token.
 // `modified`, in nanoseconds, is a hint: a larger file with another date and the same pieces may have been copied or
 // changed, so it is a warning. `whole`, the hash of all bytes, is there with --check-data full. Both may be missing.
