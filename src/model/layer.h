@@ -8,7 +8,7 @@
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
-#include "model/away.h"
+#include "model/input_offload.h"
 #include "model/device_batch.h"
 #include "ops/ops.h"
 #include "parallel/context.h"
@@ -50,7 +50,8 @@ struct pass {
     struct memory memory;  // for cross-attention
     // Collects the weight gradients of the blocks to be computed later, see deferred.h; NULL to compute them at once.
     struct deferred *deferred;
-    struct away *away;  // where inputs of recomputed blocks go, see away.h; NULL: they stay on the device
+    struct input_offload
+        *input_offload;  // where inputs of recomputed blocks go, see input_offload.h; NULL: they stay on the device
     // Shared with the pass of another micro-batch, which computes while this one's rows are sent to experts of other
     // ranks; NULL: none.
     struct coroutine *coroutine;

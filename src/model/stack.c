@@ -115,7 +115,7 @@ static bool divides_input(const struct stack *stack, const struct pass *pass, in
 
 // Whether a recomputed group's input goes to host memory. The first group's does not: it belongs to the embedding.
 static bool sends_input(const struct stack *stack, const struct pass *pass, int64_t first) {
-    return pass->away && first > 0 && first < stack->L && first <= stack->choices->offloaded_layers &&
+    return pass->input_offload && first > 0 && first < stack->L && first <= stack->choices->offloaded_layers &&
            group_at(stack, pass, first).is_recomputed;
 }
 
@@ -231,18 +231,20 @@ static struct tensor keep_input(const struct stack *stack, const struct pass *pa
                                 int64_t turn) {
     if (divides_input(stack, pass, first))
         return keep_own_rows(pass, x);
-    if (pass->away)
-        away_await_left(pass->away, (int)(turn % AWAY_SLOTS));
-    return sends_input(stack, pass, first) ? away_send(pass->away, x, (int)((turn + 1) % AWAY_SLOTS)) : x;
+    if (pass->input_offload)
+        input_offload_await_left(pass->input_offload, (int)(turn % OFFLOAD_SLOTS));
+    return sends_input(stack, pass, first)
+               ? input_offload_send(pass->input_offload, x, (int)((turn + 1) % OFFLOAD_SLOTS))
+               : x;
 }
 
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                             struct tensor x) {
     struct pass inner = *pass;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor turns[AWAY_SLOTS] = {{0}};  // (N, C): inputs that are not kept as they are, used alternately
-    bool has_turns = stack->choices->divides_inputs || pass->away;
-    for (int i = 0; has_turns && i < AWAY_SLOTS; i++)
+    struct tensor turns[OFFLOAD_SLOTS] = {{0}};  // (N, C): inputs that are not kept as they are, used alternately
+    bool has_turns = stack->choices->divides_inputs || pass->input_offload;
+    for (int i = 0; has_turns && i < OFFLOAD_SLOTS; i++)
         turns[i] = take_stream(stack, pass, pass->scratch);
     if (shares_table(stack)) {
         pass_await_param(pass, stack->relative[0]);
@@ -254,9 +256,9 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
         next = group.end;
         // Recomputed groups begin and end with a complete stream.
         struct tensor out = {0};
-        bool is_passed_on = pass->away && !pass->is_training && next < stack->L;  // not read again
+        bool is_passed_on = pass->input_offload && !pass->is_training && next < stack->L;  // not read again
         if (is_passed_on || divides_input(stack, &inner, next) || sends_input(stack, &inner, next))
-            out = turns[turn % AWAY_SLOTS];
+            out = turns[turn % OFFLOAD_SLOTS];
         else if (next == stack->L || group.is_recomputed || group_at(stack, &inner, next).is_recomputed ||
                  !leaves_open(stack, &inner))
             out = take_stream(stack, &inner, inner.activations);
@@ -270,8 +272,8 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
             arena_release(inner.activations, flight->marks[layer]);
     }
     flight->marks[stack->L] = arena_mark(inner.activations);
-    for (int i = 0; pass->away && i < AWAY_SLOTS; i++)
-        away_await_left(pass->away, i);
+    for (int i = 0; pass->input_offload && i < OFFLOAD_SLOTS; i++)
+        input_offload_await_left(pass->input_offload, i);
     arena_release(pass->scratch, mark);
     return stream.x;
 }
@@ -327,8 +329,8 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
 
 // Inputs that come back from host memory.
 struct return_home {
-    struct tensor rooms[AWAY_SLOTS];  // (N, C) on the device
-    int slot;                         // slot of the input being copied
+    struct tensor rooms[OFFLOAD_SLOTS];  // (N, C) on the device
+    int slot;                            // slot of the input being copied
 };
 
 // Starts to bring back the last sent input of a group before `end`.
@@ -337,7 +339,7 @@ static void bring_before(const struct stack *stack, const struct pass *pass, con
     while (end > 0) {
         int64_t first = group_before(stack, pass, end).first;
         if (sends_input(stack, pass, first)) {
-            away_bring(pass->away, home->rooms[home->slot], flight->inputs[first], home->slot);
+            input_offload_bring(pass->input_offload, home->rooms[home->slot], flight->inputs[first], home->slot);
             return;
         }
         end = first;
@@ -349,9 +351,9 @@ static void receive_input(const struct stack *stack, const struct pass *pass, st
                           struct return_home *home, int64_t first) {
     if (!sends_input(stack, pass, first))
         return;
-    away_await_arrived(pass->away, home->slot);
+    input_offload_await_arrived(pass->input_offload, home->slot);
     flight->inputs[first] = home->rooms[home->slot];
-    home->slot = (home->slot + 1) % AWAY_SLOTS;
+    home->slot = (home->slot + 1) % OFFLOAD_SLOTS;
     bring_before(stack, pass, flight, home, first);
 }
 
@@ -371,7 +373,7 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     if (stack->choices->norms == NORMS_AFTER || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);
     struct return_home home = {0};
-    for (int i = 0; pass->away && i < AWAY_SLOTS; i++)
+    for (int i = 0; pass->input_offload && i < OFFLOAD_SLOTS; i++)
         home.rooms[i] = take_stream(stack, pass, pass->scratch);
     bring_before(stack, &inner, flight, &home, stack->L);
     for (int64_t end = stack->L; end > 0;) {

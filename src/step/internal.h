@@ -159,10 +159,10 @@ struct step {
     int64_t cached;                    // tokens so far, for generation
     int32_t *seen;                     // these tokens, with LongRoPE; else NULL
     struct arena state, activations, scratch;
-    struct arena beside;          // scratch of forward passes, if the schedule has pairs
-    struct coroutine *coroutine;  // of the two passes of a pair, or NULL
-    struct arena hosted;          // page-locked host memory: optimizer states
-    struct away away;             // and inputs of recomputed blocks
+    struct arena beside;                 // scratch of forward passes, if the schedule has pairs
+    struct coroutine *coroutine;         // of the two passes of a pair, or NULL
+    struct arena hosted;                 // page-locked host memory: optimizer states
+    struct input_offload input_offload;  // and inputs of recomputed blocks
     struct step_slot slots[2];
     int next_slot;
     struct step_results results;

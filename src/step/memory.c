@@ -128,8 +128,8 @@ static int settle_in(struct step *step) {
     if (step->grads.data)
         device_zero(step->device, step->grads);
     updates_open(&step->updates, step->device);
-    if (step->away.arena.base)
-        away_open(&step->away, step->device);
+    if (step->input_offload.arena.base)
+        input_offload_open(&step->input_offload, step->device);
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
         fp8_reset(&step->chunks[i].model.fp8, step->device);
     for (int i = 0; i < 2; i++) {
@@ -166,7 +166,8 @@ static void take_paper(struct step *step) {
     if (step_hosts_states(step))
         arena_init(&step->hosted, "optimizer states", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
     if (step_offloads(step))
-        arena_init(&step->away.arena, "inputs of layers", device_hosted_alloc(step->device, PAPER_BYTES), PAPER_BYTES);
+        arena_init(&step->input_offload.arena, "inputs of layers", device_hosted_alloc(step->device, PAPER_BYTES),
+                   PAPER_BYTES);
 }
 
 static int next_largest(void *context, struct batch *batch) {
@@ -253,7 +254,7 @@ static int rehearse(struct step *step, struct device *device, const struct mesh 
         step->memory = paper->memory;
         step->memory.beside = paper->beside.peak;
         step->memory.scratch = paper->scratch.peak + paper->beside.peak;
-        step->memory.offloaded = paper->away.arena.peak;
+        step->memory.offloaded = paper->input_offload.arena.peak;
         step->memory.total = paper->state.peak;
     }
     step_close(paper);
@@ -316,6 +317,6 @@ void step_give_memory_back(struct step *step) {
     }
     results_close(step);
     updates_close(&step->updates, step->device);
-    away_close(&step->away);
+    input_offload_close(&step->input_offload);
     memory_give(step);
 }

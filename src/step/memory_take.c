@@ -144,7 +144,7 @@ static struct lack take_blocks(struct step *step, size_t reserve_bytes, void **r
         void *base = has_room ? device_hosted_alloc(step->device, memory->offloaded) : NULL;
         if (!base)
             return (struct lack){STEP_OFFLOADED, memory->offloaded};
-        arena_init(&step->away.arena, "inputs of layers", base, memory->offloaded);
+        arena_init(&step->input_offload.arena, "inputs of layers", base, memory->offloaded);
     }
     *reserve = reserve_bytes > 0 ? device_alloc(step->device, reserve_bytes) : NULL;
     if (reserve_bytes > 0 && !*reserve)
@@ -160,8 +160,8 @@ void memory_give(struct step *step) {
     }
     device_hosted_free(step->device, step->hosted.base);
     step->hosted = (struct arena){0};
-    device_hosted_free(step->device, step->away.arena.base);
-    step->away.arena = (struct arena){0};
+    device_hosted_free(step->device, step->input_offload.arena.base);
+    step->input_offload.arena = (struct arena){0};
 }
 
 // After a failed attempt on any rank: changes this rank to the smaller layout, if it had the larger. Sets whether any

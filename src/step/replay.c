@@ -71,7 +71,7 @@ static bool is_recordable(const struct step *step, const struct schedule *schedu
     case WORK_FORWARD:
     case WORK_BACKWARD:
         // Inputs of layers in host memory are copied on other streams.
-        return !step->away.device && !has_reduction(step, schedule, item.micro_batch);
+        return !step->input_offload.device && !has_reduction(step, schedule, item.micro_batch);
     case WORK_REDUCE:
     case WORK_TOTALS:
         return step_is_alone(step);

@@ -119,7 +119,7 @@ static struct step_flight *find_flight(struct step_chunk *chunk, int micro_batch
 
 static void end_flight(struct step *step, struct step_flight *flight) {
     arena_release(&flight->activations, 0);
-    arena_release(&step->away.arena, 0);
+    arena_release(&step->input_offload.arena, 0);
     flight->is_used = false;
 }
 

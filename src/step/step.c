@@ -24,7 +24,7 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .keeps_results = step->keeps_results,
                          .seed = step->options.seed,
                          .splits_rows = step->options.splits_rows,
-                         .away = step->away.device ? &step->away : NULL,
+                         .input_offload = step->input_offload.device ? &step->input_offload : NULL,
                          .has_cache = step->mode == STEP_GENERATE,
                          .cached = step->cached};
 }
