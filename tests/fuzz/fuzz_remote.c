@@ -1,4 +1,4 @@
-// layer: base
+// layer: net
 // Input from S3, from the AWS tools' files and from the command line, from hostile bytes. The first byte selects the
 // parser.
 #include "fuzz.h"
