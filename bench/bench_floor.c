@@ -117,7 +117,7 @@ static int run_all(const struct floor_bench *bench, struct device *device) {
     struct model_matmul list[MOST_MATMULS];
     int count = bench_model_matmuls(&bench->config, list);
     struct floor_time total[WAYS] = {{0}};
-    double flops = 0, tokens = (double)(bench->config.micro_batch_size * bench->config.seq_length);
+    double flops = 0, tokens = (double)(bench->config.run.micro_batch_size * bench->config.run.seq_length);
     printf("%-10s %-16s %8s %10s %10s %10s %7s %7s\n", "layer", "pass", "GFLOP", "blas ms", "fp32 ms", "bf16 ms",
            "/ blas", "/ bf16");
     for (int i = 0; i < count; i++) {

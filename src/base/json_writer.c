@@ -225,3 +225,18 @@ void json_value(struct json_writer *w, const struct json *value) {
         break;
     }
 }
+
+void json_put_int(struct json_writer *w, const char *key, int64_t value) {
+    json_key(w, key);
+    json_int(w, value);
+}
+
+void json_put_double(struct json_writer *w, const char *key, double value) {
+    json_key(w, key);
+    json_double(w, value);
+}
+
+void json_put_string(struct json_writer *w, const char *key, const char *string) {
+    json_key(w, key);
+    json_cstring(w, string);
+}

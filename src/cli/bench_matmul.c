@@ -143,7 +143,7 @@ static int open_devices(const struct matmul_options *options, struct bench_devic
     device.allows_tf32 = devices->dtype == BENCH_TF32;
     device.algorithm_cache = options->algorithm_cache;
     TRY(device_open(&devices->chosen, &device));
-    if (!device_times_algorithms(options->config.device) || device.is_deterministic)
+    if (!device_times_algorithms(options->config.machine.device) || device.is_deterministic)
         return 0;
     device.is_deterministic = true;
     device.algorithm_cache = NULL;

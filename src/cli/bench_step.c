@@ -77,9 +77,9 @@ static int32_t *draw_tokens(int64_t count, int word, int64_t vocabulary) {
 
 static struct tokens make_tokens(const struct config *config) {
     enum config_form form = config_form(config);
-    int64_t B = config->micro_batch_size, T = config->seq_length,
-            S = form == CONFIG_T5 ? config->decoder_seq_length : 0;
-    int64_t V = config->padded_vocab_size, counted = form == CONFIG_ICT ? B : B * (S ? S : T);
+    int64_t B = config->run.micro_batch_size, T = config->run.seq_length,
+            S = form == CONFIG_T5 ? config->run.decoder_seq_length : 0;
+    int64_t V = config->model.padded_vocab_size, counted = form == CONFIG_ICT ? B : B * (S ? S : T);
     struct tokens t = {.B = B, .T = T, .S = S};
     t.tokens = draw_tokens(B * T, 0, V);
     t.labels = draw_tokens(counted, 1, V);
@@ -359,20 +359,20 @@ static int run_steps(void *context) {
     TRY(bench_model_complete(config));
     struct device_options device_options = bench_device_options(config);
     device_options.algorithm_cache = options->algorithm_cache;
-    enum dtype dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
+    enum dtype dtype = config->run.bf16 ? DTYPE_BF16 : config->run.fp16 ? DTYPE_F16 : DTYPE_F32;
     struct ceilings ceilings = {.bytes = options->gigabytes * 1e9};
     ceilings.flops[dtype] = options->tflops * 1e12;
     ceilings.flops[DTYPE_E4M3] = options->tflops_fp8 * 1e12;
     TRY(device_open(&device, &device_options));
     int status = 0;
-    if (config->fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
+    if (config->run.fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
         status = error_set("--fp8-format needs a GPU with fp8 (compute capability 8.9 or later: L4, H100)");
     if (status == 0 && options->pairs && !device_records(device))
         status = error_set_code(EXIT_CODE_USAGE,
                                 "--pairs needs a GPU: the CPU has no CUDA graphs; leave it out or give --device cuda");
     // Taken before the step allocates memory.
     if (status == 0 && options->parts)
-        status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);
+        status = ceilings_measure(&ceilings, &device_options, dtype, config->run.fp8_format != NULL);
     if (status == 0)
         status = open_and_time(options, device, &ceilings);
     device_close(device);

@@ -40,24 +40,25 @@ int bench_model_complete(struct config *config) {
     for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++)
         TRY(set_default(config, defaults[i][0], defaults[i][1]));
     TRY(config_apply_preset(config));
-    if (config->vocab_size == 0)
+    if (config->data.vocab_size == 0)
         TRY(set_default(config, "--vocab-size", "50257"));
-    if (is_batch_given && config->global_batch_size != config->micro_batch_size)
+    if (is_batch_given && config->run.global_batch_size != config->run.micro_batch_size)
         return error_set_code(EXIT_CODE_USAGE,
                               "--global-batch-size %" PRId64 " is not one micro-batch of %" PRId64
                               ", but one micro-batch is timed; leave it out or give --micro-batch-size",
-                              config->global_batch_size, config->micro_batch_size);
+                              config->run.global_batch_size, config->run.micro_batch_size);
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
-    return config_pad_vocab(config, config->vocab_size);
+    return config_pad_vocab(config, config->data.vocab_size);
 }
 
 struct device_options bench_device_options(const struct config *config) {
-    return (struct device_options){.name = config->device,
-                                   .threads = config->threads > 0 ? (int)config->threads : pool_available_processors(),
-                                   .cpu_kernels = config->cpu_kernels,
-                                   .allows_tf32 = config->tf32,
-                                   .is_deterministic = config->deterministic_mode,
-                                   .has_fast_dropout = config->fast_attention_dropout};
+    return (struct device_options){.name = config->machine.device,
+                                   .threads = config->machine.threads > 0 ? (int)config->machine.threads
+                                                                          : pool_available_processors(),
+                                   .cpu_kernels = config->machine.cpu_kernels,
+                                   .allows_tf32 = config->run.tf32,
+                                   .is_deterministic = config->machine.deterministic_mode,
+                                   .has_fast_dropout = config->run.fast_attention_dropout};
 }
 
 const char *matmul_pass_name(enum matmul_pass pass) {
@@ -98,7 +99,7 @@ int bench_model_matmuls(const struct config *config, struct model_matmul *list) 
     census_declare(config, &params);
     bool has_both = config_form(config) == CONFIG_T5, is_ict = config_form(config) == CONFIG_ICT;
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
-        int64_t times = 0, in = 0, out = 0, T = config->seq_length;
+        int64_t times = 0, in = 0, out = 0, T = config->run.seq_length;
         for (int k = 0; k < params.count; k++) {
             const struct param *param = params.items[k];
             const char *name = census_name(param->name);
@@ -107,12 +108,13 @@ int bench_model_matmuls(const struct config *config, struct model_matmul *list) 
                 continue;
             out = param->shard.global[0];
             in = param->shard.global[1];
-            times += is_ict && config->biencoder_shared_query_context_model ? 2 : 1;  // it reads two texts
+            times += is_ict && config->model.biencoder_shared_query_context_model ? 2 : 1;  // it reads two texts
         }
         if (times == 0)
             continue;
         CHECK(count + PASS_COUNT <= MOST_MATMULS);
-        int64_t N = config->micro_batch_size * (has_both && !layers[i].is_encoded ? config->decoder_seq_length : T);
+        int64_t N =
+            config->run.micro_batch_size * (has_both && !layers[i].is_encoded ? config->run.decoder_seq_length : T);
         list[count++] = (struct model_matmul){layers[i].layer, PASS_FORWARD, N, out, in, times};
         list[count++] = (struct model_matmul){layers[i].layer, PASS_INPUT_GRADIENT, N, in, out, times};
         list[count++] = (struct model_matmul){layers[i].layer, PASS_WEIGHT_GRADIENT, out, in, N, times};

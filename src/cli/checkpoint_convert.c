@@ -11,7 +11,7 @@
 #include "data/extract/inputs.h"
 #include "formats/hf_surroundings.h"
 #include "formats/model_source.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "model/census.h"
 #include "data/tokenizer/tokenizer.h"
 #include <inttypes.h>
@@ -66,14 +66,7 @@ static const struct flag rows[] = {
     CHOICE("--dtype", dtype, NULL, dtype_names,
            "dtype of the written tensors; default: each keeps its own. q8_0 (blocks of 8-bit integers) is for gguf"),
     TEXT("--family", family, NULL, "NAME",
-         "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, starcoder2, "
-         "stablelm, nemotron, gpt_neox, phi, gptj, falcon, bloom, mpt, granite, olmo2, olmo3, smollm3, gemma, gemma2, "
-         "gemma3_text, "
-         "cohere, cohere2, glm, glm4, mixtral, qwen3_moe, qwen2_moe, olmoe, granitemoe, granitemoeshared, gpt_oss, "
-         "deepseek_v2, deepseek_v3, kimi_k2, glm4_moe, glm4_moe_lite, youtu, exaone_moe, dots1, solar_open, "
-         "minimax_m2, flex_olmo, mellum, seed_oss, "
-         "iquestcoder, arcee, ernie4_5, helium, ministral, jais2, "
-         "exaone4, vaultgemma, hunyuan_v1_dense, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
+         "Hugging Face's model_type to write, e.g. llama or qwen3_moe; an unknown name lists all that can be written; "
          "default: that of the source, otherwise the first that fits the model"),
     TEXT("--max-shard-size", max_shard_size, "5GB", "SIZE",
          "maximum size of one Hugging Face file, or of one piece of a Megatron-LM tensor (at most 1 GiB), in MB or GB "
@@ -176,10 +169,10 @@ static int check_tokenizer(const struct config *config) {
     TRY(tokenizer_open(&tokenizer, &options));
     int64_t size = tokenizer_vocab_size(tokenizer);
     tokenizer_free(tokenizer);
-    if (size > config->padded_vocab_size)
+    if (size > config->model.padded_vocab_size)
         return error_set("the tokenizer has %" PRId64 " tokens, and the model's vocabulary only %" PRId64
                          ": it belongs to another model",
-                         size, config->padded_vocab_size);
+                         size, config->model.padded_vocab_size);
     return 0;
 }
 
@@ -212,15 +205,16 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
     if (options->no_tokenizer && is_given)
         return error_set_code(EXIT_CODE_USAGE, "--no-tokenizer and a tokenizer exclude each other");
     if (options->no_tokenizer) {
-        char **const texts[] = {&source->config.tokenizer_type, &source->config.tokenizer_model,
-                                &source->config.vocab_file, &source->config.merge_file, &source->config.eod_token};
+        char **const texts[] = {&source->config.data.tokenizer_type, &source->config.data.tokenizer_model,
+                                &source->config.data.vocab_file, &source->config.data.merge_file,
+                                &source->config.data.eod_token};
         drop_tokenizer(source);
         for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
             free(*texts[i]);
             *texts[i] = NULL;
         }
-        if (source->config.vocab_size == 0)
-            source->config.vocab_size = source->config.padded_vocab_size;
+        if (source->config.data.vocab_size == 0)
+            source->config.data.vocab_size = source->config.model.padded_vocab_size;
     }
     if (!is_given)
         return 0;
@@ -228,10 +222,10 @@ static int use_tokenizer(const struct checkpoint_convert_options *options, struc
         return error_set_code(EXIT_CODE_USAGE, "give the kind of the tokenizer's files with --tokenizer-type");
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     drop_tokenizer(source);
-    source->config.decoder_start_token = -1;
+    source->config.data.decoder_start_token = -1;
     if (!options->eod_token) {  // an id of the removed tokenizer
-        free(source->config.eod_token);
-        source->config.eod_token = NULL;
+        free(source->config.data.eod_token);
+        source->config.data.eod_token = NULL;
     }
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (!given[i].file)
@@ -255,12 +249,12 @@ static int write_model(const struct model_write *write, const char *to) {
 // Formats without multi-token prediction get the rest of the model.
 static int leave_depths(const struct model_write *write, const char *to, struct model_source_options options) {
     bool is_kept = strcmp(to, "bevatron") == 0 || strcmp(to, "megatron") == 0;
-    if (write->source->config.mtp_num_layers == 0 || is_kept ||
+    if (write->source->config.model.mtp_num_layers == 0 || is_kept ||
         (strcmp(to, "huggingface") == 0 && model_fits_huggingface(write)))
         return 0;
     log_warn("multi-token prediction (--mtp-num-layers %" PRId64
              ") is left out: the target has no place for it; --to bevatron and --to megatron keep it",
-             write->source->config.mtp_num_layers);
+             write->source->config.model.mtp_num_layers);
     model_source_close(write->source);
     options.leaves_depths = true;
     return model_source_open(write->source, &options);
@@ -313,7 +307,7 @@ static int convert(void *context) {
     if (result == 0)
         result = use_tokenizer(options, &source);
     if (result == 0 && strcmp(to, "bevatron") == 0)
-        result = owner_check_free(options->output, "--output");
+        result = contents_check_free(options->output, "--output");
     if (result == 0)
         result = write_model(&write, to);
     if (result == 0 && source.notes.length > 0)

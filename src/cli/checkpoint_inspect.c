@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "model/census.h"
+#include "formats/contents.h"
 #include "formats/gguf.h"
 #include "formats/model_source.h"
 #include "store/checkpoint.h"
@@ -304,20 +305,20 @@ static void show_model(struct inspect_view *view, const struct config *config) {
         const char *key;
         int64_t value;
     } numbers[] = {
-        {"num_layers", config->num_layers},
-        {"hidden_size", config->hidden_size},
-        {"num_attention_heads", config->num_attention_heads},
+        {"num_layers", config->model.num_layers},
+        {"hidden_size", config->model.hidden_size},
+        {"num_attention_heads", config->model.num_attention_heads},
         {"num_query_groups", config_query_groups(config)},
-        {"seq_length", config->seq_length},
-        {"padded_vocab_size", config->padded_vocab_size},
-        {"num_experts", config->num_experts},
+        {"seq_length", config->run.seq_length},
+        {"padded_vocab_size", config->model.padded_vocab_size},
+        {"num_experts", config->model.num_experts},
         {"parameters", census_parameters(config)},
     };
     json_key(&view->json, "model");
     json_begin_object(&view->json);
     json_key(&view->json, "model");
-    json_cstring(&view->json, config->model);
-    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model);
+    json_cstring(&view->json, config->model.family);
+    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model.family);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].value == 0)
             continue;
@@ -479,11 +480,13 @@ static int inspect(const void *context, const char *path) {
     struct buffer object = {0};
     struct inspect_view view = {.options = options, .json = {.out = &object}};
     struct save_view save = {.hold = -1};
+    struct contents contents;
+    TRY(contents_look(&contents, path, options->step));
     int result = file_is_folder(path) ? open_save_view(&save, path, options->step) : 0;
     json_begin_object(&view.json);
     if (result == 0 && gguf_is_file(path))
         result = inspect_gguf(path, options->tensors, &view.text, &view.json);
-    else if (result == 0 && model_source_is_foreign(path))
+    else if (result == 0 && contents_is_foreign(&contents))
         result = show_foreign(&view, path);
     else if (result == 0 && save.list.count > 0)
         result = show_save_folder(&view, path, &save);

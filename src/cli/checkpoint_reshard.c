@@ -6,7 +6,7 @@
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "formats/average.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "store/checkpoint.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,7 +76,7 @@ static int average(void *context) {
                               "give the checkpoints with --input DIR and the target with --output DIR");
     if (options->ckpt_step.count > 0 && flag_is_given(&options->given, "--last"))
         return error_set_code(EXIT_CODE_USAGE, "--last and --ckpt-step exclude each other; give one of them");
-    TRY(owner_check_free(options->output, "--output"));
+    TRY(contents_check_free(options->output, "--output"));
     struct average_list list = {0};
     struct average average = {.list = &list,
                               .folder = options->output,
@@ -133,7 +133,7 @@ static int reshard(void *context) {
     const struct reshard_options *options = context;
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the checkpoint with --input DIR and the target with --output DIR");
-    TRY(owner_check_free(options->output, "--output"));
+    TRY(contents_check_free(options->output, "--output"));
     char *path = NULL;
     int64_t iteration = 0;
     int hold = -1;

@@ -86,7 +86,7 @@ static void evaluate_ict_print_retrieval(const struct retrieval *asked, const st
 // The numbers of --retriever-report-topk-accuracies, or the usual ones.
 static void evaluate_ict_tops(struct retrieval *retrieval, const struct config *config) {
     static const int64_t usual[] = {1, 5, 20, 100};
-    int64_t given = config->retriever_report_topk_accuracies.count;
+    int64_t given = config->run.retriever_report_topk_accuracies.count;
     retrieval->top_count = given > 0 ? (int)given : (int)(sizeof usual / sizeof usual[0]);
     for (int i = 0; i < retrieval->top_count; i++)
         retrieval->tops[i] = given > 0 ? config_top(config, i) : usual[i];
@@ -178,7 +178,7 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
         tokenizer_encoder_free(encoder);
     }
     buffer_free(&text);
-    int64_t seq_length = options->config.seq_length, stride = options->overlapping_eval;
+    int64_t seq_length = options->config.run.seq_length, stride = options->overlapping_eval;
     subject->text = (struct token_text){.ids = subject->ids.ids,
                                         .count = subject->ids.count,
                                         .seq_length = seq_length,
@@ -221,12 +221,12 @@ static int open_samples(struct subject *subject, struct config *config, const st
 static int open_dataset(struct subject *subject, struct config *config, const struct session *session,
                         const struct tokenizer *tokenizer) {
     TRY(open_samples(subject, config, session, tokenizer));
-    if (!subject->datasets.corpora[SPLIT_VALID] && config->split && config->data_path.count > 0)
+    if (!subject->datasets.corpora[SPLIT_VALID] && config->data.split && config->data.data_path.count > 0)
         return error_set_code(
             EXIT_CODE_USAGE,
             "--split %s leaves nothing of --data-path for validation, its second share, which is what "
             "is evaluated; raise that share, or leave out --split to evaluate all of the data",
-            config->split);
+            config->data.split);
     if (!subject->datasets.corpora[SPLIT_VALID])
         return error_set_code(EXIT_CODE_USAGE,
                               "give the dataset or text to evaluate with --data-path, or a file with --text");
@@ -296,7 +296,7 @@ static int run_perplexity(struct evaluate_options *options, const struct session
     if (status == 0)
         status = evaluate_run(&(struct evaluate){.step = step,
                                                  .source = subject.source,
-                                                 .micro_batch_size = options->config.micro_batch_size,
+                                                 .micro_batch_size = options->config.run.micro_batch_size,
                                                  .max_samples = options->max_samples},
                               &result);
     if (status == 0 && session->place.rank == 0)
@@ -314,7 +314,7 @@ static int run_cloze(struct evaluate_options *options, const struct session *ses
     TRY(cloze_run(&(struct cloze){.step = step,
                                   .tokenizer = tokenizer,
                                   .path = options->cloze,
-                                  .key = options->config.json_keys,
+                                  .key = options->config.data.json_keys,
                                   .is_strict = options->strict_lambada,
                                   .max_samples = options->max_samples},
                   &result));
@@ -330,7 +330,7 @@ static int run_retrieval(struct evaluate_options *options, const struct session 
     struct subject subject = {0};
     struct retrieval_result result;
     struct retrieval retrieval = {
-        .step = step, .micro_batch_size = options->config.micro_batch_size, .max_queries = options->max_samples};
+        .step = step, .micro_batch_size = options->config.run.micro_batch_size, .max_queries = options->max_samples};
     evaluate_ict_tops(&retrieval, &options->config);
     int status = open_dataset(&subject, &options->config, session, tokenizer);
     retrieval.source = subject.source;
@@ -346,9 +346,9 @@ static void choose_batch(struct evaluate_options *options, const struct session 
     struct config *config = &options->config;
     if (options->cloze || flag_source(&config->given, "--micro-batch-size") != FLAG_FROM_DEFAULT)
         return;
-    config->micro_batch_size =
+    config->run.micro_batch_size =
         automatic_evaluation_batch(config, session->device, &session->mesh, options->max_samples);
-    config->global_batch_size = config->micro_batch_size * config->data_parallel_size;
+    config->run.global_batch_size = config->run.micro_batch_size * config->machine.data_parallel_size;
 }
 
 static int open_step(struct evaluate_options *options, const struct session *session, struct step **step) {
@@ -365,10 +365,10 @@ static int run_model(struct evaluate_options *options, struct session *session, 
     struct step *step = NULL;
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    TRY(found_checkpoint_verify(&saved->found, &session->mesh));
     int status = open_step(options, session, &step);
     if (status == 0)
-        status = state_load(&(struct run_state){.step = step, .config = &options->config}, saved->path, false);
+        status = state_load_found(&(struct run_state){.step = step, .config = &options->config}, &saved->found, false);
     if (status == 0)
         comm_patience_end(session->mesh.all);
     if (status == 0)
@@ -388,13 +388,13 @@ static int check_form(const struct evaluate_options *options) {
         return error_set_code(
             EXIT_CODE_USAGE,
             "--retrieval searches the embeddings of --model ict, but this is a --model %s; leave it out",
-            options->config.model);
+            options->config.model.family);
     if (is_decoder || (!options->text && !options->cloze))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "%s asks for the next token, which --model %s does not predict; evaluate it on a dataset "
                           "with --data-path PREFIX",
-                          options->text ? "--text" : "--cloze", options->config.model);
+                          options->text ? "--text" : "--cloze", options->config.model.family);
 }
 
 static int run_evaluation(void *context, struct session *session) {

@@ -139,7 +139,7 @@ static int write_json(struct author *author, const struct generated *sample) {
         const char *key;
         int64_t value;
     } numbers[] = {{"sample", sample->number},
-                   {"seed", author->options->config.seed + sample->number},
+                   {"seed", author->options->config.run.seed + sample->number},
                    {"prompt_tokens", sample->prompt_tokens},
                    {"tokens", author->tokens}};
     json_begin_object(&json);
@@ -182,8 +182,8 @@ static int write_end(struct author *author) {
 // Megatron's T5 begins with the beginning-of-text token, the original with padding.
 static int32_t start_token(const struct generate_options *options, const struct tokenizer *tokenizer) {
     const struct config *config = &options->config;
-    if (config->decoder_start_token >= 0 || config_form(config) != CONFIG_T5)
-        return (int32_t)config->decoder_start_token;
+    if (config->data.decoder_start_token >= 0 || config_form(config) != CONFIG_T5)
+        return (int32_t)config->data.decoder_start_token;
     struct sample_vocabulary vocabulary;
     sample_vocabulary_make(&vocabulary, tokenizer);
     int32_t token = vocabulary.bos >= 0 ? vocabulary.bos : vocabulary.pad;
@@ -229,7 +229,7 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
                          .temperature = options->temperature,
                          .top_k = options->top_k,
                          .top_p = options->top_p,
-                         .seed = (uint64_t)options->config.seed + (uint64_t)i},
+                         .seed = (uint64_t)options->config.run.seed + (uint64_t)i},
             .accept = write_token,
             .context = author,
         };
@@ -316,14 +316,15 @@ static int run_model(struct generate_options *options, struct session *session, 
     struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_verify(&options->config, &session->mesh, saved->iteration, &saved->path));
+    TRY(found_checkpoint_verify(&saved->found, &session->mesh));
     struct phase *phase = phase_begin("preparing the model and its memory");
     int opened =
         setup_step(&author.step, &(struct setup){&options->config, session->device, &session->mesh, STEP_GENERATE});
     phase_end(phase);
     TRY(opened);
     author.ranks = world_group_all(session->world);
-    int status = state_load(&(struct run_state){.step = author.step, .config = &options->config}, saved->path, false);
+    int status =
+        state_load_found(&(struct run_state){.step = author.step, .config = &options->config}, &saved->found, false);
     if (status == 0) {
         comm_patience_end(session->mesh.all);
         status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))
@@ -344,7 +345,7 @@ static int run_generation(void *context, struct session *session) {
         status = error_set_code(EXIT_CODE_USAGE,
                                 "generating text needs the tokenizer, and %s has none: give --vocab-file and "
                                 "--merge-file, or --tokenizer-type and --tokenizer-model",
-                                options->config.load);
+                                options->config.run.load);
     if (status == 0)
         status = run_model(options, session, &saved);
     saved_model_free(&saved);

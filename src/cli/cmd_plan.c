@@ -342,8 +342,8 @@ static int write_timeline(const struct command_options *options, const struct ti
 static int complete(struct config *config) {
     struct automatic open;
     // The tokens follow from the days and dollars; the steps are counted by the other flags, if given.
-    if (config->train_iters > 0 || config->train_samples > 0)
-        config->tokens = 0;
+    if (config->run.train_iters > 0 || config->run.train_samples > 0)
+        config->run.tokens = 0;
     TRY(config_apply_preset(config));
     TRY(dry_run_complete(config));
     return automatic_begin(&open, config);
@@ -351,14 +351,14 @@ static int complete(struct config *config) {
 
 // The precision that train would choose on these GPUs, if none is given.
 static void choose_precision(struct config *config, const struct machine *machine) {
-    if (machine->gpus == 0 || config->bf16 || config->fp16)
+    if (machine->gpus == 0 || config->run.bf16 || config->run.fp16)
         return;
     if (!automatic_has_precision(config)) {
         log_info("note: neither --bf16 nor --fp16 is given, so this is a run in fp32; give --bf16 for bf16");
         return;
     }
     bool is_old = machine_has_old_gpus(machine);
-    *(is_old ? &config->fp16 : &config->bf16) = true;
+    *(is_old ? &config->run.fp16 : &config->run.bf16) = true;
     log_info("note: planned in %s, which train chooses on a GPU if no precision is given; --bf16=false plans fp32",
              is_old ? "fp16" : "bf16");
 }
@@ -388,7 +388,7 @@ static int search_layouts(struct command_options *options) {
     }
     if (status == 0 && options->budget)
         status = plan_budget_choose(&search, options->budget, &choice);
-    char *family = memory_string(options->config.model);
+    char *family = memory_string(options->config.model.family);
     search.family = family;
     if (status == 0)
         status = complete(&options->config);
@@ -410,7 +410,7 @@ static int validate_planned(struct config *config, struct hardware_file *file, i
     if (rates->expert_quantize_bytes <= 0 && machine_trains_experts8(&file->machine))
         return config_validate_for(config, ranks, CONFIG_TRAIN);
     TRY(config_validate_for(config, ranks, CONFIG_PLAN));
-    if (config->has_wide_experts) {
+    if (config->machine.has_wide_experts) {
         if (rates->expert_quantize_bytes <= 0)
             rates->expert_quantize_bytes = QUANTIZE_BYTES;
         log_warn("this program does not train experts in fp8 this way; the plan is that of another trainer");
@@ -426,7 +426,7 @@ static int make_plan(struct command_options *options, struct hardware_file *file
     int ranks = 0;
     if (machine_has_old_gpus(machine))
         log_warn("this program does not run on %s GPUs; the plan is that of another trainer", machine->gpu);
-    if (config->fp4_format)
+    if (config->run.fp4_format)
         log_warn("this program has not yet run NVFP4 on a GPU; the plan is that of another trainer");
     choose_precision(config, machine);
     TRY(complete(config));
@@ -517,7 +517,7 @@ static int check_flags(const struct command_options *options) {
 static int run_plan(void *given) {
     struct command_options *options = given;
     struct hardware_file file = {0};
-    options->tokens = options->config.tokens;
+    options->tokens = options->config.run.tokens;
     TRY(check_flags(options));
     if (flag_is_given(&options->given, "--gpus"))
         options->nproc = options->gpus;

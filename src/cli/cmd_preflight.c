@@ -109,8 +109,8 @@ static void agree(struct preflight *flight) {
 // the model, or a batch share that does not divide evenly, is not its fault.
 static int ranks_of_run(const struct session *session, const struct config *config) {
     int size = session->place.size;
-    int64_t least = config_least_ranks(config), copy = config_model_ranks(config), batch = config->global_batch_size,
-            micro = config->micro_batch_size;
+    int64_t least = config_least_ranks(config), copy = config_model_ranks(config),
+            batch = config->run.global_batch_size, micro = config->run.micro_batch_size;
     if (session->place.local_size < size || least <= 0 || least > INT32_MAX)
         return size;
     bool is_whole = size % least == 0 && (batch <= 0 || micro <= 0 || batch % (micro * (size / copy)) == 0);
@@ -124,7 +124,7 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     if (options->machine && !machine_find(options->machine))
         return -1;
     TRY(config_apply_preset(&options->config));
-    flight->has_model = options->config.preset || options->config.num_layers > 0;
+    flight->has_model = options->config.model.preset || options->config.model.num_layers > 0;
     struct automatic open;
     if (flight->has_model)
         TRY(automatic_begin(&open, &options->config));

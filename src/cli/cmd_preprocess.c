@@ -4,7 +4,7 @@
 #include "config/flag_rows.h"
 #include "data/index/index.h"
 #include "data/preprocess.h"
-#include "data/sentence_words.h"
+#include "data/sentence.h"
 #include "data/tokenizer/tokenizer.h"
 #include "base/error.h"
 #include "base/interrupt.h"

@@ -35,19 +35,17 @@
 enum { USUAL_SIZE = 32000 };  // the default of config_validate
 
 static bool has_tokenizer(const struct config *config) {
-    return config->tokenizer_type || config->vocab_file || config->merge_file || config->tokenizer_model;
+    return config->data.tokenizer_type || config->data.vocab_file || config->data.merge_file ||
+           config->data.tokenizer_model;
 }
 
 // Whether the checkpoint to resume from has a tokenizer. Changes the configuration.
 static bool has_saved(struct config *config) {
-    char *path = NULL;
-    int64_t iteration;
-    bool is_begun;
-    bool has = state_is_begun(config, &is_begun) == 0 && (is_begun || config->pretrained_checkpoint) &&
-               state_find_here(config, true, &path, &iteration) == 0 && state_load_config(config, path) == 0 &&
-               has_tokenizer(config);
+    struct found_checkpoint found;
+    bool has = find_checkpoint_here(&found, config, true) == 0 && found.path &&
+               state_load_config(config, &found) == 0 && has_tokenizer(config);
     error_clear();
-    free(path);
+    found_checkpoint_free(&found);
     return has;
 }
 
@@ -58,7 +56,7 @@ static bool asks(const struct config *config, const char *name) {
     fprintf(stderr,
             "%s is text, but no tokenizer is given. Train one of %" PRId64
             " tokens on it (--tokenizer-type auto)? [Y/n] ",
-            name, config->vocab_size > 0 ? config->vocab_size : USUAL_SIZE);
+            name, config->data.vocab_size > 0 ? config->data.vocab_size : USUAL_SIZE);
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y' || answer[0] == '\n');
 }
 
@@ -74,7 +72,7 @@ static int tokenizer_offer(const struct config *config, bool may_ask) {
     log_hush(true);
     int status = config_apply_preset(&trial);
     log_hush(false);
-    if (status == 0 && !has_tokenizer(&trial) && !trial.use_checkpoint_args) {
+    if (status == 0 && !has_tokenizer(&trial) && !trial.run.use_checkpoint_args) {
         status = text_data_find(&texts, &trial);
         // Ranks on other machines may not have the data that rank 0 reads.
         if (status < 0 && !may_ask) {
@@ -122,36 +120,32 @@ static const struct flag own_flags[] = {
 
 // --resume means --load with the folder of --save.
 static int take_resume(struct config *config) {
-    if (!config->resume || (config->load && config->save && file_is_same_path(config->load, config->save)))
+    if (!config->run.resume ||
+        (config->run.load && config->run.save && file_is_same_path(config->run.load, config->run.save)))
         return 0;
-    if (!config->save || config->load)
+    if (!config->run.save || config->run.load)
         return error_set_code(EXIT_CODE_USAGE, "--resume resumes from the folder of --save; %s",
-                              config->save ? "leave it out, or leave out --load" : "give --save DIR");
+                              config->run.save ? "leave it out, or leave out --load" : "give --save DIR");
     struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, "--load", config->save, FLAG_FROM_COMMAND);
+    return flag_set(&table, config, "--load", config->run.save, FLAG_FROM_COMMAND);
 }
 
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
 static int use_checkpoint_args(struct config *config, const struct session *session) {
-    if (!config->use_checkpoint_args)
+    if (!config->run.use_checkpoint_args)
         return 0;
-    if (!config->load && !config->pretrained_checkpoint)
+    if (!config->run.load && !config->run.pretrained_checkpoint)
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
     // As in Megatron: a script with this flag finds nothing at its first start.
-    bool may_lack = !config->pretrained_checkpoint && !config->exit_on_missing_checkpoint && config->ckpt_step < 0;
-    bool is_begun = true;
-    if (may_lack)
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun) {
-        if (session->place.rank == 0)
-            log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->load);
-        return 0;
-    }
-    char *path;
-    int64_t iteration;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_load_config(config, path);
-    free(path);
+    bool may_lack =
+        !config->run.pretrained_checkpoint && !config->run.exit_on_missing_checkpoint && config->run.ckpt_step < 0;
+    struct found_checkpoint found;
+    int status = find_checkpoint_here(&found, config, may_lack);
+    if (status == 0 && found.path)
+        status = state_load_config(config, &found);
+    else if (status == 0 && session->place.rank == 0)
+        log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->run.load);
+    found_checkpoint_free(&found);
     return status;
 }
 
@@ -209,8 +203,9 @@ static int tell_failed_start(const struct config *config, const struct session *
     static const double command_seconds = 5;
     if (session->place.rank != 0)
         return -1;
-    struct farewell farewell = {.on_event = on_event_open(&(struct on_event_options){
-                                    .command = config->on_event, .run = watching_name(config), .job = job->number}),
+    struct farewell farewell = {.on_event = on_event_open(&(struct on_event_options){.command = config->watch.on_event,
+                                                                                     .run = watching_name(config),
+                                                                                     .job = job->number}),
                                 .ranks = session->place.size};
     farewell_open(&farewell);
     farewell_say(&farewell, error_exit_code(), error_message());
@@ -229,7 +224,7 @@ static void attach_lifelines(const struct session *session) {
 // The flags of the run, with those of its preset and checkpoint, validated.
 static int settle_flags(struct train_options *options, struct session *session, int *world_size) {
     struct config *config = &options->config;
-    if (!options->dry_run || config->use_checkpoint_args)
+    if (!options->dry_run || config->run.use_checkpoint_args)
         TRY(remote_load(config, options->dry_run ? NULL : session, false));
     TRY(use_checkpoint_args(config, session));
     if (options->dry_run)
@@ -239,32 +234,32 @@ static int settle_flags(struct train_options *options, struct session *session, 
         log_info("note: --micro-batch-size is not given, and a run would choose it; this is the model for 1");
     TRY(find_world_size(options, session, world_size));
     TRY(config_validate(config, *world_size));
-    if (config->checkpoint_in_memory && !options->dry_run && !getenv(RANKS_MEMORY))
+    if (config->run.checkpoint_in_memory && !options->dry_run && !getenv(RANKS_MEMORY))
         return error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory needs a launcher that outlives the ranks; start "
                                                "the run with bevatron launch local or slurm, or leave it out");
-    make_absolute(&config->vocab_file);
-    make_absolute(&config->merge_file);
-    make_absolute(&config->tokenizer_model);
+    make_absolute(&config->data.vocab_file);
+    make_absolute(&config->data.merge_file);
+    make_absolute(&config->data.tokenizer_model);
     return 0;
 }
 
 static void dump_flags(const struct train_options *options) {
     const struct config *config = &options->config;
     struct buffer dump = {0};
-    config_dump(config, !config->log_arguments, &dump);
+    config_dump(config, !config->watch.log_arguments, &dump);
     fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
     buffer_free(&dump);
 }
 
 static void note_saving(const struct config *config) {
-    if (!config->save && !config->mock_data && !config->skip_train)
+    if (!config->run.save && !config->data.mock_data && !config->run.skip_train)
         log_info("note: --save is not given, so the weights will not be kept");
-    if (!config->save || config->save_interval > 0 || config->skip_train)
+    if (!config->run.save || config->run.save_interval > 0 || config->run.skip_train)
         return;
-    if (config->save_minutes > 0)
+    if (config->run.save_minutes > 0)
         log_info("note: --save-interval is not given: a checkpoint is saved every %g minutes, which replaces the one "
                  "before, and at the end",
-                 config->save_minutes);
+                 config->run.save_minutes);
     else
         log_info("note: --save-interval is not given, so a checkpoint is saved only at the end of the run");
 }
@@ -306,12 +301,14 @@ static int run_training(struct train_options *options, struct session *session, 
         return -1;
     TRY(take_resume(config));
     TRY(config_apply_preset(config));
-    bool loads_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
+    bool loads_copy =
+        config->run.load && config->run.save_to && file_is_same_path(config->run.load, config->run.save_to);
     int world_size;
     TRY(settle_flags(options, session, &world_size));
     // A log should show what was trained; a person at a terminal has just typed it. The defaults, also in every
     // checkpoint's configuration, are listed on request.
-    bool dumps = session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO)),
+    bool dumps =
+             session->place.rank == 0 && (options->dry_run || config->watch.log_arguments || !isatty(STDERR_FILENO)),
          is_open = !options->dry_run && (automatic_is_needed(&options->open) || config_trains_tokenizer(config));
     if (dumps && !is_open)
         dump_flags(options);
@@ -333,7 +330,7 @@ static int run_training(struct train_options *options, struct session *session, 
 // that is stopped later.
 static void take_exit_code(const struct config *config) {
     int number = interrupt_received();
-    if (error_exit_code() != EXIT_CODE_STOPPED || config->save)
+    if (error_exit_code() != EXIT_CODE_STOPPED || config->run.save)
         return;
     char *message = memory_string(error_message());
     bool is_shared = error_is_shared();

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "base/phase.h"
 #include "cli/commands.h"
 #include "cli/session.h"

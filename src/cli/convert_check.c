@@ -340,8 +340,8 @@ void convert_check_free(struct convert_check *check) {
 
 static int64_t tokens_of(const struct model_write *write) {
     const struct config *config = &write->source->config;
-    int64_t rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size;
-    return config->vocab_size > 0 && config->vocab_size < rows ? config->vocab_size : rows;
+    int64_t rows = write->vocab_size > 0 ? write->vocab_size : config->model.padded_vocab_size;
+    return config->data.vocab_size > 0 && config->data.vocab_size < rows ? config->data.vocab_size : rows;
 }
 
 // Logits that are not finite say nothing: such a model was broken before.
@@ -371,7 +371,7 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
     struct probe from, to;
     probe_prepare(&from, &write->source->config, tokens_of(write));
     to = from;
-    struct probe_rounding rounding = {write->dtype, pair->written->config.apply_layernorm_1p};
+    struct probe_rounding rounding = {write->dtype, pair->written->config.model.apply_layernorm_1p};
     int result = probe_run(&from, write->source, write->has_dtype ? &rounding : NULL);
     if (result == 0)
         result = probe_run(&to, pair->written, NULL);

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cluster/shell.h"
@@ -107,9 +107,9 @@ static int refuse_old(const struct machine *machine) {
 // The first GPUs with fp8 are those of compute capability 8.9.
 static int check_fp8(const struct machine *machine, const struct config *config) {
     enum { FIRST_WITH_FP8 = 89 };
-    if (!config->fp8_format)
+    if (!config->run.fp8_format)
         return 0;
-    if (config->num_experts > 0 && !machine_trains_experts8(machine))
+    if (config->model.num_experts > 0 && !machine_trains_experts8(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "the %s GPUs of a %s have no fp8 matmuls of experts; leave out --fp8-format, or choose a "
                               "machine with H100 or H200 GPUs",
@@ -129,7 +129,7 @@ static int check_recipe(const struct machine *machine, const struct config *conf
     return error_set_code(
         EXIT_CODE_USAGE, "the %s GPUs of a %s have no %s matmuls; %s, or choose a machine with %s GPUs", machine->gpu,
         machine->name, missing,
-        config->fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
+        config->run.fp4_format ? "leave out --fp4-format" : "give --fp8-format hybrid --fp8-recipe delayed",
         strcmp(missing, "blockwise fp8") == 0 ? "H100 or H200" : "B200 or newer");
 }
 
@@ -156,7 +156,7 @@ int launch_check_machine(const struct launch_job *job, struct launch_command *co
                                                "dataset",    "checkpoint", "getdata"};
     const struct machine *machine = job->machine;
     bool is_train = strcmp(command->rest[0], "train") == 0;
-    if (!machine || machine->gpus == 0 || (is_train && strcmp(config->device, "cpu") == 0))
+    if (!machine || machine->gpus == 0 || (is_train && strcmp(config->machine.device, "cpu") == 0))
         return 0;
     for (size_t i = 0; i < sizeof without_gpus / sizeof without_gpus[0]; i++)
         if (strcmp(command->rest[0], without_gpus[i]) == 0)
@@ -449,7 +449,7 @@ static void free_config(struct config *config) {
 }
 
 int launch_refuse_memory(const struct config *config) {
-    return config->checkpoint_in_memory
+    return config->run.checkpoint_in_memory
                ? error_set_code(EXIT_CODE_USAGE, "--checkpoint-in-memory works with launch local and, outside "
                                                  "containers, launch slurm: a process outlives "
                                                  "the ranks and keeps their memory; leave it out")
@@ -458,15 +458,15 @@ int launch_refuse_memory(const struct config *config) {
 
 int launch_resume(struct launch_command *command, const struct config *config) {
     struct config run = *config;
-    if (config->save && !config->load) {
-        launch_command_add(command, "--load", config->save);
-        run.load = config->save;
+    if (config->run.save && !config->run.load) {
+        launch_command_add(command, "--load", config->run.save);
+        run.run.load = config->run.save;
     }
-    bool is_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
-    if (config->save && config->load && !is_copy && !file_is_same(config->load, config->save))
+    bool is_copy = config->run.load && config->run.save_to && file_is_same_path(config->run.load, config->run.save_to);
+    if (config->run.save && config->run.load && !is_copy && !file_is_same(config->run.load, config->run.save))
         log_warn("a restart cannot resume from --load %s; give --pretrained-checkpoint %s --load %s, so that the same "
                  "command starts and resumes",
-                 config->load, config->load, config->save);
+                 config->run.load, config->run.load, config->run.save);
     return command->is_elsewhere ? 0 : save_folder_check(&run);
 }
 

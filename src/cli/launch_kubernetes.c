@@ -261,8 +261,8 @@ static void warn_of_losses(const struct kubernetes_job *job, const struct launch
     static const char *const writers[] = {"preprocess", "dataset", "tokenizer", "extract", "checkpoint"};
     static const char *const flags[] = {"--output-prefix", "--output", "--save"};
     const char *name = command->rest[0];
-    if (strcmp(name, "train") == 0 && config->save)
-        warn_of_loss(job, config->save, "checkpoints");
+    if (strcmp(name, "train") == 0 && config->run.save)
+        warn_of_loss(job, config->run.save, "checkpoints");
     for (size_t w = 0; w < sizeof writers / sizeof writers[0]; w++)
         for (size_t i = 0; strcmp(name, writers[w]) == 0 && i < sizeof flags / sizeof flags[0]; i++) {
             const char *path = value_of(command, flags[i]);
@@ -331,8 +331,8 @@ static int launch(void *given_options, struct launch_command *command, struct co
     TRY(check_cpus(job, options->rehearse));
     int status = read_pod_file(options->pod_file, &fields);
     int checked = status == 0 ? check_command(command, config, run) : status;
-    run->save = run->is_train && checked == 0 ? config->save : NULL;
-    run->fallback = config->save_fallback;
+    run->save = run->is_train && checked == 0 ? config->run.save : NULL;
+    run->fallback = config->run.save_fallback;
     if (checked == 0)
         status = send(options, command, config, job);
     yaml_tree_free(&fields);

@@ -365,7 +365,7 @@ static int set_environment(const struct string_list *environment) {
 
 // Memory for checkpoints, which the ranks find through their environment.
 static int keep_memory(struct supervised *run, const struct config *config, int64_t nproc) {
-    if (!config->checkpoint_in_memory)
+    if (!config->run.checkpoint_in_memory)
         return 0;
     run->vault = vault_create((int)nproc);
     return run->vault ? setenv(RANKS_MEMORY, vault_path(run->vault), 1) : -1;
@@ -391,11 +391,11 @@ static int supervise(const struct launch_job *job, struct launch_command *comman
     const char *folder = session_temporary_folder();
     struct supervised run = {.words = words,
                              .stall_seconds = 60 * job->progress_minutes,
-                             .save = config->save,
-                             .fallback = config->save_fallback,
+                             .save = config->run.save,
+                             .fallback = config->run.save_fallback,
                              .lifeline = lifeline_create(folder),
-                             .metrics_path = config->metrics_file,
-                             .on_event = on_event_open(&(struct on_event_options){.command = config->on_event,
+                             .metrics_path = config->watch.metrics_file,
+                             .on_event = on_event_open(&(struct on_event_options){.command = config->watch.on_event,
                                                                                   .run = watching_name(config),
                                                                                   .job = getenv("SLURM_JOB_ID")})};
     struct restarts restarts = {.most = job->max_restarts, .window_seconds = 60 * job->window_minutes};
@@ -422,10 +422,9 @@ static int launch(void *given_options, struct launch_command *command, struct co
     TRY(set_environment(&job->environment));
     TRY(launch_config(config, command, job->ranks_per_node));
     // A file system that does not respond would block this process silently.
-    watchdog_open(&(struct watchdog_options){
-        .limits =
-            {[WATCHDOG_SAVE] = 60 * config->save_timeout_minutes, [WATCHDOG_LOAD] = 60 * config->load_timeout_minutes},
-        .rank = -1});
+    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_SAVE] = 60 * config->watch.save_timeout_minutes,
+                                                        [WATCHDOG_LOAD] = 60 * config->watch.load_timeout_minutes},
+                                             .rank = -1});
     int status = supervise(job, command, config);
     watchdog_close();
     return status;

@@ -192,13 +192,13 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
     TRY(launch_config(config, command, ranks));
     if (options->job.container_image)
         TRY(launch_refuse_memory(config));
-    if (options->job.chain > 0 && !config->save)
+    if (options->job.chain > 0 && !config->run.save)
         return error_set_code(
             EXIT_CODE_USAGE,
             "--array-chain needs --save: each allocation resumes from the checkpoint of the one before");
-    if (!config->save && options->job.time)
+    if (!config->run.save && options->job.time)
         log_warn("--save is not given, so nothing is kept at the time limit");
-    if (options->job.spares > 0 && !config->checkpoint_in_memory)
+    if (options->job.spares > 0 && !config->run.checkpoint_in_memory)
         return error_set_code(EXIT_CODE_USAGE, "--spares needs --checkpoint-in-memory: a spare machine gets the state "
                                                "of the lost one from the memory of another");
     warn_missing(options, config);
@@ -251,11 +251,11 @@ static int fit_requeues(struct slurm_options *options, bool can_continue, const 
 // itself warns when it has measured a step and a checkpoint.
 static void tell_stop(const struct slurm_job *job, const struct config *config, const struct slurm_ticket *ticket) {
     const char *number = ticket->number, *cluster = ticket->cluster;
-    if (!job->launch.is_train || !config->save)
+    if (!job->launch.is_train || !config->run.save)
         return;
     fprintf(stderr, "to save and stop: scancel %s%s%s--batch --signal=USR2 %s\n", cluster ? "--clusters=" : "",
             cluster ? cluster : "", cluster ? " " : "", number);
-    double step_seconds = config->metrics_file ? metrics_file_last_step(config->metrics_file) / 1e3 : 0;
+    double step_seconds = config->watch.metrics_file ? metrics_file_last_step(config->watch.metrics_file) / 1e3 : 0;
     int64_t kill_wait = step_seconds > 0 ? slurm_kill_wait(ticket) : 0;
     if (kill_wait > 0 && step_seconds > (double)kill_wait)
         log_warn("plain `scancel %s` will not save: a step of this run took %.0f s, but this cluster kills ranks after "
@@ -381,13 +381,13 @@ static int launch(void *given_options, struct launch_command *command, struct co
         status = launch_check_machine(run, command, config);
     launch_export_found(&run->environment);
     if (status == 0)
-        status = fit_requeues(options, config->save || journal, name);
-    run->save = config->save;
-    run->fallback = config->save_fallback;
+        status = fit_requeues(options, config->run.save || journal, name);
+    run->save = config->run.save;
+    run->fallback = config->run.save_fallback;
     run->journal = journal;
     job->spares = run->is_train ? job->spares : 0;
     job->warning_seconds = run->is_train || journal ? job->warning_seconds : 0;
-    job->keeps_memory = run->is_train && config->checkpoint_in_memory;
+    job->keeps_memory = run->is_train && config->run.checkpoint_in_memory;
     job->has_mpi = has_mpi(options) && ranks > 1;
     int exit_code = status == 0 ? write_job(job, command, config) : status < 0 ? -1 : EXIT_CODE_OK;
     free(journal);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "base/screen.h"
 #include "cli/commands.h"
 #include "cli/libraries.h"

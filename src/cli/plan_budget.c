@@ -30,7 +30,7 @@ static void show_progress(void *context, int planned, int listed) {
 
 // About four million tokens, as in large models' training.
 static int64_t usual_batch(const struct config *base) {
-    int64_t tokens = base->seq_length > 0 ? base->seq_length : base->max_position_embeddings, batch = 1;
+    int64_t tokens = base->run.seq_length > 0 ? base->run.seq_length : base->model.max_position_embeddings, batch = 1;
     while (tokens > 0 && batch * tokens < 4000000)
         batch *= 2;
     return batch;
@@ -70,7 +70,7 @@ static int plan_search_open(const struct plan_search *options, struct layout_sea
         return error_set_code(EXIT_CODE_USAGE, "%" PRId64 " ranks are more than %d; give fewer --nodes", gpus,
                               PLAN_MOST_RANKS);
     TRY(check_machines(&what));
-    if (options->base->global_batch_size == 0)
+    if (options->base->run.global_batch_size == 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--search needs --global-batch-size, the samples of an update; %" PRId64
                               " are about four million tokens",
@@ -150,7 +150,7 @@ static int give_number(struct config *config, const char *flag, int64_t value) {
 }
 
 static int give_shape(struct config *config, const struct budget_size *size) {
-    struct budget_shape shape = budget_shape(size->parameters, (double)config->vocab_size);
+    struct budget_shape shape = budget_shape(size->parameters, (double)config->data.vocab_size);
     TRY(give_number(config, "--num-layers", shape.layers));
     TRY(give_number(config, "--hidden-size", shape.hidden));
     TRY(give_number(config, "--num-attention-heads", shape.heads));
@@ -165,7 +165,7 @@ static int give_shape(struct config *config, const struct budget_size *size) {
 static int give_length(const struct plan_budget_choice *choice, double parameters) {
     struct flag_table table = config_flag_table(0);
     struct config *config = choice->config;
-    double batch = (double)config->global_batch_size * (double)config->seq_length;
+    double batch = (double)config->run.global_batch_size * (double)config->run.seq_length;
     char *text = memory_printf("%.0f", fmax(1, round(choice->flops / 6 / parameters / batch)));
     int status = flag_set(&table, config, "--train-iters", text, FLAG_FROM_COMMAND);
     free(text);
@@ -193,19 +193,19 @@ int plan_budget_choose(const struct plan_search *search, const char *budget, str
     TRY(give(config, "--model", "llama"));
     TRY(give_number(config, "--vocab-size", USUAL_VOCABULARY));
     TRY(give_number(config, "--seq-length", is_short ? SHORT_LENGTH : USUAL_LENGTH));
-    TRY(give_number(config, "--max-position-embeddings", config->seq_length));
+    TRY(give_number(config, "--max-position-embeddings", config->run.seq_length));
     TRY(give_shape(config, &size));
-    TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->seq_length)));
+    TRY(give_number(config, "--global-batch-size", budget_batch(choice->flops, config->run.seq_length)));
     choice->optimal = size.parameters;
-    choice->chooses_length = config->train_iters == 0 && config->train_samples == 0;
+    choice->chooses_length = config->run.train_iters == 0 && config->run.train_samples == 0;
     if (choice->chooses_length)
         TRY(give_length(choice, size.parameters));  // until the parameters are counted
     if (!flag_is_given(&config->given, "--bf16") && !flag_is_given(&config->given, "--fp16") &&
         !flag_is_given(&config->given, "--fp8-format"))
         TRY(give(config, usual_precision(search), "true"));
-    if (config->data_path.count == 0 && config->train_data_path.count == 0 && !config->data_args_path &&
-        !config->per_split_data_args_path && config->train_weighted_split_paths.count == 0 &&
-        !config->train_weighted_split_paths_path) {
+    if (config->data.data_path.count == 0 && config->data.train_data_path.count == 0 && !config->data.data_args_path &&
+        !config->data.per_split_data_args_path && config->data.train_weighted_split_paths.count == 0 &&
+        !config->data.train_weighted_split_paths_path) {
         struct flag_table table = config_flag_table(0);
         TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
     }
@@ -246,9 +246,10 @@ static void append_sizes(const struct plan_budget_choice *choice, struct buffer 
 }
 
 static double run_tokens(const struct config *config) {
-    double samples = config->train_samples > 0 ? (double)config->train_samples
-                                               : (double)config->train_iters * (double)config->global_batch_size;
-    return samples * (double)config->seq_length;
+    double samples = config->run.train_samples > 0
+                         ? (double)config->run.train_samples
+                         : (double)config->run.train_iters * (double)config->run.global_batch_size;
+    return samples * (double)config->run.seq_length;
 }
 
 // Tiny budgets: the embeddings alone are larger than the optimal model.
@@ -264,12 +265,12 @@ static void append_distance(const struct layout_search *search, const struct pla
 }
 
 static void append_precision(const struct config *config, struct buffer *out) {
-    if (config->bf16)
+    if (config->run.bf16)
         buffer_append_string(out, " --bf16");
-    if (config->fp16)
+    if (config->run.fp16)
         buffer_append_string(out, " --fp16");
-    if (config->fp8_format)
-        buffer_printf(out, " --fp8-format %s", config->fp8_format);
+    if (config->run.fp8_format)
+        buffer_printf(out, " --fp8-format %s", config->run.fp8_format);
 }
 
 static void append_model(const struct layout_search *search, struct buffer *out) {
@@ -277,19 +278,19 @@ static void append_model(const struct layout_search *search, struct buffer *out)
     buffer_printf(out,
                   "\nthe nearest model has %.4g parameters: %" PRId64 " layers, hidden size %" PRId64 ", %" PRId64
                   " heads, ffn %" PRId64 "\n",
-                  search->estimators[0].parameters, config->num_layers, config->hidden_size,
-                  config->num_attention_heads, search->model.ffn_hidden_size);
-    buffer_printf(out,
-                  "   --model %s --num-layers %" PRId64 " --hidden-size %" PRId64 " --num-attention-heads %" PRId64,
-                  search->options.family, config->num_layers, config->hidden_size, config->num_attention_heads);
-    buffer_printf(out, " --ffn-hidden-size %" PRId64, search->model.ffn_hidden_size);
-    if (config->group_query_attention)
-        buffer_printf(out, " --group-query-attention --num-query-groups %" PRId64, config->num_query_groups);
+                  search->estimators[0].parameters, config->model.num_layers, config->model.hidden_size,
+                  config->model.num_attention_heads, search->model.model.ffn_hidden_size);
+    buffer_printf(
+        out, "   --model %s --num-layers %" PRId64 " --hidden-size %" PRId64 " --num-attention-heads %" PRId64,
+        search->options.family, config->model.num_layers, config->model.hidden_size, config->model.num_attention_heads);
+    buffer_printf(out, " --ffn-hidden-size %" PRId64, search->model.model.ffn_hidden_size);
+    if (config->model.group_query_attention)
+        buffer_printf(out, " --group-query-attention --num-query-groups %" PRId64, config->model.num_query_groups);
     buffer_printf(out,
                   " --seq-length %" PRId64 " --max-position-embeddings %" PRId64 " --vocab-size %" PRId64
                   " --global-batch-size %" PRId64 " --train-iters %" PRId64,
-                  config->seq_length, config->max_position_embeddings, config->vocab_size, config->global_batch_size,
-                  config->train_iters);
+                  config->run.seq_length, config->model.max_position_embeddings, config->data.vocab_size,
+                  config->run.global_batch_size, config->run.train_iters);
     append_precision(config, out);
     buffer_append_string(out, "\n");
 }
@@ -333,14 +334,14 @@ static void write_json(const struct layout_search *search, const struct plan_bud
         int64_t value;
     } numbers[] = {
         {"parameters", (int64_t)search->estimators[0].parameters},
-        {"num_layers", config->num_layers},
-        {"hidden_size", config->hidden_size},
-        {"num_attention_heads", config->num_attention_heads},
+        {"num_layers", config->model.num_layers},
+        {"hidden_size", config->model.hidden_size},
+        {"num_attention_heads", config->model.num_attention_heads},
         {"num_query_groups", config_query_groups(config)},
-        {"ffn_hidden_size", search->model.ffn_hidden_size},
-        {"seq_length", config->seq_length},
-        {"global_batch_size", config->global_batch_size},
-        {"train_iters", config->train_iters},
+        {"ffn_hidden_size", search->model.model.ffn_hidden_size},
+        {"seq_length", config->run.seq_length},
+        {"global_batch_size", config->run.global_batch_size},
+        {"train_iters", config->run.train_iters},
         {"gpus", search->options.gpus},
     };
     json_begin_object(&w);

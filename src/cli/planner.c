@@ -68,12 +68,12 @@ static int plan_hushed(struct plan *plan, const struct plan_options *options) {
 // Bounds the delay of a start: 20,000 passes of a layer take a second or two.
 static bool is_quick(const struct config *config) {
     const int64_t most_passes = 20000;
-    int64_t count = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    int64_t count = config->run.global_batch_size / (config->run.micro_batch_size * config->machine.data_parallel_size);
     const struct schedule_shape shape = {
         .kind = config_chunks(config) > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
-        .stages = (int)config->pipeline_model_parallel_size,
+        .stages = (int)config->machine.pipeline_model_parallel_size,
         .micro_batches = (int)count,
-        .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage,
+        .group = (int)config->machine.microbatch_group_size_per_virtual_pipeline_stage,
     };
     return steady_passes(&shape) * config_layers(config) <= most_passes;
 }
@@ -90,7 +90,7 @@ static void plan_run(const struct planner *planner, const struct config *config,
     const struct run_machine *at = planner->context;
     struct machine found;
     const struct machine *machine = at->named;
-    int ranks = (int)config->world_size;
+    int ranks = (int)config->machine.world_size;
     if (!machine && find_by_gpu(device, ranks, at->local_ranks, &found))
         machine = &found;
     if (!machine || !is_as_planned(machine, device, ranks, at->local_ranks) || !is_quick(config))

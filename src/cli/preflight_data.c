@@ -193,14 +193,14 @@ void preflight_transport(struct preflight *flight) {
 void preflight_tokenizer(struct preflight *flight) {
     struct config *config = &flight->options->config;
     struct tokenizer *tokenizer = NULL;
-    bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
-    if (!has_tokenizer && (!flight->has_model || config->vocab_size == 0))
+    bool has_tokenizer = config->data.tokenizer_type || config->data.vocab_file || config->data.tokenizer_model;
+    if (!has_tokenizer && (!flight->has_model || config->data.vocab_size == 0))
         return;
     if (datasets_open_tokenizer(&tokenizer, config) < 0)
         preflight_say_error(flight, "tokenizer");
     else if (tokenizer) {
         flight->vocab_size = tokenizer_vocab_size(tokenizer);
-        preflight_say(flight, VERDICT_OK, "tokenizer", "%s, %" PRId64 " ids", config->tokenizer_type,
+        preflight_say(flight, VERDICT_OK, "tokenizer", "%s, %" PRId64 " ids", config->data.tokenizer_type,
                       flight->vocab_size);
     }
     tokenizer_free(tokenizer);
@@ -209,9 +209,9 @@ void preflight_tokenizer(struct preflight *flight) {
 // The bound that train checks tokens against: ids from padding alone are invalid.
 static int64_t vocab_size_of(const struct preflight *flight) {
     const struct config *config = &flight->options->config;
-    return flight->vocab_size > 0   ? flight->vocab_size
-           : config->vocab_size > 0 ? config->vocab_size
-                                    : config->padded_vocab_size;
+    return flight->vocab_size > 0        ? flight->vocab_size
+           : config->data.vocab_size > 0 ? config->data.vocab_size
+                                         : config->model.padded_vocab_size;
 }
 
 // Checks that one dataset is whole, and with --deep every token within the vocabulary.
@@ -263,8 +263,8 @@ static void look_into_split(struct preflight *flight, enum split which) {
 }
 
 static bool uses_addresses(const struct config *config) {
-    bool uses = config->save_to || (config->load && url_is_remote(config->load)) ||
-                (config->pretrained_checkpoint && url_is_remote(config->pretrained_checkpoint));
+    bool uses = config->run.save_to || (config->run.load && url_is_remote(config->run.load)) ||
+                (config->run.pretrained_checkpoint && url_is_remote(config->run.pretrained_checkpoint));
     for (int which = SPLIT_TRAIN; which < SPLIT_COUNT; which++) {
         struct data_paths paths = {0};
         if (data_paths_find(&paths, config, (enum split)which) < 0)
@@ -293,10 +293,10 @@ void preflight_addresses(struct preflight *flight) {
 
 void preflight_data(struct preflight *flight) {
     const struct config *config = &flight->options->config;
-    if (config->mock_data)
+    if (config->data.mock_data)
         return;
     // One --data-path serves all splits.
-    bool is_shared = config->data_path.count > 0 || config->data_args_path;
+    bool is_shared = config->data.data_path.count > 0 || config->data.data_args_path;
     for (int which = SPLIT_TRAIN; which < (is_shared ? SPLIT_VALID : SPLIT_COUNT); which++)
         look_into_split(flight, (enum split)which);
 }

@@ -219,8 +219,8 @@ static int try_speed(struct preflight *flight, const char *folder) {
 
 // Bytes of a parameter in a checkpoint: the weight, its fp32 master if that differs, and the optimizer's states.
 static uint64_t bytes_per_parameter(const struct config *config) {
-    const struct optimizer_rule *rule = optimizer_find(config->optimizer);
-    uint64_t bytes = config->bf16 || config->fp16 ? 2 + sizeof(float) : sizeof(float);
+    const struct optimizer_rule *rule = optimizer_find(config->run.optimizer);
+    uint64_t bytes = config->run.bf16 || config->run.fp16 ? 2 + sizeof(float) : sizeof(float);
     return bytes + (uint64_t)optimizer_saved_bytes(rule, config);
 }
 
@@ -228,25 +228,26 @@ static uint64_t bytes_per_parameter(const struct config *config) {
 void preflight_room(struct preflight *flight) {
     const struct config *config = &flight->options->config;
     uint64_t available;
-    if (!flight->has_model || !config->save)
+    if (!flight->has_model || !config->run.save)
         return;
-    if (config->padded_vocab_size == 0) {
+    if (config->model.padded_vocab_size == 0) {
         preflight_say(flight, VERDICT_NOTE, "room", "the size of checkpoints is unknown without a vocabulary");
         return;
     }
-    if (file_free_bytes(config->save, &available) < 0) {
+    if (file_free_bytes(config->run.save, &available) < 0) {
         preflight_say_error(flight, "room");
         return;
     }
     double free_bytes = (double)available;
     double needed = 2 * (double)bytes_per_parameter(config) * (double)census_parameters(config);
     preflight_say(flight, free_bytes < needed ? VERDICT_BAD : VERDICT_OK, "room",
-                  "%s has %.1f GB free, two checkpoints take %.1f GB", config->save, free_bytes * 1e-9, needed * 1e-9);
+                  "%s has %.1f GB free, two checkpoints take %.1f GB", config->run.save, free_bytes * 1e-9,
+                  needed * 1e-9);
 }
 
 void preflight_files(struct preflight *flight) {
     const struct preflight_options *options = flight->options;
-    const char *folder = options->path ? options->path : options->config.save;
+    const char *folder = options->path ? options->path : options->config.run.save;
     if (folder && try_speed(flight, folder) < 0)
         preflight_say_error(flight, "files");
 }

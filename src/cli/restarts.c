@@ -10,7 +10,7 @@
 #include "base/lifeline.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "store/checkpoint.h"
 
 #include <inttypes.h>
@@ -381,10 +381,10 @@ int restarts_exit_code(enum restarts_decision decision, int exit_code) {
 static int64_t newest_in(const char *folder) {
     char *path = NULL;
     int64_t iteration = -1;
-    struct owner owner;
+    struct contents contents;
     struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
-    if (folder && owner_find(&owner, folder) == 0 && owner.kind == OWNER_OURS && owner.iteration >= 0 &&
-        checkpoint_find(&find, &path, &iteration) < 0)
+    if (folder && contents_look(&contents, folder, -1) == 0 && contents.owner == OWNER_OURS &&
+        contents.iteration >= 0 && checkpoint_find(&find, &path, &iteration) < 0)
         iteration = -1;
     free(path);
     return iteration;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/remote.h"
-#include "store/remote_fetch.h"
+#include "store/remote_checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/datasets.h"
 #include "train/identity.h"
@@ -29,8 +29,8 @@ static int find_cache(const struct config *config, const char *url, char **folde
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     const char *slash = strrchr(url, '/');
     char *root = NULL;
-    if (config->checkpoint_cache_path)
-        root = memory_string(config->checkpoint_cache_path);
+    if (config->run.checkpoint_cache_path)
+        root = memory_string(config->run.checkpoint_cache_path);
     else if (cache && *cache == '/')
         root = file_join(cache, "bevatron/checkpoints");
     else if (home && *home == '/')
@@ -75,11 +75,11 @@ static int choose(const struct load_place *place, struct group *all, int64_t *it
 }
 
 static int fetch(const struct config *config, const struct load_place *place, int64_t iteration, char **folder) {
-    struct checkpoint_fetch fetch = {.url = *place->flag, .folder = config->save, .iteration = iteration};
+    struct checkpoint_fetch fetch = {.url = *place->flag, .folder = config->run.save, .iteration = iteration};
     if (place->is_own) {
         fetch.prefers_newer = place->step < 0;
         TRY(checkpoint_fetch(&fetch));
-        *folder = memory_string(config->save);
+        *folder = memory_string(config->run.save);
         return 0;
     }
     struct checkpoint_cached cached;
@@ -124,7 +124,7 @@ static int bring(const struct config *config, const struct load_place *place, co
         TRY(session ? fetch_together(config, place, iteration, session, &folder)
                     : fetch(config, place, iteration, &folder));
     } else if (place->is_own) {
-        folder = memory_string(config->save);
+        folder = memory_string(config->run.save);
     } else {
         log_warn_once("no checkpoint in %s: the run starts from random weights", *place->flag);
     }
@@ -147,16 +147,17 @@ static int check_address(const struct load_place *place) {
 
 int remote_load(struct config *config, struct session *session, bool must_exist) {
     struct file_lock unused[2] = {0}, *holds = session ? session->holds : unused;
-    must_exist = must_exist || config->exit_on_missing_checkpoint || config->ckpt_step >= 0 || config->finetune;
-    remote_set_endpoint(config->endpoint_url);
-    if (config->save_to)
-        trim(config->save_to);
-    struct load_place places[] = {{.flag = &config->load,
+    must_exist =
+        must_exist || config->run.exit_on_missing_checkpoint || config->run.ckpt_step >= 0 || config->run.finetune;
+    remote_set_endpoint(config->run.endpoint_url);
+    if (config->run.save_to)
+        trim(config->run.save_to);
+    struct load_place places[] = {{.flag = &config->run.load,
                                    .name = "--load",
-                                   .step = config->ckpt_step,
-                                   .must_exist = must_exist && !config->pretrained_checkpoint,
+                                   .step = config->run.ckpt_step,
+                                   .must_exist = must_exist && !config->run.pretrained_checkpoint,
                                    .hold = &holds[0]},
-                                  {.flag = &config->pretrained_checkpoint,
+                                  {.flag = &config->run.pretrained_checkpoint,
                                    .name = "--pretrained-checkpoint",
                                    .step = -1,
                                    .must_exist = true,
@@ -166,7 +167,8 @@ int remote_load(struct config *config, struct session *session, bool must_exist)
         return -1;
     if (!loads && !begins)
         return 0;
-    places[0].is_own = loads && config->save && config->save_to && strcmp(config->load, config->save_to) == 0;
+    places[0].is_own =
+        loads && config->run.save && config->run.save_to && strcmp(config->run.load, config->run.save_to) == 0;
     struct session *many = session && session->place.size > 1 ? session : NULL;
     if (many) {
         TRY(session_meet_early(many, config));
@@ -189,7 +191,7 @@ static void warn_of_tokenizer(const struct saved_model *model, const struct conf
     struct json *then = NULL;
     struct tokenizer *alike = NULL;
     struct tokenizer_options options = tokenizer_options_of(config);
-    if (state_read_config(&then, model->path) == 0 && then) {
+    if (state_read_config(&then, model->found.path) == 0 && then) {
         const struct json *eod = json_member(then, "eod_token");
         options.eod_token = eod && eod->type == JSON_STRING ? eod->string : NULL;
         // A tokenizer without that token differs.
@@ -197,22 +199,22 @@ static void warn_of_tokenizer(const struct saved_model *model, const struct conf
             alike = NULL;
     }
     error_clear();
-    identity_warn_of_tokenizer(alike ? alike : model->tokenizer, model->path);
+    identity_warn_of_tokenizer(alike ? alike : model->tokenizer, model->found.path);
     tokenizer_free(alike);
     json_free(then);
 }
 
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use) {
-    *model = (struct saved_model){.hold = -1};
-    if (!config->load)
+    *model = (struct saved_model){.found.hold = -1};
+    if (!config->run.load)
         return error_set_code(EXIT_CODE_USAGE, "--load is missing; give the folder of the checkpoints");
     bool has_tokenizer = flag_is_given(&config->given, "--vocab-file") ||
                          flag_is_given(&config->given, "--merge-file") ||
                          flag_is_given(&config->given, "--tokenizer-model");
     TRY(config_apply_preset(config));
     TRY(remote_load(config, session, true));
-    TRY(state_find_held(config, &model->path, &model->iteration, &model->hold));
-    TRY(state_load_config(config, model->path));
+    TRY(find_checkpoint_here(&model->found, config, false));
+    TRY(state_load_config(config, &model->found));
     TRY(config_validate_for(config, session->place.size, use));
     TRY(datasets_open_tokenizer(&model->tokenizer, config));
     if (has_tokenizer && model->tokenizer && session->place.rank == 0)
@@ -222,7 +224,5 @@ int saved_model_find(struct saved_model *model, struct config *config, struct se
 
 void saved_model_free(struct saved_model *model) {
     tokenizer_free(model->tokenizer);
-    free(model->path);
-    if (model->hold >= 0)
-        close(model->hold);
+    found_checkpoint_free(&model->found);
 }

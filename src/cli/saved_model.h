@@ -5,16 +5,16 @@
 
 #include "cli/session.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/found_checkpoint.h"
 
 struct saved_model {
-    char *path;                   // the checkpoint's iter_… folder
-    int64_t iteration;            // of the checkpoint
-    int hold;                     // keeps a run in progress from removing it; -1 for none
+    struct found_checkpoint found;
     struct tokenizer *tokenizer;  // NULL if neither the checkpoint nor the flags have one
 };
 
 // Completes `config`, which holds the given flags, from the checkpoint, and validates it. Verifying checksums is left
-// to state_verify, once the ranks can communicate. Free the result with saved_model_free, also after an error.
+// to found_checkpoint_verify, once the ranks can communicate. Free the result with saved_model_free, also after an
+// error.
 int saved_model_find(struct saved_model *model, struct config *config, struct session *session, enum config_use use);
 void saved_model_free(struct saved_model *model);
 

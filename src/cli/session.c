@@ -189,8 +189,8 @@ int session_begin(struct session *session, const struct session_flags *flags, in
 
 // Ranks bound to processors use those; ranks that are not share the machine evenly.
 static int choose_threads(const struct config *config, const struct world_place *place) {
-    if (config->threads > 0)
-        return (int)config->threads;
+    if (config->machine.threads > 0)
+        return (int)config->machine.threads;
     int available = pool_available_processors();
     long all = sysconf(_SC_NPROCESSORS_ONLN);
     if (place->local_size > 1 && available >= all)
@@ -257,19 +257,20 @@ static char *find_algorithm_cache(void) {
 // Requirements of the flags that only the device itself can check.
 static int check_device(const struct device *device, const struct config *config) {
     int most = device->ops->most_head_size;
-    if (most > 0 && config->multi_latent_attention && (config->kv_channels > most || config->v_head_dim > most))
+    if (most > 0 && config->model.multi_latent_attention &&
+        (config->model.kv_channels > most || config->model.v_head_dim > most))
         return error_set_code(EXIT_CODE_USAGE,
                               "a head of latent attention is %" PRId64 " channels wide (--qk-head-dim and "
                               "--qk-pos-emb-head-dim), its values %" PRId64 " (--v-head-dim), but attention on a GPU "
                               "takes %d at most; give less, or --device cpu",
-                              config->kv_channels, config->v_head_dim, most);
-    if (most > 0 && config->kv_channels > most)
+                              config->model.kv_channels, config->model.v_head_dim, most);
+    if (most > 0 && config->model.kv_channels > most)
         return error_set_code(EXIT_CODE_USAGE,
                               "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / "
                               "--num-attention-heads), but attention on a GPU takes %d at most; give %" PRId64
                               " or more --num-attention-heads, or --device cpu",
-                              config->kv_channels, most,
-                              (config->num_attention_heads * config->kv_channels + most - 1) / most);
+                              config->model.kv_channels, most,
+                              (config->model.num_attention_heads * config->model.kv_channels + most - 1) / most);
     return 0;
 }
 
@@ -281,8 +282,8 @@ static void choose_secret(const struct session *session, const struct config *co
     meeting->is_public_folder = ranks->is_on_one_machine;
     if (meeting->is_public_folder)
         meeting->secret_folder = session_temporary_folder();
-    else if (config->save && *config->save)
-        meeting->secret_folder = config->save;
+    else if (config->run.save && *config->run.save)
+        meeting->secret_folder = config->run.save;
     else if (ranks->place.rank == 0)
         log_warn(
             "this job has no secret, so whoever reaches %s port %d can join it as a rank; set BEVATRON_JOB_TOKEN to "
@@ -295,44 +296,45 @@ int session_meet_early(struct session *session, const struct config *config) {
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
     choose_secret(session, config, &meeting);
-    char *algorithm_cache = device_times_algorithms(config->device) ? find_algorithm_cache() : NULL;
-    struct device_options options = {.name = config->device,
+    char *algorithm_cache = device_times_algorithms(config->machine.device) ? find_algorithm_cache() : NULL;
+    struct device_options options = {.name = config->machine.device,
                                      .threads = choose_threads(config, &session->place),
-                                     .cpu_kernels = config->cpu_kernels,
+                                     .cpu_kernels = config->machine.cpu_kernels,
                                      .index = session->place.local_rank,
                                      .algorithm_cache = algorithm_cache,
-                                     .allows_tf32 = config->tf32,
-                                     .is_deterministic = config->deterministic_mode,
-                                     .has_fast_dropout = config->fast_attention_dropout};
+                                     .allows_tf32 = config->run.tf32,
+                                     .is_deterministic = config->machine.deterministic_mode,
+                                     .has_fast_dropout = config->run.fast_attention_dropout};
     struct phase *phase = phase_begin("opening the device");
     int status = device_open(&session->device, &options);
     phase_end(phase);
     free(algorithm_cache);
     TRY(status);
     phase = session->place.size > 1 ? phase_begin("connecting the ranks") : NULL;
-    status = world_open(&session->world,
-                        &(struct world_options){.backend = session->backend,
-                                                .meeting = &meeting,
-                                                .carrier = config->distributed_backend,
-                                                .deadline_seconds = config->distributed_timeout_minutes * 60,
-                                                .record_folder = config->save && *config->save ? config->save : NULL,
-                                                .temporary_folder = session_temporary_folder()},
-                        session->device);
+    status = world_open(
+        &session->world,
+        &(struct world_options){.backend = session->backend,
+                                .meeting = &meeting,
+                                .carrier = config->machine.distributed_backend,
+                                .deadline_seconds = config->machine.distributed_timeout_minutes * 60,
+                                .record_folder = config->run.save && *config->run.save ? config->run.save : NULL,
+                                .temporary_folder = session_temporary_folder()},
+        session->device);
     if (phase)
         phase_end(phase);
     return status;
 }
 
 static void warn_of_precision(const struct device *device, const struct config *config) {
-    bool is_mx = config->fp8_format && strcmp(config->fp8_recipe, "mxfp8") == 0;
-    if (config->fp8_format && device->ops->is_host_memory)
+    bool is_mx = config->run.fp8_format && strcmp(config->run.fp8_recipe, "mxfp8") == 0;
+    if (config->run.fp8_format && device->ops->is_host_memory)
         log_warn("the CPU emulates fp8 number by number, which is slow; leave out --fp8-format, or give --device cuda");
-    if (config->fp4_format && device->ops->is_host_memory)
+    if (config->run.fp4_format && device->ops->is_host_memory)
         log_warn("the CPU emulates fp4 number by number, which is slow; leave out --fp4-format to train in bf16");
-    if ((is_mx || config->fp4_format) && !device->ops->is_host_memory)
+    if ((is_mx || config->run.fp4_format) && !device->ops->is_host_memory)
         log_warn("%s matmuls were not yet run on such a GPU; compare the loss with that of --bf16 alone",
                  is_mx ? "mxfp8" : "NVFP4");
-    if (config->num_experts && config->fp8_format && strcmp(config->fp8_recipe, "blockwise") == 0 &&
+    if (config->model.num_experts && config->run.fp8_format && strcmp(config->run.fp8_recipe, "blockwise") == 0 &&
         !device->ops->is_host_memory)
         log_warn("experts with --fp8-recipe blockwise were not yet run on a GPU; compare the loss with that of "
                  "--fp8-recipe delayed");

@@ -2,7 +2,7 @@
 #include "cluster/machine.h"
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/words.h"
 
 #include <string.h>
 #include <strings.h>

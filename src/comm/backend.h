@@ -8,7 +8,6 @@
 #include "comm/comm.h"
 #include "comm/pause.h"
 #include "comm/record.h"
-#include "comm/watch.h"
 
 // Tensors are passed by address: for a small message, copying views would cost more than starting it.
 struct collective {

@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "base/run_position.h"
 #include "comm/backend.h"
+#include "comm/watch.h"
 
 #include <errno.h>
 #include <inttypes.h>

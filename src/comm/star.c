@@ -5,7 +5,6 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/star_parts.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -10,7 +10,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/star_parts.h"
+#include "comm/star.h"
 
 #include <errno.h>
 #include <poll.h>

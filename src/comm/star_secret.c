@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/secret.h"
-#include "comm/star_parts.h"
+#include "comm/star.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -40,16 +40,16 @@ static bool read_step(const struct config *config, const char *text, size_t leng
         return false;
     memcpy(size, colon + 1, rest);
     size[rest] = '\0';
-    border->samples = config->seq_length > 0 ? tokens / config->seq_length : 0;
+    border->samples = config->run.seq_length > 0 ? tokens / config->run.seq_length : 0;
     return number_read_int(size, &border->size) && border->size > 0 && border->size <= 1 << 30;
 }
 
 static int64_t read_steps(struct config *config, struct complaints *complaints) {
-    const char *text = config->step_batch_size_schedule;
+    const char *text = config->run.step_batch_size_schedule;
     int64_t count = 0, most = 0;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         size_t length = strcspn(text, " ");
-        struct config_batch_step *border = &config->batch_steps[count];
+        struct config_batch_step *border = &config->run.batch_steps[count];
         if (count == CONFIG_MOST_BATCH_STEPS) {
             complain(complaints, "--step-batch-size-schedule has more than %d steps; leave some out",
                      CONFIG_MOST_BATCH_STEPS);
@@ -75,38 +75,38 @@ static int64_t read_steps(struct config *config, struct complaints *complaints) 
     }
     if (count == 0)
         complain(complaints, "--step-batch-size-schedule is empty; give for example \"0:16 2.4B:320\"");
-    config->batch_step_count = count;
+    config->run.batch_step_count = count;
     return most;
 }
 
 void validate_batch_steps(struct config *config, struct complaints *complaints) {
-    int64_t unit = config->micro_batch_size * config->data_parallel_size;
-    if (!config->step_batch_size_schedule)
+    int64_t unit = config->run.micro_batch_size * config->machine.data_parallel_size;
+    if (!config->run.step_batch_size_schedule)
         return;
     int64_t most = read_steps(config, complaints);
     if (most == 0)
         return;
-    if (config->global_batch_size != 0 && config->global_batch_size != most)
+    if (config->run.global_batch_size != 0 && config->run.global_batch_size != most)
         complain(complaints,
                  "--global-batch-size %" PRId64 " is not the largest of --step-batch-size-schedule, %" PRId64
                  "; leave it out",
-                 config->global_batch_size, most);
-    config->global_batch_size = most;
-    for (int64_t i = 0; i < config->batch_step_count; i++)
-        if (config->batch_steps[i].size % unit != 0)
+                 config->run.global_batch_size, most);
+    config->run.global_batch_size = most;
+    for (int64_t i = 0; i < config->run.batch_step_count; i++)
+        if (config->run.batch_steps[i].size % unit != 0)
             complain(complaints,
                      "--step-batch-size-schedule: %" PRId64
                      " is not a multiple of micro-batch size × data-parallel ranks = %" PRId64 "; make it %" PRId64,
-                     config->batch_steps[i].size, unit, nearest_multiple(config->batch_steps[i].size, unit));
+                     config->run.batch_steps[i].size, unit, nearest_multiple(config->run.batch_steps[i].size, unit));
 }
 
 int64_t batch_steps_iterations(const struct config *config) {
     int64_t iterations = 0, consumed = 0;
-    for (int64_t i = 0; i < config->batch_step_count; i++) {
-        int64_t size = config->batch_steps[i].size, end = config->train_samples;
-        bool is_last = i == config->batch_step_count - 1 || config->batch_steps[i + 1].samples >= end;
+    for (int64_t i = 0; i < config->run.batch_step_count; i++) {
+        int64_t size = config->run.batch_steps[i].size, end = config->run.train_samples;
+        bool is_last = i == config->run.batch_step_count - 1 || config->run.batch_steps[i + 1].samples >= end;
         if (!is_last)
-            end = config->batch_steps[i + 1].samples;
+            end = config->run.batch_steps[i + 1].samples;
         // A batch that begins before the border is whole; the remainder at the end of the run is dropped.
         int64_t left = end > consumed ? end - consumed : 0, count = is_last ? left / size : (left + size - 1) / size;
         iterations += count;

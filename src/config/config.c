@@ -53,16 +53,16 @@ void config_copy(struct config *copy, const struct config *config) {
 int config_pad_vocab(struct config *config, int64_t vocab_size) {
     if (vocab_size < 1 || vocab_size > INT32_MAX)
         return error_set("a vocabulary of %" PRId64 " tokens is out of range", vocab_size);
-    if (config->padded_vocab_size == 0) {
+    if (config->model.padded_vocab_size == 0) {
         // The tensor-parallel size is not a factor here: the layout of ranks must not change the model.
-        int64_t multiple = config->make_vocab_size_divisible_by;
-        config->padded_vocab_size = (vocab_size + multiple - 1) / multiple * multiple;
+        int64_t multiple = config->model.make_vocab_size_divisible_by;
+        config->model.padded_vocab_size = (vocab_size + multiple - 1) / multiple * multiple;
     }
-    if (config->padded_vocab_size < vocab_size)
+    if (config->model.padded_vocab_size < vocab_size)
         return error_set_code(EXIT_CODE_USAGE,
                               "the tokenizer has %" PRId64 " tokens, but --padded-vocab-size is %" PRId64
                               "; use the model's own tokenizer or, for a new model, leave the flag out",
-                              vocab_size, config->padded_vocab_size);
+                              vocab_size, config->model.padded_vocab_size);
     // The size of the model is known only here.
     struct complaints complaints = {0};
     validate_size(config, &complaints);
@@ -70,11 +70,12 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
 }
 
 bool config_trains_tokenizer(const struct config *config) {
-    return config->tokenizer_type && strcmp(config->tokenizer_type, "auto") == 0;
+    return config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "auto") == 0;
 }
 
 int64_t config_model_ranks(const struct config *config) {
-    return config->tensor_model_parallel_size * config->context_parallel_size * config->pipeline_model_parallel_size;
+    return config->machine.tensor_model_parallel_size * config->machine.context_parallel_size *
+           config->machine.pipeline_model_parallel_size;
 }
 
 int64_t config_least_ranks(const struct config *config) {
@@ -85,27 +86,27 @@ int64_t config_least_ranks(const struct config *config) {
 }
 
 bool config_batch_varies(const struct config *config) {
-    return config->rampup_start > 0 || config->batch_step_count > 0;
+    return config->run.rampup_start > 0 || config->run.batch_step_count > 0;
 }
 
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
-    for (int64_t i = config->batch_step_count - 1; i >= 0; i--)
-        if (config->batch_steps[i].samples <= consumed_samples)
-            return config->batch_steps[i].size;
-    if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
-        return config->global_batch_size;
-    int64_t increments = (config->global_batch_size - config->rampup_start) / config->rampup_increment;
+    for (int64_t i = config->run.batch_step_count - 1; i >= 0; i--)
+        if (config->run.batch_steps[i].samples <= consumed_samples)
+            return config->run.batch_steps[i].size;
+    if (config->run.rampup_start == 0 || consumed_samples > config->run.rampup_samples)
+        return config->run.global_batch_size;
+    int64_t increments = (config->run.global_batch_size - config->run.rampup_start) / config->run.rampup_increment;
     if (increments == 0)
-        return config->global_batch_size;
+        return config->run.global_batch_size;
     // A quotient of doubles, as in Megatron: the steps fall on the same samples.
-    double samples_per_increment = (double)config->rampup_samples / (double)increments;
+    double samples_per_increment = (double)config->run.rampup_samples / (double)increments;
     int64_t steps = (int64_t)((double)consumed_samples / samples_per_increment);
-    int64_t size = config->rampup_start + steps * config->rampup_increment;
-    return size < config->global_batch_size ? size : config->global_batch_size;
+    int64_t size = config->run.rampup_start + steps * config->run.rampup_increment;
+    return size < config->run.global_batch_size ? size : config->run.global_batch_size;
 }
 
 int64_t config_eval_batch_size(const struct config *config) {
-    return config->eval_global_batch_size > 0 ? config->eval_global_batch_size : config->global_batch_size;
+    return config->run.eval_global_batch_size > 0 ? config->run.eval_global_batch_size : config->run.global_batch_size;
 }
 
 int config_take(struct config *config, const char *flag, const char *text) {

@@ -1,5 +1,6 @@
-// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. The meaning, range
-// and default of a flag are defined once, in the tables (flags.c); this header only gives the types.
+// The description of a training run. Each field is a flag with _ for -: --num-layers is model.num_layers, but --model
+// is model.family. The meaning, range and default of a flag are defined once, in the tables (flags.c); this header
+// only gives the types.
 //
 // Conventions: a number that is not given and has no default is 0, a string NULL, a list empty; where 0 is a legal
 // value, a comment says what means "not given". After config_validate the fields are consistent and complete:
@@ -18,14 +19,11 @@
 
 enum { CONFIG_MOST_BATCH_STEPS = 64 };
 
-struct config {
-    struct flag_given given;  // which flags the user gave
-
-    // Model. H = hidden_size, L = num_layers.
+// The model, and how it is initialised. H = hidden_size, L = num_layers.
+struct config_model {
     char *preset;  // NULL for none
-    char *model;   // "gpt" | "bert" | "t5" | "ict"
-    int64_t num_layers;
-    int64_t hidden_size;
+    char *family;  // "gpt" | "bert" | "t5" | "ict"
+    int64_t num_layers, hidden_size;
     int64_t word_embedding_size;  // 0: H
     int64_t ffn_hidden_size;      // 4H if not given
     int64_t num_attention_heads;
@@ -79,16 +77,12 @@ struct config {
     char *activation;          // see config_activation
     char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
-    bool swiglu;
-    bool squared_relu;
-    bool quick_geglu;
+    bool swiglu, squared_relu, quick_geglu;
     double glu_linear_offset, activation_func_clamp_value;  // 0 for none
     bool no_bias_gelu_fusion;                               // the exact GELU (erf) instead of the tanh form
     bool openai_gelu, onnx_safe, use_legacy_models;         // config_validate turns them into an activation
     bool disable_bias_linear;
-    bool add_qkv_bias;
-    bool add_attention_bias;
-    bool add_mlp_bias;
+    bool add_qkv_bias, add_attention_bias, add_mlp_bias;
     bool untie_embeddings_and_output_weights;
     bool add_output_bias;
     bool scale_tied_output;
@@ -96,9 +90,7 @@ struct config {
     bool attention_softmax_in_fp32;
     int64_t make_vocab_size_divisible_by;
     int64_t padded_vocab_size;  // 0 until the tokenizer is known and config_pad_vocab sets it
-    double hidden_dropout;
-    double attention_dropout;
-    double init_method_std;
+    double hidden_dropout, attention_dropout, init_method_std;
     bool no_scaled_init;
     int64_t encoder_num_layers;  // this and the next: see config_encoder_layers
     int64_t decoder_num_layers;
@@ -126,8 +118,6 @@ struct config {
     struct string_list moe_aux_loss_coeff;
     double moe_z_loss_coeff;      // 0: none
     double moe_input_jitter_eps;  // 0: none
-    bool moe_use_upcycling;
-    int64_t moe_upcycling_granularity;
     bool moe_router_enable_expert_bias;
     double moe_router_bias_update_rate;
     double moe_expert_capacity_factor;  // 0 or less: none
@@ -135,9 +125,10 @@ struct config {
     char *moe_token_drop_policy;                  // "probs" | "position"
     int64_t moe_shared_expert_intermediate_size;  // 0: none
     bool moe_shared_expert_gate;
-    char *moe_token_dispatcher_type;      // changes nothing
-    int64_t expert_tensor_parallel_size;  // see config_expert_slices
+};
 
+// What is done with it: batches, length, optimizer, precision, evaluation, checkpoints.
+struct config_run {
     // Batches and length of the run.
     int64_t seq_length;          // for T5: the encoder's
     int64_t encoder_seq_length;  // seq_length
@@ -160,23 +151,19 @@ struct config {
 
     // Optimizer.
     char *optimizer;  // "adam" | "sgd" | "lion" | "muon" | "adaptive_muon"
-    double lr;
-    double min_lr;
+    double lr, min_lr;
     double decoupled_lr;                  // of the input embedding and the output layer; 0: lr
     double decoupled_min_lr;              // min_lr if not given
     struct string_list lr_mult, wd_mult;  // PATTERN=FACTOR, see factors.h
     char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay" | …
     double lr_decay_power;  // of polynomial_decay
-    int64_t lr_decay_iters;
-    int64_t lr_decay_samples;
+    int64_t lr_decay_iters, lr_decay_samples;
     double lr_warmup_fraction;
-    int64_t lr_warmup_iters;
-    int64_t lr_warmup_samples;
+    int64_t lr_warmup_iters, lr_warmup_samples;
     int64_t lr_decay_tokens, lr_warmup_tokens;  // 0: see the fields above
     double lr_warmup_init;
     char *lr_wsd_decay_style;  // "exponential" | "linear" | "cosine" | "minus_sqrt"
-    int64_t lr_wsd_decay_iters;
-    int64_t lr_wsd_decay_samples;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     bool override_opt_param_scheduler;        // the command line's schedule wins over the checkpoint's
     bool use_checkpoint_opt_param_scheduler;  // the checkpoint's wins
     double weight_decay;
@@ -196,7 +183,7 @@ struct config {
     double muon_momentum;
     bool muon_nesterov;
     char *muon_scale_mode;        // "spectral" | "unit_rms_norm" | "shape_scaling"
-    char *muon_coefficient_type;  // "quintic" | "simple" | … , see optim/coefficients.c
+    char *muon_coefficient_type;  // "quintic" | "simple" | … , see optim/newton_schulz.c
     int64_t muon_num_ns_steps;
     double muon_extra_scale_factor;
     bool muon_no_split_qkv;
@@ -212,8 +199,6 @@ struct config {
     // Precision.
     bool fp16, bf16, tf32;
     bool fast_attention_dropout;
-    bool deterministic_mode;
-    bool no_cuda_graph;
     double loss_scale;  // 0: dynamic
     double initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window;
@@ -229,67 +214,12 @@ struct config {
     bool first_last_layers_bf16;  // no fp8 or fp4 in this many layers at each end:
     int64_t num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
     bool accumulate_allreduce_grads_in_fp32, grad_reduce_in_bf16;
-    bool no_check_for_nan_in_loss_and_grad;
-    char *nan_policy;    // "stop" | "skip" | "rewind-and-skip"
-    char *spike_policy;  // "none" | "warn" | "rewind-and-skip"
-    double spike_threshold;
-    int64_t rewind_iterations;  // used if given
-    int64_t skip_batches;       // used if given
-    int64_t max_rewinds;
     struct string_list iterations_to_skip;  // numbers and ranges, see config_skip
 
-    // Data and tokenizer.
-    struct string_list data_path, train_data_path, valid_data_path, test_data_path;
-    char *data_args_path;  // a file with the words of data_path
-    char *per_split_data_args_path;
-    // Groups of datasets with portions of them, see data/sample/weighted_split.h, or files with such groups.
-    struct string_list train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
-    char *train_weighted_split_paths_path, *valid_weighted_split_paths_path, *test_weighted_split_paths_path;
-    char *split;  // "969, 30, 1" if data_path is given without it in training
-    char *data_cache_path;
-    char *json_keys;  // the member of JSON Lines that holds the text
-    bool mock_data;
-    bool fim_data;  // fill in the middle, see data/sample/fim.h
-    double fim_rate, fim_spm_rate, fim_fragment_rate;
-    char *fim_split_sample, *fim_no_prefix;  // NULL for none
-    char *fim_prefix_token, *fim_middle_token, *fim_suffix_token, *fim_pad_token, *fim_eod_token;
-    char *dataloader_type;  // "single"
-    bool reset_position_ids;
-    bool reset_attention_mask;
-    bool eod_mask_loss;
-    bool no_create_attention_mask_in_dataloader;
-    double mask_prob;
-    double short_seq_prob;
-    char *sample_break_mode;  // NULL for samples of BERT
-    double leave_unmasked_prob;
-    double random_token_prob;
-    bool mask_whole_words;
-    char *titles_data_path;  // ICT: NULL for contexts without titles
-    double query_in_block_prob;
-    bool use_one_sent_docs;
-    char *tokenizer_type;
-    char *tokenizer_model;
-    char *vocab_file;
-    char *merge_file;
-    int64_t vocab_size;  // 0: the tokenizer's
-    int64_t vocab_extra_ids;
-    bool no_legacy_tokenizer;
-    bool tokenizer_hf_no_include_special_tokens;
-    char *tiktoken_pattern;
-    int64_t tiktoken_num_special_tokens;
-    int64_t null_tokenizer_eod_id;  // -1: not given
-    char *eod_token;                // NULL: the tokenizer's own
-    int64_t decoder_start_token;    // of T5; -1: the vocabulary's beginning-of-text token
-
     // Evaluation.
-    int64_t eval_iters;
-    int64_t eval_interval;
+    int64_t eval_iters, eval_interval;
     int64_t eval_global_batch_size, eval_micro_batch_size;  // 0: as training
     struct string_list retriever_report_topk_accuracies;    // ICT: numbers, see config_top
-    int64_t sample_interval;                                // 0: no samples
-    struct string_list sample_prompt;
-    int64_t sample_tokens;
-    double sample_temperature;  // 0: greedy
 
     // Checkpoints.
     char *save;
@@ -320,46 +250,70 @@ struct config {
     int64_t memory_interval;  // iterations between checkpoints in host memory
     int64_t ckpt_writers;     // number of ranks of a stage that write a checkpoint; 0: chosen by its size
 
-    // Logging.
-    int64_t log_interval;
-    char *log_format;  // "megatron" | "json"
-    bool log_params_norm;
-    bool log_throughput;
-    bool log_num_zeros_in_grad;
-    bool log_progress;
-    bool no_live_view;
-    bool log_arguments;
-    int64_t timing_log_level;
-    char *timing_log_option;
-    bool profile;
-    int64_t profile_step_start, profile_step_end;  // iterations after the first up to and including the second
-    struct string_list profile_ranks;              // numbers; empty for all
-    char *profile_dir;                             // NULL for the folder of --save, or another existing one
-    bool log_straggler;
-    int64_t straggler_minmax_count;
-    int64_t straggler_ctrlr_port;  // 0 for none
-    bool disable_straggler_on_startup;
-    char *tensorboard_dir;
-    int64_t tensorboard_log_interval;
-    int64_t tensorboard_queue_size;
-    bool log_timers_to_tensorboard;
-    bool no_log_loss_scale_to_tensorboard;
-    bool log_validation_ppl_to_tensorboard;
-    bool log_memory_to_tensorboard;
-    bool log_world_size_to_tensorboard;
-    char *on_event;  // a shell command
-    char *prometheus_textfile, *prometheus_host;
-    int64_t prometheus_port;  // 0 for none
-    char *wandb_project, *wandb_exp_name, *wandb_save_dir, *wandb_entity;
-    char *metrics_file;  // JSON lines; by default metrics.jsonl in the save folder, NULL without one
+    // Derived by config_validate, undefined before it.
+    const char *params_dtype;  // "fp32" | "bf16" | "fp16"; not owned
+    // From --step-batch-size-schedule: once `samples` are consumed, a batch has `size`.
+    struct config_batch_step {
+        int64_t samples, size;
+    } batch_steps[CONFIG_MOST_BATCH_STEPS];
+    int64_t batch_step_count;  // 0: none
+    int64_t rampup_start;      // 0: no ramp-up, every batch has global_batch_size
+    int64_t rampup_increment;
+    int64_t rampup_samples;
+    // The learning-rate and weight-decay schedules, counted in samples as Megatron counts them.
+    int64_t lr_decay_steps;
+    double lr_warmup_steps;  // not rounded if it is a fraction of lr_decay_steps
+    int64_t lr_wsd_decay_steps;
+    int64_t wd_incr_steps;
+    bool moe_use_upcycling;
+    int64_t moe_upcycling_granularity;
+    int64_t seed;
+};
 
+// Data and tokenizer.
+struct config_data {
+    struct string_list data_path, train_data_path, valid_data_path, test_data_path;
+    char *data_args_path;  // a file with the words of data_path
+    char *per_split_data_args_path;
+    // Groups of datasets with portions of them, see data/sample/weighted_split.h, or files with such groups.
+    struct string_list train_weighted_split_paths, valid_weighted_split_paths, test_weighted_split_paths;
+    char *train_weighted_split_paths_path, *valid_weighted_split_paths_path, *test_weighted_split_paths_path;
+    char *split;  // "969, 30, 1" if data_path is given without it in training
+    char *data_cache_path;
+    char *json_keys;  // the member of JSON Lines that holds the text
+    bool mock_data;
+    bool fim_data;  // fill in the middle, see data/sample/fim.h
+    double fim_rate, fim_spm_rate, fim_fragment_rate;
+    char *fim_split_sample, *fim_no_prefix;  // NULL for none
+    char *fim_prefix_token, *fim_middle_token, *fim_suffix_token, *fim_pad_token, *fim_eod_token;
+    char *dataloader_type;  // "single"
+    bool reset_position_ids, reset_attention_mask, eod_mask_loss;
+    bool no_create_attention_mask_in_dataloader;
+    double mask_prob, short_seq_prob;
+    char *sample_break_mode;  // NULL for samples of BERT
+    double leave_unmasked_prob, random_token_prob;
+    bool mask_whole_words;
+    char *titles_data_path;  // ICT: NULL for contexts without titles
+    double query_in_block_prob;
+    bool use_one_sent_docs;
+    char *tokenizer_type, *tokenizer_model, *vocab_file, *merge_file;
+    int64_t vocab_size;  // 0: the tokenizer's
+    int64_t vocab_extra_ids;
+    bool no_legacy_tokenizer;
+    bool tokenizer_hf_no_include_special_tokens;
+    char *tiktoken_pattern;
+    int64_t tiktoken_num_special_tokens;
+    int64_t null_tokenizer_eod_id;  // -1: not given
+    char *eod_token;                // NULL: the tokenizer's own
+    int64_t decoder_start_token;    // of T5; -1: the vocabulary's beginning-of-text token
+};
+
+// Device, parallelism and memory, and faults to inject.
+struct config_machine {
     // Machine, parallelism and memory.
     char *device;       // "auto" | "cpu" | "cuda"
     int64_t threads;    // CPU threads of a rank; 0 for all available
     char *cpu_kernels;  // for matmuls, by name; NULL for the best on this processor
-    int64_t seed;
-    int64_t check_replicas;
-    int64_t replay_check;  // every N iterations; 0: never
     int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
     int64_t context_parallel_size;
     struct string_list cp_comm_type;  // one for all layers, or one for each; see config_context.h
@@ -386,7 +340,6 @@ struct config {
     int64_t ddp_bucket_size, ddp_num_buckets;
     char *distributed_backend;  // NULL | "nccl" | "mpi" | "gloo"
     double distributed_timeout_minutes;
-    double start_timeout_minutes, step_timeout_minutes, save_timeout_minutes, load_timeout_minutes;  // 0: no limit
     char *attention_backend;
     char *recompute_granularity;                                              // NULL | "selective" | "full"
     char *recompute_method;                                                   // NULL | "uniform" | "block"
@@ -398,25 +351,69 @@ struct config {
     struct string_list inject, inject_kinds;
     int64_t inject_seed, inject_count;
     bool allow_injected_faults;
+    char *moe_token_dispatcher_type;      // changes nothing
+    int64_t expert_tensor_parallel_size;  // see config_expert_slices
+    bool deterministic_mode, no_cuda_graph;
 
     // Derived by config_validate, undefined before it.
     bool has_wide_experts;  // only in plans: experts in 16 bits despite --fp8-format; rates account for fp8
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / config_model_ranks
-    const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
-    // From --step-batch-size-schedule: once `samples` are consumed, a batch has `size`.
-    struct config_batch_step {
-        int64_t samples, size;
-    } batch_steps[CONFIG_MOST_BATCH_STEPS];
-    int64_t batch_step_count;  // 0: none
-    int64_t rampup_start;      // 0: no ramp-up, every batch has global_batch_size
-    int64_t rampup_increment;
-    int64_t rampup_samples;
-    // The learning-rate and weight-decay schedules, counted in samples as Megatron counts them.
-    int64_t lr_decay_steps;
-    double lr_warmup_steps;  // not rounded if it is a fraction of lr_decay_steps
-    int64_t lr_wsd_decay_steps;
-    int64_t wd_incr_steps;
+};
+
+// What is logged, checked and watched, and what happens then.
+struct config_watch {
+    // Logging.
+    int64_t log_interval;
+    char *log_format;  // "megatron" | "json"
+    bool log_params_norm, log_throughput, log_num_zeros_in_grad, log_progress;
+    bool no_live_view;
+    bool log_arguments;
+    int64_t timing_log_level;
+    char *timing_log_option;
+    bool profile;
+    int64_t profile_step_start, profile_step_end;  // iterations after the first up to and including the second
+    struct string_list profile_ranks;              // numbers; empty for all
+    char *profile_dir;                             // NULL for the folder of --save, or another existing one
+    bool log_straggler;
+    int64_t straggler_minmax_count;
+    int64_t straggler_ctrlr_port;  // 0 for none
+    bool disable_straggler_on_startup;
+    char *tensorboard_dir;
+    int64_t tensorboard_log_interval;
+    int64_t tensorboard_queue_size;
+    bool log_timers_to_tensorboard;
+    bool no_log_loss_scale_to_tensorboard;
+    bool log_validation_ppl_to_tensorboard;
+    bool log_memory_to_tensorboard, log_world_size_to_tensorboard;
+    char *on_event;  // a shell command
+    char *prometheus_textfile, *prometheus_host;
+    int64_t prometheus_port;  // 0 for none
+    char *wandb_project, *wandb_exp_name, *wandb_save_dir, *wandb_entity;
+    char *metrics_file;  // JSON lines; by default metrics.jsonl in the save folder, NULL without one
+    bool no_check_for_nan_in_loss_and_grad;
+    char *nan_policy;    // "stop" | "skip" | "rewind-and-skip"
+    char *spike_policy;  // "none" | "warn" | "rewind-and-skip"
+    double spike_threshold;
+    int64_t rewind_iterations;  // used if given
+    int64_t skip_batches;       // used if given
+    int64_t max_rewinds;
+    int64_t sample_interval;  // 0: no samples
+    struct string_list sample_prompt;
+    int64_t sample_tokens;
+    double sample_temperature;  // 0: greedy
+    int64_t check_replicas;
+    int64_t replay_check;  // every N iterations; 0: never
+    double start_timeout_minutes, step_timeout_minutes, save_timeout_minutes, load_timeout_minutes;  // 0: no limit
+};
+
+struct config {
+    struct flag_given given;  // which flags the user gave
+    struct config_model model;
+    struct config_run run;
+    struct config_data data;
+    struct config_machine machine;
+    struct config_watch watch;
 };
 
 // The rows of all flags above, for a struct config at offset 0. A command with flags of its own includes a struct
@@ -452,9 +449,9 @@ void config_free(struct config *config);
 // Makes a deep copy, to be freed, overwriting `copy`.
 void config_copy(struct config *copy, const struct config *config);
 
-// Sets every flag that is not given to the value from config->preset (if not NULL) and the family named by --model,
-// then applies the file of --deepspeed. After this `model` is gpt, bert or t5. config_parse calls this; commands with a
-// flag_command of their own call it after flags_parse.
+// Sets every flag that is not given to the value from config->model.preset (if not NULL) and the family named by
+// --model, then applies the file of --deepspeed. After this the family is gpt, bert or t5. config_parse calls this;
+// commands with a flag_command of their own call it after flags_parse.
 int config_apply_preset(struct config *config);
 // Keeps one of tokens, epochs, train_iters and train_samples; a usage error if the command line gives several.
 int config_choose_length(struct config *config);

@@ -50,9 +50,9 @@ void config_list_changes(const struct config *config, const char *json, struct b
 
 // Flags of one optimizer do not affect the states of another.
 static bool is_storage_of(const struct config *config, const char *name) {
-    bool is_adaptive = strcmp(config->optimizer, "adaptive_muon") == 0;
+    bool is_adaptive = strcmp(config->run.optimizer, "adaptive_muon") == 0;
     if (strcmp(name, "--muon-scalar-optimizer") == 0)
-        return is_adaptive || strcmp(config->optimizer, "muon") == 0;
+        return is_adaptive || strcmp(config->run.optimizer, "muon") == 0;
     return is_adaptive || strcmp(name, "--adaptive-muon-moment2-method") != 0;
 }
 

@@ -122,24 +122,25 @@ int config_parse_window_freq(const char *text, bool *layers, int64_t count) {
 
 // The windows of all layers, to be freed.
 static int64_t *list_windows(const struct config *config) {
-    size_t count = (size_t)config->num_layers;
+    size_t count = (size_t)config->model.num_layers;
     int64_t *windows = memory_alloc((count + 1) * sizeof *windows);
     bool *layers = memory_alloc(count + 1);
-    bool is_listed = config->window_attn_skip_freq &&
-                     config_parse_window_freq(config->window_attn_skip_freq, layers, config->num_layers) == 0;
+    bool is_listed =
+        config->model.window_attn_skip_freq &&
+        config_parse_window_freq(config->model.window_attn_skip_freq, layers, config->model.num_layers) == 0;
     for (size_t i = 0; i < count; i++)
-        windows[i] = !is_listed || layers[i] ? config->sliding_window : 0;
+        windows[i] = !is_listed || layers[i] ? config->model.sliding_window : 0;
     free(layers);
     return windows;
 }
 
 bool config_layer_is_bf16(const struct config *config, int64_t layer, int64_t layers) {
-    return config->first_last_layers_bf16 &&
-           (layer < config->num_layers_at_start_in_bf16 || layer >= layers - config->num_layers_at_end_in_bf16);
+    return config->run.first_last_layers_bf16 &&
+           (layer < config->run.num_layers_at_start_in_bf16 || layer >= layers - config->run.num_layers_at_end_in_bf16);
 }
 
 int64_t config_layer_window(const struct config *config, int64_t layer) {
-    int64_t *windows = list_windows(config), window = layer < config->num_layers ? windows[layer] : 0;
+    int64_t *windows = list_windows(config), window = layer < config->model.num_layers ? windows[layer] : 0;
     free(windows);
     return window;
 }
@@ -147,17 +148,17 @@ int64_t config_layer_window(const struct config *config, int64_t layer) {
 bool config_mixes_windows(const struct config *config) {
     int64_t *windows = list_windows(config);
     bool are_mixed = false;
-    for (int64_t i = 0; i < config->num_layers; i++)
-        are_mixed |= windows[i] != config->sliding_window;
+    for (int64_t i = 0; i < config->model.num_layers; i++)
+        are_mixed |= windows[i] != config->model.sliding_window;
     free(windows);
     return are_mixed;
 }
 
 bool config_same_windows(const struct config *a, const struct config *b) {
-    if (a->num_layers != b->num_layers)
-        return a->sliding_window == b->sliding_window;
+    if (a->model.num_layers != b->model.num_layers)
+        return a->model.sliding_window == b->model.sliding_window;
     int64_t *of_a = list_windows(a), *of_b = list_windows(b);
-    bool is_same = memcmp(of_a, of_b, (size_t)a->num_layers * sizeof *of_a) == 0;
+    bool is_same = memcmp(of_a, of_b, (size_t)a->model.num_layers * sizeof *of_a) == 0;
     free(of_a);
     free(of_b);
     return is_same;

@@ -9,12 +9,12 @@ static enum flag_source source_of(const struct config *config, const char *flag,
 
 int config_choose_length(struct config *config) {
     // A plan without data uses mock data, and a provisional length.
-    if (config->mock_data && !flag_is_given(&config->given, "--mock-data"))
-        config->epochs = 0;
-    const enum flag_source tokens = source_of(config, "--tokens", config->tokens > 0),
-                           epochs = source_of(config, "--epochs", config->epochs > 0),
-                           iters = source_of(config, "--train-iters", config->train_iters > 0),
-                           samples = source_of(config, "--train-samples", config->train_samples > 0);
+    if (config->data.mock_data && !flag_is_given(&config->given, "--mock-data"))
+        config->run.epochs = 0;
+    const enum flag_source tokens = source_of(config, "--tokens", config->run.tokens > 0),
+                           epochs = source_of(config, "--epochs", config->run.epochs > 0),
+                           iters = source_of(config, "--train-iters", config->run.train_iters > 0),
+                           samples = source_of(config, "--train-samples", config->run.train_samples > 0);
     enum flag_source own = tokens > epochs ? tokens : epochs, counted = iters > samples ? iters : samples;
     if (own == FLAG_FROM_DEFAULT)
         return 0;
@@ -22,17 +22,17 @@ int config_choose_length(struct config *config) {
         (own == FLAG_FROM_COMMAND && counted == FLAG_FROM_COMMAND))
         return error_set_code(EXIT_CODE_USAGE, "--tokens, --epochs, --train-iters and --train-samples exclude each "
                                                "other; give one");
-    if (config->mock_data && epochs > FLAG_FROM_DEFAULT)
+    if (config->data.mock_data && epochs > FLAG_FROM_DEFAULT)
         return error_set_code(EXIT_CODE_USAGE, "--epochs needs data, and --mock-data has no end; give --train-iters");
     // The command line takes precedence over a file. Files of this program have both: iterations win.
     if (own > counted)
-        config->train_iters = config->train_samples = 0;
+        config->run.train_iters = config->run.train_samples = 0;
     else
-        config->tokens = config->epochs = 0;
+        config->run.tokens = config->run.epochs = 0;
     if (tokens > epochs)
-        config->epochs = 0;
+        config->run.epochs = 0;
     else if (epochs > tokens)
-        config->tokens = 0;
+        config->run.tokens = 0;
     return 0;
 }
 
@@ -42,17 +42,17 @@ void derive_length_of_tokens(struct config *config) {
     static const char *const of_samples[] = {"--lr-decay-samples", "--lr-warmup-samples", "--lr-wsd-decay-samples",
                                              "--rampup-batch-size", "--step-batch-size-schedule"};
     bool by_samples = false;
-    if (config->tokens <= 0 || config->seq_length == 0 || config->global_batch_size == 0)
+    if (config->run.tokens <= 0 || config->run.seq_length == 0 || config->run.global_batch_size == 0)
         return;
-    int64_t samples = (int64_t)(config->tokens / (double)config->seq_length);
+    int64_t samples = (int64_t)(config->run.tokens / (double)config->run.seq_length);
     for (size_t i = 0; i < sizeof of_samples / sizeof of_samples[0]; i++)
         by_samples = by_samples || flag_is_given(&config->given, of_samples[i]);
-    config->train_samples = by_samples ? samples : 0;
-    config->train_iters = by_samples ? 0 : samples / config->global_batch_size;
-    if (config->train_iters == 0 && !by_samples)
-        config->train_iters = 1;
+    config->run.train_samples = by_samples ? samples : 0;
+    config->run.train_iters = by_samples ? 0 : samples / config->run.global_batch_size;
+    if (config->run.train_iters == 0 && !by_samples)
+        config->run.train_iters = 1;
     if (!flag_is_given(&config->given, "--lr-decay-iters"))
-        config->lr_decay_iters = 0;
+        config->run.lr_decay_iters = 0;
     if (!flag_is_given(&config->given, "--lr-decay-samples"))
-        config->lr_decay_samples = 0;
+        config->run.lr_decay_samples = 0;
 }

@@ -8,10 +8,10 @@ static bool is(const char *text, const char *name) {
 }
 
 enum config_form config_form(const struct config *config) {
-    return is(config->model, "bert")  ? CONFIG_BERT
-           : is(config->model, "t5")  ? CONFIG_T5
-           : is(config->model, "ict") ? CONFIG_ICT
-                                      : CONFIG_GPT;
+    return is(config->model.family, "bert")  ? CONFIG_BERT
+           : is(config->model.family, "t5")  ? CONFIG_T5
+           : is(config->model.family, "ict") ? CONFIG_ICT
+                                             : CONFIG_GPT;
 }
 
 bool config_is_encoder(const struct config *config) {
@@ -19,94 +19,94 @@ bool config_is_encoder(const struct config *config) {
 }
 
 int64_t config_top(const struct config *config, int64_t i) {
-    return strtoll(config->retriever_report_topk_accuracies.items[i], NULL, 10);
+    return strtoll(config->run.retriever_report_topk_accuracies.items[i], NULL, 10);
 }
 
 int64_t config_query_groups(const struct config *config) {
-    return config->group_query_attention ? config->num_query_groups : config->num_attention_heads;
+    return config->model.group_query_attention ? config->model.num_query_groups : config->model.num_attention_heads;
 }
 
 int64_t config_kv_ranks(const struct config *config) {
-    int64_t groups = config_query_groups(config), ranks = config->tensor_model_parallel_size;
+    int64_t groups = config_query_groups(config), ranks = config->machine.tensor_model_parallel_size;
     return groups > 0 && ranks > groups ? ranks / groups : 1;
 }
 
 // Megatron's fused kernel of bias and GELU has the tanh form; without it the exact form is used. Its BERT and T5 choose
 // in the same way.
 const char *config_activation(const struct config *config) {
-    if (config->activation)
-        return config->activation;
-    if (config->swiglu)
+    if (config->model.activation)
+        return config->model.activation;
+    if (config->model.swiglu)
         return "silu";
-    if (config->squared_relu)
+    if (config->model.squared_relu)
         return "squared_relu";
-    if (config->quick_geglu)
+    if (config->model.quick_geglu)
         return "quick_gelu";
-    return config->no_bias_gelu_fusion || config->disable_bias_linear ? "gelu" : "gelu_tanh";
+    return config->model.no_bias_gelu_fusion || config->model.disable_bias_linear ? "gelu" : "gelu_tanh";
 }
 
 bool config_is_gated(const struct config *config) {
-    return config->swiglu || config->quick_geglu || config->gated_linear_unit;
+    return config->model.swiglu || config->model.quick_geglu || config->model.gated_linear_unit;
 }
 
 bool config_has_binary_head(const struct config *config) {
-    return config_form(config) == CONFIG_BERT && !config->bert_no_binary_head;
+    return config_form(config) == CONFIG_BERT && !config->model.bert_no_binary_head;
 }
 
 bool config_has_output_bias(const struct config *config) {
-    return config_form(config) == CONFIG_BERT || config->add_output_bias;
+    return config_form(config) == CONFIG_BERT || config->model.add_output_bias;
 }
 
 // All texts of ICT have type 0. Its towers have two types because their initial BERTs do.
 int64_t config_token_types(const struct config *config) {
     bool has_two = config_has_binary_head(config) || config_form(config) == CONFIG_ICT;
-    return config->num_token_types >= 0 ? config->num_token_types : has_two ? 2 : 0;
+    return config->model.num_token_types >= 0 ? config->model.num_token_types : has_two ? 2 : 0;
 }
 
 bool config_has_qkv_bias(const struct config *config) {
-    return !config->disable_bias_linear || config->add_qkv_bias || config->add_attention_bias;
+    return !config->model.disable_bias_linear || config->model.add_qkv_bias || config->model.add_attention_bias;
 }
 
 bool config_has_attention_bias(const struct config *config) {
-    return !config->disable_bias_linear || config->add_attention_bias;
+    return !config->model.disable_bias_linear || config->model.add_attention_bias;
 }
 
 bool config_has_mlp_bias(const struct config *config) {
-    return !config->disable_bias_linear || config->add_mlp_bias;
+    return !config->model.disable_bias_linear || config->model.add_mlp_bias;
 }
 
 const char *config_head_activation(const struct config *config) {
-    return config->lm_head_activation ? config->lm_head_activation : config_activation(config);
+    return config->model.lm_head_activation ? config->model.lm_head_activation : config_activation(config);
 }
 
 bool config_has_embedding_norm(const struct config *config) {
-    return config->embed_layernorm || (config_is_encoder(config) && is(config->norm_placement, "post"));
+    return config->model.embed_layernorm || (config_is_encoder(config) && is(config->model.norm_placement, "post"));
 }
 
 int64_t config_word_embedding_size(const struct config *config) {
-    return config->word_embedding_size > 0 ? config->word_embedding_size : config->hidden_size;
+    return config->model.word_embedding_size > 0 ? config->model.word_embedding_size : config->model.hidden_size;
 }
 
 int64_t config_encoder_layers(const struct config *config) {
     if (config_form(config) == CONFIG_GPT)
         return 0;
-    bool is_given = config_form(config) == CONFIG_T5 && config->encoder_num_layers > 0;
-    return is_given ? config->encoder_num_layers : config->num_layers;
+    bool is_given = config_form(config) == CONFIG_T5 && config->model.encoder_num_layers > 0;
+    return is_given ? config->model.encoder_num_layers : config->model.num_layers;
 }
 
 int64_t config_decoder_layers(const struct config *config) {
     if (config_is_encoder(config))
         return 0;
-    bool is_given = config_form(config) == CONFIG_T5 && config->decoder_num_layers > 0;
-    return is_given ? config->decoder_num_layers : config->num_layers;
+    bool is_given = config_form(config) == CONFIG_T5 && config->model.decoder_num_layers > 0;
+    return is_given ? config->model.decoder_num_layers : config->model.num_layers;
 }
 
 double config_latent_epsilon(const struct config *config) {
-    if (!config->multi_latent_attention)
+    if (!config->model.multi_latent_attention)
         return 0;
-    return config->latent_norm_epsilon > 0 ? config->latent_norm_epsilon : config->norm_epsilon;
+    return config->model.latent_norm_epsilon > 0 ? config->model.latent_norm_epsilon : config->model.norm_epsilon;
 }
 
 int64_t config_value_channels(const struct config *config) {
-    return config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
+    return config->model.multi_latent_attention ? config->model.v_head_dim : config->model.kv_channels;
 }

@@ -9,22 +9,22 @@
 
 char *config_expand_layout(const struct config *config) {
     struct layout_mistake mistake;
-    const char *text = config->pipeline_model_parallel_layout;
+    const char *text = config->machine.pipeline_model_parallel_layout;
     return text ? pipeline_layout_expand(text, &mistake) : NULL;
 }
 
 // Number of chunks of each stage in a layout; 0 without one.
 static int64_t listed_chunks(const struct config *config) {
     char *layout = config_expand_layout(config);
-    int64_t chunks = layout ? pipeline_layout_chunks(layout) / config->pipeline_model_parallel_size : 0;
+    int64_t chunks = layout ? pipeline_layout_chunks(layout) / config->machine.pipeline_model_parallel_size : 0;
     free(layout);
     return chunks;
 }
 
 int64_t config_chunks(const struct config *config) {
-    if (config->num_virtual_stages_per_pipeline_rank > 0)
-        return config->num_virtual_stages_per_pipeline_rank;
-    int64_t together = config->num_layers_per_virtual_pipeline_stage, listed = listed_chunks(config);
+    if (config->machine.num_virtual_stages_per_pipeline_rank > 0)
+        return config->machine.num_virtual_stages_per_pipeline_rank;
+    int64_t together = config->machine.num_layers_per_virtual_pipeline_stage, listed = listed_chunks(config);
     if (listed > 0)
         return listed;
     int64_t chunks = together > 0 ? config_stage_places(config, 0) / together : 1;
@@ -36,35 +36,37 @@ int64_t config_layers(const struct config *config) {
 }
 
 int64_t config_split_stage(const struct config *config) {
-    int64_t stages = config->pipeline_model_parallel_size, encoder = config_encoder_layers(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, encoder = config_encoder_layers(config);
     if (config_form(config) != CONFIG_T5)
         return 0;
-    if (stages == 1 || config->pipeline_model_parallel_split_rank > 0)
-        return stages == 1 ? 0 : config->pipeline_model_parallel_split_rank;
+    if (stages == 1 || config->machine.pipeline_model_parallel_split_rank > 0)
+        return stages == 1 ? 0 : config->machine.pipeline_model_parallel_split_rank;
     // In proportion to the layers, but at least one stage for each stack.
     int64_t split = (stages * encoder + config_layers(config) / 2) / config_layers(config);
     return split < 1 ? 1 : split > stages - 1 ? stages - 1 : split;
 }
 
 bool config_weighs_ends(const struct config *config) {
-    return config->account_for_embedding_in_pipeline_split || config->account_for_loss_in_pipeline_split;
+    return config->machine.account_for_embedding_in_pipeline_split ||
+           config->machine.account_for_loss_in_pipeline_split;
 }
 
 int64_t config_stage_layers(const struct config *config, int64_t stage) {
-    int64_t last = config->pipeline_model_parallel_size - 1;
+    int64_t last = config->machine.pipeline_model_parallel_size - 1;
     return config_stage_places(config, stage) -
-           (stage == 0 && last > 0 && config->account_for_embedding_in_pipeline_split) -
-           (stage == last && last > 0 && config->account_for_loss_in_pipeline_split);
+           (stage == 0 && last > 0 && config->machine.account_for_embedding_in_pipeline_split) -
+           (stage == last && last > 0 && config->machine.account_for_loss_in_pipeline_split);
 }
 
 int64_t config_stage_places(const struct config *config, int64_t stage) {
-    int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
-    int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
+    int64_t stages = config->machine.pipeline_model_parallel_size, split = config_split_stage(config);
+    int64_t first = config->machine.decoder_first_pipeline_num_layers,
+            last = config->machine.decoder_last_pipeline_num_layers;
     if (split > 0)
         return stage < split ? config_encoder_layers(config) / split : config_decoder_layers(config) / (stages - split);
     if (config_weighs_ends(config))
-        return (config_layers(config) + config->account_for_embedding_in_pipeline_split +
-                config->account_for_loss_in_pipeline_split) /
+        return (config_layers(config) + config->machine.account_for_embedding_in_pipeline_split +
+                config->machine.account_for_loss_in_pipeline_split) /
                stages;
     if (stage == 0 && first > 0)
         return first;
@@ -79,20 +81,20 @@ struct config_chunk config_whole(const struct config *config) {
                                  .decoder_count = config_decoder_layers(config),
                                  .begins = true,
                                  .ends = true,
-                                 .depths = config->mtp_num_layers};
+                                 .depths = config->model.mtp_num_layers};
 }
 
 // The layers of a chunk of a model with one stack.
 static int64_t chunk_layers(const struct config *config, int64_t number) {
-    int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, chunks = config_chunks(config);
     return config_stage_places(config, number % stages) / chunks -
-           (number == 0 && config->account_for_embedding_in_pipeline_split) -
-           (number == stages * chunks - 1 && config->account_for_loss_in_pipeline_split);
+           (number == 0 && config->machine.account_for_embedding_in_pipeline_split) -
+           (number == stages * chunks - 1 && config->machine.account_for_loss_in_pipeline_split);
 }
 
 // All chunks of the encoder come before those of the decoder.
 static struct config_chunk chunk_of_two(const struct config *config, int64_t number) {
-    int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, chunks = config_chunks(config);
     int64_t first_decoder = config_split_stage(config) * chunks;
     bool is_encoder = number < first_decoder;
     int64_t begin = is_encoder ? 0 : first_decoder, end = is_encoder ? first_decoder : stages * chunks;
@@ -105,12 +107,12 @@ static struct config_chunk chunk_of_two(const struct config *config, int64_t num
 }
 
 struct config_chunk config_chunk(const struct config *config, int64_t number) {
-    if (config->pipeline_model_parallel_size == 1)
+    if (config->machine.pipeline_model_parallel_size == 1)
         return config_whole(config);
     if (config_split_stage(config) > 0)
         return chunk_of_two(config, number);
     char *layout = config_expand_layout(config);
-    int64_t all = config->pipeline_model_parallel_size * config_chunks(config), first = 0, count;
+    int64_t all = config->machine.pipeline_model_parallel_size * config_chunks(config), first = 0, count;
     if (layout) {
         first = pipeline_layout_before(layout, number, 't');
         count = pipeline_layout_count(layout, number, 't');
@@ -124,6 +126,6 @@ struct config_chunk config_chunk(const struct config *config, int64_t number) {
     bool is_encoder = config_is_encoder(config);
     *(is_encoder ? &result.encoder_first : &result.decoder_first) = first;
     *(is_encoder ? &result.encoder_count : &result.decoder_count) = count;
-    result.depths = result.ends ? config->mtp_num_layers : 0;
+    result.depths = result.ends ? config->model.mtp_num_layers : 0;
     return result;
 }

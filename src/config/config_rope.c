@@ -10,13 +10,13 @@ static bool is(const char *text, const char *name) {
 }
 
 bool config_scales_rope(const struct config *config) {
-    return config->use_rope_scaling &&
-           !(is(config->rope_scaling_type, "dynamic") && config_rotary_channels(config) == 2);
+    return config->model.use_rope_scaling &&
+           !(is(config->model.rope_scaling_type, "dynamic") && config_rotary_channels(config) == 2);
 }
 
 bool config_has_longrope(const struct config *config) {
-    return config->use_rope_scaling && is(config->rope_scaling_type, "longrope") && !config->multi_latent_attention &&
-           is(config->position_embedding_type, "rope");
+    return config->model.use_rope_scaling && is(config->model.rope_scaling_type, "longrope") &&
+           !config->model.multi_latent_attention && is(config->model.position_embedding_type, "rope");
 }
 
 // Smaller ones would make frequencies infinite.
@@ -38,13 +38,13 @@ int64_t config_rope_factors(const char *text, double *factors, int64_t room) {
 }
 
 struct config_yarn config_yarn(const struct config *config) {
-    struct config_yarn yarn = {.factor = 1, .fast = config->yarn_beta_fast, .slow = config->yarn_beta_slow};
-    if (config->multi_latent_attention) {
-        yarn.factor = is(config->rope_type, "rope") ? 1 : config->rotary_scaling_factor;
-        yarn.length = (double)config->original_max_position_embeddings;
-    } else if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn")) {
-        yarn.factor = config->rope_scaling_factor;
-        yarn.length = (double)config->rope_original_length;
+    struct config_yarn yarn = {.factor = 1, .fast = config->model.yarn_beta_fast, .slow = config->model.yarn_beta_slow};
+    if (config->model.multi_latent_attention) {
+        yarn.factor = is(config->model.rope_type, "rope") ? 1 : config->model.rotary_scaling_factor;
+        yarn.length = (double)config->model.original_max_position_embeddings;
+    } else if (config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn")) {
+        yarn.factor = config->model.rope_scaling_factor;
+        yarn.length = (double)config->model.rope_original_length;
     }
     return yarn;
 }
@@ -56,33 +56,34 @@ static double latent_growth(const struct config *config, double setting) {
 }
 
 double config_rope_attention_factor(const struct config *config) {
-    if (config->multi_latent_attention)
-        return latent_growth(config, config->mscale) / latent_growth(config, config->mscale_all_dim);
-    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
+    if (config->model.multi_latent_attention)
+        return latent_growth(config, config->model.mscale) / latent_growth(config, config->model.mscale_all_dim);
+    bool is_yarn = config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn");
     bool is_long = config_has_longrope(config);
-    double length = (double)config->rope_original_length, factor = config->rope_scaling_factor;
+    double length = (double)config->model.rope_original_length, factor = config->model.rope_scaling_factor;
     if (!is_yarn && !is_long)
         return 1;
-    if (config->yarn_attention_factor > 0)
-        return config->yarn_attention_factor;
+    if (config->model.yarn_attention_factor > 0)
+        return config->model.yarn_attention_factor;
     return is_yarn ? 1 + 0.1 * log(factor) : factor > 1 ? sqrt(1 + log(factor) / log(length)) : 1;
 }
 
 float config_softmax_scale(const struct config *config) {
-    double growth = config->multi_latent_attention ? latent_growth(config, config->mscale_all_dim) : 1;
-    return config->softmax_scale > 0 ? (float)config->softmax_scale
-                                     : (float)(growth * growth) / sqrtf((float)config->kv_channels);
+    double growth = config->model.multi_latent_attention ? latent_growth(config, config->model.mscale_all_dim) : 1;
+    return config->model.softmax_scale > 0 ? (float)config->model.softmax_scale
+                                           : (float)(growth * growth) / sqrtf((float)config->model.kv_channels);
 }
 
 int64_t config_no_rope_freq(const struct config *config) {
-    return config->no_rope_freq <= config->num_layers ? config->no_rope_freq : 0;
+    return config->model.no_rope_freq <= config->model.num_layers ? config->model.no_rope_freq : 0;
 }
 
 bool config_layer_skips_rope(const struct config *config, int64_t layer) {
-    return config->no_rope_freq > 0 && (layer + 1) % config->no_rope_freq == 0;
+    return config->model.no_rope_freq > 0 && (layer + 1) % config->model.no_rope_freq == 0;
 }
 
 int64_t config_rotary_channels(const struct config *config) {
-    return config->multi_latent_attention ? config->qk_pos_emb_head_dim
-                                          : (int64_t)((double)config->kv_channels * config->rotary_percent);
+    return config->model.multi_latent_attention
+               ? config->model.qk_pos_emb_head_dim
+               : (int64_t)((double)config->model.kv_channels * config->model.rotary_percent);
 }

@@ -17,24 +17,24 @@ static const struct schedule_member {
     size_t offset;
     const char *over, *flag;  // of steps: the thing scheduled over them, and the prefix of their flag
 } members[] = {
-    {"lr", KIND_DOUBLE, offsetof(struct config, lr), NULL, NULL},
-    {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr), NULL, NULL},
-    {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, decoupled_lr), NULL, NULL},
-    {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, decoupled_min_lr), NULL, NULL},
-    {"lr_mult", KIND_FACTORS, offsetof(struct config, lr_mult), NULL, NULL},
-    {"wd_mult", KIND_FACTORS, offsetof(struct config, wd_mult), NULL, NULL},
-    {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style), NULL, NULL},
-    {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init), NULL, NULL},
-    {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power), NULL, NULL},
-    {"lr_wsd_decay_style", KIND_TEXT, offsetof(struct config, lr_wsd_decay_style), NULL, NULL},
-    {"weight_decay", KIND_DOUBLE, offsetof(struct config, weight_decay), NULL, NULL},
-    {"start_weight_decay", KIND_DOUBLE, offsetof(struct config, start_weight_decay), NULL, NULL},
-    {"end_weight_decay", KIND_DOUBLE, offsetof(struct config, end_weight_decay), NULL, NULL},
-    {"weight_decay_incr_style", KIND_TEXT, offsetof(struct config, weight_decay_incr_style), NULL, NULL},
-    {"lr_decay_steps", KIND_INT, offsetof(struct config, lr_decay_steps), "the learning rate decays", "lr-decay"},
-    {"lr_warmup_steps", KIND_DOUBLE, offsetof(struct config, lr_warmup_steps), "it warms up", "lr-warmup"},
-    {"lr_wsd_decay_steps", KIND_INT, offsetof(struct config, lr_wsd_decay_steps), "it decays last", "lr-wsd-decay"},
-    {"wd_incr_steps", KIND_INT, offsetof(struct config, wd_incr_steps), "the weight decay grows", "train"},
+    {"lr", KIND_DOUBLE, offsetof(struct config, run.lr), NULL, NULL},
+    {"min_lr", KIND_DOUBLE, offsetof(struct config, run.min_lr), NULL, NULL},
+    {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, run.decoupled_lr), NULL, NULL},
+    {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, run.decoupled_min_lr), NULL, NULL},
+    {"lr_mult", KIND_FACTORS, offsetof(struct config, run.lr_mult), NULL, NULL},
+    {"wd_mult", KIND_FACTORS, offsetof(struct config, run.wd_mult), NULL, NULL},
+    {"lr_decay_style", KIND_TEXT, offsetof(struct config, run.lr_decay_style), NULL, NULL},
+    {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, run.lr_warmup_init), NULL, NULL},
+    {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, run.lr_decay_power), NULL, NULL},
+    {"lr_wsd_decay_style", KIND_TEXT, offsetof(struct config, run.lr_wsd_decay_style), NULL, NULL},
+    {"weight_decay", KIND_DOUBLE, offsetof(struct config, run.weight_decay), NULL, NULL},
+    {"start_weight_decay", KIND_DOUBLE, offsetof(struct config, run.start_weight_decay), NULL, NULL},
+    {"end_weight_decay", KIND_DOUBLE, offsetof(struct config, run.end_weight_decay), NULL, NULL},
+    {"weight_decay_incr_style", KIND_TEXT, offsetof(struct config, run.weight_decay_incr_style), NULL, NULL},
+    {"lr_decay_steps", KIND_INT, offsetof(struct config, run.lr_decay_steps), "the learning rate decays", "lr-decay"},
+    {"lr_warmup_steps", KIND_DOUBLE, offsetof(struct config, run.lr_warmup_steps), "it warms up", "lr-warmup"},
+    {"lr_wsd_decay_steps", KIND_INT, offsetof(struct config, run.lr_wsd_decay_steps), "it decays last", "lr-wsd-decay"},
+    {"wd_incr_steps", KIND_INT, offsetof(struct config, run.wd_incr_steps), "the weight decay grows", "train"},
 };
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
@@ -151,8 +151,8 @@ static bool is_equal(const struct config *config, const struct schedule_member *
 
 // A number of steps over which nothing changes is not compared: a longer run has the same weight decay.
 static bool is_unused(const struct config *config, const struct schedule_member *member) {
-    return strcmp(member->name, "wd_incr_steps") == 0 && config->weight_decay_incr_style &&
-           strcmp(config->weight_decay_incr_style, "constant") == 0;
+    return strcmp(member->name, "wd_incr_steps") == 0 && config->run.weight_decay_incr_style &&
+           strcmp(config->run.weight_decay_incr_style, "constant") == 0;
 }
 
 static void append_items(const struct string_list *items, struct buffer *out) {
@@ -195,9 +195,9 @@ struct schedule_unit {
 };
 
 static struct schedule_unit find_unit(const struct config *config, const struct json *run) {
-    int64_t there = 0, here = config->global_batch_size;
-    bool counts_samples = config->train_samples > 0 || config->lr_decay_tokens > 0 || config->rampup_samples > 0 ||
-                          config->batch_step_count > 0 || here < 1;
+    int64_t there = 0, here = config->run.global_batch_size;
+    bool counts_samples = config->run.train_samples > 0 || config->run.lr_decay_tokens > 0 ||
+                          config->run.rampup_samples > 0 || config->run.batch_step_count > 0 || here < 1;
     if (json_get_int(run, "global_batch_size", &there) < 0 || there < 1)
         there = here;
     error_clear();
@@ -248,7 +248,7 @@ static void take(struct config *config, const struct schedule_member *member, co
 
 int config_match_schedule(struct config *config, const struct json *run, const char *name) {
     const struct json *schedule = json_member(run, "schedule");
-    if (!schedule || config->override_opt_param_scheduler)
+    if (!schedule || config->run.override_opt_param_scheduler)
         return 0;
     // Read completely first, so that a bad member changes nothing.
     struct member_value readings[MEMBER_COUNT];
@@ -262,13 +262,13 @@ int config_match_schedule(struct config *config, const struct json *run, const c
         if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]) || is_unused(config, &members[i]))
             continue;
         // The step has already been built with the flags' factors.
-        if (config->use_checkpoint_opt_param_scheduler && members[i].kind != KIND_FACTORS)
+        if (config->run.use_checkpoint_opt_param_scheduler && members[i].kind != KIND_FACTORS)
             take(config, &members[i], &readings[i]);
         else if (members[i].over)
             append_steps(config, &members[i], &readings[i], unit, &differences);
         else
             append_difference(config, &members[i], json_member(schedule, members[i].name), &differences);
-        has_differences = has_differences || !config->use_checkpoint_opt_param_scheduler || differences.length;
+        has_differences = has_differences || !config->run.use_checkpoint_opt_param_scheduler || differences.length;
     }
     // Steps are stored as samples, so with another batch they are others.
     if (has_differences && unit.there != unit.here)
@@ -280,7 +280,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
                                 "the schedules of %s differ from the flags: %s. Give --override-opt_param-scheduler to "
                                 "use the flags, e.g. for a longer run, or %s",
                                 name, buffer_string(&differences),
-                                config->use_checkpoint_opt_param_scheduler
+                                config->run.use_checkpoint_opt_param_scheduler
                                     ? "--lr-mult and --wd-mult of the checkpoint"
                                     : "--use-checkpoint-opt_param-scheduler to use the checkpoint's");
     buffer_free(&differences);

@@ -98,9 +98,10 @@ void config_dump(const struct config *config, bool is_folded, struct buffer *out
             add_row(&dump, flag, config);
     }
     config_free(&defaults);
-    add_line(&dump, memory_string("world_size"), memory_printf("%" PRId64, config->world_size));
-    add_line(&dump, memory_string("data_parallel_size"), memory_printf("%" PRId64, config->data_parallel_size));
-    add_line(&dump, memory_string("params_dtype"), memory_string(config->params_dtype ? config->params_dtype : "None"));
+    add_line(&dump, memory_string("world_size"), memory_printf("%" PRId64, config->machine.world_size));
+    add_line(&dump, memory_string("data_parallel_size"), memory_printf("%" PRId64, config->machine.data_parallel_size));
+    add_line(&dump, memory_string("params_dtype"),
+             memory_string(config->run.params_dtype ? config->run.params_dtype : "None"));
     qsort(dump.lines, dump.count, sizeof *dump.lines, compare_lines);
 
     static const char dots[] = "................................................";  // 48
@@ -169,11 +170,11 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
             write_value(flag, config, writer);
     }
     json_key(writer, "world_size");
-    json_int(writer, config->world_size);
+    json_int(writer, config->machine.world_size);
     json_key(writer, "data_parallel_size");
-    json_int(writer, config->data_parallel_size);
+    json_int(writer, config->machine.data_parallel_size);
     json_key(writer, "params_dtype");
-    json_cstring(writer, config->params_dtype);
+    json_cstring(writer, config->run.params_dtype);
     json_key(writer, "schedule");
     config_schedule_to_json(config, writer);
     json_end_object(writer);
@@ -207,13 +208,13 @@ static int take_field(struct config *config, const struct json *object, const st
 
 // Whether the user gives a tokenizer other than the object's.
 static bool has_other_tokenizer(const struct config *config, const struct json *object) {
-    const char *type = config->tokenizer_type;
+    const char *type = config->data.tokenizer_type;
     const struct {
         const char *field, *value;
     } rows[] = {{"tokenizer_type", type && strcmp(type, "PretrainedFromHF") == 0 ? "HuggingFaceTokenizer" : type},
-                {"tokenizer_model", config->tokenizer_model},
-                {"vocab_file", config->vocab_file},
-                {"merge_file", config->merge_file}};
+                {"tokenizer_model", config->data.tokenizer_model},
+                {"vocab_file", config->data.vocab_file},
+                {"merge_file", config->data.merge_file}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         const struct json *there = json_member(object, rows[i].field);
         const char *text = there && there->type == JSON_STRING ? there->string : "";

@@ -160,22 +160,22 @@ static void agree(const struct deepspeed_reading *reading, const struct json *fi
 static void read_accumulation(const struct deepspeed_reading *reading, const struct json *file) {
     const struct config *config = reading->config;
     double steps = number_of(reading, file, "gradient_accumulation_steps", NAN);
-    double unit = steps * (double)(config->micro_batch_size > 0 ? config->micro_batch_size : 1);
+    double unit = steps * (double)(config->run.micro_batch_size > 0 ? config->run.micro_batch_size : 1);
     if (isnan(steps))
         return;
     if (steps != floor(steps) || steps < 1)
         complain(reading->complaints, "%s: gradient_accumulation_steps %g is not a whole number above 0; correct it",
                  reading->name, steps);
-    else if (config->global_batch_size == 0)
+    else if (config->run.global_batch_size == 0)
         complain(reading->complaints,
                  "%s has gradient_accumulation_steps without train_batch_size; give the latter, micro-batch size × "
                  "data-parallel ranks × %g",
                  reading->name, steps);
-    else if (fmod((double)config->global_batch_size, unit) != 0)
+    else if (fmod((double)config->run.global_batch_size, unit) != 0)
         complain(reading->complaints,
                  "%s: gradient_accumulation_steps %g × micro-batch size does not divide the global batch size %" PRId64
                  "; remove gradient_accumulation_steps or make it fit",
-                 reading->name, steps, config->global_batch_size);
+                 reading->name, steps, config->run.global_batch_size);
 }
 
 static void read_precision(const struct deepspeed_reading *reading, const struct json *file) {
@@ -184,28 +184,29 @@ static void read_precision(const struct deepspeed_reading *reading, const struct
     if (!bf16)
         bf16 = section_of(reading, file, "bfloat16");
     bool is_fp16 = is_true(reading, fp16, "fp16", "enabled"), is_bf16 = is_true(reading, bf16, "bf16", "enabled");
-    if (is_fp16 != config->fp16 || is_bf16 != config->bf16)
+    if (is_fp16 != config->run.fp16 || is_bf16 != config->run.bf16)
         complain(reading->complaints, "%s has fp16 %s and bf16 %s, but the flags say %s; make them equal",
                  reading->name, is_fp16 ? "enabled" : "disabled", is_bf16 ? "enabled" : "disabled",
-                 config->fp16   ? "--fp16"
-                 : config->bf16 ? "--bf16"
-                                : "neither --fp16 nor --bf16");
+                 config->run.fp16   ? "--fp16"
+                 : config->run.bf16 ? "--bf16"
+                                    : "neither --fp16 nor --bf16");
     if (!is_fp16)
         return;
     if (is_true(reading, fp16, "fp16", "consecutive_hysteresis"))
         complain(reading->complaints, "%s: fp16.consecutive_hysteresis is not implemented; set it to false",
                  reading->name);
-    obey(reading, "--loss-scale", &config->loss_scale, number_of(reading, fp16, "loss_scale", 0), "loss_scale");
+    obey(reading, "--loss-scale", &config->run.loss_scale, number_of(reading, fp16, "loss_scale", 0), "loss_scale");
     double power = number_of(reading, fp16, "initial_scale_power", 16);
-    obey(reading, "--initial-loss-scale", &config->initial_loss_scale, power > 90 ? NAN : exp2(power),
+    obey(reading, "--initial-loss-scale", &config->run.initial_loss_scale, power > 90 ? NAN : exp2(power),
          "2^initial_scale_power");
     if (power > 90)
         complain(reading->complaints, "%s: initial_scale_power %g is above 90; lower it", reading->name, power);
-    obey(reading, "--min-loss-scale", &config->min_loss_scale, number_of(reading, fp16, "min_loss_scale", 1),
+    obey(reading, "--min-loss-scale", &config->run.min_loss_scale, number_of(reading, fp16, "min_loss_scale", 1),
          "min_loss_scale");
-    obey_count(reading, "--loss-scale-window", &config->loss_scale_window,
+    obey_count(reading, "--loss-scale-window", &config->run.loss_scale_window,
                number_of(reading, fp16, "loss_scale_window", 1000), "loss_scale_window");
-    obey_count(reading, "--hysteresis", &config->hysteresis, number_of(reading, fp16, "hysteresis", 2), "hysteresis");
+    obey_count(reading, "--hysteresis", &config->run.hysteresis, number_of(reading, fp16, "hysteresis", 2),
+               "hysteresis");
 }
 
 static void read_zero(const struct deepspeed_reading *reading, const struct json *zero) {
@@ -216,10 +217,10 @@ static void read_zero(const struct deepspeed_reading *reading, const struct json
         complain(reading->complaints, "%s: zero_optimization.stage is %g; give 0, 1 or 2", reading->name, stage);
     else if (!isnan(stage)) {
         struct config *config = reading->config;
-        if (flag_is_given(&config->given, "--zero-stage") && config->zero_stage != (int64_t)stage)
+        if (flag_is_given(&config->given, "--zero-stage") && config->machine.zero_stage != (int64_t)stage)
             log_info("note: %s: zero_optimization.stage %g counts instead of --zero-stage %" PRId64 ", as in DeepSpeed",
-                     reading->name, stage, config->zero_stage);
-        config->zero_stage = (int64_t)stage;
+                     reading->name, stage, config->machine.zero_stage);
+        config->machine.zero_stage = (int64_t)stage;
     }
     if (device && device->type == JSON_STRING && strcmp(device->string, "none") != 0)
         log_info("note: %s: offload_optimizer has no effect; give --optimizer-cpu-offload for the same", reading->name);
@@ -253,44 +254,45 @@ int deepspeed_apply(struct config *config, const struct json *file, const char *
         else
             complain(&complaints, "%s has %s twice; remove one", name, key);
     }
-    agree(&reading, file, "--micro-batch-size", config->micro_batch_size, "train_micro_batch_size_per_gpu");
-    agree(&reading, file, "--global-batch-size", config->global_batch_size, "train_batch_size");
+    agree(&reading, file, "--micro-batch-size", config->run.micro_batch_size, "train_micro_batch_size_per_gpu");
+    agree(&reading, file, "--global-batch-size", config->run.global_batch_size, "train_batch_size");
     read_accumulation(&reading, file);
     read_precision(&reading, file);
     // DeepSpeed does not clip unless its file says so.
-    obey(&reading, "--clip-grad", &config->clip_grad, number_of(&reading, file, "gradient_clipping", 0),
+    obey(&reading, "--clip-grad", &config->run.clip_grad, number_of(&reading, file, "gradient_clipping", 0),
          "gradient_clipping");
     read_zero(&reading, section_of(&reading, file, "zero_optimization"));
     return complaints_report(&complaints);
 }
 
 void validate_deepspeed(struct config *config, struct complaints *complaints) {
-    const char *method = config->pp_partition_method;
-    if (config->deepspeed && !config->deepspeed_config)
+    const char *method = config->machine.pp_partition_method;
+    if (config->machine.deepspeed && !config->machine.deepspeed_config)
         complain(complaints, "--deepspeed needs its file; give --deepspeed_config FILE, or leave it out");
-    if (!config->deepspeed && config->deepspeed_config)
+    if (!config->machine.deepspeed && config->machine.deepspeed_config)
         log_info("note: --deepspeed-config has no effect without --deepspeed");
-    if (config->zero_stage == 3)
+    if (config->machine.zero_stage == 3)
         log_info("note: ZeRO's stage 3 is taken as stage 1, --use-distributed-optimizer: a rank keeps whole parameters "
                  "here, which changes memory and no numbers");
-    if (config->zero_stage > 0)
-        config->use_distributed_optimizer = true;
+    if (config->machine.zero_stage > 0)
+        config->machine.use_distributed_optimizer = true;
     bool counts_ends = method && strcmp(method, "type:transformer|embedding") == 0;
     if (method && !counts_ends && strcmp(method, "type:transformer") != 0)
         complain(complaints,
                  "--pp-partition-method %s is not implemented; give type:transformer or type:transformer|embedding, or "
                  "--pipeline-model-parallel-layout for another split",
                  method);
-    if (counts_ends && config->pipeline_model_parallel_size > 1)
-        config->account_for_embedding_in_pipeline_split = config->account_for_loss_in_pipeline_split = true;
+    if (counts_ends && config->machine.pipeline_model_parallel_size > 1)
+        config->machine.account_for_embedding_in_pipeline_split = config->machine.account_for_loss_in_pipeline_split =
+            true;
 }
 
 int config_apply_deepspeed(struct config *config) {
     struct json *file = NULL;
-    if (!config->deepspeed || !config->deepspeed_config)
+    if (!config->machine.deepspeed || !config->machine.deepspeed_config)
         return 0;
-    TRY(json_parse_file(&file, config->deepspeed_config, MOST_FILE_BYTES));
-    int status = deepspeed_apply(config, file, config->deepspeed_config);
+    TRY(json_parse_file(&file, config->machine.deepspeed_config, MOST_FILE_BYTES));
+    int status = deepspeed_apply(config, file, config->machine.deepspeed_config);
     json_free(file);
     return status;
 }

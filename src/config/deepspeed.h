@@ -7,7 +7,7 @@
 
 #include "config/config.h"
 
-// Reads config->deepspeed_config if --deepspeed is given; config_apply_preset calls this.
+// Reads config->machine.deepspeed_config if --deepspeed is given; config_apply_preset calls this.
 int config_apply_deepspeed(struct config *config);
 // Applies a file that has been read; errors call it `name`.
 int deepspeed_apply(struct config *config, const struct json *file, const char *name);

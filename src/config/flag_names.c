@@ -4,7 +4,7 @@
 #include "config/flag_internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include <stdlib.h>
 #include <string.h>
 

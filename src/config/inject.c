@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "base/number.h"
 
 #include <inttypes.h>
@@ -248,7 +248,7 @@ int inject_open(const struct config *config, int rank) {
     struct fault *faults;
     int64_t count;
     TRY(inject_list(config, &faults, &count));
-    char *record = config->save ? file_join(config->save, INJECT_RECORD) : NULL;
+    char *record = config->run.save ? file_join(config->run.save, INJECT_RECORD) : NULL;
     int status = fault_open(faults, count, rank, record);
     free(record);
     free(faults);

@@ -42,24 +42,24 @@ static bool is_of_files(enum fault_kind kind) {
 
 // One of the saved iterations, if there are any.
 static int64_t draw_save(struct draw *draw, const struct config *config) {
-    int64_t saves = config->save_interval > 0 ? config->train_iters / config->save_interval : 0;
-    return saves > 0 ? config->save_interval * (1 + draw_below(draw, saves)) : config->train_iters;
+    int64_t saves = config->run.save_interval > 0 ? config->run.train_iters / config->run.save_interval : 0;
+    return saves > 0 ? config->run.save_interval * (1 + draw_below(draw, saves)) : config->run.train_iters;
 }
 
 static int draw_fault(const struct config *config, uint32_t number, struct fault *fault) {
-    struct draw draw = {.seed = (uint64_t)config->inject_seed, .number = number};
-    const char *kind = draw_kind(&draw, &config->inject_kinds);
+    struct draw draw = {.seed = (uint64_t)config->machine.inject_seed, .number = number};
+    const char *kind = draw_kind(&draw, &config->machine.inject_kinds);
     char text[FAULT_TEXT_BYTES];
     TRY(inject_parse(kind, fault));
-    int64_t rank = draw_below(&draw, config->world_size), step = 1 + draw_below(&draw, config->train_iters);
+    int64_t rank = draw_below(&draw, config->machine.world_size), step = 1 + draw_below(&draw, config->run.train_iters);
     const char *phase = fault_phase_name(fault->phase);
-    bool is_alone = config->world_size == 1;
+    bool is_alone = config->machine.world_size == 1;
     if (is_of_files(fault->kind)) {
         // The first rank writes in every layout.
         rank = 0;
         step = draw_save(&draw, config);
     } else if (fault->kind != FAULT_NAN && fault->kind != FAULT_FLIP) {
-        int64_t which = draw_below(&draw, config->save ? PHASES : PHASES - FILE_PHASES);
+        int64_t which = draw_below(&draw, config->run.save ? PHASES : PHASES - FILE_PHASES);
         which = is_alone && which == ALONE_PHASES ? 0 : which;
         phase = phases[which];
         if (which >= PHASES - FILE_PHASES) {
@@ -72,8 +72,8 @@ static int draw_fault(const struct config *config, uint32_t number, struct fault
 }
 
 int inject_list(const struct config *config, struct fault **faults, int64_t *count) {
-    const struct string_list *given = &config->inject;
-    int64_t drawn = config->inject_count;
+    const struct string_list *given = &config->machine.inject;
+    int64_t drawn = config->machine.inject_count;
     *count = given->count + drawn;
     *faults = memory_alloc(sizeof **faults * (size_t)(*count + 1));
     int status = 0;
@@ -92,19 +92,20 @@ static void validate_fault(const struct config *config, const char *text, struct
     struct fault fault;
     if (inject_parse(text, &fault) < 0)
         complain(complaints, "%s", error_message());
-    else if (config->world_size > 0 && fault.rank >= config->world_size)
-        complain(complaints, "--inject %s: the ranks of this run are 0 to %" PRId64, text, config->world_size - 1);
+    else if (config->machine.world_size > 0 && fault.rank >= config->machine.world_size)
+        complain(complaints, "--inject %s: the ranks of this run are 0 to %" PRId64, text,
+                 config->machine.world_size - 1);
     error_clear();
 }
 
 void validate_inject(const struct config *config, enum config_use use, struct complaints *complaints) {
-    bool is_drawn = config->inject_count > 0;
+    bool is_drawn = config->machine.inject_count > 0;
     if (use != CONFIG_TRAIN)
         return;
-    for (int64_t i = 0; i < config->inject.count; i++)
-        validate_fault(config, config->inject.items[i], complaints);
-    for (int64_t i = 0; i < config->inject_kinds.count; i++)
-        validate_fault(config, config->inject_kinds.items[i], complaints);
-    if (is_drawn && config->train_iters <= 0)
+    for (int64_t i = 0; i < config->machine.inject.count; i++)
+        validate_fault(config, config->machine.inject.items[i], complaints);
+    for (int64_t i = 0; i < config->machine.inject_kinds.count; i++)
+        validate_fault(config, config->machine.inject_kinds.items[i], complaints);
+    if (is_drawn && config->run.train_iters <= 0)
         complain(complaints, "--inject-count needs --train-iters, the iterations to draw from");
 }

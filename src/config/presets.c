@@ -2,7 +2,7 @@
 #include "config/presets.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "config/config.h"
 #include "config/deepspeed.h"
 #include <inttypes.h>
@@ -63,26 +63,26 @@ static int apply_sizes(struct config *config, const struct preset *preset) {
     TRY(give_all(config, preset->kind));
     TRY(give_all(config, preset->more));
     // A longer --seq-length needs a longer table, unless the user gives its size.
-    int64_t positions = preset->positions > config->seq_length ? preset->positions : config->seq_length;
+    int64_t positions = preset->positions > config->run.seq_length ? preset->positions : config->run.seq_length;
     return give(config, "--max-position-embeddings", positions);
 }
 
 // Replaces the family named by --model by a form and its flags, so that later code needs no families.
 static int apply_family(struct config *config) {
     const struct preset_family *family = NULL;
-    for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model) != 0; i++)
+    for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model.family) != 0; i++)
         ;
     if (!family)
         return 0;
-    free(config->model);
-    config->model = memory_string(family->form);
+    free(config->model.family);
+    config->model.family = memory_string(family->form);
     return give_all(config, family->kind);
 }
 
 int config_apply_preset(struct config *config) {
-    const struct preset *preset = config->preset ? find_preset(config->preset) : NULL;
-    if (config->preset && !preset)
-        return unknown_preset(config->preset);
+    const struct preset *preset = config->model.preset ? find_preset(config->model.preset) : NULL;
+    if (config->model.preset && !preset)
+        return unknown_preset(config->model.preset);
     if (preset)
         TRY(apply_sizes(config, preset));
     TRY(apply_family(config));

@@ -60,25 +60,26 @@ static bool is_split(const char *text) {
 }
 
 static void validate_fim(const struct config *config, struct complaints *complaints) {
-    if (!config->fim_data)
+    if (!config->data.fim_data)
         return;
-    if (config->mock_data && flag_is_given(&config->given, "--mock-data"))
+    if (config->data.mock_data && flag_is_given(&config->given, "--mock-data"))
         complain(complaints, "--fim-data needs texts, but --mock-data has none; give --data-path");
-    if (config->fim_split_sample && !flag_is_given(&config->given, "--fim-fragment-rate"))
+    if (config->data.fim_split_sample && !flag_is_given(&config->given, "--fim-fragment-rate"))
         complain(complaints, "--fim-split-sample needs --fim-fragment-rate, the share of fragments to permute");
-    if (!config->fim_split_sample && flag_is_given(&config->given, "--fim-fragment-rate"))
+    if (!config->data.fim_split_sample && flag_is_given(&config->given, "--fim-fragment-rate"))
         complain(complaints, "--fim-fragment-rate has no effect without --fim-split-sample; give both");
 }
 
 static void validate_data(struct config *config, enum config_use use, struct complaints *complaints) {
-    bool has_own = config->per_split_data_args_path || config->train_data_path.count > 0 ||
-                   config->valid_data_path.count > 0 || config->test_data_path.count > 0;
-    bool has_parts = config->train_weighted_split_paths_path || config->valid_weighted_split_paths_path ||
-                     config->test_weighted_split_paths_path || config->train_weighted_split_paths.count > 0 ||
-                     config->valid_weighted_split_paths.count > 0 || config->test_weighted_split_paths.count > 0;
+    bool has_own = config->data.per_split_data_args_path || config->data.train_data_path.count > 0 ||
+                   config->data.valid_data_path.count > 0 || config->data.test_data_path.count > 0;
+    bool has_parts = config->data.train_weighted_split_paths_path || config->data.valid_weighted_split_paths_path ||
+                     config->data.test_weighted_split_paths_path || config->data.train_weighted_split_paths.count > 0 ||
+                     config->data.valid_weighted_split_paths.count > 0 ||
+                     config->data.test_weighted_split_paths.count > 0;
     validate_fim(config, complaints);
-    bool has_common = config->data_path.count > 0 || config->data_args_path;
-    int sources = has_common + has_own + has_parts + config->mock_data;
+    bool has_common = config->data.data_path.count > 0 || config->data.data_args_path;
+    int sources = has_common + has_own + has_parts + config->data.mock_data;
     if (sources == 0 && use == CONFIG_TRAIN)
         complain(
             complaints,
@@ -87,15 +88,13 @@ static void validate_data(struct config *config, enum config_use use, struct com
         complain(complaints,
                  "--data-path, --train/valid/test-data-path, --train/valid/test-weighted-split-paths and --mock-data "
                  "exclude each other; give one");
-    if (!*config->json_keys || strchr(config->json_keys, '/'))
+    if (!*config->data.json_keys || strchr(config->data.json_keys, '/'))
         complain(complaints, "--json-keys \"%s\" cannot be part of a file name; rename the member in the text",
-                 config->json_keys);
-    if (config->split && !is_split(config->split))
-        complain(complaints, "--split takes up to three shares, e.g. 969,30,1, not \"%s\"", config->split);
-    if (has_common && !config->split && use == CONFIG_TRAIN) {
-        config->split = memory_string("969, 30, 1");
-        log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
-    }
+                 config->data.json_keys);
+    if (config->data.split && !is_split(config->data.split))
+        complain(complaints, "--split takes up to three shares, e.g. 969,30,1, not \"%s\"", config->data.split);
+    if (has_common && !config->data.split && use == CONFIG_TRAIN)
+        config->data.split = memory_string("969, 30, 1");
 }
 
 // --tokenizer-type auto: a byte-level BPE of the run's own text.
@@ -104,28 +103,28 @@ static void validate_trained_tokenizer(struct config *config, enum config_use us
     if (use != CONFIG_TRAIN)
         complain(complaints, "--tokenizer-type auto is for train; leave it out: the checkpoint has the tokenizer");
     // A dry run without data uses mock data; its size is known.
-    if (flag_is_given(&config->given, "--mock-data") && config->mock_data)
+    if (flag_is_given(&config->given, "--mock-data") && config->data.mock_data)
         complain(complaints, "--tokenizer-type auto needs text to learn from, but --mock-data has none; give "
                              "--vocab-size alone");
-    if (config->vocab_size == 0)
-        config->vocab_size = USUAL;
-    else if (config->vocab_size < LEAST)
+    if (config->data.vocab_size == 0)
+        config->data.vocab_size = USUAL;
+    else if (config->data.vocab_size < LEAST)
         complain(complaints, "--tokenizer-type auto needs --vocab-size %d or more: 256 bytes and the end of documents",
                  LEAST);
 }
 
 static void validate_tokenizer(struct config *config, enum config_use use, struct complaints *complaints) {
-    if (config->tokenizer_type && strcmp(config->tokenizer_type, "PretrainedFromHF") == 0) {
-        free(config->tokenizer_type);
-        config->tokenizer_type = memory_string("HuggingFaceTokenizer");
+    if (config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "PretrainedFromHF") == 0) {
+        free(config->data.tokenizer_type);
+        config->data.tokenizer_type = memory_string("HuggingFaceTokenizer");
     }
     // The defaults of pretrain_bert.py, pretrain_t5.py and pretrain_gpt.py.
-    bool is_gpt = strcmp(config->model, "gpt") == 0;
-    bool is_assumed = !config->tokenizer_type && (config->vocab_file || config->merge_file);
+    bool is_gpt = strcmp(config->model.family, "gpt") == 0;
+    bool is_assumed = !config->data.tokenizer_type && (config->data.vocab_file || config->data.merge_file);
     if (is_assumed)
-        config->tokenizer_type =
-            memory_string(is_gpt || config->merge_file ? "GPT2BPETokenizer" : "BertWordPieceLowerCase");
-    if (!config->tokenizer_type && !config->tokenizer_model && config->vocab_size == 0) {
+        config->data.tokenizer_type =
+            memory_string(is_gpt || config->data.merge_file ? "GPT2BPETokenizer" : "BertWordPieceLowerCase");
+    if (!config->data.tokenizer_type && !config->data.tokenizer_model && config->data.vocab_size == 0) {
         complain(complaints,
                  "the vocabulary is unknown; give --vocab-file and --merge-file, or --vocab-size; for text, "
                  "--tokenizer-type auto --vocab-size 32000 trains a tokenizer on it");
@@ -135,76 +134,79 @@ static void validate_tokenizer(struct config *config, enum config_use use, struc
         validate_trained_tokenizer(config, use, complaints);
         return;
     }
-    if (config->tokenizer_type && strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0 &&
-        (!config->vocab_file || !config->merge_file))
+    if (config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "GPT2BPETokenizer") == 0 &&
+        (!config->data.vocab_file || !config->data.merge_file))
         complain(
             complaints, "GPT2BPETokenizer needs --vocab-file and --merge-file; %s is missing%s",
-            config->vocab_file ? "--merge-file" : "--vocab-file",
-            is_assumed && config->vocab_file
+            config->data.vocab_file ? "--merge-file" : "--vocab-file",
+            is_assumed && config->data.vocab_file
                 ? " (a vocab.txt of words has none: give --tokenizer-type BertWordPieceLowerCase, and --model bert "
                   "or t5 if it is to be one)"
                 : "");
-    if (config->tokenizer_model && !config->tokenizer_type)
+    if (config->data.tokenizer_model && !config->data.tokenizer_type)
         complain(complaints, "--tokenizer-model needs --tokenizer-type, which says how to read it");
 }
 
 static void validate_checkpoints(struct config *config, struct complaints *complaints) {
-    if (config->save && !*config->save)
+    if (config->run.save && !*config->run.save)
         complain(complaints, "--save is empty; give a folder for checkpoints, or leave it out to save none");
-    if (config->save && url_is_remote(config->save))
-        complain(complaints, "--save %s is not a folder; give a folder, and the address with --save-to", config->save);
-    if (config->save_to && !url_is_s3(config->save_to))
-        complain(complaints, "--save-to %s does not begin with s3://", config->save_to);
-    if (config->save_fallback && config->save && file_is_same_path(config->save, config->save_fallback))
+    if (config->run.save && url_is_remote(config->run.save))
+        complain(complaints, "--save %s is not a folder; give a folder, and the address with --save-to",
+                 config->run.save);
+    if (config->run.save_to && !url_is_s3(config->run.save_to))
+        complain(complaints, "--save-to %s does not begin with s3://", config->run.save_to);
+    if (config->run.save_fallback && config->run.save && file_is_same_path(config->run.save, config->run.save_fallback))
         complain(complaints, "--save-fallback must be another folder than --save, on another file system");
-    if (config->save_fallback && url_is_remote(config->save_fallback))
-        complain(complaints, "--save-fallback %s is not a folder", config->save_fallback);
-    bool has_wandb = config->wandb_project && *config->wandb_project;
-    if (has_wandb && (!config->wandb_exp_name || !*config->wandb_exp_name))
+    if (config->run.save_fallback && url_is_remote(config->run.save_fallback))
+        complain(complaints, "--save-fallback %s is not a folder", config->run.save_fallback);
+    bool has_wandb = config->watch.wandb_project && *config->watch.wandb_project;
+    if (has_wandb && (!config->watch.wandb_exp_name || !*config->watch.wandb_exp_name))
         complain(complaints, "--wandb-project needs --wandb-exp-name, the name of the run");
-    if (config->on_event && (!*config->on_event || strcmp(config->on_event, "@") == 0))
+    if (config->watch.on_event && (!*config->watch.on_event || strcmp(config->watch.on_event, "@") == 0))
         complain(complaints, "--on-event is empty; give a shell command or @FILE, or leave it out");
-    if (config->save && !config->metrics_file)
-        config->metrics_file = file_join(config->save, "metrics.jsonl");
+    if (config->run.save && !config->watch.metrics_file)
+        config->watch.metrics_file = file_join(config->run.save, "metrics.jsonl");
 }
 
 // A short run would spend its time on evaluations.
 static void scale_evaluations(struct config *config) {
     const int64_t most = 100, share = 10;
-    if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_DEFAULT && config->train_iters > 0)
-        config->eval_iters = config->train_iters < most * share ? (config->train_iters + share - 1) / share : most;
+    if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_DEFAULT && config->run.train_iters > 0)
+        config->run.eval_iters =
+            config->run.train_iters < most * share ? (config->run.train_iters + share - 1) / share : most;
 }
 
 // Megatron-LM counts the stages of T5's encoder apart from those of its decoder; here they are in one pipeline.
 static void join_encoder_stages(struct config *config, struct complaints *complaints) {
-    int64_t stages = config->encoder_pipeline_model_parallel_size;
+    int64_t stages = config->machine.encoder_pipeline_model_parallel_size;
     if (stages == 0)
         return;
     if (config_form(config) != CONFIG_T5)
         complain(complaints, "--encoder-pipeline-model-parallel-size is for --model t5; leave it out");
-    if (config->pipeline_model_parallel_split_rank > 0)
+    if (config->machine.pipeline_model_parallel_split_rank > 0)
         complain(complaints, "--pipeline-model-parallel-split-rank does not work with "
                              "--encoder-pipeline-model-parallel-size, which gives the same; leave one out");
-    config->pipeline_model_parallel_size += stages;
-    config->pipeline_model_parallel_split_rank = stages;
-    config->encoder_pipeline_model_parallel_size = 0;
+    config->machine.pipeline_model_parallel_size += stages;
+    config->machine.pipeline_model_parallel_split_rank = stages;
+    config->machine.encoder_pipeline_model_parallel_size = 0;
 }
 
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
     // The parser fills only fields with a flag.
-    config->rampup_start = config->rampup_increment = config->rampup_samples = config->batch_step_count = 0;
-    config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
-    config->lr_warmup_steps = 0;
-    config->world_size = world_size;
-    config->has_wide_experts = use == CONFIG_PLAN && config->num_experts > 0 && config->fp8_format;
+    config->run.rampup_start = config->run.rampup_increment = config->run.rampup_samples =
+        config->run.batch_step_count = 0;
+    config->run.lr_decay_steps = config->run.lr_wsd_decay_steps = config->run.wd_incr_steps = 0;
+    config->run.lr_warmup_steps = 0;
+    config->machine.world_size = world_size;
+    config->machine.has_wide_experts = use == CONFIG_PLAN && config->model.num_experts > 0 && config->run.fp8_format;
     use = use == CONFIG_PLAN ? CONFIG_TRAIN : use;
     validate_family(config, &complaints);
     join_encoder_stages(config, &complaints);
     validate_deepspeed(config, &complaints);
     validate_model(config, &complaints);
     validate_features(config, &complaints);
-    config->params_dtype = config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
+    config->run.params_dtype = config->run.bf16 ? "bf16" : config->run.fp16 ? "fp16" : "fp32";
     validate_batches(config, use, &complaints);
     validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);
@@ -221,7 +223,8 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
         scale_evaluations(config);
         validate_recovery(config, &complaints);
         validate_stops(config, &complaints);
-        if (config->sample_interval > 0 && config->pipeline_model_parallel_size > 1 && config_chunks(config) > 1)
+        if (config->watch.sample_interval > 0 && config->machine.pipeline_model_parallel_size > 1 &&
+            config_chunks(config) > 1)
             complain(&complaints, "--sample-interval generates with each stage once, but there are virtual stages; "
                                   "leave one of them out");
     }
@@ -235,17 +238,17 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
 
 int config_check_writing(const struct config *config) {
     enum config_form form = config_form(config);
-    bool is_cut = config->pipeline_model_parallel_size > 1;
+    bool is_cut = config->machine.pipeline_model_parallel_size > 1;
     if (form == CONFIG_BERT)
         return error_set_code(EXIT_CODE_USAGE, "a BERT does not generate text; generate needs --model gpt or t5");
     if (form == CONFIG_ICT)
         return error_set_code(EXIT_CODE_USAGE,
                               "a bi-encoder (--model ict) embeds text and does not generate any; generate needs "
                               "--model gpt or t5");
-    if (config->context_parallel_size > 1)
+    if (config->machine.context_parallel_size > 1)
         return error_set_code(EXIT_CODE_USAGE,
                               "text cannot be generated with context parallelism; leave out --context-parallel-size");
-    if (config->sequence_parallel && config->tensor_model_parallel_size > 1)
+    if (config->machine.sequence_parallel && config->machine.tensor_model_parallel_size > 1)
         return error_set_code(
             EXIT_CODE_USAGE,
             "text is generated one token at a time, which cannot be split; leave out --sequence-parallel");

@@ -25,19 +25,19 @@ static int64_t parse_window_size(const char *text) {
 }
 
 static void validate_window_size(struct config *config, struct complaints *complaints) {
-    if (!config->window_size)
+    if (!config->model.window_size)
         return;
-    int64_t window = parse_window_size(config->window_size);
+    int64_t window = parse_window_size(config->model.window_size);
     if (window < 0)
         complain(complaints,
                  "--window-size %s is not LEFT,0, the number of tokens before a token that it attends to; give e.g. "
                  "127,0, or --sliding-window 128",
-                 config->window_size);
-    else if (flag_is_given(&config->given, "--sliding-window") && config->sliding_window != window)
+                 config->model.window_size);
+    else if (flag_is_given(&config->given, "--sliding-window") && config->model.sliding_window != window)
         complain(complaints, "--window-size %s is --sliding-window %" PRId64 ", not %" PRId64 "; leave one out",
-                 config->window_size, window, config->sliding_window);
+                 config->model.window_size, window, config->model.sliding_window);
     else
-        config->sliding_window = window;
+        config->model.sliding_window = window;
 }
 
 // The text is not two sizes.
@@ -59,8 +59,8 @@ static void complain_of_sizes(const struct string_list *given, int64_t ranks, st
 
 // Two sizes, whose product is the context-parallel size. They have no effect on a rank that holds its sequences alone.
 static bool validate_hierarchy(const struct config *config, struct complaints *complaints) {
-    const struct string_list *given = &config->hierarchical_context_parallel_sizes;
-    int64_t ranks = config->context_parallel_size, sizes[2];
+    const struct string_list *given = &config->machine.hierarchical_context_parallel_sizes;
+    int64_t ranks = config->machine.context_parallel_size, sizes[2];
     if (given->count > 0 && config_hierarchy(config, sizes) < 0)
         complain_of_sizes(given, ranks, complaints);
     else if (given->count > 0 && sizes[0] * sizes[1] != ranks)
@@ -75,12 +75,12 @@ static bool validate_hierarchy(const struct config *config, struct complaints *c
 
 // Each context-parallel rank that exchanges heads gets an equal part of the heads of a tensor-parallel rank.
 static void validate_exchange(const struct config *config, const char *type, struct complaints *complaints) {
-    int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, sizes[2];
+    int64_t parts = config->machine.tensor_model_parallel_size, ranks = config->machine.context_parallel_size, sizes[2];
     bool is_near = is(type, "a2a+p2p");
     const struct {
         const char *flag;
         int64_t heads;
-    } counts[] = {{"--num-attention-heads", config->num_attention_heads},
+    } counts[] = {{"--num-attention-heads", config->model.num_attention_heads},
                   {"--num-query-groups", config_query_groups(config)}};
     if (!config_has_cp_comm_type(config, type))
         return;
@@ -100,7 +100,7 @@ static void validate_exchange(const struct config *config, const char *type, str
 
 static void validate_cp_comm_type(const struct config *config, struct complaints *complaints) {
     static const char *const types[] = {"p2p", "all_gather", "a2a", "a2a+p2p"};
-    const struct string_list *given = &config->cp_comm_type;
+    const struct string_list *given = &config->machine.cp_comm_type;
     for (int64_t i = 0; i < given->count; i++) {
         bool is_known = false;
         for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
@@ -108,12 +108,12 @@ static void validate_cp_comm_type(const struct config *config, struct complaints
         if (!is_known)
             complain(complaints, "--cp-comm-type %s is unknown; give p2p, all_gather, a2a or a2a+p2p", given->items[i]);
     }
-    if (given->count > 1 && given->count != config->num_layers)
+    if (given->count > 1 && given->count != config->model.num_layers)
         complain(complaints,
                  "--cp-comm-type has %" PRId64 " values for %" PRId64
                  " layers; give one for all layers or one for each",
-                 given->count, config->num_layers);
-    if (config->context_parallel_size > 1) {
+                 given->count, config->model.num_layers);
+    if (config->machine.context_parallel_size > 1) {
         validate_exchange(config, "a2a", complaints);
         if (validate_hierarchy(config, complaints))
             validate_exchange(config, "a2a+p2p", complaints);
@@ -123,14 +123,14 @@ static void validate_cp_comm_type(const struct config *config, struct complaints
 void validate_attention(struct config *config, struct complaints *complaints) {
     validate_window_size(config, complaints);
     validate_cp_comm_type(config, complaints);
-    bool *layers = memory_alloc((size_t)config->num_layers + 1);
-    if (config->window_attn_skip_freq && config->num_layers > 0 &&
-        config_parse_window_freq(config->window_attn_skip_freq, layers, config->num_layers) < 0)
+    bool *layers = memory_alloc((size_t)config->model.num_layers + 1);
+    if (config->model.window_attn_skip_freq && config->model.num_layers > 0 &&
+        config_parse_window_freq(config->model.window_attn_skip_freq, layers, config->model.num_layers) < 0)
         complain(complaints,
                  "--window-attn-skip-freq %s is neither a number nor a list of 0 and 1 for each of the %" PRId64
                  " layers; give e.g. 6 or [1]*%" PRId64 "+[0]",
-                 config->window_attn_skip_freq, config->num_layers, config->num_layers - 1);
+                 config->model.window_attn_skip_freq, config->model.num_layers, config->model.num_layers - 1);
     free(layers);
-    if (is(config->softmax_type, "off-by-one"))
+    if (is(config->model.softmax_type, "off-by-one"))
         complain(complaints, "--softmax-type off-by-one is not supported; give vanilla or learnable");
 }

@@ -17,23 +17,24 @@ static bool is_from_command(const struct config *config, const char *flag) {
 }
 
 static void validate_layers(const struct config *config, struct complaints *complaints) {
-    bool *layers = memory_alloc((size_t)config->num_layers + 1);
-    if (config->num_layers > 0 && config_parse_layer_freq(config->moe_layer_freq, layers, config->num_layers) < 0)
+    bool *layers = memory_alloc((size_t)config->model.num_layers + 1);
+    if (config->model.num_layers > 0 &&
+        config_parse_layer_freq(config->model.moe_layer_freq, layers, config->model.num_layers) < 0)
         complain(complaints,
                  "--moe-layer-freq %s is neither a number nor a list of 0 and 1 for each of the %" PRId64
                  " layers; give 1, or e.g. [0]*1+[1]*%" PRId64,
-                 config->moe_layer_freq, config->num_layers, config->num_layers - 1);
-    else if (config->num_layers > 0 && config_expert_layers(config) == 0)
+                 config->model.moe_layer_freq, config->model.num_layers, config->model.num_layers - 1);
+    else if (config->model.num_layers > 0 && config_expert_layers(config) == 0)
         complain(complaints,
                  "--moe-layer-freq %s gives no layer experts; name one with a 1, or leave out --num-experts",
-                 config->moe_layer_freq);
+                 config->model.moe_layer_freq);
     free(layers);
 }
 
 static void validate_groups(const struct config *config, struct complaints *complaints) {
-    int64_t E = config->num_experts, K = config->moe_router_topk;
-    int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
-    int64_t best = config->moe_router_group_best;
+    int64_t E = config->model.num_experts, K = config->model.moe_router_topk;
+    int64_t groups = config->model.moe_router_num_groups, chosen = config->model.moe_router_group_topk;
+    int64_t best = config->model.moe_router_group_best;
     if (groups == 0 || chosen == 0)
         return;
     if (E % groups != 0)
@@ -58,18 +59,19 @@ static void validate_groups(const struct config *config, struct complaints *comp
 }
 
 static void validate_router(const struct config *config, struct complaints *complaints) {
-    int64_t E = config->num_experts, K = config->moe_router_topk;
+    int64_t E = config->model.num_experts, K = config->model.moe_router_topk;
     if (K > E)
         complain(complaints, "--moe-router-topk %" PRId64 " is above --num-experts %" PRId64 "; give at most that many",
                  K, E);
-    if (is(config->moe_router_dtype, "fp64"))
+    if (is(config->model.moe_router_dtype, "fp64"))
         complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
     validate_groups(config, complaints);
 }
 
 // The losses that balance experts, and their coefficients one by one.
 static void validate_balance(const struct config *config, struct complaints *complaints) {
-    const struct string_list *types = &config->moe_router_load_balancing_type, *coeffs = &config->moe_aux_loss_coeff;
+    const struct string_list *types = &config->model.moe_router_load_balancing_type,
+                             *coeffs = &config->model.moe_aux_loss_coeff;
     for (int64_t i = 0; i < types->count; i++) {
         const char *type = types->items[i];
         if (!is(type, "aux_loss") && !is(type, "seq_aux_loss") && !is(type, "global_aux_loss") &&
@@ -104,7 +106,8 @@ static void validate_balance(const struct config *config, struct complaints *com
 
 // Losses without a coefficient, and coefficients without a loss.
 static void warn_of_balance(const struct config *config) {
-    const struct string_list *types = &config->moe_router_load_balancing_type, *coeffs = &config->moe_aux_loss_coeff;
+    const struct string_list *types = &config->model.moe_router_load_balancing_type,
+                             *coeffs = &config->model.moe_aux_loss_coeff;
     bool has_types = is_from_command(config, "--moe-router-load-balancing-type");
     bool has_coeffs = is_from_command(config, "--moe-aux-loss-coeff");
     for (int64_t i = 0; i < types->count && i < coeffs->count; i++) {
@@ -124,30 +127,30 @@ static void validate_sinkhorn(struct config *config, struct complaints *complain
     struct config_balance balance = config_balance(config);
     if (!config_has_sinkhorn(config))
         return;
-    if (config->moe_router_load_balancing_type.count > 1)
+    if (config->model.moe_router_load_balancing_type.count > 1)
         complain(complaints, "--moe-router-load-balancing-type sinkhorn goes with no loss; give it alone");
-    else if (strtod(config->moe_aux_loss_coeff.items[0], NULL) > 0 || balance.batch > 0)
+    else if (strtod(config->model.moe_aux_loss_coeff.items[0], NULL) > 0 || balance.batch > 0)
         complain(
             complaints,
             "--moe-router-load-balancing-type sinkhorn has no loss; leave out --moe-aux-loss-coeff, as in Megatron");
-    if (config->moe_expert_capacity_factor > 0)
+    if (config->model.moe_expert_capacity_factor > 0)
         complain(complaints, "--moe-expert-capacity-factor does not work with --moe-router-load-balancing-type "
                              "sinkhorn, as in Megatron; leave one out");
-    bool is_one = config->moe_router_topk == 1;
+    bool is_one = config->model.moe_router_topk == 1;
     const char *score = is_one ? "sigmoid" : "softmax";
-    if (is_from_command(config, "--moe-router-score-function") && !is(config->moe_router_score_function, score))
+    if (is_from_command(config, "--moe-router-score-function") && !is(config->model.moe_router_score_function, score))
         complain(complaints,
                  "--moe-router-load-balancing-type sinkhorn with --moe-router-topk %" PRId64
                  " has the scores of --moe-router-score-function %s; give that, or leave it out",
-                 config->moe_router_topk, score);
-    free(config->moe_router_score_function);
-    config->moe_router_score_function = memory_printf("%s", score);
-    config->moe_router_pre_softmax = !is_one;
+                 config->model.moe_router_topk, score);
+    free(config->model.moe_router_score_function);
+    config->model.moe_router_score_function = memory_printf("%s", score);
+    config->model.moe_router_pre_softmax = !is_one;
 }
 
 static void validate_capacity(const struct config *config, struct complaints *complaints) {
-    bool has_capacity = config->moe_expert_capacity_factor > 0;
-    if (!has_capacity && config->moe_pad_expert_input_to_capacity)
+    bool has_capacity = config->model.moe_expert_capacity_factor > 0;
+    if (!has_capacity && config->model.moe_pad_expert_input_to_capacity)
         complain(complaints,
                  "--moe-pad-expert-input-to-capacity needs --moe-expert-capacity-factor; give it, e.g. 1.0");
     if (!has_capacity && is_from_command(config, "--moe-token-drop-policy"))
@@ -156,7 +159,7 @@ static void validate_capacity(const struct config *config, struct complaints *co
 
 // Ranks that split experts: some or none of the tensor-parallel ranks, which then bring their own rows.
 static void validate_slices(const struct config *config, struct complaints *complaints) {
-    int64_t slices = config_expert_slices(config), tensor = config->tensor_model_parallel_size;
+    int64_t slices = config_expert_slices(config), tensor = config->machine.tensor_model_parallel_size;
     if (slices == tensor)
         return;
     if (tensor % slices != 0)
@@ -164,7 +167,7 @@ static void validate_slices(const struct config *config, struct complaints *comp
                  "--expert-tensor-parallel-size %" PRId64 " does not divide --tensor-model-parallel-size %" PRId64
                  "; nearest: --expert-tensor-parallel-size %" PRId64,
                  slices, tensor, nearest_divisor(tensor, slices));
-    else if (!config->sequence_parallel)
+    else if (!config->machine.sequence_parallel)
         complain(complaints,
                  "--expert-tensor-parallel-size %" PRId64 " below --tensor-model-parallel-size %" PRId64
                  " needs ranks that have tokens of their own; give --sequence-parallel",
@@ -173,8 +176,9 @@ static void validate_slices(const struct config *config, struct complaints *comp
 
 // Ranks that the experts are split over.
 static void validate_ranks(const struct config *config, struct complaints *complaints) {
-    int64_t ranks = config->expert_model_parallel_size, E = config->num_experts, copies = config->data_parallel_size;
-    int64_t tensor = config->tensor_model_parallel_size, slices = config_expert_slices(config);
+    int64_t ranks = config->machine.expert_model_parallel_size, E = config->model.num_experts,
+            copies = config->machine.data_parallel_size;
+    int64_t tensor = config->machine.tensor_model_parallel_size, slices = config_expert_slices(config);
     struct config_expert_ranks along;
     if (ranks == 1)
         return;
@@ -188,8 +192,8 @@ static void validate_ranks(const struct config *config, struct complaints *compl
                  "--expert-model-parallel-size %" PRId64 " neither divides nor is a multiple of the %" PRId64
                  " tensor-parallel ranks that do not split the same expert, or of these times --context-parallel-size "
                  "%" PRId64 "; make it %" PRId64,
-                 ranks, tensor / slices, config->context_parallel_size,
-                 tensor / slices * config->context_parallel_size);
+                 ranks, tensor / slices, config->machine.context_parallel_size,
+                 tensor / slices * config->machine.context_parallel_size);
     else if (tensor % slices == 0 && copies % along.data != 0)
         complain(complaints,
                  "--expert-model-parallel-size %" PRId64 " needs a multiple of %" PRId64
@@ -199,7 +203,7 @@ static void validate_ranks(const struct config *config, struct complaints *compl
 }
 
 void validate_experts(struct config *config, struct complaints *complaints) {
-    if (config->num_experts == 0)
+    if (config->model.num_experts == 0)
         return;
     validate_layers(config, complaints);
     validate_sinkhorn(config, complaints);
@@ -210,12 +214,12 @@ void validate_experts(struct config *config, struct complaints *complaints) {
     validate_slices(config, complaints);
     validate_ranks(config, complaints);
     // While rows of one micro-batch are in transit, another one computes.
-    if (config->overlap_moe_expert_parallel_comm && config->pipeline_model_parallel_size > 1 &&
+    if (config->machine.overlap_moe_expert_parallel_comm && config->machine.pipeline_model_parallel_size > 1 &&
         config_chunks(config) == 1)
         complain(complaints, "--overlap-moe-expert-parallel-comm with --pipeline-model-parallel-size needs the "
                              "interleaved schedule; give --num-virtual-stages-per-pipeline-rank, or leave it out");
-    if (config->moe_use_upcycling &&
-        (config->moe_upcycling_granularity != 1 || config_expert_width(config) != config->ffn_hidden_size))
+    if (config->run.moe_use_upcycling &&
+        (config->run.moe_upcycling_granularity != 1 || config_expert_width(config) != config->model.ffn_hidden_size))
         complain(complaints,
                  "--moe-use-upcycling makes every expert a whole copy of the dense MLP; leave out "
                  "--moe-upcycling-granularity and --moe-ffn-hidden-size, and give the dense --ffn-hidden-size");

@@ -45,12 +45,12 @@ static const char *find_unusual(const struct config *config) {
     static const char *const flags[] = {"--encoder-seq-length", "--encoder-num-layers", "--vocab-extra-ids"};
     static const char sentences[] = "_sentence";
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (flag_is_given(&config->given, flags[i]) && (i < 2 || config->vocab_extra_ids > 0))
+        if (flag_is_given(&config->given, flags[i]) && (i < 2 || config->data.vocab_extra_ids > 0))
             return flags[i];
-    if (config->tokenizer_type && strncmp(config->tokenizer_type, "BertWordPiece", 13) == 0)
-        return config->tokenizer_type;
-    for (int64_t i = 0; i < config->data_path.count; i++) {
-        const char *path = config->data_path.items[i];
+    if (config->data.tokenizer_type && strncmp(config->data.tokenizer_type, "BertWordPiece", 13) == 0)
+        return config->data.tokenizer_type;
+    for (int64_t i = 0; i < config->data.data_path.count; i++) {
+        const char *path = config->data.data_path.items[i];
         size_t length = strlen(path), end = sizeof sentences - 1;
         if (length > end && strcmp(path + length - end, sentences) == 0)
             return path;
@@ -60,10 +60,10 @@ static const char *find_unusual(const struct config *config) {
 
 void validate_family(const struct config *config, struct complaints *complaints) {
     // A launcher leaves it to the ranks to read the family from the checkpoint.
-    if (config->use_checkpoint_args && flag_source(&config->given, "--model") == FLAG_FROM_DEFAULT)
+    if (config->run.use_checkpoint_args && flag_source(&config->given, "--model") == FLAG_FROM_DEFAULT)
         return;
     enum config_form form = config_form(config);
-    bool is_chosen = flag_source(&config->given, "--model") != FLAG_FROM_DEFAULT || config->preset;
+    bool is_chosen = flag_source(&config->given, "--model") != FLAG_FROM_DEFAULT || config->model.preset;
     bool is_refused = false;
     for (size_t i = 0; i < sizeof of_families / sizeof of_families[0]; i++) {
         const char *flag = of_families[i].flag, *family = of_families[i].family;

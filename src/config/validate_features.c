@@ -32,7 +32,7 @@ static bool is_default(const struct config *config, const struct config *default
 
 void validate_features(const struct config *config, struct complaints *complaints) {
     // If every micro-batch has the same number of counted tokens, the mean over tokens is the mean of means.
-    if (config->calculate_per_token_loss && config_form(config) == CONFIG_GPT && !config->eod_mask_loss)
+    if (config->run.calculate_per_token_loss && config_form(config) == CONFIG_GPT && !config->data.eod_mask_loss)
         log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
     struct flag_table table = config_flag_table(0);
     struct config defaults;
@@ -54,10 +54,11 @@ void validate_features(const struct config *config, struct complaints *complaint
         if (!is_default(config, &defaults, flag, &value, &initial))
             log_info("note: %s %s", flag->name, without_effect[i].note);
     }
-    if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
+    if (config->machine.tensor_model_parallel_size == 1 &&
+        (config->machine.sequence_parallel || config->machine.distribute_saved_activations))
         log_info("note: --sequence-parallel and --distribute-saved-activations have no effect with one tensor-parallel "
                  "rank; they need --tensor-model-parallel-size 2 or more");
-    else if (config->sequence_parallel && config->distribute_saved_activations)
+    else if (config->machine.sequence_parallel && config->machine.distribute_saved_activations)
         log_info(
             "note: --distribute-saved-activations has no effect with --sequence-parallel, which already splits them");
     buffer_free(&value);

@@ -41,8 +41,9 @@ static const char *working_layers(int64_t left, int64_t between, char *text, siz
 }
 
 static void validate_uneven(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
-    int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
+    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(config);
+    int64_t first = config->machine.decoder_first_pipeline_num_layers,
+            last = config->machine.decoder_last_pipeline_num_layers;
     int64_t between = stages - (first > 0) - (last > 0), left = layers - first - last;
     if (goes_into(left, between))
         return;
@@ -61,8 +62,9 @@ static void validate_uneven(const struct config *config, struct complaints *comp
 // Weight of a model's ends: each counts as a layer of its stage, which gets one layer less. A stage may be left with an
 // end and no layers.
 static void validate_weighed(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
-    int64_t ends = config->account_for_embedding_in_pipeline_split + config->account_for_loss_in_pipeline_split;
+    int64_t stages = config->machine.pipeline_model_parallel_size, layers = config_layers(config);
+    int64_t ends =
+        config->machine.account_for_embedding_in_pipeline_split + config->machine.account_for_loss_in_pipeline_split;
     char text[256];
     if ((layers + ends) % stages != 0)
         complain(complaints,
@@ -80,7 +82,7 @@ static bool is_in_order(const char *layout) {
 }
 
 static void validate_layout_parts(const struct config *config, const char *layout, struct complaints *complaints) {
-    int64_t chunks = pipeline_layout_chunks(layout), stages = config->pipeline_model_parallel_size;
+    int64_t chunks = pipeline_layout_chunks(layout), stages = config->machine.pipeline_model_parallel_size;
     int64_t layers = pipeline_layout_before(layout, chunks, 't'), depths = pipeline_layout_before(layout, chunks, 'm');
     if (!is_in_order(layout))
         complain(complaints,
@@ -91,11 +93,11 @@ static void validate_layout_parts(const struct config *config, const char *layou
                  "--pipeline-model-parallel-layout has %" PRId64 " layers (t), but --num-layers is %" PRId64
                  "; make them equal",
                  layers, config_layers(config));
-    else if (depths != config->mtp_num_layers)
+    else if (depths != config->model.mtp_num_layers)
         complain(complaints,
                  "--pipeline-model-parallel-layout has %" PRId64
                  " depths of multi-token prediction (m), but --mtp-num-layers is %" PRId64 "; make them equal",
-                 depths, config->mtp_num_layers);
+                 depths, config->model.mtp_num_layers);
     else if (chunks % stages != 0)
         complain(complaints,
                  "--pipeline-model-parallel-layout has %" PRId64 " chunks, which %" PRId64
@@ -114,7 +116,7 @@ static void validate_layout_parts(const struct config *config, const char *layou
 
 static void validate_layout(const struct config *config, struct complaints *complaints) {
     struct layout_mistake mistake;
-    const char *text = config->pipeline_model_parallel_layout;
+    const char *text = config->machine.pipeline_model_parallel_layout;
     char *layout = pipeline_layout_expand(text, &mistake);
     if (!layout)
         complain(complaints, "--pipeline-model-parallel-layout %s: %s (at byte %zu)", text, mistake.what, mistake.at);
@@ -145,7 +147,7 @@ static const char *working_splits(const struct config *config, int64_t stages, c
 }
 
 static void validate_split(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
+    int64_t stages = config->machine.pipeline_model_parallel_size, split = config_split_stage(config);
     char splits[128], sizes[128];
     if (!can_split(config, stages, split)) {
         working_splits(config, stages, splits, sizeof splits);
@@ -162,8 +164,8 @@ static void validate_split(const struct config *config, struct complaints *compl
 
 // Chunks of a stage: every stage's layers, and the ends that count as layers, must be divisible by their number.
 static void validate_chunks(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
-    int64_t together = config->num_layers_per_virtual_pipeline_stage;
+    int64_t stages = config->machine.pipeline_model_parallel_size, chunks = config_chunks(config);
+    int64_t together = config->machine.num_layers_per_virtual_pipeline_stage;
     char text[256];
     for (int64_t stage = 0; stage < stages; stage++) {
         int64_t layers = config_stage_places(config, stage);
@@ -191,15 +193,17 @@ static void validate_chunks(const struct config *config, struct complaints *comp
 
 // The interleaved schedule sends micro-batches through a chunk in groups that fill all stages.
 static void validate_micro_batches(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size, unit = config->micro_batch_size * config->data_parallel_size;
-    int64_t given = config->microbatch_group_size_per_virtual_pipeline_stage, group = given > 0 ? given : stages;
+    int64_t stages = config->machine.pipeline_model_parallel_size,
+            unit = config->run.micro_batch_size * config->machine.data_parallel_size;
+    int64_t given = config->machine.microbatch_group_size_per_virtual_pipeline_stage,
+            group = given > 0 ? given : stages;
     const struct {
         const char *name;
         int64_t size;
-    } sizes[] = {{"--global-batch-size", config->global_batch_size},
-                 {"the START of --rampup-batch-size", config->rampup_start},
-                 {"the INCREMENT of --rampup-batch-size", config->rampup_increment},
-                 {"--eval-global-batch-size", config->eval_global_batch_size}};
+    } sizes[] = {{"--global-batch-size", config->run.global_batch_size},
+                 {"the START of --rampup-batch-size", config->run.rampup_start},
+                 {"the INCREMENT of --rampup-batch-size", config->run.rampup_increment},
+                 {"--eval-global-batch-size", config->run.eval_global_batch_size}};
     if (group < stages) {
         complain(complaints,
                  "--microbatch-group-size-per-virtual-pipeline-stage %" PRId64 " is below the %" PRId64
@@ -217,8 +221,8 @@ static void validate_micro_batches(const struct config *config, struct complaint
                  "send through %" PRId64 " stages in groups of %" PRId64 "; make it %" PRId64,
                  sizes[i].name, size, count, stages, group, (count / group + 1) * group * unit);
     }
-    for (int64_t i = 0; i < config->batch_step_count; i++) {
-        int64_t size = config->batch_steps[i].size, count = size / unit;
+    for (int64_t i = 0; i < config->run.batch_step_count; i++) {
+        int64_t size = config->run.batch_steps[i].size, count = size / unit;
         if (count % group != 0)
             complain(complaints,
                      "--step-batch-size-schedule: %" PRId64 " samples make %" PRId64
@@ -229,13 +233,13 @@ static void validate_micro_batches(const struct config *config, struct complaint
 }
 
 static void validate_kind(const struct config *config, struct complaints *complaints) {
-    const char *kind = config->pipeline_schedule;
+    const char *kind = config->machine.pipeline_schedule;
     int64_t chunks = config_chunks(config);
     if (kind && (chunks > 1) != is(kind, "interleaved"))
         complain(
             complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
             is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank", chunks,
-            config->pipeline_model_parallel_layout
+            config->machine.pipeline_model_parallel_layout
                 ? is(kind, "interleaved") ? "give --pipeline-model-parallel-layout two or more chunks for each stage"
                                           : "give --pipeline-model-parallel-layout one chunk for each stage"
             : chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
@@ -244,26 +248,27 @@ static void validate_kind(const struct config *config, struct complaints *compla
 }
 
 void validate_pipeline(const struct config *config, struct complaints *complaints) {
-    int64_t stages = config->pipeline_model_parallel_size;
-    if (stages == 1 && config->num_virtual_stages_per_pipeline_rank > 1)
+    int64_t stages = config->machine.pipeline_model_parallel_size;
+    if (stages == 1 && config->machine.num_virtual_stages_per_pipeline_rank > 1)
         complain(complaints, "--num-virtual-stages-per-pipeline-rank needs a pipeline; give "
                              "--pipeline-model-parallel-size 2 or more");
-    if (stages == 1 || config->num_layers == 0)
+    if (stages == 1 || config->model.num_layers == 0)
         return;
     int before = complaints->count;
     if (config_form(config) == CONFIG_T5)
         validate_split(config, complaints);
-    else if (config->pipeline_model_parallel_layout)
+    else if (config->machine.pipeline_model_parallel_layout)
         validate_layout(config, complaints);
     else if (config_weighs_ends(config))
         validate_weighed(config, complaints);
-    else if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
+    else if (config->machine.decoder_first_pipeline_num_layers > 0 ||
+             config->machine.decoder_last_pipeline_num_layers > 0)
         validate_uneven(config, complaints);
     else
         validate_even("--num-layers", config_layers(config), stages, complaints);
     if (complaints->count > before)
         return;
-    if (!config->pipeline_model_parallel_layout)
+    if (!config->machine.pipeline_model_parallel_layout)
         validate_chunks(config, complaints);
     validate_kind(config, complaints);
     if (config_chunks(config) > 1)

@@ -11,19 +11,19 @@ static void validate_rank(const struct config *config, const char *text, struct 
     long rank = strtol(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || rank < 0)
         complain(complaints, "--profile-ranks %s is not the number of a rank; ranks are numbered from 0", text);
-    else if (config->world_size > 0 && rank >= config->world_size)
+    else if (config->machine.world_size > 0 && rank >= config->machine.world_size)
         complain(complaints, "--profile-ranks %s: the ranks of this run are 0 to %" PRId64, text,
-                 config->world_size - 1);
+                 config->machine.world_size - 1);
 }
 
 void validate_profile(const struct config *config, struct complaints *complaints) {
-    if (!config->profile)
+    if (!config->watch.profile)
         return;
-    if (config->profile_step_end <= config->profile_step_start)
+    if (config->watch.profile_step_end <= config->watch.profile_step_start)
         complain(complaints,
                  "--profile-step-end %" PRId64 " leaves no iteration after --profile-step-start %" PRId64
                  "; give a larger one",
-                 config->profile_step_end, config->profile_step_start);
-    for (int64_t i = 0; i < config->profile_ranks.count; i++)
-        validate_rank(config, config->profile_ranks.items[i], complaints);
+                 config->watch.profile_step_end, config->watch.profile_step_start);
+    for (int64_t i = 0; i < config->watch.profile_ranks.count; i++)
+        validate_rank(config, config->watch.profile_ranks.items[i], complaints);
 }

@@ -18,7 +18,7 @@ static int64_t read_number(const char *text, const char **end) {
 }
 
 int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t *last) {
-    const char *end = config->iterations_to_skip.items[i];
+    const char *end = config->run.iterations_to_skip.items[i];
     *first = *last = read_number(end, &end);
     if (*first > 0 && *end == '-')
         *last = read_number(end + 1, &end);
@@ -27,10 +27,10 @@ int config_skip(const struct config *config, int64_t i, int64_t *first, int64_t 
 
 // The folder may be created later; an existing file of that name would never become one.
 void validate_stops(const struct config *config, struct complaints *complaints) {
-    const char *folder = config->trigger_path;
+    const char *folder = config->run.trigger_path;
     if (!folder)
         return;
-    if (!config->save)
+    if (!config->run.save)
         log_info("note: the file save of --trigger-path has no effect without --save");
     if (file_exists(folder) && !file_is_folder(folder))
         complain(complaints, "--trigger-path %s is not a folder; give the folder for the files save and exit", folder);
@@ -42,8 +42,8 @@ void validate_stops(const struct config *config, struct complaints *complaints) 
 
 void validate_recovery(const struct config *config, struct complaints *complaints) {
     int64_t first, last;
-    for (int64_t i = 0; i < config->iterations_to_skip.count; i++)
+    for (int64_t i = 0; i < config->run.iterations_to_skip.count; i++)
         if (config_skip(config, i, &first, &last) < 0)
             complain(complaints, "--iterations-to-skip takes iterations (7) and ranges of them (7-9), not \"%s\"",
-                     config->iterations_to_skip.items[i]);
+                     config->run.iterations_to_skip.items[i]);
 }

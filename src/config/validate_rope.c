@@ -23,38 +23,38 @@ static void validate_factors(const char *flag, const char *text, int64_t pairs, 
 static void validate_longrope(struct config *config, struct complaints *complaints) {
     int64_t pairs = config_rotary_channels(config) / 2;
     if (flag_source(&config->given, "--rope-scaling-factor") == FLAG_FROM_DEFAULT &&
-        config->max_position_embeddings > 0) {
-        double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
-        config->rope_scaling_factor = factor > 1 ? factor : 1;
+        config->model.max_position_embeddings > 0) {
+        double factor = (double)config->model.max_position_embeddings / (double)config->model.rope_original_length;
+        config->model.rope_scaling_factor = factor > 1 ? factor : 1;
     }
-    if (config->rope_original_length < 2)
+    if (config->model.rope_original_length < 2)
         complain(complaints, "--rope-scaling-type longrope needs a --rope-original-length of at least 2");
-    if (config->rope_long_factor)
-        validate_factors("--rope-long-factor", config->rope_long_factor, pairs, complaints);
-    if (config->rope_short_factor)
-        validate_factors("--rope-short-factor", config->rope_short_factor, pairs, complaints);
-    if (config->reset_position_ids && config->seq_length > config->rope_original_length)
+    if (config->model.rope_long_factor)
+        validate_factors("--rope-long-factor", config->model.rope_long_factor, pairs, complaints);
+    if (config->model.rope_short_factor)
+        validate_factors("--rope-short-factor", config->model.rope_short_factor, pairs, complaints);
+    if (config->data.reset_position_ids && config->run.seq_length > config->model.rope_original_length)
         complain(complaints,
                  "--reset-position-ids does not go with --rope-scaling-type longrope and a --seq-length above "
                  "--rope-original-length %" PRId64 ": the frequencies would depend on the longest document; leave it "
                  "out, or shorten --seq-length",
-                 config->rope_original_length);
+                 config->model.rope_original_length);
 }
 
 void validate_rope(struct config *config, struct complaints *complaints) {
     int64_t rotated = config_rotary_channels(config);
-    if (is(config->position_embedding_type, "rope") && !config->multi_latent_attention && config->kv_channels > 0 &&
-        (rotated < 2 || rotated % 2 != 0))
+    if (is(config->model.position_embedding_type, "rope") && !config->model.multi_latent_attention &&
+        config->model.kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
         complain(complaints,
                  "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
                  " channels, but rotation needs pairs; give another share",
-                 config->rotary_percent, config->kv_channels, rotated);
-    if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
+                 config->model.rotary_percent, config->model.kv_channels, rotated);
+    if (config->model.use_rope_scaling && config->model.rope_high_freq_factor <= config->model.rope_low_freq_factor)
         complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
-    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
-    if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
+    bool is_yarn = config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn");
+    if (is_yarn && config->model.yarn_beta_fast < config->model.yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
-    if (is_yarn && config->rotary_base < 2)
+    if (is_yarn && config->model.rotary_base < 2)
         complain(complaints, "--rope-scaling-type yarn needs a --rotary-base of at least 2; give a larger one");
     if (config_has_longrope(config))
         validate_longrope(config, complaints);

@@ -17,39 +17,42 @@ static const double TERABYTE = 1e12;
 // doubles, because the product of the largest flags far exceeds 64 bits.
 static double bound_of_bytes(const struct config *config) {
     // Every layer counts as a dense one and, with experts, as one with experts.
-    double experts = (double)config->num_experts, chosen = experts > 0 ? (double)config->moe_router_topk : 0;
-    double inner = (double)config_expert_width(config), shared = (double)config->moe_shared_expert_intermediate_size;
-    double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size + shared,
-           heads = (double)config->num_attention_heads;
-    double q = heads * (double)config->kv_channels, latents = 0;
-    if (config->multi_latent_attention) {
-        q += heads * (double)config->v_head_dim;
-        latents = (double)(config->q_lora_rank + config->kv_lora_rank + config->qk_pos_emb_head_dim);
+    double experts = (double)config->model.num_experts,
+           chosen = experts > 0 ? (double)config->model.moe_router_topk : 0;
+    double inner = (double)config_expert_width(config),
+           shared = (double)config->model.moe_shared_expert_intermediate_size;
+    double h = (double)config->model.hidden_size, f = (double)config->model.ffn_hidden_size + shared,
+           heads = (double)config->model.num_attention_heads;
+    double q = heads * (double)config->model.kv_channels, latents = 0;
+    if (config->model.multi_latent_attention) {
+        q += heads * (double)config->model.v_head_dim;
+        latents = (double)(config->model.q_lora_rank + config->model.kv_lora_rank + config->model.qk_pos_emb_head_dim);
     }
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
     double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
-    double depths = (double)config->mtp_num_layers;  // each is a layer, a matmul before it and logits after it
+    double depths = (double)config->model.mtp_num_layers;  // each is a layer, a matmul before it and logits after it
     layers += depths;
-    double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
-    double tokens = (double)config->micro_batch_size * (double)config->seq_length;
+    double vocabulary = (double)config->model.padded_vocab_size,
+           positions = (double)config->model.max_position_embeddings;
+    double tokens = (double)config->run.micro_batch_size * (double)config->run.seq_length;
     if (tokens < positions)
         tokens = positions;  // generation goes up to this length
-    double gated = config_is_gated(config) ? 2 : 1, output = config->untie_embeddings_and_output_weights ? 2 : 1;
+    double gated = config_is_gated(config) ? 2 : 1, output = config->model.untie_embeddings_and_output_weights ? 2 : 1;
     if (config_form(config) == CONFIG_ICT) {  // two towers, each with its tables
         output = 2;
         positions *= 2;
     }
     double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
     double words = fmax(h, (double)config_word_embedding_size(config));
-    double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;
+    double projections = config_word_embedding_size(config) != config->model.hidden_size ? 2 * words * h : 0;
     double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
     double parameters =
         layers *
             (4 * h * q + latents * (h + 2 * q + 2) + (1 + gated) * h * f + 4 * q + gated * f + 8 * h + of_experts) +
         (output * vocabulary + positions + heads_of_bert + 32) * words + projections + depths * (2 * h + 8) * h;
     // Stored values per token. A padded capacity has more places than there are choices.
-    double places = chosen * fmax(1, config->moe_expert_capacity_factor);
+    double places = chosen * fmax(1, config->model.moe_expert_capacity_factor);
     double kept = layers * (8 * h + 8 * q + 4 * latents + 4 * gated * f + 2 * heads +
                             places * (2 * h + 4 * gated * inner + 8) + experts) +
                   (1 + depths) * (2 * vocabulary + 16 * h);
@@ -59,16 +62,17 @@ static double bound_of_bytes(const struct config *config) {
 // Choices of experts, the places of rows padded to a capacity, and the rows received from all ranks of the experts are
 // numbered in 32 bits.
 static void validate_places(const struct config *config, struct complaints *complaints) {
-    double tokens =
-        (double)config->micro_batch_size * (double)config->seq_length / (double)config->context_parallel_size;
-    double E = (double)config->num_experts, choices = tokens * (double)config->moe_router_topk, places = choices;
-    if (config->moe_pad_expert_input_to_capacity)
+    double tokens = (double)config->run.micro_batch_size * (double)config->run.seq_length /
+                    (double)config->machine.context_parallel_size;
+    double E = (double)config->model.num_experts, choices = tokens * (double)config->model.moe_router_topk,
+           places = choices;
+    if (config->model.moe_pad_expert_input_to_capacity)
         places = fmax(places, E * fmin(tokens, ceil(choices / E * config_expert_capacity(config))));
-    double ranks = (double)config->expert_model_parallel_size;
-    double rows = tokens * (double)config_expert_slices(config) / (double)config->tensor_model_parallel_size;
+    double ranks = (double)config->machine.expert_model_parallel_size;
+    double rows = tokens * (double)config_expert_slices(config) / (double)config->machine.tensor_model_parallel_size;
     if (ranks > 1)
-        places = fmax(places, ranks * rows * fmin((double)config->moe_router_topk, E / ranks));
-    if (config->fp8_format)  // with block scaling, each expert's rows begin at a multiple of at most 128
+        places = fmax(places, ranks * rows * fmin((double)config->model.moe_router_topk, E / ranks));
+    if (config->run.fp8_format)  // with block scaling, each expert's rows begin at a multiple of at most 128
         places += 127 * E;
     if (E > 0 && places > INT32_MAX)
         complain(
@@ -76,27 +80,29 @@ static void validate_places(const struct config *config, struct complaints *comp
             "batches of %" PRId64 " × %" PRId64
             " tokens have up to %.3g places at the experts of a rank, and %d is the most; make --micro-batch-size, "
             "--moe-router-topk, --expert-model-parallel-size or a padded --moe-expert-capacity-factor smaller",
-            config->micro_batch_size, config->seq_length, places, INT32_MAX);
+            config->run.micro_batch_size, config->run.seq_length, places, INT32_MAX);
 }
 
 void validate_size(const struct config *config, struct complaints *complaints) {
     double bytes = bound_of_bytes(config);
-    if (config->kv_channels > MOST_HEAD_SIZE)
+    if (config->model.kv_channels > MOST_HEAD_SIZE)
         complain(complaints,
                  "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / --num-attention-heads), and "
                  "%d is the most; give more or narrower heads",
-                 config->kv_channels, MOST_HEAD_SIZE);
-    if (config->multi_latent_attention && config->v_head_dim > MOST_HEAD_SIZE)
-        complain(complaints, "--v-head-dim %" PRId64 " is above %d; give less", config->v_head_dim, MOST_HEAD_SIZE);
-    if (config->num_attention_heads > MOST_HEADS)
-        complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,
-                 MOST_HEADS);
+                 config->model.kv_channels, MOST_HEAD_SIZE);
+    if (config->model.multi_latent_attention && config->model.v_head_dim > MOST_HEAD_SIZE)
+        complain(complaints, "--v-head-dim %" PRId64 " is above %d; give less", config->model.v_head_dim,
+                 MOST_HEAD_SIZE);
+    if (config->model.num_attention_heads > MOST_HEADS)
+        complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer",
+                 config->model.num_attention_heads, MOST_HEADS);
     int64_t cross = config_form(config) == CONFIG_T5 ? config_decoder_layers(config) : 0;
-    int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross + config->mtp_num_layers;
+    int64_t layers =
+        config_encoder_layers(config) + config_decoder_layers(config) + cross + config->model.mtp_num_layers;
     if (layers > MOST_LAYERS)
         complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
     // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last one the remainder.
-    int64_t ranks = config->tensor_model_parallel_size, vocabulary = config->padded_vocab_size;
+    int64_t ranks = config->machine.tensor_model_parallel_size, vocabulary = config->model.padded_vocab_size;
     if (vocabulary > 0 && ranks > 1 && (vocabulary + ranks - 1) / ranks * (ranks - 1) >= vocabulary)
         complain(complaints,
                  "a vocabulary of %" PRId64
@@ -109,5 +115,5 @@ void validate_size(const struct config *config, struct complaints *complaints) {
                  "this model with batches of %" PRId64 " × %" PRId64
                  " tokens needs about %.0f TB of memory, and %.0f TB "
                  "is the most that is counted with; make the model or --micro-batch-size smaller",
-                 config->micro_batch_size, config->seq_length, bytes / TERABYTE, MOST_BYTES / TERABYTE);
+                 config->run.micro_batch_size, config->run.seq_length, bytes / TERABYTE, MOST_BYTES / TERABYTE);
 }

@@ -203,10 +203,8 @@ int file_print_list_write(const struct file_print_list *list, const char *path) 
     struct buffer text = {0}, pieces = {0};
     struct json_writer w = {.out = &text};
     json_begin_object(&w);
-    json_key(&w, "format");
-    json_int(&w, FORMAT);
-    json_key(&w, "about");
-    json_cstring(&w, list->about);
+    json_put_int(&w, "format", FORMAT);
+    json_put_string(&w, "about", list->about);
     json_key(&w, "files");
     json_begin_array(&w);
     for (int64_t i = 0; i < list->count; i++) {
@@ -215,14 +213,10 @@ int file_print_list_write(const struct file_print_list *list, const char *path) 
         for (int64_t k = 0; k < file_print_pieces(print->bytes); k++)
             buffer_printf(&pieces, "%016" PRIx64, print->pieces[k]);
         json_begin_object(&w);
-        json_key(&w, "path");
-        json_cstring(&w, print->path);
-        json_key(&w, "bytes");
-        json_int(&w, (int64_t)print->bytes);
-        json_key(&w, "modified_ns");
-        json_int(&w, print->modified_ns);
-        json_key(&w, "pieces");
-        json_cstring(&w, buffer_string(&pieces));
+        json_put_string(&w, "path", print->path);
+        json_put_int(&w, "bytes", (int64_t)print->bytes);
+        json_put_int(&w, "modified_ns", print->modified_ns);
+        json_put_string(&w, "pieces", buffer_string(&pieces));
         json_end_object(&w);
     }
     json_end_array(&w);

@@ -196,28 +196,11 @@ static int add_piece(void *context, void *item) {
     return 0;
 }
 
-static int run_text_import(struct text_import *import, int threads) {
-    int count = 2 * threads, status = 0;
-    struct text_piece *pieces = memory_alloc((size_t)count * sizeof *pieces);
-    void **items = memory_alloc((size_t)count * sizeof *items);
-    for (int i = 0; i < count; i++)
-        items[i] = &pieces[i];
-    struct pipeline pipeline = {.threads = threads,
-                                .items = count,
-                                .item = items,
-                                .context = import,
-                                .produce = read_piece,
-                                .work = encode_piece,
-                                .consume = add_piece};
-    status = pipeline_run(&pipeline);
-    for (int i = 0; i < count; i++) {
-        buffer_free(&pieces[i].chunk.text);
-        token_list_free(&pieces[i].tokens);
-        free(pieces[i].ends);
-    }
-    free(items);
-    free(pieces);
-    return status;
+static void free_piece(void *item) {
+    struct text_piece *piece = item;
+    buffer_free(&piece->chunk.text);
+    token_list_free(&piece->tokens);
+    free(piece->ends);
 }
 
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary) {
@@ -227,6 +210,13 @@ int import_text(const struct import_text *text, const struct import_options *opt
         .path_count = text->files.count,
         .line_limit = text->line_limit,
     };
+    const struct pipeline pipeline = {.threads = text->threads,
+                                      .item_bytes = sizeof(struct text_piece),
+                                      .context = &import,
+                                      .produce = read_piece,
+                                      .work = encode_piece,
+                                      .consume = add_piece,
+                                      .free_item = free_piece};
     import.encoders = memory_alloc((size_t)text->threads * sizeof *import.encoders);
     int status = 0;
     for (int i = 0; status == 0 && i < text->threads; i++)
@@ -235,7 +225,7 @@ int import_text(const struct import_text *text, const struct import_options *opt
         status = sink_open(&import.sink, options, index_dtype_for_vocab(options->vocab_size), summary);
     if (status == 0) {
         line_reader_open(&import.lines, &lines);
-        status = sink_close(&import.sink, run_text_import(&import, text->threads));
+        status = sink_close(&import.sink, pipeline_run(&pipeline));
         line_reader_close(import.lines);
     }
     for (int i = 0; i < text->threads; i++)

@@ -5,7 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
-#include "data/sentence_words.h"
+#include "data/sentence.h"
 #include "data/tokenizer/tokenizer.h"
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Which file is read next, and by which reader. See preprocess_input.h.
-#include "data/preprocess_input.h"
+// Which file is read next, and by which reader. See preprocess_run.h.
+#include "data/preprocess_run.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <pthread.h>

@@ -79,15 +79,11 @@ static void describe(struct buffer *out, enum journal_phase phase, const struct 
     list_fields(fields, &copy);
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "format");
-    json_int(&json, FORMAT);
-    json_key(&json, "phase");
-    json_int(&json, phase);
-    json_key(&json, "offset");
-    json_int(&json, (int64_t)state->offset);
+    json_put_int(&json, "format", FORMAT);
+    json_put_int(&json, "phase", phase);
+    json_put_int(&json, "offset", (int64_t)state->offset);
     for (int i = 0; i < FIELDS; i++) {
-        json_key(&json, fields[i].name);
-        json_int(&json, *fields[i].value);
+        json_put_int(&json, fields[i].name, *fields[i].value);
     }
     json_key(&json, "bytes");
     json_begin_array(&json);

@@ -14,7 +14,7 @@ struct preprocess_publish {
     enum index_dtype dtype;
     char *const *targets;   // (keys) final prefixes of the datasets
     const char *bad_lines;  // name of the list of bad lines
-    const char *tokenizer;  // its record, see tokenizer/identity.h
+    const char *tokenizer;  // its record, see tokenizer/tokenizer.h
 };
 
 // Writes the .idx files, drops and reorders documents if requested, and syncs everything to disk. Closes the store and

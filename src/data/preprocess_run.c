@@ -2,11 +2,10 @@
 // an item whose place is known, update the journal, or else cut a new item and tokenize it.
 #include "data/preprocess_run.h"
 #include "data/extract/reader.h"
-#include "data/preprocess_input.h"
+#include "data/pipeline.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <pthread.h>
@@ -67,12 +66,6 @@ struct preprocess_engine {
     bool journaling;
     double last_journal;
     struct preprocess_state journaled;  // what the journal says
-};
-
-struct preprocess_thread {
-    struct preprocess_engine *engine;
-    int number;
-    pthread_t handle;
 };
 
 // Unless stated otherwise, functions here are called and return with the lock held.
@@ -469,7 +462,8 @@ static bool is_finished(const struct preprocess_engine *engine) {
 }
 
 // Called without the lock.
-static void take_part(struct preprocess_engine *engine, int thread) {
+static void take_part(void *context, int thread) {
+    struct preprocess_engine *engine = context;
     pthread_mutex_lock(&engine->lock);
     while (!is_finished(engine)) {
         if (interrupt_check() < 0)
@@ -480,28 +474,6 @@ static void take_part(struct preprocess_engine *engine, int thread) {
     }
     pthread_cond_broadcast(&engine->changed);
     pthread_mutex_unlock(&engine->lock);
-}
-
-static void *thread_main(void *argument) {
-    struct preprocess_thread *thread = argument;
-    take_part(thread->engine, thread->number);
-    return NULL;
-}
-
-static void run_threads(struct preprocess_engine *engine) {
-    int wanted = engine->run->threads, started = 1;
-    struct preprocess_thread *threads = memory_alloc((size_t)wanted * sizeof *threads);
-    for (; started < wanted; started++) {
-        threads[started] = (struct preprocess_thread){.engine = engine, .number = started};
-        if (pthread_create(&threads[started].handle, NULL, thread_main, &threads[started]) != 0) {
-            log_warn("only %d of %d threads could be started; continuing with those", started, wanted);
-            break;
-        }
-    }
-    take_part(engine, 0);
-    for (int i = 1; i < started; i++)
-        pthread_join(threads[i].handle, NULL);
-    free(threads);
 }
 
 // ---- beginning and end ----
@@ -554,7 +526,7 @@ static void engine_close(struct preprocess_engine *engine) {
 int preprocess_run(const struct preprocess_run *run, struct preprocess_state *state) {
     struct preprocess_engine engine;
     engine_open(&engine, run, state);
-    run_threads(&engine);
+    pipeline_share(run->threads, take_part, &engine);
     preprocess_state_copy(state, written_state(&engine), engine.keys);
     // Finished work is kept unless an error came so early that there is nothing worth keeping. If this journal cannot
     // be written, the earlier one stays.

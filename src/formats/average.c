@@ -13,20 +13,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 // ---- which checkpoints ----
 
-// One folder may have several names: a/b and a/./b, or a link.
-static bool is_same_folder(const char *a, const char *b) {
-    struct stat one, other;
-    return strcmp(a, b) == 0 ||
-           (stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino);
-}
-
 static int add_path(struct average_list *list, char *path) {
     for (size_t i = 0; i < list->count; i++)
-        if (is_same_folder(list->paths[i], path)) {
+        if (file_is_same(list->paths[i], path)) {
             int status = error_set("%s is named twice; name every checkpoint once", path);
             free(path);
             return status;
@@ -71,7 +63,9 @@ static int add_last(struct average_list *list, const char *folder, int64_t last)
 }
 
 int average_list_add(struct average_list *list, const char *folder, int64_t last) {
-    if (model_source_is_foreign(folder))
+    struct contents contents;
+    TRY(contents_look(&contents, folder, -1));
+    if (contents_is_foreign(&contents))
         return error_set("%s is a model of another program; convert it first: bevatron checkpoint convert --input %s "
                          "--output DIR --to bevatron",
                          folder, folder);
@@ -107,8 +101,7 @@ void average_list_free(struct average_list *list) {
 // By iteration, then by path.
 static int compare_paths(const void *a, const void *b) {
     const char *one = *(char *const *)a, *other = *(char *const *)b;
-    const char *own = strrchr(one, '/'), *its = strrchr(other, '/');
-    int64_t first = folder_iteration(own ? own + 1 : one), second = folder_iteration(its ? its + 1 : other);
+    int64_t first = folder_own_iteration(one), second = folder_own_iteration(other);
     return first != second ? (first > second ? 1 : -1) : strcmp(one, other);
 }
 
@@ -197,7 +190,7 @@ static int check_same_model(const struct averaged_member *first, const struct av
     if (differences.length > 0)
         status = error_set("%s and %s are different models: %s; average checkpoints of one model", list->paths[0],
                            list->paths[i], buffer_string(&differences));
-    else if (first->source.config.apply_layernorm_1p != other->source.config.apply_layernorm_1p)
+    else if (first->source.config.model.apply_layernorm_1p != other->source.config.model.apply_layernorm_1p)
         status = error_set("%s and %s store gains of norms in different ways (--apply-layernorm-1p); average "
                            "checkpoints of one model",
                            list->paths[0], list->paths[i]);

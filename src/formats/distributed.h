@@ -55,7 +55,7 @@ enum { DISTRIBUTED_ALL = -1 };
 int distributed_read(const struct distributed *checkpoint, const struct distributed_tensor *tensor, int64_t first,
                      void *to);
 
-// A tensor (or one index of its first dimension) that is stored flat, part by part; see distributed_flat.c.
+// A tensor (or one index of its first dimension) that is stored flat, part by part; see distributed_read.c.
 struct distributed_blocks {
     const struct distributed *checkpoint;
     const struct distributed_tensor *tensor;

@@ -143,3 +143,127 @@ int distributed_read(const struct distributed *checkpoint, const struct distribu
             TRY(read_piece(&reading, &tensor->pieces[i]));
     return 0;
 }
+
+// Tensors of a distributed checkpoint that are stored flat. Earlier releases of Megatron-LM cut the states of an
+// optimizer without regard to rows: a tensor (X, Y) whose ranks have parts (x, y) is stored as (X / x, Y / y, x y), the
+// elements of each part one after another. And buckets of a distributed optimizer hold many parameters, with unwritten
+// gaps between them.
+
+bool distributed_is_blocks(const struct distributed_tensor *tensor, int64_t first, int rank, const int64_t *shape) {
+    int skipped = first == DISTRIBUTED_ALL ? 0 : 1;
+    if (tensor->rank - skipped != rank + 1 || rank < 1)
+        return false;
+    int64_t elements = 1;
+    for (int i = 0; i < rank; i++) {
+        int64_t parts = tensor->shape[skipped + i];
+        if (parts < 1 || shape[i] % parts != 0)
+            return false;
+        elements *= shape[i] / parts;
+    }
+    return elements == tensor->shape[tensor->rank - 1];
+}
+
+// Copies the elements of one part, row by row.
+static void place_block(const struct distributed_blocks *blocks, const int64_t *part, const int64_t *at,
+                        const unsigned char *from, unsigned char *to) {
+    int64_t row[TENSOR_MAX_RANK] = {0};
+    int last = blocks->rank - 1;
+    size_t width = blocks->tensor->dtype->bytes, bytes = (size_t)part[last] * width;
+    for (;; from += bytes) {
+        size_t place = 0;
+        for (int i = 0; i < blocks->rank; i++)
+            place = place * (size_t)blocks->shape[i] + (size_t)(at[i] * part[i] + row[i]);
+        memcpy(to + place * width, from, bytes);
+        int i = last - 1;
+        while (i >= 0 && ++row[i] == part[i])
+            row[i--] = 0;
+        if (i < 0)
+            return;
+    }
+}
+
+int distributed_read_blocks(const struct distributed_blocks *blocks, void *to) {
+    CHECK(distributed_is_blocks(blocks->tensor, blocks->first, blocks->rank, blocks->shape));
+    int skipped = blocks->first == DISTRIBUTED_ALL ? 0 : 1;
+    int64_t part[TENSOR_MAX_RANK], parts[TENSOR_MAX_RANK], at[TENSOR_MAX_RANK] = {0}, elements = 1;
+    for (int i = 0; i < blocks->rank; i++) {
+        parts[i] = blocks->tensor->shape[skipped + i];
+        part[i] = blocks->shape[i] / parts[i];
+        elements *= blocks->shape[i];
+    }
+    unsigned char *flat = memory_alloc((size_t)elements * blocks->tensor->dtype->bytes + 1);
+    int result = distributed_read(blocks->checkpoint, blocks->tensor, blocks->first, flat);
+    size_t block_bytes = (size_t)blocks->tensor->shape[blocks->tensor->rank - 1] * blocks->tensor->dtype->bytes;
+    for (const unsigned char *from = flat; result == 0; from += block_bytes) {
+        place_block(blocks, part, at, from, to);
+        int i = blocks->rank - 1;
+        while (i >= 0 && ++at[i] == parts[i])
+            at[i--] = 0;
+        if (i < 0)
+            break;
+    }
+    free(flat);
+    return result;
+}
+
+// ---- ranges ----
+
+// The place of a piece that lies in one row. Tensors have one dimension, or two: ranks, and elements of each.
+static bool flat_place(const struct distributed_tensor *tensor, const struct distributed_piece *piece, int64_t *at,
+                       int64_t *count) {
+    int last = tensor->rank - 1;
+    *at = piece->offsets->items[last]->integer;
+    *count = piece->sizes->items[last]->integer;
+    if (tensor->rank == 1)
+        return true;
+    *at += piece->offsets->items[0]->integer * tensor->shape[1];
+    return tensor->rank == 2 && piece->sizes->items[0]->integer == 1;
+}
+
+// Reads elements [from, from + count) of a piece.
+static int read_part(const struct distributed_range *range, struct distributed_piece *piece, int64_t from,
+                     int64_t count, unsigned char *to) {
+    const struct distributed_tensor *tensor = range->tensor;
+    struct torch_file file;
+    TRY(torch_parse(&file, piece->data, piece->bytes, range->checkpoint->path));
+    const struct torch_value *root = file.pickle.root;
+    bool is_right =
+        root->type == TORCH_TENSOR && root->tensor.dtype == tensor->dtype && root->tensor.rank == tensor->rank;
+    for (int i = 0; i < tensor->rank && is_right; i++)
+        is_right = root->tensor.shape[i] == piece->sizes->items[i]->integer;
+    int result = 0;
+    if (!is_right) {
+        result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata describes",
+                           range->checkpoint->path, tensor->name);
+    } else {
+        struct torch_tensor part = root->tensor;
+        part.offset += from * part.stride[part.rank - 1];
+        part.shape[part.rank - 1] = count;
+        part.storage->is_proven = piece->is_proven;
+        result = torch_read(&file, &part, to);
+        piece->is_proven = piece->is_proven || result == 0;
+    }
+    torch_close(&file);
+    return result;
+}
+
+int distributed_read_range(const struct distributed_range *range, void *to) {
+    const struct distributed_tensor *tensor = range->tensor;
+    CHECK(tensor->dtype->is_readable);
+    int64_t at = range->first, end = range->first + range->count;
+    for (size_t i = 0; i < tensor->piece_count && at < end; i++) {
+        int64_t first, count;
+        if (!flat_place(tensor, &tensor->pieces[i], &first, &count))
+            return error_set("%s: pieces of \"%.200s\" are not those of a bucket", range->checkpoint->path,
+                             tensor->name);
+        if (first + count <= at || count == 0)
+            continue;
+        if (first > at)
+            break;
+        int64_t taken = (first + count < end ? first + count : end) - at;
+        unsigned char *place = (unsigned char *)to + (size_t)(at - range->first) * tensor->dtype->bytes;
+        TRY(read_part(range, &tensor->pieces[i], at - first, taken, place));
+        at += taken;
+    }
+    return at == end ? 0 : error_set("%s: pieces of \"%.200s\" are missing", range->checkpoint->path, tensor->name);
+}

@@ -1,12 +1,11 @@
 // Compares a written file with its source. The mapping from tensors back to parameters is stated here independently:
 // for each row of ours, its place in the file.
-#include "formats/gguf_check.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "formats/gguf.h"
-#include "formats/gguf_config.h"
 #include "formats/model_bytes.h"
 #include "formats/names.h"
 #include "formats/source_kind.h"
@@ -59,7 +58,7 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     int axis = has_experts(ours) ? 1 : 0;  // of the rows
     slice->rows = match->pieces > 1 ? param->shard.segments[k] : ours->shape[axis];
     if (gguf_has(opened->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)
-        slice->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
+        slice->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(config);
     const struct gguf_tensor *tensor = slice->tensor;
     bool has_shape = tensor && tensor->rank == ours->rank && tensor->shape[axis] == slice->rows &&
                      (axis == 0 || tensor->shape[0] == ours->shape[0]) &&
@@ -73,7 +72,8 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
 static int read_latent(const struct model_source *source, const struct gguf_match *match, float *to) {
     const struct opened *opened = source->detail;
     const struct config *config = &source->config;
-    int64_t H = config->num_attention_heads, L = config->kv_lora_rank, K = config->qk_head_dim, V = config->v_head_dim;
+    int64_t H = config->model.num_attention_heads, L = config->model.kv_lora_rank, K = config->model.qk_head_dim,
+            V = config->model.v_head_dim;
     const int64_t shapes[2][3] = {{H, L, K}, {H, V, L}};
     for (int k = 0; k < 2; k++) {
         char *name = name_fill(match->row->theirs[k], match->layer);
@@ -130,19 +130,20 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         (struct model_source){.kind = kind.name, .path = memory_string(check->path), .of = &kind, .detail = opened};
     struct config *config = &written->config;
     config_copy(config, &source->config);
-    config->padded_vocab_size = check->rows;
-    config->apply_layernorm_1p = false;
-    config->scale_tied_output = false;
+    config->model.padded_vocab_size = check->rows;
+    config->model.apply_layernorm_1p = false;
+    config->model.scale_tied_output = false;
     bool has_windows = gguf_has(check->architecture, GGUF_WINDOWS);
-    if (!has_windows && config->sliding_window > 0 && config->sliding_window < config->max_position_embeddings)
-        config->max_position_embeddings = config->sliding_window;
-    config->sliding_window = has_windows ? config->sliding_window : 0;
-    config->position_offset = 0;
+    if (!has_windows && config->model.sliding_window > 0 &&
+        config->model.sliding_window < config->model.max_position_embeddings)
+        config->model.max_position_embeddings = config->model.sliding_window;
+    config->model.sliding_window = has_windows ? config->model.sliding_window : 0;
+    config->model.position_offset = 0;
     if (strcmp(config_activation(config), "gelu") == 0) {
-        free(config->activation);
-        config->activation = memory_string("gelu_tanh");
+        free(config->model.activation);
+        config->model.activation = memory_string("gelu_tanh");
     }
-    config->mtp_num_layers = 0;
+    config->model.mtp_num_layers = 0;
     census_declare(config, &written->params);
     written->biases = source_declare_biases(config, &written->params);
     written->count = (size_t)written->params.count;
@@ -226,7 +227,7 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     if (result == 0)
         result = read_parameter(written, k, found);
     bool is_positions = strcmp(tensor->name, "embedding.position_embeddings.weight") == 0;
-    int64_t first = is_positions ? write.source->config.position_offset : 0;
+    int64_t first = is_positions ? write.source->config.model.position_offset : 0;
     bool is_last = strcmp(tensor->name, "decoder.final_layernorm.weight") == 0;
     float scale = is_last ? gguf_output_scale(&write.source->config) : 1;
     const float *rows = (const float *)(const void *)wanted.data;
@@ -267,7 +268,8 @@ static int compare_others(const struct gguf_check *check, const struct model_sou
     const struct gguf_tensor *words = gguf_find_tensor(&opened->file, "token_embd.weight");
     const struct gguf_tensor *output = gguf_find_tensor(&opened->file, "output.weight");
     const struct gguf_tensor *rope = gguf_find_tensor(&opened->file, "rope_freqs.weight");
-    bool has_copy = gguf_has(check->architecture, GGUF_OUTPUT) && !written->config.untie_embeddings_and_output_weights;
+    bool has_copy =
+        gguf_has(check->architecture, GGUF_OUTPUT) && !written->config.model.untie_embeddings_and_output_weights;
     bool is_copy =
         words && output && words->bytes == output->bytes && memcmp(words->data, output->data, words->bytes) == 0;
     float factors[ROPE_MOST_PAIRS];
@@ -311,7 +313,8 @@ static bool has_halves(const struct model_source *source) {
 static int compare_logits(const struct gguf_check *check, struct model_source *written) {
     const struct model_write *asked = check->asked;
     const struct config *config = &asked->source->config;
-    bool has_window = config->sliding_window > 0 && config->sliding_window < config->max_position_embeddings;
+    bool has_window =
+        config->model.sliding_window > 0 && config->model.sliding_window < config->model.max_position_embeddings;
     bool is_rounded = asked->has_dtype || has_halves(asked->source) || strcmp(config_activation(config), "gelu") == 0;
     if (!asked->compare || config_form(config) == CONFIG_BERT || has_window)
         return 0;

@@ -1,5 +1,5 @@
-// Flags to keys of GGUF. See gguf_config.h.
-#include "formats/gguf_config.h"
+// Flags to keys of GGUF. See gguf_model.h.
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/log.h"
@@ -18,7 +18,7 @@ static bool is(const char *text, const char *name) {
 }
 
 static bool is_scaled(const struct config *config, const char *type) {
-    return config->use_rope_scaling && is(config->rope_scaling_type, type);
+    return config->model.use_rope_scaling && is(config->model.rope_scaling_type, type);
 }
 
 static int refuse(const struct gguf_architecture *architecture, const char *what) {
@@ -42,20 +42,20 @@ static int check_activation(const struct gguf_architecture *architecture, const 
 
 // llama.cpp has YaRN with its default bounds; other frequencies are written pair by pair.
 static bool needs_factors(const struct config *config) {
-    bool is_usual = config->yarn_beta_fast == 32 && config->yarn_beta_slow == 1;
+    bool is_usual = config->model.yarn_beta_fast == 32 && config->model.yarn_beta_slow == 1;
     return is_scaled(config, "llama3") ||
-           (is_scaled(config, "yarn") && (!is_usual || config->rotary_seq_len_interpolation_factor != 1));
+           (is_scaled(config, "yarn") && (!is_usual || config->model.rotary_seq_len_interpolation_factor != 1));
 }
 
 // gpt-oss: llama.cpp hardcodes constants, and windows in the first of every two layers.
 static int check_windows(const struct gguf_architecture *architecture, const struct config *config) {
-    if (gguf_has(architecture, GGUF_BIASES) && config->disable_bias_linear)
+    if (gguf_has(architecture, GGUF_BIASES) && config->model.disable_bias_linear)
         return refuse(architecture, "layers without biases (--disable-bias-linear)");
     if (!gguf_has(architecture, GGUF_WINDOWS))
         return 0;
-    if (config->activation_func_clamp_value != 7 || config->glu_linear_offset != 1)
+    if (config->model.activation_func_clamp_value != 7 || config->model.glu_linear_offset != 1)
         return refuse(architecture, "--activation-func-clamp-value other than 7 or --glu-linear-offset other than 1");
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < config->model.num_layers; i++)
         if ((config_layer_window(config, i) > 0) != (i % 2 == 0))
             return refuse(architecture, "windows in other layers than the first of every two "
                                         "(--window-attn-skip-freq 2)");
@@ -64,7 +64,7 @@ static int check_windows(const struct gguf_architecture *architecture, const str
 
 // ggml rounds YaRN's correction range to whole channels.
 static void tell_yarn(const struct config *config) {
-    if (is_scaled(config, "yarn") && config->no_yarn_correction_range_round_to_int && !needs_factors(config))
+    if (is_scaled(config, "yarn") && config->model.no_yarn_correction_range_round_to_int && !needs_factors(config))
         log_info("note: llama.cpp rounds the channels between which YaRN sets in, and this model does not "
                  "(--no-yarn-correction-range-round-to-int), so its logits will differ slightly");
 }
@@ -72,7 +72,7 @@ static void tell_yarn(const struct config *config) {
 static int check_rope(const struct gguf_architecture *architecture, const struct config *config) {
     if (!gguf_has(architecture, GGUF_ROPE))
         return 0;
-    if (config_rotary_channels(config) != config->kv_channels && !gguf_has(architecture, GGUF_PARTIAL_ROPE))
+    if (config_rotary_channels(config) != config->model.kv_channels && !gguf_has(architecture, GGUF_PARTIAL_ROPE))
         return refuse(architecture, "partial rotary embeddings (--rotary-percent)");
     if (config_has_longrope(config))
         return refuse(architecture, "choice of LongRoPE's factors by the length of a text, as transformers has it");
@@ -84,7 +84,7 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
 
 // The family already excludes layers, scores and shared experts that llama.cpp lacks.
 static int check_routed(const struct gguf_architecture *architecture, const struct config *config) {
-    return config->moe_router_num_groups > 1 && config_group_best(config) != 2
+    return config->model.moe_router_num_groups > 1 && config_group_best(config) != 2
                ? refuse(architecture, "groups of experts that are judged otherwise than by their two best "
                                       "(--moe-router-group-best)")
                : 0;
@@ -94,16 +94,17 @@ static int check_routed(const struct gguf_architecture *architecture, const stru
 // have no latents, by the number of layers.
 static int check_latents(const struct gguf_architecture *architecture, const struct config *config) {
     struct config_yarn yarn = config_yarn(config);
-    bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->mscale == config->mscale_all_dim && config->mscale > 0;
-    int64_t layers = config->num_layers;
-    bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->padded_vocab_size == 128256);
+    bool is_usual = yarn.fast == 32 && yarn.slow == 1 && config->model.mscale == config->model.mscale_all_dim &&
+                    config->model.mscale > 0;
+    int64_t layers = config->model.num_layers;
+    bool is_lite = layers == 26 || layers == 27 || (layers == 48 && config->model.padded_vocab_size == 128256);
     if (!gguf_has(architecture, GGUF_LATENTS))
         return 0;
-    if (config->latent_rotary_halves)
+    if (config->model.latent_rotary_halves)
         return refuse(architecture, "--latent-rotary-halves");
-    if (config_latent_epsilon(config) != config->norm_epsilon)
+    if (config_latent_epsilon(config) != config->model.norm_epsilon)
         return refuse(architecture, "--latent-norm-epsilon beside another --norm-epsilon");
-    if (is_lite && config->q_lora_rank > 0)
+    if (is_lite && config->model.q_lora_rank > 0)
         return refuse(architecture, "--q-lora-rank in a model of 26, 27 or (with 128256 tokens) 48 layers");
     return yarn.factor > 1 && !is_usual
                ? refuse(architecture, "YaRN whose --mscale is not --mscale-all-dim, or with other bounds than 32 and 1")
@@ -116,11 +117,11 @@ static int check_experts(const struct gguf_architecture *architecture, const str
         return 0;
     if (gguf_has(architecture, GGUF_ROUTED))
         return check_routed(architecture, config);
-    if (gguf_has(architecture, GGUF_SHARED) && !config->moe_shared_expert_gate)
+    if (gguf_has(architecture, GGUF_SHARED) && !config->model.moe_shared_expert_gate)
         return refuse(architecture, "shared experts without a gate (--moe-shared-expert-gate)");
-    if (config_expert_layers(config) != config->num_layers)
+    if (config_expert_layers(config) != config->model.num_layers)
         return refuse(architecture, "layers without experts (--moe-layer-freq)");
-    if (config->moe_router_pre_softmax == gguf_has(architecture, GGUF_SUMS_TO_ONE))
+    if (config->model.moe_router_pre_softmax == gguf_has(architecture, GGUF_SUMS_TO_ONE))
         return refuse(architecture, gguf_has(architecture, GGUF_SUMS_TO_ONE)
                                         ? "weights of experts that do not add up to 1 (--moe-router-pre-softmax)"
                                         : "weights of experts that add up to 1 (without --moe-router-pre-softmax)");
@@ -134,16 +135,17 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     TRY(check_windows(architecture, config));
     TRY(check_latents(architecture, config));
     tell_yarn(config);
-    if (config->kv_channels * config->num_attention_heads != config->hidden_size &&
+    if (config->model.kv_channels * config->model.num_attention_heads != config->model.hidden_size &&
         !gguf_has(architecture, GGUF_WIDE_HEADS))
         return refuse(architecture, "heads whose total width is not --hidden-size (--kv-channels)");
-    if (!gguf_has(architecture, GGUF_LATENTS) && config_query_groups(config) != config->num_attention_heads &&
+    if (!gguf_has(architecture, GGUF_LATENTS) && config_query_groups(config) != config->model.num_attention_heads &&
         (!gguf_has(architecture, GGUF_GROUPS) || gguf_has(architecture, GGUF_KEY_HEADS)))
         return refuse(architecture, "--num-query-groups");
-    if (config->disable_bias_linear && config->add_attention_bias && !gguf_has(architecture, GGUF_OUTPUT_BIAS))
+    if (config->model.disable_bias_linear && config->model.add_attention_bias &&
+        !gguf_has(architecture, GGUF_OUTPUT_BIAS))
         return refuse(architecture, "bias in the attention output (--add-attention-bias)");
-    bool is_relative = is(config->position_embedding_type, "relative");
-    if (is_relative && config->relative_attention_max_distance != RELATIVE_DISTANCE)
+    bool is_relative = is(config->model.position_embedding_type, "relative");
+    if (is_relative && config->model.relative_attention_max_distance != RELATIVE_DISTANCE)
         return refuse(architecture, "--relative-attention-max-distance other than 128");
     if (config_form(config) == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
         return refuse(architecture, "decoder that is deeper than its encoder");
@@ -154,7 +156,7 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
 
 // llama.cpp would compute texts longer than the window without one, so the file does not offer them.
 static int64_t context_length(const struct gguf_architecture *architecture, const struct config *config) {
-    int64_t length = config->max_position_embeddings, window = config->sliding_window;
+    int64_t length = config->model.max_position_embeddings, window = config->model.sliding_window;
     if (gguf_has(architecture, GGUF_WINDOWS) || window == 0 || window >= length)
         return length;
     log_warn("llama.cpp has no sliding window for this model: the file's context length is the window, %" PRId64
@@ -166,7 +168,7 @@ static int64_t context_length(const struct gguf_architecture *architecture, cons
 // An architecture that only has experts takes it as the experts' width.
 static int64_t mlp_width(const struct gguf_architecture *architecture, const struct config *config) {
     bool is_of_experts = gguf_has(architecture, GGUF_EXPERTS) && !gguf_has(architecture, GGUF_DENSE_WIDTH);
-    return is_of_experts ? config_expert_width(config) : config->ffn_hidden_size;
+    return is_of_experts ? config_expert_width(config) : config->model.ffn_hidden_size;
 }
 
 // Keys begin with the name of the architecture.
@@ -195,56 +197,58 @@ static void add_text(const struct keys *keys, const char *name, const char *valu
 
 static void add_rope(const struct keys *keys, const struct config *config) {
     add_number(keys, "rope.dimension_count", config_rotary_channels(config));
-    add_real(keys, "rope.freq_base", (double)config->rotary_base);
+    add_real(keys, "rope.freq_base", (double)config->model.rotary_base);
     double attention = config_rope_attention_factor(config);
     if (needs_factors(config)) {
         if (attention != 1)
             add_real(keys, "rope.scaling.attn_factor", attention);
     } else if (is_scaled(config, "yarn")) {
-        double factor = config->rope_scaling_factor, usual = 1 + 0.1 * log(factor);
+        double factor = config->model.rope_scaling_factor, usual = 1 + 0.1 * log(factor);
         add_text(keys, "rope.scaling.type", "yarn");
         add_real(keys, "rope.scaling.factor", factor);
-        add_number(keys, "rope.scaling.original_context_length", config->rope_original_length);
+        add_number(keys, "rope.scaling.original_context_length", config->model.rope_original_length);
         // llama.cpp multiplies its default by this factor.
         if (fabs(attention / usual - 1) > 1e-9)
             add_real(keys, "rope.scaling.attn_factor", attention / usual);
-    } else if (config->rotary_seq_len_interpolation_factor != 1) {
+    } else if (config->model.rotary_seq_len_interpolation_factor != 1) {
         add_text(keys, "rope.scaling.type", "linear");
-        add_real(keys, "rope.scaling.factor", config->rotary_seq_len_interpolation_factor);
+        add_real(keys, "rope.scaling.factor", config->model.rotary_seq_len_interpolation_factor);
     }
 }
 
 // The cache holds latents and shared key channels, as if of one head; the heads' two sizes have keys of their own.
 static void add_latents(const struct keys *keys, const struct config *config) {
-    int64_t latent = config->kv_lora_rank, shared = config->qk_pos_emb_head_dim;
+    int64_t latent = config->model.kv_lora_rank, shared = config->model.qk_pos_emb_head_dim;
     add_number(keys, "attention.head_count_kv", 1);
-    add_number(keys, "attention.q_lora_rank", config->q_lora_rank);
+    add_number(keys, "attention.q_lora_rank", config->model.q_lora_rank);
     add_number(keys, "attention.kv_lora_rank", latent);
     add_number(keys, "attention.key_length", latent + shared);
     add_number(keys, "attention.value_length", latent);
-    add_number(keys, "attention.key_length_mla", config->qk_head_dim + shared);
-    add_number(keys, "attention.value_length_mla", config->v_head_dim);
+    add_number(keys, "attention.key_length_mla", config->model.qk_head_dim + shared);
+    add_number(keys, "attention.value_length_mla", config->model.v_head_dim);
     struct config_yarn yarn = config_yarn(config);
     if (yarn.factor > 1) {
         add_text(keys, "rope.scaling.type", "yarn");
         add_real(keys, "rope.scaling.factor", yarn.factor);
         add_number(keys, "rope.scaling.original_context_length", (int64_t)yarn.length);
-        add_real(keys, "rope.scaling.yarn_log_multiplier", 0.1 * config->mscale_all_dim);
+        add_real(keys, "rope.scaling.yarn_log_multiplier", 0.1 * config->model.mscale_all_dim);
     }
 }
 
 static void add_routed(const struct keys *keys, const struct config *config) {
-    bool is_sigmoid = is(config->moe_router_score_function, "sigmoid");
+    bool is_sigmoid = is(config->model.moe_router_score_function, "sigmoid");
     add_number(keys, "leading_dense_block_count", hf_dense_layers(config));
-    add_number(keys, "expert_shared_count", config->moe_shared_expert_intermediate_size / config_expert_width(config));
+    add_number(keys, "expert_shared_count",
+               config->model.moe_shared_expert_intermediate_size / config_expert_width(config));
     add_number(keys, "expert_gating_func", is_sigmoid ? 2 : 1);
     add_real(keys, "expert_weights_scale", config_router_factor(config));
     char *key = memory_printf("%s.expert_weights_norm", keys->architecture);
-    gguf_add_bool(keys->pairs, key, is_sigmoid ? config->moe_router_topk > 1 : !config->moe_router_pre_softmax);
+    gguf_add_bool(keys->pairs, key,
+                  is_sigmoid ? config->model.moe_router_topk > 1 : !config->model.moe_router_pre_softmax);
     free(key);
-    if (config->moe_router_num_groups > 1) {
-        add_number(keys, "expert_group_count", config->moe_router_num_groups);
-        add_number(keys, "expert_group_used_count", config->moe_router_group_topk);
+    if (config->model.moe_router_num_groups > 1) {
+        add_number(keys, "expert_group_count", config->model.moe_router_num_groups);
+        add_number(keys, "expert_group_used_count", config->model.moe_router_group_topk);
     }
 }
 
@@ -264,21 +268,21 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     gguf_add_string(pairs, "general.architecture", architecture->name, strlen(architecture->name));
     gguf_add_string(pairs, "general.type", "model", 5);
     add_number(&keys, "context_length", context_length(architecture, config));
-    add_number(&keys, "embedding_length", config->hidden_size);
+    add_number(&keys, "embedding_length", config->model.hidden_size);
     add_number(&keys, "block_count", layers);
     add_number(&keys, "feed_forward_length", mlp_width(architecture, config));
-    add_number(&keys, "attention.head_count", config->num_attention_heads);
+    add_number(&keys, "attention.head_count", config->model.num_attention_heads);
     add_number(&keys, "vocab_size", rows);
     if (gguf_has(architecture, GGUF_EXPERTS)) {
-        add_number(&keys, "expert_count", config->num_experts);
-        add_number(&keys, "expert_used_count", config->moe_router_topk);
+        add_number(&keys, "expert_count", config->model.num_experts);
+        add_number(&keys, "expert_used_count", config->model.moe_router_topk);
     }
     if (gguf_has(architecture, GGUF_DENSE_WIDTH))
         add_number(&keys, "expert_feed_forward_length", config_expert_width(config));
     if (gguf_has(architecture, GGUF_SHARED))
-        add_number(&keys, "expert_shared_feed_forward_length", config->moe_shared_expert_intermediate_size);
+        add_number(&keys, "expert_shared_feed_forward_length", config->model.moe_shared_expert_intermediate_size);
     if (gguf_has(architecture, GGUF_WINDOWS))
-        add_number(&keys, "attention.sliding_window", config->sliding_window);
+        add_number(&keys, "attention.sliding_window", config->model.sliding_window);
     if (gguf_has(architecture, GGUF_GROUPS))
         add_number(&keys, "attention.head_count_kv", config_query_groups(config));
     if (gguf_has(architecture, GGUF_ROUTED))
@@ -286,25 +290,25 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
     if (gguf_has(architecture, GGUF_LATENTS))
         add_latents(&keys, config);
     if (gguf_has(architecture, GGUF_WIDE_HEADS) && !gguf_has(architecture, GGUF_LATENTS)) {
-        add_number(&keys, "attention.key_length", config->kv_channels);
-        add_number(&keys, "attention.value_length", config->kv_channels);
+        add_number(&keys, "attention.key_length", config->model.kv_channels);
+        add_number(&keys, "attention.value_length", config->model.kv_channels);
     }
     add_real(&keys,
              gguf_has(architecture, GGUF_RMS_NORM) ? "attention.layer_norm_rms_epsilon"
                                                    : "attention.layer_norm_epsilon",
-             config->norm_epsilon);
+             config->model.norm_epsilon);
     if (gguf_has(architecture, GGUF_ROPE))
         add_rope(&keys, config);
     if (is_bert)
         add_encoder(&keys, config);
     if (is_t5) {
-        add_number(&keys, "attention.relative_buckets_count", config->relative_attention_num_buckets);
+        add_number(&keys, "attention.relative_buckets_count", config->model.relative_attention_num_buckets);
         add_number(&keys, "decoder_block_count", config_decoder_layers(config));
     }
 }
 
 int64_t gguf_rope_factors(const struct config *config, float *factors) {
-    if (!is(config->position_embedding_type, "rope") || !needs_factors(config))
+    if (!is(config->model.position_embedding_type, "rope") || !needs_factors(config))
         return 0;
     struct param_list params = {0};
     struct model model;
@@ -312,7 +316,7 @@ int64_t gguf_rope_factors(const struct config *config, float *factors) {
     const struct rope *rope = &model.choices.rope;
     int64_t pairs = rope->pairs;
     for (int64_t j = 0; j < pairs; j++) {
-        double plain = pow((double)config->rotary_base, -(double)j / (double)pairs);
+        double plain = pow((double)config->model.rotary_base, -(double)j / (double)pairs);
         factors[j] = (float)(plain / (double)rope->frequencies[j]);
     }
     model_free(&model);
@@ -321,6 +325,6 @@ int64_t gguf_rope_factors(const struct config *config, float *factors) {
 }
 
 float gguf_output_scale(const struct config *config) {
-    bool is_scaled_down = config_form(config) == CONFIG_T5 && config->scale_tied_output;
-    return is_scaled_down ? 1 / sqrtf((float)config->hidden_size) : 1;
+    bool is_scaled_down = config_form(config) == CONFIG_T5 && config->model.scale_tied_output;
+    return is_scaled_down ? 1 / sqrtf((float)config->model.hidden_size) : 1;
 }

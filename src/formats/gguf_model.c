@@ -1,24 +1,21 @@
 // Writes a model source as a GGUF file, one tensor at a time. The file has a temporary name until it has been read
 // back, so it is complete or absent.
-#include "formats/model_source.h"
+#include "formats/gguf_model.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "formats/gguf_check.h"
-#include "formats/gguf_config.h"
 #include "formats/gguf_vocabulary.h"
 #include "formats/hf_config.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
+#include "formats/model_source.h"
 #include "formats/names.h"
 #include "ops/ops.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One tensor of the file: rows [first, first + shape[0]) of one of ours, or of each of its experts.
 struct gguf_output {
@@ -88,14 +85,14 @@ static struct gguf_tensor *add_output(struct gguf_job *job, char *name, size_t f
 // Splits our (heads × both, latent) into keys (heads, latent, channels) and values (heads, channels, latent).
 static void shape_latent(struct gguf_output *output, struct gguf_tensor *tensor, const struct config *config,
                          bool is_keys) {
-    int64_t keys = config->qk_head_dim, values = config->v_head_dim;
+    int64_t keys = config->model.qk_head_dim, values = config->model.v_head_dim;
     output->expert_rows = keys + values;
     output->first = is_keys ? 0 : keys;
     output->is_turned = is_keys;
     tensor->rank = 3;
-    tensor->shape[0] = config->num_attention_heads;
-    tensor->shape[1] = is_keys ? config->kv_lora_rank : values;
-    tensor->shape[2] = is_keys ? keys : config->kv_lora_rank;
+    tensor->shape[0] = config->model.num_attention_heads;
+    tensor->shape[1] = is_keys ? config->model.kv_lora_rank : values;
+    tensor->shape[2] = is_keys ? keys : config->model.kv_lora_rank;
 }
 
 static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *match, int k) {
@@ -119,11 +116,11 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
     if (model_is_of_vocabulary(ours->name))
         tensor->shape[0] = job->rows;
     if (strcmp(ours->name, "embedding.position_embeddings.weight") == 0) {
-        output->first = config->position_offset;  // skips rows without a position
-        tensor->shape[0] -= config->position_offset;
+        output->first = config->model.position_offset;  // skips rows without a position
+        tensor->shape[0] -= config->model.position_offset;
     }
     if (gguf_has(job->architecture, GGUF_INTERLEAVED) && match->pieces == 3 && k < 2)  // queries and keys
-        output->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
+        output->heads = k == 0 ? config->model.num_attention_heads : config_query_groups(config);
     if (strcmp(ours->name, "decoder.final_layernorm.weight") == 0)
         output->scale = gguf_output_scale(config);
     tensor->format = format_of(job, tensor, ours->dtype);
@@ -136,7 +133,7 @@ static int list_outputs(struct gguf_job *job) {
     size_t most = source->count * GGUF_MAX_PIECES + 3;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->tensors = memory_alloc(most * sizeof job->tensors[0]);
-    bool is_tied = !source->config.untie_embeddings_and_output_weights;
+    bool is_tied = !source->config.model.untie_embeddings_and_output_weights;
     int64_t pairs = gguf_has(architecture, GGUF_ROPE_FACTORS) ? gguf_rope_factors(&source->config, job->factors) : 0;
     if (pairs > 0) {
         struct gguf_tensor *tensor = add_output(job, memory_string("rope_freqs.weight"), 0);
@@ -281,7 +278,7 @@ static void tell(struct gguf_job *job) {
                        "these tensors stay in fp16, because the length of their rows is not a multiple of 32", &text);
     if (text.length > 0)
         log_info("note: %s", buffer_string(&text));
-    if (job->write->source->config.mtp_num_layers > 0)
+    if (job->write->source->config.model.mtp_num_layers > 0)
         log_info("note: the layers that predict further tokens (--mtp-num-layers) are left out");
     if (config_form(&job->write->source->config) == CONFIG_BERT)
         log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
@@ -302,7 +299,8 @@ static const struct gguf_architecture *choose_architecture(const struct model_wr
     return NULL;
 }
 
-static int make(struct gguf_job *job, const char *temporary) {
+static int make(void *context, const char *temporary) {
+    struct gguf_job *job = context;
     const struct model_source *source = job->write->source;
     TRY(gguf_config_check(job->architecture, &source->config));
     TRY(list_outputs(job));
@@ -332,10 +330,7 @@ int model_write_gguf(const struct model_write *write) {
     const struct config *config = &write->source->config;
     if (file_exists(write->folder))
         return error_set("%s exists; give another name or remove it", write->folder);
-    if (write->vocab_size > config->padded_vocab_size)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
-                              config->padded_vocab_size, write->vocab_size);
+    TRY(model_write_check(write));
     struct model_write whole = *write;
     whole.has_dtype = true;
     whole.dtype = DTYPE_F32;
@@ -343,18 +338,10 @@ int model_write_gguf(const struct model_write *write) {
     struct gguf_job job = {.asked = write,
                            .write = &whole,
                            .architecture = choose_architecture(write),
-                           .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
+                           .rows = write->vocab_size > 0 ? write->vocab_size : config->model.padded_vocab_size};
     if (!job.architecture)
         return -1;
-    char *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    int result = file_make_parent(write->folder);
-    if (result == 0)
-        result = make(&job, temporary);
-    if (result == 0)
-        result = file_rename(temporary, write->folder);
-    else
-        (void)unlink(temporary);
+    int result = model_write_renamed(write, make, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.outputs[i].name);
     free(job.outputs);
@@ -363,6 +350,5 @@ int model_write_gguf(const struct model_write *write) {
     gguf_vocabulary_free(&job.vocabulary);
     buffer_free(&job.pairs.bytes);
     name_list_free(&job.unaligned);
-    free(temporary);
     return result;
 }

@@ -1,6 +1,6 @@
 // The tables. The file's tensor names are those of llama.cpp's src/llama-arch.cpp, ours those of
 // docs/internals/models.md; llama.cpp's src/models defines what an architecture computes.
-#include "formats/gguf_names.h"
+#include "formats/gguf_model.h"
 
 #include "base/buffer.h"
 #include "base/memory.h"

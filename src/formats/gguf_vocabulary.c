@@ -7,7 +7,7 @@
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/hf_save.h"
-#include "formats/hf_end.h"
+#include "formats/hf_tokenizer_files.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,9 +95,9 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
     sample_vocabulary_make(&known, tokenizer);
     // T5 ends texts with its own token, not with the one between documents.
     int32_t end = config_form(&source->config) == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
-    if (source->config.decoder_start_token < v->size)
-        v->decoder_start = (int32_t)source->config.decoder_start_token;
-    if (source->config.eod_token && !v->adds_eos && (hf_end_is_other(source) || !source->has_foreign_tokenizer))
+    if (source->config.data.decoder_start_token < v->size)
+        v->decoder_start = (int32_t)source->config.data.decoder_start_token;
+    if (source->config.data.eod_token && !v->adds_eos && (hf_end_is_other(source) || !source->has_foreign_tokenizer))
         v->eos = end;
     const struct {
         int32_t *id;

@@ -20,6 +20,8 @@ const struct json *hf_member_of(const struct json *object, const char *key);
 int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config);
 // Whether two tensors have the same bytes; false if one is NULL.
 bool hf_is_same_tensor(const struct weight *a, const struct weight *b);
+// Whether members that are in no key say the flag.
+bool hf_is_said(const struct hf_family *family, const char *flag);
 // Whether a member affects the logits of no family, whatever its value.
 bool hf_members_is_harmless(const char *key);
 // "12", "1e-05", "true", "gelu_new"; NULL if it is null, an array or an object.
@@ -78,10 +80,9 @@ size_t hf_sparse_members(const struct hf_family *family, const struct config *co
 // Number of layers before the first with experts; -1 if a layer after that has none.
 int64_t hf_dense_layers(const struct config *config);
 
-// For a family with a group_best: reads the members that are in no table; whether a flag is among them; the first flag
-// that the family cannot express, or NULL; and the members to write.
+// For a family with a group_best: reads the members that are in no table; the first flag that the family cannot
+// express, or NULL; and the members to write.
 int hf_routed_read(const struct hf_family *family, const struct json *root, struct config *config);
-bool hf_routed_mentions(const char *flag);
 const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config);
 size_t hf_routed_members(const struct hf_family *family, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]);

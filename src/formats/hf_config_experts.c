@@ -134,9 +134,10 @@ char *hf_sparse_read(const struct hf_family *family, const struct json *root, in
 // ---- writing ----
 
 bool hf_sparse_are(const struct hf_family *family, const struct json *base, const struct config *config) {
-    size_t count = (size_t)config->num_layers;
+    size_t count = (size_t)config->model.num_layers;
     bool *layers = config_list_expert_layers(config), *theirs = memory_alloc(count + 1);
-    bool are_same = read_layers(family, base, theirs, config->num_layers) == 0 && memcmp(layers, theirs, count) == 0;
+    bool are_same =
+        read_layers(family, base, theirs, config->model.num_layers) == 0 && memcmp(layers, theirs, count) == 0;
     error_clear();
     free(layers);
     free(theirs);
@@ -144,7 +145,7 @@ bool hf_sparse_are(const struct hf_family *family, const struct json *base, cons
 }
 
 int64_t hf_dense_layers(const struct config *config) {
-    int64_t dense = 0, L = config->num_layers;
+    int64_t dense = 0, L = config->model.num_layers;
     bool *layers = config_list_expert_layers(config);
     while (dense < L && !layers[dense])
         dense++;
@@ -154,14 +155,14 @@ int64_t hf_dense_layers(const struct config *config) {
 
 bool hf_sparse_is_possible(const struct hf_family *family, const struct config *config) {
     if (family->sparse == HF_SPARSE_ALL)
-        return config_expert_layers(config) == config->num_layers;
+        return config_expert_layers(config) == config->model.num_layers;
     return family->sparse != HF_SPARSE_FIRST || hf_dense_layers(config) >= 0;
 }
 
 static char *list_dense(const struct config *config) {
     struct buffer text = {0};
     bool *layers = config_list_expert_layers(config);
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < config->model.num_layers; i++)
         if (!layers[i])
             buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : "", i);
     char *list = memory_printf("[%s]", buffer_string(&text));
@@ -173,7 +174,7 @@ static char *list_dense(const struct config *config) {
 static char *list_types(const struct config *config) {
     struct buffer text = {0};
     bool *layers = config_list_expert_layers(config);
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", layers[i] ? "sparse" : "dense");
     char *list = memory_printf("%s]", buffer_string(&text));
     buffer_free(&text);
@@ -209,7 +210,8 @@ static int read_shared(const struct hf_family *family, const struct json *root, 
     TRY(whole_of(family, root, shared_key(family), "n_shared_experts", &shared));
     if (shared < 1 || shared > 1 << 10)
         return error_set("its \"%s\" is not a number of experts from 1 to 1024", shared_key(family));
-    return config_take_number(config, "--moe-shared-expert-intermediate-size", shared * config->moe_ffn_hidden_size);
+    return config_take_number(config, "--moe-shared-expert-intermediate-size",
+                              shared * config->model.moe_ffn_hidden_size);
 }
 
 // Whether experts are chosen without groups, despite other members of config.json.
@@ -247,28 +249,19 @@ int hf_routed_read(const struct hf_family *family, const struct json *root, stru
     return read_groups(family, root, config);
 }
 
-bool hf_routed_mentions(const char *flag) {
-    static const char *const flags[] = {"--moe-shared-expert-intermediate-size", "--moe-router-num-groups",
-                                        "--moe-router-group-topk", "--moe-router-group-best"};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (strcmp(flags[i], flag) == 0)
-            return true;
-    return false;
-}
-
 const char *hf_routed_obstacle(const struct hf_family *family, const struct config *config) {
-    int64_t width = config_expert_width(config), shared = config->moe_shared_expert_intermediate_size;
+    int64_t width = config_expert_width(config), shared = config->model.moe_shared_expert_intermediate_size;
     if (shared == 0 || shared % width != 0)
         return "--moe-shared-expert-intermediate-size";
-    return config->moe_router_num_groups > 1 && config_group_best(config) != family->group_best
+    return config->model.moe_router_num_groups > 1 && config_group_best(config) != family->group_best
                ? "--moe-router-group-best"
                : NULL;
 }
 
 size_t hf_routed_members(const struct hf_family *family, const struct config *config,
                          struct hf_member members[HF_OWN_MEMBERS]) {
-    int64_t groups = config->moe_router_num_groups, chosen = config->moe_router_group_topk;
-    int64_t shared = config->moe_shared_expert_intermediate_size;
+    int64_t groups = config->model.moe_router_num_groups, chosen = config->model.moe_router_group_topk;
+    int64_t shared = config->model.moe_shared_expert_intermediate_size;
     const char *method = groups <= 1 && family->plain_method ? family->plain_method : family->topk_method;
     size_t count = 0;
     members[count++] =

@@ -42,7 +42,8 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
         buffer_printf(out, "%.17g", config_router_factor(config));
     else if (strcmp(flag, "--softmax-scale") == 0)
         buffer_printf(out, "%.17g",
-                      config->softmax_scale > 0 ? config->softmax_scale : 1 / sqrt((double)config->kv_channels));
+                      config->model.softmax_scale > 0 ? config->model.softmax_scale
+                                                      : 1 / sqrt((double)config->model.kv_channels));
     else
         flag_format(flag_find(&table, flag), config, out);
 }
@@ -102,54 +103,22 @@ static bool is_among(const char *flags, const char *flag) {
     return false;
 }
 
-static bool has_flag(const struct hf_family *family, const char *flag) {
-    const struct hf_flag *fixed;
-    for (size_t i = 0; (fixed = hf_flag_at(family, i)); i++)
-        if (strcmp(fixed->flag, flag) == 0)
-            return true;
-    return false;
-}
-
 static bool is_mentioned(const struct hf_family *family, const char *flag) {
-    if (has_flag(family, flag))
+    if (hf_has_flag(family, flag))
         return true;
     struct hf_key key;
     for (size_t i = 0; hf_key_at(family, i, &key); i++)
         if (is_among(key.flags, flag))
             return true;
-    // SwiGLU implies the activation; rotary families have groups; BERT's heads follow from its architecture.
-    if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
-        return has_flag(family, "--swiglu");
-    if ((family->group_best > 0 && hf_routed_mentions(flag)) ||
-        (family->has_latents && strcmp(flag, "--kv-channels") == 0))
-        return true;
-    if (strcmp(flag, "--num-query-groups") == 0)
-        return (family->has_rope && !family->has_no_groups) || family->has_multi_query;
-    if (strcmp(flag, "--rotary-percent") == 0)
-        return hf_default(family, "partial_rotary_factor") || family->rotary_channels_key;
-    if (strcmp(flag, "--no-rope-freq") == 0)
-        return family->has_no_rope_layers || family->has_whole_without_rope;
-    if (strcmp(flag, "--sliding-window") == 0)
-        return family->window_switch != HF_WINDOWS_NONE;
-    if (strcmp(flag, "--softmax-scale") == 0)
-        return hf_default(family, "query_pre_attn_scalar");
-    if (strcmp(flag, "--window-attn-skip-freq") == 0)
-        return family->window_freq || family->window_switch;
-    if (strcmp(flag, "--rotary-base-local") == 0)
-        return hf_default(family, "rope_local_base_freq");
-    if (strcmp(flag, "--moe-layer-freq") == 0)
-        return family->sparse != HF_SPARSE_ALL;
-    if (strcmp(flag, "--scale-tied-output") == 0)
-        return family->tie == HF_TIED_SCALED;
-    return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
+    return hf_is_said(family, flag);
 }
 
 // Whether a flag that the family does not mention has no effect at its value.
 static bool is_plain(const struct hf_family *family, const struct config *config, const char *flag) {
     if (strcmp(flag, "--kv-channels") == 0)
-        return config->kv_channels * config->num_attention_heads == config->hidden_size;
+        return config->model.kv_channels * config->model.num_attention_heads == config->model.hidden_size;
     if (strcmp(flag, "--num-query-groups") == 0)
-        return config_query_groups(config) == config->num_attention_heads;
+        return config_query_groups(config) == config->model.num_attention_heads;
     if (strcmp(flag, "--num-token-types") == 0)
         return config_token_types(config) == 0;
     if (strcmp(flag, "--bert-no-binary-head") == 0)
@@ -157,25 +126,25 @@ static bool is_plain(const struct hf_family *family, const struct config *config
     if (strcmp(flag, "--lm-head-activation") == 0)
         return config_form(config) != CONFIG_BERT;
     if (strcmp(flag, "--word-embedding-size") == 0)
-        return config_word_embedding_size(config) == config->hidden_size;
+        return config_word_embedding_size(config) == config->model.hidden_size;
     if (strcmp(flag, "--ffn-hidden-size") == 0)
-        return config->num_experts > 0 || config->ffn_hidden_size == 4 * config->hidden_size;
+        return config->model.num_experts > 0 || config->model.ffn_hidden_size == 4 * config->model.hidden_size;
     if (strcmp(flag, "--softmax-scale") == 0)
-        return config->multi_latent_attention
-                   ? config->softmax_scale == 0
-                   : config_softmax_scale(config) == 1.0f / sqrtf((float)config->kv_channels);
+        return config->model.multi_latent_attention
+                   ? config->model.softmax_scale == 0
+                   : config_softmax_scale(config) == 1.0f / sqrtf((float)config->model.kv_channels);
     if (strcmp(flag, "--no-rope-freq") == 0)
         return config_no_rope_freq(config) == 0;
     if (strcmp(flag, "--window-attn-skip-freq") == 0)
         return !config_mixes_windows(config);
     if (strcmp(flag, "--rotary-base-local") == 0)
-        return config->rotary_base_local == 0 || config->sliding_window == 0;
-    if (strncmp(flag, "--moe-", 6) == 0 && config->num_experts == 0)
+        return config->model.rotary_base_local == 0 || config->model.sliding_window == 0;
+    if (strncmp(flag, "--moe-", 6) == 0 && config->model.num_experts == 0)
         return true;
     if (strcmp(flag, "--moe-layer-freq") == 0)
-        return config_expert_layers(config) == config->num_layers;
+        return config_expert_layers(config) == config->model.num_layers;
     if (strcmp(flag, "--embedding-multiplier") == 0 && family->scales_embedding)
-        return fabs(config->embedding_multiplier / sqrt((double)config->hidden_size) - 1) < 1e-12;
+        return fabs(config->model.embedding_multiplier / sqrt((double)config->model.hidden_size) - 1) < 1e-12;
     struct config defaults;
     config_defaults(&defaults);
     struct buffer text = {0};
@@ -190,13 +159,13 @@ static bool is_plain(const struct hf_family *family, const struct config *config
 static const char *find_rope_obstacle(const struct hf_family *family, const struct config *config) {
     if (!family->has_rope)
         return NULL;
-    if (config->use_rope_scaling && !hf_family_has_rope_kind(family, config->rope_scaling_type))
+    if (config->model.use_rope_scaling && !hf_family_has_rope_kind(family, config->model.rope_scaling_type))
         return "--rope-scaling-type";
-    bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
-    if (hf_default(family, "rope_local_base_freq") && config->rotary_base_local == 0 &&
-        (is_linear || config->use_rope_scaling))
+    bool is_linear = config->model.rotary_seq_len_interpolation_factor != 1;
+    if (hf_default(family, "rope_local_base_freq") && config->model.rotary_base_local == 0 &&
+        (is_linear || config->model.use_rope_scaling))
         return "rotary scaling in layers with a window";
-    if (is_linear && config->use_rope_scaling)
+    if (is_linear && config->model.use_rope_scaling)
         return "--rotary-seq-len-interpolation-factor beside --use-rope-scaling";
     return is_linear && !hf_family_has_rope_kind(family, "linear") ? "--rotary-seq-len-interpolation-factor" : NULL;
 }
@@ -253,23 +222,24 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     const char *obstacle = next_obstacle(family, config, allows_near, &first);
     if (obstacle)
         return obstacle;
-    if (config->num_experts == 0 && is_mentioned(family, "--num-experts"))
+    if (config->model.num_experts == 0 && is_mentioned(family, "--num-experts"))
         return "MLPs without experts";
-    if (has_flag(family, "--moe-router-score-function") && config->moe_router_topk == 1)
+    if (hf_has_flag(family, "--moe-router-score-function") && config->model.moe_router_topk == 1)
         return "--moe-router-topk";
     int64_t groups = config_query_groups(config);
-    if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
+    if (family->has_multi_query && groups != 1 && groups != config->model.num_attention_heads)
         return "--num-query-groups";
-    double scalar = hf_query_scalar(config), scale = config->softmax_scale;
+    double scalar = hf_query_scalar(config), scale = config->model.softmax_scale;
     if (hf_default(family, "query_pre_attn_scalar") && scale > 0 && fabs(scale * sqrt(scalar) - 1) > 1e-9)
         return "--softmax-scale";
-    bool has_rope_everywhere = family->has_rope_without_windows && config->sliding_window == 0;
+    bool has_rope_everywhere = family->has_rope_without_windows && config->model.sliding_window == 0;
     int64_t skipped = has_rope_everywhere ? 0 : hf_whole_layers_every(config);
     if (family->has_whole_without_rope && skipped != config_no_rope_freq(config))
         return "--no-rope-freq";
-    if (family->needs_window && config->sliding_window == 0)
+    if (family->needs_window && config->model.sliding_window == 0)
         return "models without a window (--sliding-window)";
-    if (family->has_square_output && config->kv_channels * config->num_attention_heads != config->hidden_size)
+    if (family->has_square_output &&
+        config->model.kv_channels * config->model.num_attention_heads != config->model.hidden_size)
         return "--kv-channels";
     const char *own = family->has_latents ? hf_latent_obstacle(config) : find_rope_obstacle(family, config);
     if (!own && family->sparse != HF_SPARSE_ALL && !hf_sparse_is_possible(family, config))

@@ -68,7 +68,7 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
 }
 
 int hf_latent_read(const struct hf_family *family, const struct json *root, struct config *config) {
-    if (config->norm_epsilon != HF_LATENT_EPSILON)
+    if (config->model.norm_epsilon != HF_LATENT_EPSILON)
         TRY(hf_config_set_real(config, "--latent-norm-epsilon", HF_LATENT_EPSILON));
     return read_rope(family, root, config);
 }
@@ -76,10 +76,10 @@ int hf_latent_read(const struct hf_family *family, const struct json *root, stru
 // ---- writing ----
 
 const char *hf_latent_obstacle(const struct config *config) {
-    double all = config->mscale_all_dim, mscale = config->mscale;
+    double all = config->model.mscale_all_dim, mscale = config->model.mscale;
     if (config_latent_epsilon(config) != HF_LATENT_EPSILON)
         return "--latent-norm-epsilon";
-    if (config->softmax_scale > 0)
+    if (config->model.softmax_scale > 0)
         return "--softmax-scale";
     bool is_usual = mscale == 1 && all == 0;
     return config_yarn(config).factor > 1 && !is_usual && (mscale == 0 || all == 0) ? "--mscale" : NULL;
@@ -93,17 +93,17 @@ static void append_yarn(const struct config *config, struct buffer *out) {
     const struct {
         const char *key;
         double value;
-    } reals[] = {{"factor", config->rotary_scaling_factor},
-                 {"mscale", config->mscale},
-                 {"mscale_all_dim", config->mscale_all_dim},
-                 {"beta_fast", config->yarn_beta_fast},
-                 {"beta_slow", config->yarn_beta_slow}};
+    } reals[] = {{"factor", config->model.rotary_scaling_factor},
+                 {"mscale", config->model.mscale},
+                 {"mscale_all_dim", config->model.mscale_all_dim},
+                 {"beta_fast", config->model.yarn_beta_fast},
+                 {"beta_slow", config->model.yarn_beta_slow}};
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         json_key(&json, reals[i].key);
         json_double(&json, reals[i].value);
     }
     json_key(&json, "original_max_position_embeddings");
-    json_int(&json, config->original_max_position_embeddings);
+    json_int(&json, config->model.original_max_position_embeddings);
     json_end_object(&json);
 }
 
@@ -112,9 +112,9 @@ size_t hf_latent_members(const struct config *config, struct hf_member members[H
     if (config_yarn(config).factor > 1)
         append_yarn(config, &yarn);
     const struct hf_member all[] = {
-        {"rope_theta", memory_printf("%.17g", config->rotary_base)},
+        {"rope_theta", memory_printf("%.17g", config->model.rotary_base)},
         {"rope_scaling", memory_string(yarn.length > 0 ? buffer_string(&yarn) : "null")},
-        {"num_key_value_heads", memory_printf("%" PRId64, config->num_attention_heads)},
+        {"num_key_value_heads", memory_printf("%" PRId64, config->model.num_attention_heads)},
     };
     memcpy(members, all, sizeof all);
     buffer_free(&yarn);

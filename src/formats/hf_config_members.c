@@ -100,44 +100,65 @@ static bool is_key(const struct hf_family *family, const char *object, const cha
     return object == NULL && family->object && strcmp(family->object, key) == 0;
 }
 
-// Appends the words of the family's readers.
-static void append_read(const struct hf_family *family, struct buffer *words) {
+// What is read and written by functions instead of keys: the members, and the flags that they say.
+enum { MOST_FACTS = 32 };
+struct fact {
+    bool is_said;
+    const char *words, *flags;
+};
+
+static size_t list_facts(const struct hf_family *family, struct fact facts[MOST_FACTS]) {
     bool is_t5 = strcmp(family->embedding, "shared.weight") == 0, has_rope = family->has_rope;
-    bool has_limit = family->window_switch || hf_default(family, "max_window_layers");
-    const struct {
-        bool has;
-        const char *words;
-    } rows[] = {
-        {true, everyones},
-        {true, family->harmless},
-        {true, family->rotary_base_key},
-        {true, family->rotary_part_key},
-        {true, family->rotary_channels_key},
-        {true, "tie_word_embeddings layer_types"},
-        {is_t5, "is_encoder_decoder=true scale_decoder_outputs dense_act_fn is_gated_act"},
-        {has_rope, "rope_scaling rope_parameters original_max_position_embeddings"},
-        {has_rope && !family->rotary_base_key, "rope_theta"},
-        {has_rope && !family->rotary_part_key, "partial_rotary_factor"},
-        {has_rope && !family->has_no_groups, hf_groups_key(family)},
-        {family->has_multi_query, "multi_query"},
-        {family->has_no_rope_layers, "no_rope_layers no_rope_layer_interval"},
-        {hf_default(family, "rope_local_base_freq") && !family->has_nested_rope, "rope_local_base_freq"},
-        {hf_default(family, "query_pre_attn_scalar"), "query_pre_attn_scalar"},
-        {family->window_freq, "sliding_window_pattern"},
-        {has_limit, "max_window_layers"},
-        {family->window_switch, "use_sliding_window sliding_window"},
-        {family->sparse == HF_SPARSE_STEP, "decoder_sparse_step mlp_only_layers"},
-        {family->sparse == HF_SPARSE_FIRST || family->sparse == HF_SPARSE_TYPES, "first_k_dense_replace"},
-        {family->sparse == HF_SPARSE_TYPES, "mlp_layer_types"},
-        {family->experts, "num_experts num_local_experts"},
-        {family->group_best > 0, "n_group topk_group"},
-        {family->group_best > 0, family->shared_key ? family->shared_key : "n_shared_experts"},
-        {family->topk_method, "topk_method"},
-        {family->has_latents, "qk_head_dim head_dim=@qk_rope_head_dim"},
+    bool has_part = hf_default(family, "partial_rotary_factor"), is_routed = family->group_best > 0;
+    bool has_local = hf_default(family, "rope_local_base_freq"), has_switch = family->window_switch != HF_WINDOWS_NONE;
+    bool is_swiglu = hf_has_flag(family, "--swiglu");
+    const struct fact all[] = {
+        {true, everyones, NULL},
+        {true, family->harmless, NULL},
+        {true, "tie_word_embeddings layer_types", NULL},
+        {is_swiglu, NULL, "--activation --gated-linear-unit"},
+        {is_t5, "is_encoder_decoder=true scale_decoder_outputs dense_act_fn is_gated_act", NULL},
+        {family->tie == HF_TIED_SCALED, NULL, "--scale-tied-output"},
+        {family->architecture_mlm, NULL, "--bert-no-binary-head"},
+        {has_rope, "rope_scaling rope_parameters original_max_position_embeddings", NULL},
+        {has_rope && !family->rotary_base_key, "rope_theta", NULL},
+        {has_rope && !family->rotary_part_key, "partial_rotary_factor", NULL},
+        {true, family->rotary_base_key, NULL},
+        {true, family->rotary_part_key, NULL},
+        {has_part || family->rotary_channels_key, family->rotary_channels_key, "--rotary-percent"},
+        {has_rope && !family->has_no_groups, hf_groups_key(family), "--num-query-groups"},
+        {family->has_multi_query, "multi_query", "--num-query-groups"},
+        {family->has_no_rope_layers, "no_rope_layers no_rope_layer_interval", "--no-rope-freq"},
+        {family->has_whole_without_rope, NULL, "--no-rope-freq"},
+        {has_local, family->has_nested_rope ? NULL : "rope_local_base_freq", "--rotary-base-local"},
+        {hf_default(family, "query_pre_attn_scalar"), "query_pre_attn_scalar", "--softmax-scale"},
+        {family->window_freq, "sliding_window_pattern", "--window-attn-skip-freq"},
+        {has_switch || hf_default(family, "max_window_layers"), "max_window_layers", NULL},
+        {has_switch, "use_sliding_window sliding_window", "--sliding-window --window-attn-skip-freq"},
+        {family->sparse != HF_SPARSE_ALL, NULL, "--moe-layer-freq"},
+        {family->sparse == HF_SPARSE_STEP, "decoder_sparse_step mlp_only_layers", NULL},
+        {family->sparse > HF_SPARSE_STEP, "first_k_dense_replace", NULL},
+        {family->sparse == HF_SPARSE_TYPES, "mlp_layer_types", NULL},
+        {family->experts, "num_experts num_local_experts", NULL},
+        {is_routed, "n_group topk_group",
+         "--moe-shared-expert-intermediate-size --moe-router-num-groups --moe-router-group-topk "
+         "--moe-router-group-best"},
+        {is_routed, family->shared_key ? family->shared_key : "n_shared_experts", NULL},
+        {family->topk_method, "topk_method", NULL},
+        {family->has_latents, "qk_head_dim head_dim=@qk_rope_head_dim", "--kv-channels"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].has && rows[i].words)
-            buffer_printf(words, "%s ", rows[i].words);
+    _Static_assert(sizeof all <= MOST_FACTS * sizeof all[0], "room for all");
+    memcpy(facts, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+bool hf_is_said(const struct hf_family *family, const char *flag) {
+    struct fact facts[MOST_FACTS];
+    size_t count = list_facts(family, facts);
+    for (size_t i = 0; i < count; i++)
+        if (facts[i].is_said && hf_has_word(facts[i].flags, flag))
+            return true;
+    return false;
 }
 
 static int check_member(const struct hf_family *family, const struct json *root, const char *object, size_t i,
@@ -161,16 +182,20 @@ static int check_member(const struct hf_family *family, const struct json *root,
 
 // Some programs write the default head_dim into models of families that lack the member.
 static bool is_plain_head(const struct json_key *key, const struct json *value, const struct config *config) {
-    double heads = (double)config->num_attention_heads;
+    double heads = (double)config->model.num_attention_heads;
     return strcmp(key->string, "head_dim") == 0 && value->type == JSON_NUMBER && heads > 0 &&
-           value->number == floor((double)config->hidden_size / heads);
+           value->number == floor((double)config->model.hidden_size / heads);
 }
 
 int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config) {
     struct buffer words = {0};
     const struct json *object = family->object ? hf_member_of(root, family->object) : NULL;
     int result = 0;
-    append_read(family, &words);
+    struct fact facts[MOST_FACTS];
+    size_t count = list_facts(family, facts);
+    for (size_t i = 0; i < count; i++)
+        if (facts[i].is_said && facts[i].words)
+            buffer_printf(&words, "%s ", facts[i].words);
     for (size_t i = 0; i < root->count && result == 0; i++)
         if (family->has_latents || !is_plain_head(&root->keys[i], &root->items[i], config))
             result = check_member(family, root, NULL, i, buffer_string(&words));

@@ -161,8 +161,8 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
 
 // Routers that divide the chosen experts' scores by their sum give a single expert the weight 1, and so no gradient.
 static int check_chosen(const struct config *config) {
-    bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
-    if (config->num_experts == 0 || is_softmax || config->moe_router_topk != 1)
+    bool is_softmax = strcmp(config->model.moe_router_score_function, "softmax") == 0;
+    if (config->model.num_experts == 0 || is_softmax || config->model.moe_router_topk != 1)
         return 0;
     return error_set(
         "its \"num_experts_per_tok\" is 1: that expert's weight is then 1 whatever the router computes; this is not "
@@ -176,7 +176,7 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
     const char *text = groups ? hf_text_of(groups) : is_absent ? hf_default(family, "num_key_value_heads") : NULL;
     if (groups && groups->type != JSON_NUMBER)
         return error_set("its \"%s\" is not a number", key);
-    if (!text || strtod(text, NULL) == (double)config->num_attention_heads)
+    if (!text || strtod(text, NULL) == (double)config->model.num_attention_heads)
         return 0;
     TRY(hf_config_set(config, "--group-query-attention", "true"));
     return hf_config_set_number(config, "--num-query-groups", text);
@@ -185,7 +185,7 @@ static int read_groups(const struct hf_family *family, const struct json *root, 
 // If this list is present, transformers takes the kinds of attention from it and ignores other members for windows.
 static int check_layer_types(const struct json *root, const struct config *config) {
     const struct json *types = hf_member_of(root, "layer_types");
-    const char *expected = config->sliding_window > 0 ? "sliding_attention" : "full_attention";
+    const char *expected = config->model.sliding_window > 0 ? "sliding_attention" : "full_attention";
     if (types && types->type != JSON_ARRAY)
         return error_set("its \"layer_types\" is not a list");
     for (size_t i = 0; types && i < types->count; i++) {
@@ -211,7 +211,7 @@ static int read_windows(const struct hf_family *family, const struct json *root,
     int result = !layers ? -1 : *layers ? hf_config_set(config, "--window-attn-skip-freq", layers) : 0;
     free(layers);
     if (result < 0 || !family->has_whole_without_rope ||
-        (family->has_rope_without_windows && config->sliding_window == 0))
+        (family->has_rope_without_windows && config->model.sliding_window == 0))
         return result;
     int64_t every = hf_whole_layers_every(config);
     if (every < 0)
@@ -230,7 +230,9 @@ static int read_query_scalar(const struct hf_family *family, const struct json *
     double scalar = value ? value->number : strtod(hf_default(family, "query_pre_attn_scalar"), NULL);
     if ((value && value->type != JSON_NUMBER) || !(scalar > 0))
         return error_set("its \"query_pre_attn_scalar\" is not a number above 0");
-    return scalar == (double)config->kv_channels ? 0 : hf_config_set_real(config, "--softmax-scale", 1 / sqrt(scalar));
+    return scalar == (double)config->model.kv_channels
+               ? 0
+               : hf_config_set_real(config, "--softmax-scale", 1 / sqrt(scalar));
 }
 
 // SmolLM3 lists for each layer whether it has rotary positions; by default every N-th layer has none.
@@ -241,7 +243,7 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
         return error_set("its \"no_rope_layer_interval\" is not a number");
     if (!layers)
         return hf_config_set_number(config, "--no-rope-freq", interval ? interval->string : "4");
-    int64_t count = config->num_layers, first = 0;
+    int64_t count = config->model.num_layers, first = 0;
     if (layers->type != JSON_ARRAY || (int64_t)layers->count < count)
         return error_set("its \"no_rope_layers\" has no number for each of the %" PRId64 " layers", count);
     while (first < count && layers->items[first].type == JSON_NUMBER && layers->items[first].number != 0)
@@ -256,9 +258,9 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
 }
 
 static int read_sparse_layers(const struct hf_family *family, const struct json *root, struct config *config) {
-    if (config->num_experts == 0 && family->experts)
+    if (config->model.num_experts == 0 && family->experts)
         TRY(hf_config_set(config, "--num-experts", family->experts));
-    char *layers = hf_sparse_read(family, root, config->num_layers);
+    char *layers = hf_sparse_read(family, root, config->model.num_layers);
     bool is_usual = layers && family->sparse == HF_SPARSE_FIRST && strcmp(layers, "1") == 0;
     int result = !layers ? -1 : is_usual ? 0 : hf_config_set(config, "--moe-layer-freq", layers);
     free(layers);
@@ -268,10 +270,10 @@ static int read_sparse_layers(const struct hf_family *family, const struct json 
 // All heads share one key and value, or each has its own.
 static int read_multi_query(const struct json *root, struct config *config) {
     const struct json *shares = json_member(root, "multi_query"), *groups = hf_member_of(root, "num_kv_heads");
-    if (shares && shares->type != JSON_TRUE && groups && groups->number != (double)config->num_attention_heads)
+    if (shares && shares->type != JSON_TRUE && groups && groups->number != (double)config->model.num_attention_heads)
         return error_set("its \"multi_query\" is not true, but its \"num_kv_heads\" is not its number of heads; such a "
                          "model is not supported");
-    if (config->num_attention_heads == 1 || (shares && shares->type != JSON_TRUE))
+    if (config->model.num_attention_heads == 1 || (shares && shares->type != JSON_TRUE))
         return 0;
     TRY(hf_config_set(config, "--group-query-attention", "true"));
     return hf_config_set(config, "--num-query-groups", "1");
@@ -326,7 +328,7 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
         return error_set("its output layer is tied (no %s, whatever \"tie_word_embeddings\" says); transformers 4 "
                          "scales the output of such an %s and transformers 5 does not, so it is not supported",
                          family->head, family->model_type);
-    bool is_umt5 = family->tie == HF_TIED_AND_SCALED && !config->untie_embeddings_and_output_weights;
+    bool is_umt5 = family->tie == HF_TIED_AND_SCALED && !config->model.untie_embeddings_and_output_weights;
     if (!is_tied && (is_said || is_umt5))
         return error_set("its \"tie_word_embeddings\" is true%s, but it has an output matrix of its own (%s), "
                          "which transformers 5 uses and transformers 4 does not, so it is not supported: remove that "
@@ -390,7 +392,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
     if (family->has_multi_query)
         TRY(read_multi_query(root, config));
     if (family->scales_embedding)
-        TRY(hf_config_set_real(config, "--embedding-multiplier", sqrt((double)config->hidden_size)));
+        TRY(hf_config_set_real(config, "--embedding-multiplier", sqrt((double)config->model.hidden_size)));
     if (family->has_centered_gains)
         TRY(hf_config_set(config, "--apply-layernorm-1p", "true"));
     if (family->architecture_mlm && !weights_find(weights, "cls.seq_relationship.weight"))

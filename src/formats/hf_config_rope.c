@@ -150,8 +150,9 @@ const struct json *hf_alpha_scaling(const struct json *root) {
 }
 
 double hf_alpha_base(const struct json *root, const struct config *config, double base) {
-    double head = config->kv_channels > 0 ? (double)config->kv_channels
-                                          : floor((double)config->hidden_size / (double)config->num_attention_heads);
+    double head = config->model.kv_channels > 0
+                      ? (double)config->model.kv_channels
+                      : floor((double)config->model.hidden_size / (double)config->model.num_attention_heads);
     return base * pow(real_of(hf_alpha_scaling(root), "alpha"), head / (head - 2));
 }
 
@@ -171,10 +172,11 @@ static int positive_of(const struct json *scaling, const char *key, double *valu
 
 // The width of a head is not completed yet.
 static int64_t pairs_of(const struct config *config) {
-    int64_t head = config->kv_channels > 0           ? config->kv_channels
-                   : config->num_attention_heads > 0 ? config->hidden_size / config->num_attention_heads
-                                                     : 0;
-    return (int64_t)((double)head * config->rotary_percent) / 2;
+    int64_t head = config->model.kv_channels > 0 ? config->model.kv_channels
+                   : config->model.num_attention_heads > 0
+                       ? config->model.hidden_size / config->model.num_attention_heads
+                       : 0;
+    return (int64_t)((double)head * config->model.rotary_percent) / 2;
 }
 
 // One factor for each rotated pair. Factors that are all 1 count as none.
@@ -231,7 +233,7 @@ static int read_longrope(const struct json *root, const struct json *scaling, st
     TRY(positive_of(scaling, "factor", &factor));
     TRY(positive_of(scaling, "attention_factor", &attention));
     if (factor == 0)
-        factor = (double)config->max_position_embeddings / (double)length;
+        factor = (double)config->model.max_position_embeddings / (double)length;
     TRY(config_take(config, "--use-rope-scaling", "true"));
     TRY(config_take(config, "--rope-scaling-type", "longrope"));
     TRY(config_take_number(config, "--rope-original-length", length));
@@ -257,19 +259,19 @@ static void append_factors(struct json_writer *json, const char *key, const char
 // out.
 void hf_append_longrope(const struct config *config, struct json_writer *json) {
     int64_t pairs = pairs_of(config);
-    double factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
+    double factor = (double)config->model.max_position_embeddings / (double)config->model.rope_original_length;
     json_begin_object(json);
     json_key(json, "type");
     json_cstring(json, "longrope");
-    append_factors(json, "short_factor", config->rope_short_factor, pairs);
-    append_factors(json, "long_factor", config->rope_long_factor, pairs);
-    if (config->rope_scaling_factor != fmax(factor, 1)) {
+    append_factors(json, "short_factor", config->model.rope_short_factor, pairs);
+    append_factors(json, "long_factor", config->model.rope_long_factor, pairs);
+    if (config->model.rope_scaling_factor != fmax(factor, 1)) {
         json_key(json, "factor");
-        json_double(json, config->rope_scaling_factor);
+        json_double(json, config->model.rope_scaling_factor);
     }
-    if (config->yarn_attention_factor > 0) {
+    if (config->model.yarn_attention_factor > 0) {
         json_key(json, "attention_factor");
-        json_double(json, config->yarn_attention_factor);
+        json_double(json, config->model.yarn_attention_factor);
     }
     json_end_object(json);
 }
@@ -309,7 +311,7 @@ static int read_yarn(const struct json *scaling, struct config *config) {
     if ((factor_given && factor <= 0) || (hf_member_of(scaling, "attention_factor") && attention <= 0))
         return error_set("\"factor\" or \"attention_factor\" of its rotary scaling is not a number above 0");
     if (factor == 0)
-        factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
+        factor = (double)config->model.max_position_embeddings / (double)config->model.rope_original_length;
     TRY(hf_config_set_real(config, "--rope-scaling-factor", factor));
     if (attention == 0 && magnitude != 0 && all != 0)
         attention = yarn_magnitude(factor, magnitude) / yarn_magnitude(factor, all);
@@ -323,8 +325,8 @@ static int read_yarn(const struct json *scaling, struct config *config) {
 // GPT-J gives the number of rotated channels; as a fraction of a head it must convert back to that number.
 static int read_rotary_channels(const struct hf_family *family, const struct json *root, struct config *config) {
     double channels = real_of(root, family->rotary_channels_key);
-    double head = floor((double)config->hidden_size / (double)config->num_attention_heads);
-    head = config->kv_channels > 0 ? (double)config->kv_channels : head;
+    double head = floor((double)config->model.hidden_size / (double)config->model.num_attention_heads);
+    head = config->model.kv_channels > 0 ? (double)config->model.kv_channels : head;
     if (!(channels >= 2 && channels <= head && channels == floor(channels)))
         return error_set("its \"%s\" is not a number of channels from 2 to %g", family->rotary_channels_key, head);
     double part = channels / head;
@@ -364,7 +366,7 @@ static int read_local_base(const struct hf_family *family, const struct json *ro
         TRY(check_agrees(key, inner, outer, NULL));
     else if (!inner)  // then release 5 takes the default, and release 4 the outer member
         TRY(check_agrees(key, outer, NULL, hf_default(family, local_key)));
-    if (config->sliding_window == 0)
+    if (config->model.sliding_window == 0)
         return 0;
     return hf_config_set_number(config, "--rotary-base-local", base ? base->string : hf_default(family, local_key));
 }

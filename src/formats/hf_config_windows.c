@@ -73,23 +73,23 @@ static char *name_layers(const bool *layers, int64_t count) {
 }
 
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config) {
-    int64_t count = config->num_layers, windows = 0;
+    int64_t count = config->model.num_layers, windows = 0;
     bool *layers = memory_alloc((size_t)count + 1);
     char *name = NULL;
-    int status = read_layers(family, root, layers, count, config->sliding_window > 0);
+    int status = read_layers(family, root, layers, count, config->model.sliding_window > 0);
     for (int64_t i = 0; status == 0 && i < count; i++)
         windows += layers[i];
-    if (status == 0 && windows > 0 && config->sliding_window == 0)
+    if (status == 0 && windows > 0 && config->model.sliding_window == 0)
         status = error_set("it has layers with a window, but no \"sliding_window\"");
     if (status == 0)
-        name = windows == count || config->sliding_window == 0 ? memory_string("") : name_layers(layers, count);
+        name = windows == count || config->model.sliding_window == 0 ? memory_string("") : name_layers(layers, count);
     free(layers);
     return name;
 }
 
 char *hf_windows_types(const struct config *config) {
     struct buffer text = {0};
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", config_layer_window(config, i) > 0 ? windowed : whole);
     char *types = memory_printf("%s]", buffer_string(&text));
     buffer_free(&text);
@@ -98,7 +98,7 @@ char *hf_windows_types(const struct config *config) {
 
 int64_t hf_whole_layers_every(const struct config *config) {
     int64_t every = 0;
-    for (int64_t i = 0; i < config->num_layers; i++) {
+    for (int64_t i = 0; i < config->model.num_layers; i++) {
         bool is_whole = config_layer_window(config, i) == 0;
         if (is_whole && every == 0)
             every = i + 1;
@@ -109,10 +109,10 @@ int64_t hf_whole_layers_every(const struct config *config) {
 }
 
 double hf_query_scalar(const struct config *config) {
-    double scale = config->softmax_scale;
-    return scale > 0 ? round(1 / (scale * scale)) : (double)config->kv_channels;
+    double scale = config->model.softmax_scale;
+    return scale > 0 ? round(1 / (scale * scale)) : (double)config->model.kv_channels;
 }
 
 double hf_local_base(const struct config *config) {
-    return config->rotary_base_local > 0 ? config->rotary_base_local : config->rotary_base;
+    return config->model.rotary_base_local > 0 ? config->model.rotary_base_local : config->model.rotary_base;
 }

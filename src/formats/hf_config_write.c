@@ -149,31 +149,31 @@ static void set_key(struct members *members, const struct hf_config_write *write
 static void append_scaling(const struct config *config, struct json_writer *json, bool has_base) {
     json_begin_object(json);
     json_key(json, "rope_type");
-    json_cstring(json, config->rope_scaling_type);
-    append_real(json, "factor", config->rope_scaling_factor);
-    bool is_llama3 = strcmp(config->rope_scaling_type, "llama3") == 0;
+    json_cstring(json, config->model.rope_scaling_type);
+    append_real(json, "factor", config->model.rope_scaling_factor);
+    bool is_llama3 = strcmp(config->model.rope_scaling_type, "llama3") == 0;
     if (is_llama3) {
-        append_real(json, "low_freq_factor", config->rope_low_freq_factor);
-        append_real(json, "high_freq_factor", config->rope_high_freq_factor);
+        append_real(json, "low_freq_factor", config->model.rope_low_freq_factor);
+        append_real(json, "high_freq_factor", config->model.rope_high_freq_factor);
     }
-    if (strcmp(config->rope_scaling_type, "yarn") == 0) {
-        if (config->yarn_beta_fast != 32)
-            append_real(json, "beta_fast", config->yarn_beta_fast);
-        if (config->yarn_beta_slow != 1)
-            append_real(json, "beta_slow", config->yarn_beta_slow);
-        if (config->yarn_attention_factor > 0)
-            append_real(json, "attention_factor", config->yarn_attention_factor);
-        if (config->no_yarn_correction_range_round_to_int) {
+    if (strcmp(config->model.rope_scaling_type, "yarn") == 0) {
+        if (config->model.yarn_beta_fast != 32)
+            append_real(json, "beta_fast", config->model.yarn_beta_fast);
+        if (config->model.yarn_beta_slow != 1)
+            append_real(json, "beta_slow", config->model.yarn_beta_slow);
+        if (config->model.yarn_attention_factor > 0)
+            append_real(json, "attention_factor", config->model.yarn_attention_factor);
+        if (config->model.no_yarn_correction_range_round_to_int) {
             json_key(json, "truncate");
             json_bool(json, false);
         }
     }
-    if (strcmp(config->rope_scaling_type, "dynamic") != 0) {
+    if (strcmp(config->model.rope_scaling_type, "dynamic") != 0) {
         json_key(json, "original_max_position_embeddings");
-        json_int(json, config->rope_original_length);
+        json_int(json, config->model.rope_original_length);
     }
     if (has_base)
-        append_real(json, "rope_theta", config->rotary_base);
+        append_real(json, "rope_theta", config->model.rotary_base);
     json_end_object(json);
 }
 
@@ -181,13 +181,13 @@ static void append_scaling(const struct config *config, struct json_writer *json
 static bool keep_alpha(struct members *members, const struct hf_config_write *write) {
     bool is_there = write->family->has_rope_alpha && is_of_family(write->base, write->family);
     // If the model also has another scaling, that is written, with the stretched base.
-    if (config_scales_rope(write->config) || write->config->rotary_seq_len_interpolation_factor != 1)
+    if (config_scales_rope(write->config) || write->config->model.rotary_seq_len_interpolation_factor != 1)
         return false;
     const struct json *scaling = is_there ? hf_alpha_scaling(write->base) : NULL;
     const struct json *inner = scaling ? json_member(scaling, "rope_theta") : NULL;
     const struct json *theta = inner ? inner : scaling ? json_member(write->base, "rope_theta") : NULL;
     double base = theta && theta->type == JSON_NUMBER ? theta->number : 10000;
-    if (!scaling || hf_alpha_base(write->base, write->config, base) != write->config->rotary_base)
+    if (!scaling || hf_alpha_base(write->base, write->config, base) != write->config->model.rotary_base)
         return false;
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
@@ -211,17 +211,17 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
     }
     if (!family->has_no_flat_rope)
         set_member(members, family->rotary_base_key ? family->rotary_base_key : "rope_theta",
-                   real_text(config->rotary_base));
+                   real_text(config->model.rotary_base));
     if (hf_default(family, "rope_local_base_freq") && !family->has_nested_rope)
         set_member(members, "rope_local_base_freq", real_text(hf_local_base(config)));
     if (has_part)
         set_member(members, family->rotary_part_key ? family->rotary_part_key : "partial_rotary_factor",
-                   real_text(config->rotary_percent));
+                   real_text(config->model.rotary_percent));
     if (!family->has_no_groups)
         set_member(members, hf_groups_key(family), memory_printf("%lld", (long long)config_query_groups(config)));
     if (config_has_longrope(config))
         set_member(members, "original_max_position_embeddings",
-                   memory_printf("%lld", (long long)config->rope_original_length));
+                   memory_printf("%lld", (long long)config->model.rope_original_length));
     if (family->has_no_flat_rope)
         return;
     // A scaling that changes nothing is not written: transformers would divide by 0.
@@ -236,8 +236,8 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
             append_scaling(config, &json, false);
         set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
         buffer_free(&text);
-    } else if (config->rotary_seq_len_interpolation_factor != 1) {
-        char *factor = real_text(config->rotary_seq_len_interpolation_factor);
+    } else if (config->model.rotary_seq_len_interpolation_factor != 1) {
+        char *factor = real_text(config->model.rotary_seq_len_interpolation_factor);
         set_member(members, "rope_scaling", memory_printf("{\"rope_type\": \"linear\", \"factor\": %s}", factor));
         free(factor);
     } else {
@@ -257,11 +257,11 @@ static void set_nested_rope(struct members *members, const struct config *config
     } else {
         json_begin_object(&json);
         json_key(&json, "rope_type");
-        bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
+        bool is_linear = config->model.rotary_seq_len_interpolation_factor != 1;
         json_cstring(&json, is_linear ? "linear" : "default");
         if (is_linear)
-            append_real(&json, "factor", config->rotary_seq_len_interpolation_factor);
-        append_real(&json, "rope_theta", config->rotary_base);
+            append_real(&json, "factor", config->model.rotary_seq_len_interpolation_factor);
+        append_real(&json, "rope_theta", config->model.rotary_base);
         json_end_object(&json);
     }
     json_key(&json, "sliding_attention");
@@ -282,13 +282,13 @@ static void set_own(struct members *members, const struct hf_member *own, size_t
 
 static void set_no_rope_layers(struct members *members, const struct config *config) {
     struct buffer text = {0};
-    for (int64_t i = 0; i < config->num_layers; i++)
+    for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s%d", i > 0 ? ", " : "[", config_layer_skips_rope(config, i) ? 0 : 1);
     buffer_append_string(&text, "]");
     set_member(members, "no_rope_layers", memory_string(buffer_string(&text)));
     buffer_free(&text);
-    if (config->no_rope_freq > 0)
-        set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->no_rope_freq));
+    if (config->model.no_rope_freq > 0)
+        set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->model.no_rope_freq));
 }
 
 static bool has_member(const struct members *members, const char *key) {
@@ -301,7 +301,7 @@ static bool has_member(const struct members *members, const char *key) {
 // sliding_window_pattern is only read where layer_types is not known.
 static void set_layer_types(struct members *members, const struct hf_config_write *write) {
     const struct config *config = write->config;
-    const char *freq = config->window_attn_skip_freq;
+    const char *freq = config->model.window_attn_skip_freq;
     set_member(members, "layer_types", hf_windows_types(config));
     const struct json *pattern = write->base ? json_member(write->base, "sliding_window_pattern") : NULL;
     if (pattern && pattern->type != JSON_STRING)  // as a string it names kinds of layers, as layer_types does
@@ -310,10 +310,10 @@ static void set_layer_types(struct members *members, const struct hf_config_writ
 
 // For a family with a switch for windows; if it is off, the other members about windows stay.
 static void set_window_switch(struct members *members, const struct config *config) {
-    bool is_on = config->sliding_window > 0;
+    bool is_on = config->model.sliding_window > 0;
     set_member(members, "use_sliding_window", memory_string(is_on ? "true" : "false"));
     if (is_on)
-        set_member(members, "sliding_window", memory_printf("%lld", (long long)config->sliding_window));
+        set_member(members, "sliding_window", memory_printf("%lld", (long long)config->model.sliding_window));
     if (is_on || has_member(members, "layer_types"))
         set_member(members, "layer_types", hf_windows_types(config));
 }
@@ -412,8 +412,9 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_base(members, write, write->base);
     if (!write->has_base_ids)
         set_ids(members, &write->ids);
-    if (config_form(config) == CONFIG_T5 && config->decoder_start_token >= 0)
-        set_member(members, "decoder_start_token_id", memory_printf("%lld", (long long)config->decoder_start_token));
+    if (config_form(config) == CONFIG_T5 && config->data.decoder_start_token >= 0)
+        set_member(members, "decoder_start_token_id",
+                   memory_printf("%lld", (long long)config->data.decoder_start_token));
     bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
     set_member(members, "model_type", quoted(family->model_type));
     set_member(members, "architectures",
@@ -452,15 +453,16 @@ static void set_members(struct members *members, const struct hf_config_write *w
         set_nested_rope(members, config);
     if (family->has_multi_query)
         set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
-    bool is_tied = !config->untie_embeddings_and_output_weights && !hf_config_doubles_head(family, config);
+    bool is_tied = !config->model.untie_embeddings_and_output_weights && !hf_config_doubles_head(family, config);
     set_member(members, "tie_word_embeddings", memory_string(is_tied ? "true" : "false"));
     if (family->tie == HF_TIED_SCALED)
-        set_member(members, "scale_decoder_outputs", memory_string(config->scale_tied_output ? "true" : "false"));
+        set_member(members, "scale_decoder_outputs", memory_string(config->model.scale_tied_output ? "true" : "false"));
 }
 
 // transformers before release 5 scales the output of every tied T5.
 bool hf_config_doubles_head(const struct hf_family *family, const struct config *config) {
-    return family->tie == HF_TIED_SCALED && !config->untie_embeddings_and_output_weights && !config->scale_tied_output;
+    return family->tie == HF_TIED_SCALED && !config->model.untie_embeddings_and_output_weights &&
+           !config->model.scale_tied_output;
 }
 
 void hf_config_write(const struct hf_config_write *write, struct buffer *out) {

@@ -1,5 +1,5 @@
-// See hf_end.h.
-#include "formats/hf_end.h"
+// See hf_tokenizer_files.h.
+#include "formats/hf_tokenizer_files.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -34,7 +34,7 @@ const struct json *hf_token_text(const struct json *root, const char *key) {
 }
 
 bool hf_end_is_other(const struct model_source *source) {
-    const char *named = source->config.eod_token;
+    const char *named = source->config.data.eod_token;
     if (!named || config_form(&source->config) != CONFIG_GPT)
         return false;
     struct json *config = hf_read_beside(source, "tokenizer_config.json");
@@ -143,12 +143,12 @@ int hf_end_write(const char *folder, const struct model_source *source, const st
                                         {"special_tokens_map.json", "eos_token", write_token, true}};
     struct end end = {.id = tokenizer_eod(tokenizer)};
     end.text = tokenizer_token(tokenizer, end.id, &end.length);
-    size_t count = is_special(source, source->config.eod_token) ? 4 : 2;
+    size_t count = is_special(source, source->config.data.eod_token) ? 4 : 2;
     int result = 0;
     if (count == 2)
         log_warn("--eod-token \"%s\" is an ordinary token: config.json ends texts with its id %" PRId32
                  ", and the tokenizer keeps its own eos_token, because transformers would split texts at it",
-                 source->config.eod_token, end.id);
+                 source->config.data.eod_token, end.id);
     for (size_t i = 0; i < count && result == 0 && end.text; i++) {
         char *path = file_join(folder, edits[i].name);
         struct json *root = NULL;

@@ -36,6 +36,14 @@ const struct hf_flag *hf_flag_at(const struct hf_family *family, size_t i) {
     return NULL;
 }
 
+bool hf_has_flag(const struct hf_family *family, const char *flag) {
+    const struct hf_flag *fixed;
+    for (size_t i = 0; (fixed = hf_flag_at(family, i)); i++)
+        if (strcmp(fixed->flag, flag) == 0)
+            return true;
+    return false;
+}
+
 const char *hf_default(const struct hf_family *family, const char *member) {
     for (const struct hf_flag *known = family->defaults; known && known->flag; known++)
         if (strcmp(known->flag, member) == 0)

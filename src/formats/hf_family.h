@@ -152,6 +152,8 @@ struct hf_family {
 const struct hf_row *hf_row_at(const struct hf_family *family, size_t i);
 bool hf_key_at(const struct hf_family *family, size_t i, struct hf_key *key);
 const struct hf_flag *hf_flag_at(const struct hf_family *family, size_t i);
+// Whether all its models have a value of the flag.
+bool hf_has_flag(const struct hf_family *family, const char *flag);
 // The default of a member; NULL if there is none.
 const char *hf_default(const struct hf_family *family, const char *member);
 

@@ -28,14 +28,6 @@ static const struct hf_row granite_rows[] = {
     SAME(OURS "mlp.shared_experts.linear_fc2", LLAMA "shared_mlp.output_linear"),
     {0},
 };
-static const struct hf_key granite_keys[] = {
-    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),
-    NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
-    NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
-    NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
-    ONLY("attention_bias", "false"),
-    {0},
-};
 static const struct hf_flag mixtral_ids[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}, {0}};
 #define GRANITE(type, class)                                                                                           \
     ROTARY(type, class), .harmless = "position_embedding_type=rope", ROWS(hf_attention, hf_mlp_norm, granite_rows),    \
@@ -88,9 +80,9 @@ const struct hf_family hf_family_experts[] = {
                      {"--glu-linear-offset", "1"}, {"--softmax-type", "learnable"}),
            hf_no_dropout)},
     {GRANITE("granitemoe", "GraniteMoeForCausalLM"),
-     KEYS(hf_sizes, hf_expert_width, hf_rms, granite_keys, hf_local_experts, hf_per_token)},
+     KEYS(hf_sizes, hf_expert_width, hf_rms, hf_multipliers, hf_local_experts, hf_per_token)},
     {GRANITE("granitemoeshared", "GraniteMoeSharedForCausalLM"),
-     KEYS(hf_sizes, hf_expert_width, hf_rms, granite_keys, hf_local_experts, hf_per_token,
+     KEYS(hf_sizes, hf_expert_width, hf_rms, hf_multipliers, hf_local_experts, hf_per_token,
           OWN_KEYS(NUMBER("shared_intermediate_size", "--moe-shared-expert-intermediate-size", .fallback = "0",
                           .has_none = true)))},
     {ROTARY("olmoe", "OlmoeForCausalLM"), ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_experts),

@@ -6,15 +6,6 @@ static const struct hf_flag llama_ids[] = {{"bos_token_id", "1"}, {"eos_token_id
 #define LIKE_LLAMA(type, class)                                                                                        \
     ROTARY(type, class), .written = llama_ids, ROWS(hf_attention, hf_mlp_norm, hf_head_norms, hf_gated_mlp, hf_fused)
 
-static const struct hf_key granite_keys[] = {
-    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),
-    NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
-    NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
-    NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
-    ONLY("attention_bias", "false"),
-    ONLY("mlp_bias", "false"),
-    {0},
-};
 static const struct hf_flag gemma_flags[] = {{"--model", "gpt"},
                                              {"--normalization", "RMSNorm"},
                                              {"--activation", "gelu_tanh"},
@@ -91,7 +82,8 @@ const struct hf_family hf_family_rotary[] = {
           hf_plain_activation, hf_attention_bias, hf_mlp_bias),
      DEFAULTS({"partial_rotary_factor", "0.5"}, {"initializer_range", "0.0134"}),
      FLAGS(hf_rotary, hf_no_bias, hf_no_dropout)},
-    {LIKE_LLAMA("granite", "GraniteForCausalLM"), KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, granite_keys),
+    {LIKE_LLAMA("granite", "GraniteForCausalLM"),
+     KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_multipliers, OWN_KEYS(ONLY("mlp_bias", "false"))),
      FLAGS(hf_llama, hf_no_dropout)},
     {ROTARY("olmo2", "Olmo2ForCausalLM"), ROWS(hf_attention, hf_head_norms, hf_result_norms, hf_gated_mlp),
      KEYS(hf_sizes, hf_mlp_width, hf_head_width, hf_rms, hf_attention_bias), DEFAULTS({"rms_norm_eps", "1e-05"}),

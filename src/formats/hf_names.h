@@ -1,12 +1,13 @@
-// Which row of a family's table a parameter of ours has. Internal to this folder.
+// Which row of a family's table a parameter of ours has, and what becomes of its elements. Internal to this folder.
 #ifndef FORMATS_HF_NAMES_H
 #define FORMATS_HF_NAMES_H
 
 #include "config/config.h"
+#include "formats/hf_family.h"
 #include "formats/model_source.h"
 #include "formats/weights.h"
-#include "formats/hf_family.h"
 #include "parallel/param.h"
+#include "tensor/tensor.h"
 
 struct hf_match {
     const struct hf_row *row;  // NULL if the family has no such tensor
@@ -47,5 +48,30 @@ void hf_source_close(struct model_source *source);  // frees `detail`
 
 // Bytes of one head in a tensor of all queries, keys and values.
 size_t hf_head_bytes(const struct config *config, size_t bytes);
+
+// Converts tensors of Hugging Face that store our elements in another order, or in fewer bits.
+
+enum { MXFP4_BLOCK = 32 };  // elements per scale
+
+// Whether theirs has the elements in another order than ours.
+bool hf_is_reordered(enum hf_transform transform);
+// Whether theirs is blocks of MXFP4, beside their scales.
+bool hf_is_mxfp4(enum hf_transform transform);
+
+// Reorders one tensor to theirs or ours; `to` and `from` do not overlap.
+struct hf_reorder {
+    enum hf_transform transform;
+    bool to_theirs;  // else to ours
+    void *to;
+    const void *from;
+    const struct param *param;  // ours
+    const struct config *config;
+    size_t bytes;    // of all elements
+    size_t element;  // bytes of one
+};
+void hf_reorder(const struct hf_reorder *job);
+
+// Decodes `count` MXFP4 numbers to bf16: two in a byte, low half first, each times 2^(scale - 127) of its block.
+void hf_dequantize_mxfp4(uint16_t *to, const unsigned char *blocks, const unsigned char *scales, size_t count);
 
 #endif

@@ -123,6 +123,14 @@ const struct hf_key hf_latent_keys[] = {
 };
 const struct hf_key hf_latent_rotation[] = {
     MAP("rope_interleave", "--latent-rotary-halves", "true=false false=true", .fallback = "true"), {0}};
+const struct hf_key hf_multipliers[] = {
+    NUMBER("embedding_multiplier", "--embedding-multiplier", .fallback = "1", .is_positive = true),
+    NUMBER("residual_multiplier", "--residual-multiplier", .fallback = "1"),
+    NUMBER("logits_scaling", "--logits-scaling", .fallback = "1"),
+    NUMBER("attention_multiplier", "--softmax-scale", .fallback = "1"),
+    ONLY("attention_bias", "false"),
+    {0},
+};
 const struct hf_key hf_depth_count[] = {NUMBER("num_nextn_predict_layers", "--mtp-num-layers", .fallback = "0"), {0}};
 
 const struct hf_flag hf_rotary[] = {{"--model", "gpt"}, {"--position-embedding-type", "rope"}, {0}};

@@ -10,15 +10,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/tokenizer/byte_map.h"
-#include "formats/hf_end.h"
+#include "data/tokenizer/tokenizer.h"
 #include "formats/hf_surroundings.h"
 #include "store/extra.h"
-#include "data/tokenizer/tokenizer.h"
 #include <stdlib.h>
 #include <string.h>
 
 static bool is_of_type(const struct model_source *source, const char *prefix) {
-    const char *type = source->config.tokenizer_type;
+    const char *type = source->config.data.tokenizer_type;
     return type && strncmp(type, prefix, strlen(prefix)) == 0;
 }
 
@@ -50,7 +49,8 @@ void hf_tokenizer_open(struct model_tokenizer *tokenizer, const struct model_sou
     *tokenizer = (struct model_tokenizer){.has_other_end = hf_end_is_other(source)};
     const struct config *config = &source->config;
     const struct checkpoint_file_list *files = &source->files;
-    if ((source->has_foreign_tokenizer && !tokenizer->has_other_end) || files->count == 0 || !config->tokenizer_type)
+    if ((source->has_foreign_tokenizer && !tokenizer->has_other_end) || files->count == 0 ||
+        !config->data.tokenizer_type)
         return;
     struct tokenizer_options options = tokenizer_options_of(config);
     options.vocab_file = checkpoint_file_find(files, "vocab-file");
@@ -215,8 +215,9 @@ int hf_tokenizer_write(const struct model_tokenizer *tokenizer, const struct mod
         TRY(write_vocab_txt(tokenizer->tokenizer, folder));
     struct hf_roles roles = roles_for(tokenizer, family);
     const struct config *config = &source->config;
-    roles.longest =
-        config->seq_length > config->max_position_embeddings ? config->seq_length : config->max_position_embeddings;
+    roles.longest = config->run.seq_length > config->model.max_position_embeddings
+                        ? config->run.seq_length
+                        : config->model.max_position_embeddings;
     roles.is_overruled = strcmp(family->model_type, "qwen2") == 0;
     if (hf_save_folder(tokenizer->tokenizer, &roles, folder) < 0)
         return error_context("cannot write the tokenizer for Hugging Face (leave it out with --no-tokenizer)");

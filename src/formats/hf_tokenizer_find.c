@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "formats/hf_end.h"
 #include "formats/source_kind.h"
 #include "store/extra.h"
 #include <stdlib.h>
@@ -23,18 +22,18 @@ static void refine_wordpiece(struct model_source *source) {
     if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *lower = json_member(root, "do_lower_case");
         if (lower && lower->type == JSON_FALSE) {
-            free(config->tokenizer_type);
-            config->tokenizer_type = memory_string("BertWordPieceCase");
+            free(config->data.tokenizer_type);
+            config->data.tokenizer_type = memory_string("BertWordPieceCase");
         }
     }
     json_free(root);
     free(path);
     struct buffer text = {0};
-    if (file_read_own(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
+    if (file_read_own(config->data.vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
         int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
         for (size_t i = 0; i < text.length; i++)
             lines += text.data[i] == '\n';
-        config->no_legacy_tokenizer = config->padded_vocab_size < lines + 2;
+        config->data.no_legacy_tokenizer = config->model.padded_vocab_size < lines + 2;
     }
     buffer_free(&text);
 }
@@ -74,9 +73,9 @@ static void take_end(struct model_source *source) {
     struct config *config = &source->config;
     char *end = read_end(source, "tokenizer_config.json");
     end = end ? end : read_end(source, "special_tokens_map.json");
-    if (end && has_token(config->vocab_file ? config->vocab_file : config->tokenizer_model, end)) {
-        free(config->eod_token);
-        config->eod_token = end;
+    if (end && has_token(config->data.vocab_file ? config->data.vocab_file : config->data.tokenizer_model, end)) {
+        free(config->data.eod_token);
+        config->data.eod_token = end;
         end = NULL;
     }
     free(end);
@@ -112,7 +111,7 @@ int hf_tokenizer_find(struct model_source *source) {
     };
     struct config *config = &source->config;
     int result = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type && result == 0; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->data.tokenizer_type && result == 0; i++) {
         char *path = file_join(source->path, rows[i].name);
         char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
         bool is_there = file_exists(path) && (!second || file_exists(second));
@@ -121,15 +120,16 @@ int hf_tokenizer_find(struct model_source *source) {
         if (is_there && second && result == 0)
             result = extra_check_inside(source->path, second);
         if (is_there && result == 0) {
-            config->tokenizer_type = memory_string(rows[i].type);
-            char **slot = strcmp(rows[i].role, "vocab-file") == 0 ? &config->vocab_file : &config->tokenizer_model;
+            config->data.tokenizer_type = memory_string(rows[i].type);
+            char **slot =
+                strcmp(rows[i].role, "vocab-file") == 0 ? &config->data.vocab_file : &config->data.tokenizer_model;
             *slot = realpath(path, NULL);
             source_add_file(source, rows[i].role, path);
             if (second) {
-                config->merge_file = realpath(second, NULL);
+                config->data.merge_file = realpath(second, NULL);
                 source_add_file(source, "merge-file", second);
             }
-            if (strcmp(rows[i].name, "vocab.txt") == 0 && config->vocab_file)
+            if (strcmp(rows[i].name, "vocab.txt") == 0 && config->data.vocab_file)
                 refine_wordpiece(source);
             if (i < 2)  // the others contain it
                 take_end(source);

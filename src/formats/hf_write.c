@@ -9,17 +9,13 @@
 #include "base/memory.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
-#include "formats/hf_reorder.h"
 #include "formats/hf_surroundings.h"
 #include "formats/hf_tokenizer_files.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "store/safetensors.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One tensor of theirs: elements of one of ours starting at `first`, perhaps transposed or reordered.
 struct hf_output {
@@ -56,7 +52,7 @@ static int add_outputs(struct hf_job *job, size_t i, struct buffer *unknown) {
     const struct param *param = source->params.items[i];
     const struct source_tensor *tensor = &source->tensors[i];
     enum dtype dtype = model_write_dtype(job->write, tensor);
-    struct hf_match match = hf_match(job->family, param, source->config.num_layers);
+    struct hf_match match = hf_match(job->family, param, source->config.model.num_layers);
     if (!match.row) {
         buffer_printf(unknown, "%s%s", unknown->length > 0 ? ", " : "", tensor->name);
         return 0;
@@ -93,9 +89,9 @@ static void add_token_types(struct hf_job *job, enum dtype dtype) {
         return;
     struct hf_output *output = &job->outputs[job->count++];
     *output = (struct hf_output){.name = memory_string(row->theirs[0]), .is_zero = true};
-    output->bytes = (size_t)(rows * config->hidden_size) * dtype_bytes(dtype);
+    output->bytes = (size_t)(rows * config->model.hidden_size) * dtype_bytes(dtype);
     output->entry = (struct safetensors_tensor){
-        .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
+        .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->model.hidden_size}};
 }
 
 // Writes a tensor a second time under another name, which is freed in the end.
@@ -120,7 +116,8 @@ static void add_head(struct hf_job *job) {
 // Depths of multi-token prediction come with copies of the tensors they share with the model.
 static void add_depth_copies(struct hf_job *job) {
     const struct config *config = &job->write->source->config;
-    for (int64_t layer = config->num_layers; layer < config->num_layers + config->mtp_num_layers; layer++) {
+    for (int64_t layer = config->model.num_layers; layer < config->model.num_layers + config->model.mtp_num_layers;
+         layer++) {
         add_copy(job, job->family->embedding, memory_printf("model.layers.%lld.embed_tokens.weight", (long long)layer));
         add_copy(job, job->family->head, memory_printf("model.layers.%lld.shared_head.head.weight", (long long)layer));
     }
@@ -129,9 +126,9 @@ static void add_depth_copies(struct hf_job *job) {
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    size_t most = 3 + 2 * (size_t)source->config.mtp_num_layers;  // including tensors that may be added
+    size_t most = 3 + 2 * (size_t)source->config.model.mtp_num_layers;  // including tensors that may be added
     for (size_t i = 0; i < source->count; i++)
-        most += (size_t)hf_match(job->family, source->params.items[i], source->config.num_layers).pieces;
+        most += (size_t)hf_match(job->family, source->params.items[i], source->config.model.num_layers).pieces;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->file_ends = memory_alloc(most * sizeof job->file_ends[0]);
     int result = 0;
@@ -283,9 +280,9 @@ static const char *main_dtype(const struct hf_job *job) {
 
 static int write_config(const struct hf_job *job) {
     struct config *config = &job->write->source->config;
-    int64_t padded = config->padded_vocab_size;
+    int64_t padded = config->model.padded_vocab_size;
     if (job->write->vocab_size > 0)
-        config->padded_vocab_size = job->write->vocab_size;
+        config->model.padded_vocab_size = job->write->vocab_size;
     struct buffer text = {0};
     hf_config_write(&(struct hf_config_write){.family = job->family,
                                               .config = config,
@@ -294,13 +291,15 @@ static int write_config(const struct hf_job *job) {
                                               .has_base_ids = job->write->source->has_foreign_tokenizer,
                                               .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
-    config->padded_vocab_size = padded;
+    config->model.padded_vocab_size = padded;
     int result = write_text(job, "config.json", &text);
     buffer_free(&text);
     return result;
 }
 
-static int write_all(struct hf_job *job) {
+static int write_all(void *context, const char *temporary) {
+    struct hf_job *job = context;
+    job->folder = temporary;
     TRY(list_outputs(job));
     TRY(file_make_folders(job->folder));
     for (size_t f = 0; f < job->file_count; f++)
@@ -309,18 +308,8 @@ static int write_all(struct hf_job *job) {
     TRY(write_config(job));
     TRY(hf_surroundings_write(&job->write->source->files, job->folder));
     TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->family, job->folder));
-    return file_sync_folder(job->folder);
-}
-
-static int check_target(const struct model_write *write) {
-    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
-        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
-    const struct config *config = &write->source->config;
-    if (write->vocab_size > config->padded_vocab_size)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
-                              config->padded_vocab_size, write->vocab_size);
-    return 0;
+    TRY(file_sync_folder(job->folder));
+    return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }
 
 // A model from Hugging Face keeps its family if it still fits.
@@ -351,7 +340,7 @@ static void note_names(const struct hf_job *job) {
 
 // generate() may sample a row that is not a token, with the small probability of an untrained row.
 static void note_padding(const struct hf_job *job) {
-    int64_t rows = job->write->source->config.padded_vocab_size;
+    int64_t rows = job->write->source->config.model.padded_vocab_size;
     int64_t tokens = job->tokenizer.tokenizer ? tokenizer_vocab_size(job->tokenizer.tokenizer) : rows;
     if (job->write->vocab_size == 0 && tokens < rows)
         log_info("note: the vocabulary is padded from %" PRId64 " tokens to %" PRId64
@@ -361,7 +350,8 @@ static void note_padding(const struct hf_job *job) {
 
 // transformers 5 treats every UMT5 as tied.
 static void note_scale(const struct hf_job *job) {
-    if (strcmp(job->family->model_type, "umt5") == 0 && job->write->source->config.untie_embeddings_and_output_weights)
+    if (strcmp(job->family->model_type, "umt5") == 0 &&
+        job->write->source->config.model.untie_embeddings_and_output_weights)
         log_warn("transformers 5 divides the logits of this umt5 by sqrt(d_model), because it assumes that every umt5 "
                  "is tied: greedy text is the same, losses are not; transformers 4 computes the logits as here");
 }
@@ -373,42 +363,23 @@ bool model_fits_huggingface(const struct model_write *write) {
 }
 
 int model_write_huggingface(const struct model_write *write) {
-    TRY(check_target(write));
+    TRY(model_write_check(write));
     struct model_write whole = *write;
     struct hf_job job = {.write = &whole, .family = hf_family_choose(write)};
     if (!job.family)
         return -1;
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;
     TRY(model_range_check(&whole));
-    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
     note_names(&job);
     note_padding(&job);
     note_scale(&job);
-    int result = file_make_folders(parent);
-    if (result == 0)
-        result = write_all(&job);
-    if (result == 0)
-        result = model_check(&(struct model_check){.write = &whole, .path = temporary});
-    if (result == 0) {
-        (void)rmdir(write->folder);
-        result = file_rename(temporary, write->folder);
-    }
-    if (result < 0) {
-        struct error_note *note = error_take();
-        if (file_remove_tree(temporary) < 0)
-            log_warn("%s", error_message());
-        error_give(note);
-    }
+    int result = model_write_renamed(write, write_all, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.outputs[i].name);
     free(job.outputs);
     free(job.file_ends);
     model_bytes_free(&job.bytes);
     hf_tokenizer_close(&job.tokenizer);
-    free(parent);
-    free(temporary);
     return result;
 }

@@ -2,11 +2,13 @@
 #ifndef FORMATS_MEGATRON_FOLDER_H
 #define FORMATS_MEGATRON_FOLDER_H
 
+#include "base/file.h"
 #include "config/config.h"
 #include "formats/megatron_names.h"
-#include "formats/megatron_zip.h"
 #include "formats/names.h"
+#include "formats/torch_zip.h"
 #include "formats/weights.h"
+#include <stddef.h>
 
 // A tensor of a file. Their order in the file is that of the parameters of its optimizer.
 struct megatron_entry {
@@ -79,5 +81,39 @@ void megatron_keep_view(struct megatron_folder *folder, struct torch_tensor *vie
 bool megatron_is_there(const struct megatron_folder *folder, const char *key);
 // Reads folder->path, a distributed checkpoint (torch_dist), as if of a single rank.
 int megatron_read_distributed(struct megatron_folder *folder);
+
+// A zip archive with a Megatron checkpoint (format torch) in it, as in NVIDIA's catalogue (NGC):
+// latest_checkpointed_iteration.txt and release/mp_rank_00/model_optim_rng.pt, perhaps in a folder. Compressed entries
+// are unpacked into memory on first use.
+
+struct megatron_zip {
+    char *path;  // of the archive; owned
+    struct file_map map;
+    struct torch_zip zip;
+    char *inside;              // folder of the checkpoint in it, without a trailing slash; owned
+    unsigned char **unpacked;  // owned
+    size_t unpacked_count;
+};
+
+// Whether the file is such an archive.
+bool megatron_zip_is(const char *path);
+// step: -1 for the marker's, or the only checkpoint.
+int megatron_zip_open(struct megatron_zip *zip, const char *path, int64_t step);
+void megatron_zip_close(struct megatron_zip *zip);  // safe on a zeroed one
+// The file of a rank; stage -1 is the name without stages. NULL if there is none.
+const struct torch_zip_entry *megatron_zip_rank(const struct megatron_zip *zip, int tensor_rank, int stage);
+// The entry's bytes, valid until the archive is closed.
+int megatron_zip_bytes(struct megatron_zip *zip, const struct torch_zip_entry *entry, const unsigned char **bytes);
+
+// metadata.json of Megatron's distributed checkpoints, which names the formats of the folder:
+//
+//   {"sharded_backend": "torch_dist", "sharded_backend_version": 1, "common_backend": "torch", …_version: 1}
+//
+// Core 0.19 leaves the last two out. Megatron itself refuses any other member.
+
+// *backend: "torch_dist" or "zarr". Content that no release writes is an error; `name` is the file's.
+int megatron_metadata_parse(const char *text, size_t length, const char *name, const char **backend);
+// Reads a folder's metadata.json; *backend is NULL if there is none.
+int megatron_metadata_read(const char *folder, const char **backend);
 
 #endif

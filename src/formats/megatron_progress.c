@@ -45,14 +45,14 @@ static void read_schedule(const struct megatron_folder *folder, const struct tor
         const char *name, *older;
         double *real;
         int64_t *count;
-    } members[] = {{"max_lr", "start_lr", &config->lr, NULL},
-                   {"min_lr", "min_lr", &config->min_lr, NULL},
-                   {"lr_warmup_steps", "warmup_steps", &config->lr_warmup_steps, NULL},
-                   {"lr_decay_steps", "decay_steps", NULL, &config->lr_decay_steps},
-                   {"start_wd", "start_wd", &config->start_weight_decay, NULL},
-                   {"end_wd", "end_wd", &config->end_weight_decay, NULL},
-                   {"end_wd", "end_wd", &config->weight_decay, NULL},
-                   {"wd_incr_steps", "wd_incr_steps", NULL, &config->wd_incr_steps}};
+    } members[] = {{"max_lr", "start_lr", &config->run.lr, NULL},
+                   {"min_lr", "min_lr", &config->run.min_lr, NULL},
+                   {"lr_warmup_steps", "warmup_steps", &config->run.lr_warmup_steps, NULL},
+                   {"lr_decay_steps", "decay_steps", NULL, &config->run.lr_decay_steps},
+                   {"start_wd", "start_wd", &config->run.start_weight_decay, NULL},
+                   {"end_wd", "end_wd", &config->run.end_weight_decay, NULL},
+                   {"end_wd", "end_wd", &config->run.weight_decay, NULL},
+                   {"wd_incr_steps", "wd_incr_steps", NULL, &config->run.wd_incr_steps}};
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
         double number;
         if (!get_number(folder, schedule, members[i].name, &number) &&

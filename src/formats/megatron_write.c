@@ -9,8 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "formats/torch_write.h"
 #include "store/convert.h"
 #include "store/folder.h"
@@ -18,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char data_name[] = "__0_0.distcp";
 enum { THE_WEIGHT = -1 };  // or a state
@@ -171,7 +168,7 @@ static int list_tensor(struct megatron_job *job, size_t i, int state, const char
     if (layer >= 0) {
         piece.offsets[0] = layer;
         piece.sizes[0] = 1;
-        piece.shape[piece.rank++] = source->config.num_layers;
+        piece.shape[piece.rank++] = source->config.model.num_layers;
     }
     for (int k = 0; k < tensor->rank; k++) {
         piece.sizes[piece.rank] = tensor->shape[k];
@@ -193,7 +190,7 @@ static int list_pieces(struct megatron_job *job) {
                              source->tensors[i].name);
         // Before experts, this norm has a name of its own in Transformer Engine's layers.
         char *other =
-            source->config.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
+            source->config.model.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
                 ? memory_printf("decoder.layers.pre_mlp_layernorm.%s", strrchr(source->tensors[i].name, '.') + 1)
                 : NULL;
         for (int state = THE_WEIGHT; state < states && result == 0; state++) {
@@ -242,11 +239,11 @@ static int read_whole(struct megatron_job *job, const struct written_piece *piec
     if (!strstr(piece->name, ".linear_qkv.weight") && !strstr(piece->name, ".linear_qkv.bias"))
         return 0;
     unsigned char *together = memory_alloc(whole->bytes + 1);
-    size_t heads = (size_t)(config->num_attention_heads + 2 * config_query_groups(config));
+    size_t heads = (size_t)(config->model.num_attention_heads + 2 * config_query_groups(config));
     convert_heads(&(struct convert_heads){.to = together,
                                           .from = whole->elements,
                                           .to_groups = true,
-                                          .heads = config->num_attention_heads,
+                                          .heads = config->model.num_attention_heads,
                                           .groups = config_query_groups(config),
                                           .head_bytes = whole->bytes / heads});
     free(whole->elements);
@@ -377,7 +374,7 @@ static void put_extra_state(const struct megatron_job *job, struct buffer *out, 
 
 static void put_extra_states(const struct megatron_job *job, struct buffer *out, bool are_places) {
     const struct config *config = &job->write->source->config;
-    int64_t layers = config->num_layers, experts = config->num_experts;
+    int64_t layers = config->model.num_layers, experts = config->model.num_experts;
     for (int64_t layer = 0; layer < layers; layer++) {
         for (size_t i = 0; i < COUNT(with_extra); i++) {
             bool is_shared = experts > 0 && i >= COUNT(with_extra) - 2;
@@ -394,7 +391,7 @@ static void put_extra_states(const struct megatron_job *job, struct buffer *out,
                                           with_extra_experts[k % 2], layer, k / 2, layers, experts),
                             are_places);
     }
-    for (int64_t depth = 0; depth < config->mtp_num_layers; depth++) {
+    for (int64_t depth = 0; depth < config->model.mtp_num_layers; depth++) {
         put_extra_state(job, out, memory_printf("mtp.layers.%" PRId64 ".eh_proj._extra_state/shard_0_1", depth),
                         are_places);
         for (size_t i = 0; i < COUNT(with_extra); i++)
@@ -437,9 +434,12 @@ static int write_metadata(const struct megatron_job *job) {
 
 // ---- the folder ----
 
-static int write_all(struct megatron_job *job, const char *temporary) {
+static int write_all(void *context, const char *temporary) {
+    struct megatron_job *job = context;
     static const char format[] = "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
                                  "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
+    job->folder = checkpoint_path(temporary, job->write->source->state.iteration);
+    TRY(list_pieces(job));
     TRY(file_make_folders(job->folder));
     TRY(write_data(job));
     TRY(write_metadata(job));
@@ -448,20 +448,21 @@ static int write_all(struct megatron_job *job, const char *temporary) {
     int result = file_write_all(path, format, strlen(format));
     free(path);
     TRY(result);
-    return folder_marker_write(temporary, job->write->source->state.iteration);
+    TRY(folder_marker_write(temporary, job->write->source->state.iteration));
+    return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }
 
 static int check_blocks(const struct config *config) {
     const struct {
         bool is_there;
         const char *flag;
-    } rows[] = {{config->no_norm_bias, "--no-norm-bias"},
-                {config->qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
-                {config->qk_layernorm_per_head, "--qk-layernorm-per-head"},
-                {config->qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
-                {config->parallel_residual, "--parallel-residual"},
-                {config->embed_layernorm, "--embed-layernorm"},
-                {strcmp(config->position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
+    } rows[] = {{config->model.no_norm_bias, "--no-norm-bias"},
+                {config->model.qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
+                {config->model.qk_layernorm_per_head, "--qk-layernorm-per-head"},
+                {config->model.qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
+                {config->model.parallel_residual, "--parallel-residual"},
+                {config->model.embed_layernorm, "--embed-layernorm"},
+                {strcmp(config->model.position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].is_there)
             return error_set("Megatron-LM has no %s; give --to huggingface", rows[i].flag);
@@ -472,53 +473,32 @@ static int check_model(const struct config *config) {
     if (config_form(config) != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
     TRY(check_blocks(config));
-    if (config->multi_latent_attention)
+    if (config->model.multi_latent_attention)
         return error_set("latent attention (--multi-latent-attention) is not written for Megatron-LM; give --to "
                          "huggingface");
-    if (config->num_experts == 0)
+    if (config->model.num_experts == 0)
         return 0;
-    if (config_expert_layers(config) != config->num_layers || config->mtp_num_layers > 0)
+    if (config_expert_layers(config) != config->model.num_layers || config->model.mtp_num_layers > 0)
         return error_set(
             "a model with experts in some of its layers, or with multi-token prediction beside them, is not "
             "written for Megatron-LM");
-    return config->moe_router_enable_expert_bias
+    return config->model.moe_router_enable_expert_bias
                ? error_set("biases of routers (--moe-router-enable-expert-bias) are not written for Megatron-LM")
                : 0;
 }
 
 int model_write_megatron(const struct model_write *write) {
     struct model_source *source = write->source;
-    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
-        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
+    TRY(model_write_check(write));
     TRY(check_model(&source->config));
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));
-    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
-    file_sweep(write->folder);
-    struct megatron_job job = {.write = write, .folder = checkpoint_path(temporary, source->state.iteration)};
-    int result = list_pieces(&job);
-    if (result == 0)
-        result = file_make_folders(parent);
-    if (result == 0)
-        result = write_all(&job, temporary);
-    if (result == 0)
-        result = model_check(&(struct model_check){.write = write, .path = temporary});
-    if (result == 0) {
-        (void)rmdir(write->folder);
-        result = file_rename(temporary, write->folder);
-    }
-    if (result < 0) {
-        struct error_note *note = error_take();
-        if (file_exists(temporary) && file_remove_tree(temporary) < 0)
-            log_warn("%s", error_message());
-        error_give(note);
-    }
+    struct megatron_job job = {.write = write};
+    int result = model_write_renamed(write, write_all, &job);
     for (size_t i = 0; i < job.count; i++)
         free(job.pieces[i].name);
     free(job.pieces);
     free(job.folder);
-    free(parent);
-    free(temporary);
     return result;
 }

@@ -29,66 +29,66 @@ static void put_text(struct buffer *out, const char *name, const char *value) {
 }
 
 static void put_experts(struct buffer *out, const struct config *config) {
-    put_int(out, "num_experts", config->num_experts);
+    put_int(out, "num_experts", config->model.num_experts);
     put_int(out, "moe_layer_freq", 1);
     put_int(out, "moe_ffn_hidden_size",
-            config->moe_ffn_hidden_size > 0 ? config->moe_ffn_hidden_size : config->ffn_hidden_size);
-    put_int(out, "moe_router_topk", config->moe_router_topk);
-    put_text(out, "moe_router_score_function", config->moe_router_score_function);
-    put_bool(out, "moe_router_pre_softmax", config->moe_router_pre_softmax);
-    if (config->moe_router_topk_scaling_factor > 0)
-        put_double(out, "moe_router_topk_scaling_factor", config->moe_router_topk_scaling_factor);
-    if (config->moe_router_num_groups > 0) {
-        put_int(out, "moe_router_num_groups", config->moe_router_num_groups);
-        put_int(out, "moe_router_group_topk", config->moe_router_group_topk);
+            config->model.moe_ffn_hidden_size > 0 ? config->model.moe_ffn_hidden_size : config->model.ffn_hidden_size);
+    put_int(out, "moe_router_topk", config->model.moe_router_topk);
+    put_text(out, "moe_router_score_function", config->model.moe_router_score_function);
+    put_bool(out, "moe_router_pre_softmax", config->model.moe_router_pre_softmax);
+    if (config->model.moe_router_topk_scaling_factor > 0)
+        put_double(out, "moe_router_topk_scaling_factor", config->model.moe_router_topk_scaling_factor);
+    if (config->model.moe_router_num_groups > 0) {
+        put_int(out, "moe_router_num_groups", config->model.moe_router_num_groups);
+        put_int(out, "moe_router_group_topk", config->model.moe_router_group_topk);
     }
-    put_text(out, "moe_router_dtype", config->moe_router_dtype);
-    if (config->moe_shared_expert_intermediate_size > 0)
-        put_int(out, "moe_shared_expert_intermediate_size", config->moe_shared_expert_intermediate_size);
-    put_bool(out, "moe_shared_expert_gate", config->moe_shared_expert_gate);
+    put_text(out, "moe_router_dtype", config->model.moe_router_dtype);
+    if (config->model.moe_shared_expert_intermediate_size > 0)
+        put_int(out, "moe_shared_expert_intermediate_size", config->model.moe_shared_expert_intermediate_size);
+    put_bool(out, "moe_shared_expert_gate", config->model.moe_shared_expert_gate);
     put_int(out, "expert_model_parallel_size", 1);
 }
 
 static void put_model(struct buffer *out, const struct config *config) {
     const char *activation = config_activation(config);
-    put_int(out, "num_layers", config->num_layers);
-    put_int(out, "hidden_size", config->hidden_size);
-    put_int(out, "ffn_hidden_size", config->ffn_hidden_size);
-    put_int(out, "num_attention_heads", config->num_attention_heads);
-    put_int(out, "kv_channels", config->kv_channels);
-    put_bool(out, "group_query_attention", config_query_groups(config) != config->num_attention_heads);
+    put_int(out, "num_layers", config->model.num_layers);
+    put_int(out, "hidden_size", config->model.hidden_size);
+    put_int(out, "ffn_hidden_size", config->model.ffn_hidden_size);
+    put_int(out, "num_attention_heads", config->model.num_attention_heads);
+    put_int(out, "kv_channels", config->model.kv_channels);
+    put_bool(out, "group_query_attention", config_query_groups(config) != config->model.num_attention_heads);
     put_int(out, "num_query_groups", config_query_groups(config));
-    put_int(out, "seq_length", config->seq_length);
-    put_int(out, "max_position_embeddings", config->max_position_embeddings);
-    put_text(out, "position_embedding_type", config->position_embedding_type);
+    put_int(out, "seq_length", config->run.seq_length);
+    put_int(out, "max_position_embeddings", config->model.max_position_embeddings);
+    put_text(out, "position_embedding_type", config->model.position_embedding_type);
     put_bool(out, "add_position_embedding", true);
-    put_int(out, "rotary_base", (int64_t)config->rotary_base);
-    put_double(out, "rotary_percent", config->rotary_percent);
-    put_bool(out, "rotary_interleaved", config->rotary_interleaved);
-    put_text(out, "normalization", config->normalization);
-    put_double(out, "norm_epsilon", config->norm_epsilon);
-    put_bool(out, "apply_layernorm_1p", config->apply_layernorm_1p);
-    put_bool(out, "qk_layernorm", config->qk_layernorm);
+    put_int(out, "rotary_base", (int64_t)config->model.rotary_base);
+    put_double(out, "rotary_percent", config->model.rotary_percent);
+    put_bool(out, "rotary_interleaved", config->model.rotary_interleaved);
+    put_text(out, "normalization", config->model.normalization);
+    put_double(out, "norm_epsilon", config->model.norm_epsilon);
+    put_bool(out, "apply_layernorm_1p", config->model.apply_layernorm_1p);
+    put_bool(out, "qk_layernorm", config->model.qk_layernorm);
     put_bool(out, "swiglu", config_is_gated(config) && strcmp(activation, "silu") == 0);
     put_bool(out, "squared_relu", strcmp(activation, "squared_relu") == 0);
     put_bool(out, "quick_geglu", config_is_gated(config) && strcmp(activation, "quick_gelu") == 0);
-    put_double(out, "glu_linear_offset", config->glu_linear_offset);
-    if (config->activation_func_clamp_value > 0)
-        put_double(out, "activation_func_clamp_value", config->activation_func_clamp_value);
+    put_double(out, "glu_linear_offset", config->model.glu_linear_offset);
+    if (config->model.activation_func_clamp_value > 0)
+        put_double(out, "activation_func_clamp_value", config->model.activation_func_clamp_value);
     put_bool(out, "bias_gelu_fusion", strcmp(activation, "gelu_tanh") == 0);
     put_bool(out, "add_bias_linear", config_has_mlp_bias(config));
     put_bool(out, "add_qkv_bias", config_has_qkv_bias(config));
-    put_bool(out, "untie_embeddings_and_output_weights", config->untie_embeddings_and_output_weights);
-    put_double(out, "hidden_dropout", config->hidden_dropout);
-    put_double(out, "attention_dropout", config->attention_dropout);
-    put_double(out, "init_method_std", config->init_method_std);
-    put_int(out, "make_vocab_size_divisible_by", config->make_vocab_size_divisible_by);
-    put_int(out, "padded_vocab_size", config->padded_vocab_size);
-    if (config->mtp_num_layers > 0) {
-        put_int(out, "mtp_num_layers", config->mtp_num_layers);
-        put_double(out, "mtp_loss_scaling_factor", config->mtp_loss_scaling_factor);
+    put_bool(out, "untie_embeddings_and_output_weights", config->model.untie_embeddings_and_output_weights);
+    put_double(out, "hidden_dropout", config->model.hidden_dropout);
+    put_double(out, "attention_dropout", config->model.attention_dropout);
+    put_double(out, "init_method_std", config->model.init_method_std);
+    put_int(out, "make_vocab_size_divisible_by", config->model.make_vocab_size_divisible_by);
+    put_int(out, "padded_vocab_size", config->model.padded_vocab_size);
+    if (config->model.mtp_num_layers > 0) {
+        put_int(out, "mtp_num_layers", config->model.mtp_num_layers);
+        put_double(out, "mtp_loss_scaling_factor", config->model.mtp_loss_scaling_factor);
     }
-    if (config->num_experts > 0)
+    if (config->model.num_experts > 0)
         put_experts(out, config);
     put_bool(out, "use_mcore_models", true);
     put_int(out, "tensor_model_parallel_size", 1);
@@ -107,10 +107,10 @@ static void put_arguments(struct buffer *out, const struct model_source *source)
     put_int(out, "seed", state->seed);
     put_text(out, "optimizer", "adam");
     put_bool(out, "use_distributed_optimizer", true);
-    put_double(out, "adam_beta1", config->adam_beta1);
-    put_double(out, "adam_beta2", config->adam_beta2);
-    put_double(out, "adam_eps", config->adam_eps);
-    put_double(out, "clip_grad", config->clip_grad);
+    put_double(out, "adam_beta1", config->run.adam_beta1);
+    put_double(out, "adam_beta2", config->run.adam_beta2);
+    put_double(out, "adam_eps", config->run.adam_eps);
+    put_double(out, "clip_grad", config->run.clip_grad);
     pickle_end_object(out);
 }
 
@@ -118,20 +118,20 @@ static void put_schedule(struct buffer *out, const struct model_source *source) 
     const struct config *config = &source->config;
     pickle_text(out, "opt_param_scheduler");
     pickle_begin_dict(out);
-    put_double(out, "max_lr", config->lr);
-    put_double(out, "min_lr", config->min_lr);
+    put_double(out, "max_lr", config->run.lr);
+    put_double(out, "min_lr", config->run.min_lr);
     pickle_text(out, "lr_warmup_steps");
-    if (config->lr_warmup_steps == (double)(int64_t)config->lr_warmup_steps)
-        pickle_int(out, (int64_t)config->lr_warmup_steps);
+    if (config->run.lr_warmup_steps == (double)(int64_t)config->run.lr_warmup_steps)
+        pickle_int(out, (int64_t)config->run.lr_warmup_steps);
     else
-        pickle_double(out, config->lr_warmup_steps);
+        pickle_double(out, config->run.lr_warmup_steps);
     put_int(out, "num_steps", source->state.schedule_samples);
-    put_text(out, "lr_decay_style", config->lr_decay_style);
-    put_int(out, "lr_decay_steps", config->lr_decay_steps);
-    put_double(out, "start_wd", config->start_weight_decay);
-    put_double(out, "end_wd", config->end_weight_decay);
-    put_text(out, "wd_incr_style", config->weight_decay_incr_style);
-    put_int(out, "wd_incr_steps", config->wd_incr_steps);
+    put_text(out, "lr_decay_style", config->run.lr_decay_style);
+    put_int(out, "lr_decay_steps", config->run.lr_decay_steps);
+    put_double(out, "start_wd", config->run.start_weight_decay);
+    put_double(out, "end_wd", config->run.end_weight_decay);
+    put_text(out, "wd_incr_style", config->run.weight_decay_incr_style);
+    put_int(out, "wd_incr_steps", config->run.wd_incr_steps);
     pickle_end_dict(out);
 }
 
@@ -147,16 +147,16 @@ static void put_groups(struct buffer *out, const struct model_source *source) {
         put_bool(out, "is_expert_parallel", false);
         put_bool(out, "is_decoupled_lr", false);
         put_bool(out, "default_config", true);
-        put_double(out, "max_lr", config->lr);
-        put_double(out, "min_lr", config->min_lr);
-        put_double(out, "lr", config->lr);
-        put_double(out, "weight_decay", decays * config->weight_decay);
+        put_double(out, "max_lr", config->run.lr);
+        put_double(out, "min_lr", config->run.min_lr);
+        put_double(out, "lr", config->run.lr);
+        put_double(out, "weight_decay", decays * config->run.weight_decay);
         pickle_text(out, "betas");
         pickle_begin_tuple(out);
-        pickle_double(out, config->adam_beta1);
-        pickle_double(out, config->adam_beta2);
+        pickle_double(out, config->run.adam_beta1);
+        pickle_double(out, config->run.adam_beta2);
         pickle_end_tuple(out);
-        put_double(out, "eps", config->adam_eps);
+        put_double(out, "eps", config->run.adam_eps);
         put_bool(out, "bias_correction", true);         // read by fused optimizers
         put_bool(out, "decoupled_weight_decay", true);  // read by torch's own
         put_int(out, "step", source->state.adam_step);

@@ -1,10 +1,9 @@
-// Megatron checkpoints in zip archives. See megatron_zip.h.
-#include "formats/megatron_zip.h"
+// Megatron checkpoints in zip archives. See megatron_folder.h.
+#include "formats/megatron_folder.h"
 
 #include "base/error.h"
 #include "base/host_limits.h"
 #include "base/memory.h"
-#include "formats/megatron_folder.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,9 @@
-// Compares a written model with its source. See model_check.h.
-#include "formats/model_check.h"
+// Compares a written model with its source. See model_bytes.h.
+#include "formats/model_bytes.h"
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "formats/model_bytes.h"
 #include "formats/names.h"
 #include "model/likeness.h"
 #include "store/convert.h"
@@ -180,12 +179,12 @@ static int compare_tensors(const struct model_check *check, struct model_source 
 
 static int compare_flags(const struct model_check *check, const struct model_source *written) {
     struct config *from = &check->write->source->config;
-    int64_t rows = from->padded_vocab_size;
+    int64_t rows = from->model.padded_vocab_size;
     if (check->write->vocab_size > 0)
-        from->padded_vocab_size = check->write->vocab_size;
+        from->model.padded_vocab_size = check->write->vocab_size;
     struct buffer text = {0};
     likeness_compare(&written->config, from, check->write->allows_near ? LIKENESS_NEAR : LIKENESS_WRITTEN, &text);
-    from->padded_vocab_size = rows;
+    from->model.padded_vocab_size = rows;
     int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
                                              "one: %s; it was removed",
                                              check->write->folder, buffer_string(&text))

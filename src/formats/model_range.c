@@ -1,10 +1,9 @@
-// Reads the tensors whose values may not fit. See model_range.h.
-#include "formats/model_range.h"
+// Reads the tensors whose values may not fit. See model_bytes.h.
+#include "formats/model_bytes.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "formats/model_bytes.h"
 #include "formats/names.h"
 #include "store/convert.h"
 #include <inttypes.h>

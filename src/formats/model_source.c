@@ -6,7 +6,6 @@
 #include "base/file_patience.h"
 #include "base/memory.h"
 #include "formats/gguf.h"
-#include "formats/megatron_folder.h"
 #include "formats/source_kind.h"
 #include "model/census.h"
 #include "net/hub.h"
@@ -17,42 +16,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct model_source_kind *const kinds[] = {&source_ours, &source_huggingface, &source_megatron,
-                                                        &source_llmc, &source_fairseq};
-enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+const struct model_source_kind *const source_kinds[] = {
+    [CONTENTS_OURS] = &source_ours,         [CONTENTS_HUGGINGFACE] = &source_huggingface,
+    [CONTENTS_MEGATRON] = &source_megatron, [CONTENTS_LLMC] = &source_llmc,
+    [CONTENTS_FAIRSEQ] = &source_fairseq,
+};
 
 // Default length of a sample: one as long as today's models have positions would not fit the memory of users who only
 // inspect a model.
 enum { MOST_TOKENS = 4096 };
 
+static int refuse(const char *path) {
+    if (!file_exists(path)) {
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no model %s; check the path", path);
+        return hub_suggest(path, HUB_MODEL);
+    }
+    if (gguf_is_file(path))
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s is a GGUF file, which is only written: its tensors may have lost bits; give the "
+                              "model that it was made from",
+                              path);
+    return error_set_code(
+        EXIT_CODE_NO_CHECKPOINT,
+        "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "
+        "mp_rank_00/model_optim_rng.pt or .metadata (Megatron-LM; a zip archive of the former), llm.c file, or RoBERTa "
+        "of fairseq",
+        path);
+}
+
 static int open_source(struct model_source *source, const struct model_source_options *options) {
+    struct contents contents;
     *source = (struct model_source){.path = memory_string(options->path), .leaves_depths = options->leaves_depths};
     config_defaults(&source->config);
-    for (size_t i = 0; i < KIND_COUNT && !source->of; i++)
-        if (kinds[i]->is_folder(options->path))
-            source->of = kinds[i];
-    int result = 0;
-    if (!source->of && !file_exists(options->path)) {
-        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no model %s; check the path", options->path);
-        result = hub_suggest(options->path, HUB_MODEL);
-    } else if (!source->of && gguf_is_file(options->path))
-        result =
-            error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                           "%s is a GGUF file, which is only written: its tensors may have lost bits; give the model "
-                           "that it was made from",
-                           options->path);
-    else if (!source->of)
-        result = error_set_code(
-            EXIT_CODE_NO_CHECKPOINT,
-            "%s is not a readable model: found no iter_…/manifest.json, config.json with a model_type (Hugging Face), "
-            "mp_rank_00/model_optim_rng.pt or .metadata (Megatron-LM; a zip archive of the former), llm.c file, or "
-            "RoBERTa "
-            "of fairseq",
-            options->path);
-    else
+    int result = contents_look(&contents, options->path, options->step);
+    if (result == 0 && contents.kind == CONTENTS_NONE)
+        result = refuse(options->path);
+    if (result == 0) {
+        source->of = source_kinds[contents.kind];
         source->kind = source->of->name;
-    if (result == 0)
         result = source->of->open(source, options);
+    }
     if (result < 0)
         model_source_close(source);
     return result;
@@ -99,31 +102,20 @@ int model_source_read_state(struct model_source *source, size_t i, enum source_s
     return source->of->read_state(source, i, state, to);
 }
 
-bool model_source_is_foreign(const char *path) {
-    for (size_t i = 1; i < KIND_COUNT; i++)
-        if (kinds[i]->is_folder(path))
-            return !source_ours.is_folder(path);
-    return false;
-}
-
-int64_t model_source_iteration(const char *path, int64_t step) {
-    return megatron_is_folder(path) ? megatron_iteration(path, step) : -1;
-}
-
 // Biases that balance experts belong to a model but are not parameters. Returns their number.
 size_t source_declare_biases(const struct config *config, struct param_list *params) {
     int before = params->count;
-    if (config->num_experts == 0 || !config->moe_router_enable_expert_bias)
+    if (config->model.num_experts == 0 || !config->model.moe_router_enable_expert_bias)
         return 0;
     bool *has_experts = config_list_expert_layers(config);
-    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->num_layers;
+    int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->model.num_layers;
     for (int64_t layer = 0; layer < L + depths; layer++) {
         if (layer < L && !has_experts[layer])
             continue;
         char *name = layer < L
                          ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
                          : memory_printf("mtp.layers.%" PRId64 ".transformer_layer%s", layer - L, MODEL_EXPERT_BIAS);
-        (void)param_add(params, name, shard_whole(1, config->num_experts, 1), INIT_ZERO, 0);
+        (void)param_add(params, name, shard_whole(1, config->model.num_experts, 1), INIT_ZERO, 0);
         free(name);
     }
     free(has_experts);
@@ -137,14 +129,14 @@ bool model_is_bias_of_experts(const char *name) {
 
 int source_build(struct model_source *source) {
     struct config *config = &source->config;
-    if (config->seq_length == 0 && config->max_position_embeddings > 0)
-        config->seq_length =
-            config->max_position_embeddings < MOST_TOKENS ? config->max_position_embeddings : MOST_TOKENS;
-    if (!config->tokenizer_type && config->vocab_size == 0)
-        config->vocab_size = config->padded_vocab_size;
-    config->mtp_num_layers = source->leaves_depths ? 0 : config->mtp_num_layers;
+    if (config->run.seq_length == 0 && config->model.max_position_embeddings > 0)
+        config->run.seq_length =
+            config->model.max_position_embeddings < MOST_TOKENS ? config->model.max_position_embeddings : MOST_TOKENS;
+    if (!config->data.tokenizer_type && config->data.vocab_size == 0)
+        config->data.vocab_size = config->model.padded_vocab_size;
+    config->model.mtp_num_layers = source->leaves_depths ? 0 : config->model.mtp_num_layers;
     TRY(config_validate_for(config, 1, CONFIG_GENERATE));
-    if (config->padded_vocab_size <= 0)
+    if (config->model.padded_vocab_size <= 0)
         return error_set("the size of the vocabulary is unknown");
     census_declare(config, &source->params);
     source->biases = source_declare_biases(config, &source->params);

@@ -67,12 +67,6 @@ int model_source_read(struct model_source *source, size_t i, void *to);
 int model_source_open_optimizer(struct model_source *source);
 // Reads a state of tensor i, in the shape and order of the tensor.
 int model_source_read_state(struct model_source *source, size_t i, enum source_state state, float *to);
-// Whether it is a folder of Hugging Face or Megatron, or a file of llm.c or fairseq: model_source_open reads these,
-// checkpoint_find does not.
-bool model_source_is_foreign(const char *path);
-// The iteration of a checkpoint of Megatron-LM, --ckpt-step or the latest (-1); -1 if unknown, and for all other kinds.
-int64_t model_source_iteration(const char *path, int64_t step);
-
 // Fills named tensors on a device, as checkpoint_load_tensors does: all of the folder's, or, if `is_partial`, some.
 int model_source_load(struct model_source *source, struct device *device, const struct checkpoint_tensor *tensors,
                       size_t count, bool is_partial);

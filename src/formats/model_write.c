@@ -4,12 +4,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "formats/model_bytes.h"
-#include "formats/model_check.h"
-#include "formats/model_range.h"
 #include "store/convert.h"
 #include "store/safetensors.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,6 +112,37 @@ static void free_states(struct checkpoint_tensor *list, size_t count) {
     for (size_t i = 0; i < count; i++)
         free((char *)(uintptr_t)list[i].name);
     free(list);
+}
+
+int model_write_check(const struct model_write *write) {
+    const struct config *config = &write->source->config;
+    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
+        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
+    return write->vocab_size <= config->model.padded_vocab_size
+               ? 0
+               : error_set_code(EXIT_CODE_USAGE,
+                                "the model's vocabulary has %" PRId64 " rows, fewer than --vocab-size %" PRId64,
+                                config->model.padded_vocab_size, write->vocab_size);
+}
+
+int model_write_renamed(const struct model_write *write, int (*make)(void *job, const char *temporary), void *job) {
+    char *temporary = file_temporary_name(write->folder);
+    file_sweep(write->folder);
+    int result = file_make_parent(write->folder);
+    if (result == 0)
+        result = make(job, temporary);
+    if (result == 0) {
+        (void)rmdir(write->folder);  // an empty one
+        result = file_rename(temporary, write->folder);
+    }
+    if (result < 0) {
+        struct error_note *note = error_take();
+        if (file_remove_tree(temporary) < 0)
+            log_warn("%s", error_message());
+        error_give(note);
+    }
+    free(temporary);
+    return result;
 }
 
 int model_write_ours(const struct model_write *write) {

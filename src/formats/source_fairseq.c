@@ -250,7 +250,7 @@ static void take_tokenizer(struct model_source *source, const char *path) {
     static const char *const names[] = {"dict.txt", "encoder.json", "vocab.bpe"};
     static const char *const roles[] = {"tokenizer-model", "vocab-file", "merge-file"};
     struct config *config = &source->config;
-    char **places[] = {&config->tokenizer_model, &config->vocab_file, &config->merge_file}, *files[3];
+    char **places[] = {&config->data.tokenizer_model, &config->data.vocab_file, &config->data.merge_file}, *files[3];
     char *parent = file_parent(path);
     bool is_there[3];
     for (size_t i = 0; i < 3; i++) {
@@ -262,7 +262,7 @@ static void take_tokenizer(struct model_source *source, const char *path) {
             hf_surroundings_add_tokenizer(&source->files, roles[i], files[i]);
             *places[i] = memory_string(files[i]);
         }
-        config->tokenizer_type = memory_string("FairseqTokenizer");
+        config->data.tokenizer_type = memory_string("FairseqTokenizer");
     } else {
         add_note(source,
                  "no tokenizer: dict.txt, encoder.json and vocab.bpe are not all beside the checkpoint; train with "

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "formats/hf_config.h"
 #include "formats/hf_names.h"
-#include "formats/hf_reorder.h"
 #include "formats/hf_surroundings.h"
 #include "formats/hf_tokenizer_files.h"
 #include "formats/source_kind.h"
@@ -86,7 +85,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     struct hf_source *detail = source->detail;
     const struct param *param = source->params.items[i];
     struct source_tensor *tensor = &source->tensors[i];
-    struct hf_match match = find_match(detail, param, source->config.num_layers);
+    struct hf_match match = find_match(detail, param, source->config.model.num_layers);
     if (!match.row) {
         name_list_add(&problems->missing, tensor->name);
         return;
@@ -134,7 +133,8 @@ static bool is_ignored(const struct hf_source *detail, const char *name) {
 static bool is_beyond(const struct model_source *source, const char *name) {
     const struct hf_source *detail = source->detail;
     const char *at = strstr(name, "layers.");
-    return detail->family->has_latents && at && strtoll(at + strlen("layers."), NULL, 10) >= source->config.num_layers;
+    return detail->family->has_latents && at &&
+           strtoll(at + strlen("layers."), NULL, 10) >= source->config.model.num_layers;
 }
 
 static bool is_left(struct model_source *source, const char *name) {
@@ -153,7 +153,7 @@ static bool is_left(struct model_source *source, const char *name) {
         return false;
     if (source->notes.length == 0)
         buffer_printf(&source->notes, "layers from %lld on, which predict further tokens, are left out",
-                      (long long)source->config.num_layers);
+                      (long long)source->config.model.num_layers);
     return true;
 }
 
@@ -232,9 +232,9 @@ static int read_config(struct model_source *source, struct hf_source *detail, co
 
 // Other programs often drop depths that the configuration still names.
 static void drop_missing_depths(struct model_source *source, const struct hf_source *detail) {
-    char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.num_layers);
-    if (source->config.mtp_num_layers > 0 && !find_weight(detail, name)) {
-        source->config.mtp_num_layers = 0;
+    char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.model.num_layers);
+    if (source->config.model.mtp_num_layers > 0 && !find_weight(detail, name)) {
+        source->config.model.mtp_num_layers = 0;
         buffer_printf(&source->notes, "config.json names layers that predict further tokens, and no file has them");
     }
     free(name);
@@ -281,7 +281,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     find_other_files(source);
     TRY(source_build(source));
     source->has_bare_names = !weights_find(&detail->weights, detail->family->embedding);
-    if (source->config.mtp_num_layers > 0)
+    if (source->config.model.mtp_num_layers > 0)
         TRY(check_copies(detail));
     return hf_source_plan(source);
 }

@@ -2,13 +2,14 @@
 #ifndef FORMATS_SOURCE_KIND_H
 #define FORMATS_SOURCE_KIND_H
 
+#include "formats/contents.h"
 #include "formats/model_source.h"
 #include "formats/names.h"
 #include "formats/weights.h"
 
 struct model_source_kind {
     const char *name;
-    bool (*is_folder)(const char *path);
+    bool (*is_folder)(const char *path);  // NULL for our own, see contents.h
     // Sets config, state, files and detail; calls source_build and fills the tensors.
     int (*open)(struct model_source *source, const struct model_source_options *options);
     int (*read)(struct model_source *source, size_t i, void *to);
@@ -19,6 +20,7 @@ struct model_source_kind {
 };
 
 extern const struct model_source_kind source_ours, source_huggingface, source_megatron, source_llmc, source_fairseq;
+extern const struct model_source_kind *const source_kinds[];  // by enum contents_kind
 
 // Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
 int source_build(struct model_source *source);

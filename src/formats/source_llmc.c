@@ -85,7 +85,7 @@ static size_t place_all(struct model_source *source, enum dtype dtype) {
     struct placing placing = {.at = HEADER_BYTES};
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         bool is_of_layer = kind >= FIRST_OF_LAYERS && kind <= LAST_OF_LAYERS;
-        for (int64_t layer = 0; layer < (is_of_layer ? source->config.num_layers : 1); layer++) {
+        for (int64_t layer = 0; layer < (is_of_layer ? source->config.model.num_layers : 1); layer++) {
             char *name = is_of_layer ? memory_printf("decoder.layers.%" PRId64 ".%s", layer, order[kind])
                                      : memory_string(order[kind]);
             place(source, name, dtype, &placing);

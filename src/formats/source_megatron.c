@@ -98,7 +98,7 @@ static void find_extra(const struct model_source *source, struct source_problems
     for (size_t i = 0; i < folder->weights.count; i++) {
         const char *name = strchr(folder->weights.items[i].name, '/') + 1;
         size_t length = strcspn(name, "#");  // without an expert's number
-        bool is_expert = !name[length] || strtoll(name + length + 1, NULL, 10) < source->config.num_experts;
+        bool is_expert = !name[length] || strtoll(name + length + 1, NULL, 10) < source->config.model.num_experts;
         bool is_known = strcmp(name, "output_layer.weight") == 0 ||
                         (source->leaves_depths && strncmp(name, "mtp.", strlen("mtp.")) == 0);
         for (size_t k = 0; k < source->count && !is_known && is_expert; k++)
@@ -115,7 +115,7 @@ static void find_extra(const struct model_source *source, struct source_problems
 static bool can_split_groups(const struct model_source *source, int64_t ranks) {
     const struct megatron_folder *folder = source->detail;
     int64_t groups = config_query_groups(&source->config);
-    int64_t rows = (source->config.num_attention_heads + 2 * groups) * source->config.kv_channels;
+    int64_t rows = (source->config.model.num_attention_heads + 2 * groups) * source->config.model.kv_channels;
     return groups % ranks == 0 ||
            (ranks % groups == 0 && rows % ranks == 0 && folder->version >= 2 && folder->form != CONFIG_T5);
 }
@@ -128,7 +128,7 @@ static int check_groups(const struct model_source *source) {
             "%s: %lld query groups over %d tensor-parallel ranks are not supported; save it in Megatron-LM "
             "with a --tensor-model-parallel-size that divides the groups, e.g. 1",
             folder->path, (long long)groups, folder->tensor_ranks);
-    if (folder->version < 2 && groups != source->config.num_attention_heads)
+    if (folder->version < 2 && groups != source->config.model.num_attention_heads)
         return error_set("%s: checkpoint version %g has no grouped-query attention", folder->path, folder->version);
     return 0;
 }
@@ -137,7 +137,7 @@ static int check_groups(const struct model_source *source) {
 // of the vocabulary has to suffice.
 static void take_tokenizer(struct model_source *source) {
     struct config *config = &source->config;
-    char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
+    char **files[] = {&config->data.vocab_file, &config->data.merge_file, &config->data.tokenizer_model};
     static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
     bool is_lost = false, is_named = false;
     for (size_t i = 0; i < 3; i++) {
@@ -147,16 +147,16 @@ static void take_tokenizer(struct model_source *source) {
         else if (*files[i])
             is_lost = true;
     }
-    bool needs_none =
-        config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 && config->vocab_size > 0;
+    bool needs_none = config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "NullTokenizer") == 0 &&
+                      config->data.vocab_size > 0;
     if (!is_lost && (is_named || needs_none))
         return;
     for (size_t i = 0; i < 3; i++) {
         free(*files[i]);
         *files[i] = NULL;
     }
-    free(config->tokenizer_type);
-    config->tokenizer_type = NULL;
+    free(config->data.tokenizer_type);
+    config->data.tokenizer_type = NULL;
     checkpoint_file_list_free(&source->files);
 }
 
@@ -210,7 +210,7 @@ static void gather_gated(const struct gathering *g) {
 
 // Row of channel c of a head in a shard of only keys (kind 0) and values (1).
 static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
-    int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
+    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config);
     if (g->folder->version < 1)
         return (kind * (heads / g->ranks) + head) * D + c;
     if (g->folder->version < 2)
@@ -219,7 +219,7 @@ static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head
 }
 
 static void gather_kv(const struct gathering *g) {
-    int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
+    int64_t D = g->source->config.model.kv_channels, heads = config_query_groups(&g->source->config);
     int64_t part = heads / g->ranks;
     for (int kind = 0; kind < 2; kind++)
         for (int64_t head = 0; head < part; head++)
@@ -231,8 +231,8 @@ static void gather_kv(const struct gathering *g) {
 // counts queries or groups of the shard or of all.
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
-    int64_t D = config->kv_channels, groups = config_query_groups(config);
-    int64_t queries = config->num_attention_heads / groups, heads = config->num_attention_heads / g->ranks;
+    int64_t D = config->model.kv_channels, groups = config_query_groups(config);
+    int64_t queries = config->model.num_attention_heads / groups, heads = config->model.num_attention_heads / g->ranks;
     if (g->folder->version < 1)
         return (kind * heads + head) * D + c;
     if (g->folder->version < 2)
@@ -243,7 +243,7 @@ static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int
 
 // With more ranks than groups, a shard has an equal part of all rows, across groups.
 static void gather_split_groups(const struct gathering *g, const int64_t heads[3], const int64_t first[3]) {
-    int64_t D = g->source->config.kv_channels, part = (heads[0] + heads[1] + heads[2]) * D / g->ranks;
+    int64_t D = g->source->config.model.kv_channels, part = (heads[0] + heads[1] + heads[2]) * D / g->ranks;
     for (int kind = 0; kind < 3; kind++)
         for (int64_t i = 0; i < heads[kind] * D; i++) {
             int64_t row = packed_row(g, kind, i / D, i % D);
@@ -254,7 +254,7 @@ static void gather_split_groups(const struct gathering *g, const int64_t heads[3
 
 static void gather_qkv(const struct gathering *g) {
     const struct config *config = &g->source->config;
-    int64_t D = config->kv_channels, H = config->num_attention_heads, G = config_query_groups(config);
+    int64_t D = config->model.kv_channels, H = config->model.num_attention_heads, G = config_query_groups(config);
     const int64_t heads[3] = {H, G, G}, first[3] = {0, H * D, (H + G) * D};
     if (G % g->ranks != 0) {
         gather_split_groups(g, heads, first);

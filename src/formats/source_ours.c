@@ -27,29 +27,6 @@ static bool is_file_in(const char *folder, const char *name) {
     return exists;
 }
 
-// SAVE with an iteration of ours in it, or the iteration's folder itself. Megatron's have no manifests.
-static bool is_folder(const char *path) {
-    if (is_file_in(path, "manifest.json"))
-        return true;
-    enum { MOST_TRIES = 100 };
-    bool is_ours = false, has_changed = true;
-    // A run in progress may remove all listed iterations; then there are newer ones.
-    for (int tries = 0; tries < MOST_TRIES && has_changed && !is_ours; tries++) {
-        struct folder_list list = {0};
-        if (!file_is_folder(path) || folder_list_read(&list, path) < 0)
-            return false;
-        has_changed = false;
-        for (size_t i = 0; i < list.count && !is_ours; i++) {
-            char *iteration = checkpoint_path(path, list.iterations[i]);
-            is_ours = is_file_in(iteration, "manifest.json");
-            has_changed = has_changed || !file_exists(iteration);
-            free(iteration);
-        }
-        folder_list_free(&list);
-    }
-    return is_ours;
-}
-
 static int find_iteration(struct ours_detail *detail, const struct model_source_options *options) {
     if (is_file_in(options->path, "manifest.json")) {
         detail->iteration_path = memory_string(options->path);
@@ -144,19 +121,19 @@ static int read_schedules(struct model_source *source, const char *path) {
     const struct {
         const char *name;
         double *value;
-    } members[] = {{"adam_beta1", &config->adam_beta1},
-                   {"adam_beta2", &config->adam_beta2},
-                   {"adam_eps", &config->adam_eps},
-                   {"clip_grad", &config->clip_grad}};
+    } members[] = {{"adam_beta1", &config->run.adam_beta1},
+                   {"adam_beta2", &config->run.adam_beta2},
+                   {"adam_eps", &config->run.adam_eps},
+                   {"clip_grad", &config->run.clip_grad}};
     TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
-    config->use_checkpoint_opt_param_scheduler = true;
+    config->run.use_checkpoint_opt_param_scheduler = true;
     int result = config_match_schedule(config, root, path);
-    config->use_checkpoint_opt_param_scheduler = false;
+    config->run.use_checkpoint_opt_param_scheduler = false;
     // Not taken if weight decay is constant, because nothing depends on it then.
     const struct json *schedule = json_member(root, "schedule"),
                       *steps = schedule ? json_member(schedule, "wd_incr_steps") : NULL;
     if (result == 0 && steps && steps->type == JSON_NUMBER)
-        result = json_get_int(schedule, "wd_incr_steps", &config->wd_incr_steps);
+        result = json_get_int(schedule, "wd_incr_steps", &config->run.wd_incr_steps);
     for (size_t i = 0; i < sizeof members / sizeof members[0] && result == 0; i++)
         if (json_member(root, members[i].name))
             result = json_get_double(root, members[i].name, members[i].value);
@@ -235,7 +212,6 @@ static void close_source(struct model_source *source) {
 
 const struct model_source_kind source_ours = {
     .name = "bevatron",
-    .is_folder = is_folder,
     .open = open_source,
     .read = read_tensor,
     .close = close_source,

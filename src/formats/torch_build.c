@@ -1,11 +1,10 @@
 // The arena of values, and the construction of tensors and containers from a pickle's names and arguments. Offsets,
 // shapes and strides are checked against their storage before any element is read.
-#include "formats/torch_build.h"
+#include "formats/torch_machine.h"
 
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "formats/torch_names.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // The list of accepted names: any other name is an error.
-#include "formats/torch_names.h"
+#include "formats/torch_machine.h"
 
 #include <string.h>
 

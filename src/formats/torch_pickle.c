@@ -2,7 +2,6 @@
 #include "formats/torch_pickle.h"
 
 #include "base/error.h"
-#include "formats/torch_build.h"
 #include "formats/torch_machine.h"
 #include <inttypes.h>
 #include <string.h>

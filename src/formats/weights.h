@@ -23,7 +23,7 @@ struct weight {
     const struct distributed *distributed;
     int64_t first;  // of its first dimension, or DISTRIBUTED_ALL; of a range, its first element
     enum { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE } pieces;  // how distributed.h reads it
-    const struct weight *scales;                                // of fp8 blocks, see weights_blocks.c; NULL: none
+    const struct weight *scales;                                // of fp8 blocks, see weights_folder.c; NULL: none
 };
 
 struct weights {

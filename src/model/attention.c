@@ -2,7 +2,6 @@
 #include "model/attention.h"
 #include "base/memory.h"
 #include "model/context.h"
-#include "model/heads.h"
 #include "model/qk_clip.h"
 
 #include <math.h>

@@ -1,11 +1,12 @@
 // Code shared by all kinds of attention: attention over packed projections of queries, keys and values, and the matmul
-// after it. Queries are processed strip by strip (context.h), or ranks exchange heads (heads.h).
+// after it. Queries are processed strip by strip (context.h), or ranks exchange heads (see below).
 //
 // A packed tensor has one row per token. Queries are the first columns of their tensor; keys, then values, are the last
 // columns of theirs. Each is therefore a view with regular strides, and both tensors may be the same.
 #ifndef MODEL_ATTENTION_H
 #define MODEL_ATTENTION_H
 
+#include "model/context.h"
 #include "model/sublayer.h"
 
 struct attention {
@@ -20,7 +21,7 @@ struct attention {
     struct param *sinks;  // (H), or NULL
     bool is_causal, is_recomputed;
     bool recomputes_input;  // projections are not kept: the caller of the backward pass recomputes them
-    int head_ranks;         // neighbouring ranks that exchange heads, see heads.h; 1 or 0: no exchange
+    int head_ranks;         // neighbouring ranks that exchange heads; 1 or 0: no exchange
     int64_t window;
     double dropout;
     struct qk_clip *clip;  // NULL: scores are not clipped
@@ -75,5 +76,43 @@ void attention_forward(const struct attention *attention, const struct pass *pas
 void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
                         const struct attention_input *input, const struct attention_input *gradient,
                         struct tensor ddelta);
+
+// Attention over sequences that several ranks share, with heads in exchange for tokens (context parallelism by
+// all-to-all; DeepSpeed-Ulysses, Jacobs et al. 2023). Before attention each rank sends the other ranks their heads of
+// its own tokens, and receives its own heads of all tokens; afterwards results go back the same way. In between a rank
+// has whole sequences and 1 / ranks of the heads, as if it held its sequences alone.
+//
+// Alternatively only neighbouring ranks exchange heads, e.g. those of a machine. In between, each has the neighbours'
+// tokens and 1 / neighbours of the heads, as if fewer ranks shared the sequences: it gathers the keys and values of its
+// heads from the ranks in its position in other groups of neighbours, see context.h.
+//
+// A rank sends and receives (ranks - 1) / ranks of its queries, keys, values and results in the forward pass, and as
+// much again in the backward pass: less than gathering keys and values if there are many ranks.
+// The layer and the pass as this rank sees them between the two exchanges. The members point at each other: do not copy
+// it.
+struct heads {
+    struct attention attention;
+    struct pass pass;
+    struct mesh mesh;
+    struct device_batch batch;
+    struct param sinks;
+    const struct pass *outer;  // the pass of the layer
+    int ranks;                 // that exchange heads
+    struct group *group;       // the group of these ranks
+};
+// Whether this layer exchanges heads in this pass.
+bool heads_are_exchanged(const struct attention *attention, const struct pass *pass);
+void heads_open(struct heads *heads, const struct attention *attention, const struct pass *pass);
+
+// Columns of heads side by side: an equal part of the columns is an equal part of the heads.
+enum { HEADS_MOST_SEGMENTS = 3 };
+struct head_columns {
+    struct tensor segments[HEADS_MOST_SEGMENTS];  // (N, …) views of this rank's rows; a zeroed one is the end
+};
+struct head_columns heads_columns(const struct attention *attention, const struct attention_input *input);
+// heads_take: all (ranks N, W / ranks) = this rank's part of the columns for all these ranks' tokens, by segment, in
+// the order of rows of heads.pass. heads_return sends it back to the owners of the tokens, who get all ranks' parts.
+void heads_take(const struct heads *heads, struct tensor all, const struct head_columns *columns, const char *name);
+void heads_return(const struct heads *heads, const struct head_columns *columns, struct tensor all, const char *name);
 
 #endif

@@ -9,7 +9,7 @@
 
 static void build_tower(struct tower *tower, struct param_list *params, const struct config *config,
                         const struct choices *choices) {
-    int64_t L = config_encoder_layers(config), E = config->biencoder_projection_dim;
+    int64_t L = config_encoder_layers(config), E = config->model.biencoder_projection_dim;
     embedding_build(&tower->embedding, params, config, choices);
     struct layer_choices *each = memory_alloc(sizeof *each * (size_t)L);
     for (int64_t i = 0; i < L; i++)
@@ -34,12 +34,12 @@ static void build_tower(struct tower *tower, struct param_list *params, const st
 void biencoder_build(struct biencoder *biencoder, struct param_list *params, const struct config *config,
                      const struct choices *choices) {
     static const char *const scopes[TEXT_COUNT] = {"query_model.", "context_model."};
-    int64_t C = choices->C, E = config->biencoder_projection_dim;
-    *biencoder = (struct biencoder){.is_shared = config->biencoder_shared_query_context_model,
+    int64_t C = choices->C, E = config->model.biencoder_projection_dim;
+    *biencoder = (struct biencoder){.is_shared = config->model.biencoder_shared_query_context_model,
                                     .C = C,
                                     .E = E > 0 ? E : C,
-                                    .scale = config->retriever_score_scaling ? 1.0f / sqrtf((float)C) : 1.0f,
-                                    .top_count = (int)config->retriever_report_topk_accuracies.count};
+                                    .scale = config->model.retriever_score_scaling ? 1.0f / sqrtf((float)C) : 1.0f,
+                                    .top_count = (int)config->run.retriever_report_topk_accuracies.count};
     for (int i = 0; i < biencoder->top_count; i++)
         biencoder->tops[i] = config_top(config, i);
     for (int i = 0; i < (biencoder->is_shared ? 1 : TEXT_COUNT); i++) {

@@ -4,35 +4,41 @@
 
 #include <stdlib.h>
 
+struct norm_arrangement {
+    bool is_before, is_after, is_of_results;  // places of norms around a sublayer
+    bool is_parallel, is_shared;              // sublayers beside each other, with one norm before them
+    // Takes the result of sublayer i in the residual stream's room; `out` is for the block's result, if that is
+    // complete. NULL for parallel sublayers.
+    void (*add)(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                struct residual_stream *stream, int i, struct tensor out);
+    void (*backward)(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                     struct stream_gradient *g, const struct block *before);
+};
+static const struct norm_arrangement arrangements[NORMS_COUNT];
+
 void block_build(struct block *block, struct param_list *params, const char *name,
                  const struct sublayer_options *options) {
     const struct choices *choices = options->choices;
-    *block = (struct block){.is_post_norm = choices->is_post_norm,
-                            .is_output_norm = choices->is_output_norm,
-                            .has_input_norm = choices->has_input_norm,
-                            .factor = choices->addition_scale,
-                            .is_parallel = choices->is_parallel,
-                            .has_one_norm = choices->has_one_norm,
-                            .C = choices->C,
-                            .dropout = choices->hidden_dropout};
-    bool is_before = !block->is_post_norm && (!block->is_output_norm || block->has_input_norm);
+    const struct norm_arrangement *norms = &arrangements[choices->norms];
+    *block = (struct block){
+        .norms = norms, .factor = choices->addition_scale, .C = choices->C, .dropout = choices->hidden_dropout};
     struct norm_options output = choices->norm;
     output.epsilon = choices->epsilon;
     while (block->count < MOST_SUBLAYERS && options->layer->sublayers[block->count]) {
         const struct sublayer_kind *kind = options->layer->sublayers[block->count];
         struct sublayer *sublayer = memory_alloc(kind->bytes);
         char *before = memory_printf("%s.%s", name, kind->pre_norm);
-        char *behind = memory_printf("%s.%s", name, kind->post_norm);
+        char *after = memory_printf("%s.%s", name, kind->post_norm);
         char *layer_name = memory_printf("%s.%s", name, kind->name);
         sublayer->kind = kind;
-        if (block->is_post_norm || (is_before && (block->count == 0 || !block->has_one_norm)))
-            norm_build(&sublayer->norm, params, is_before ? before : behind, &choices->norm);
-        if (block->is_output_norm)
-            norm_build(&sublayer->output_norm, params, behind, &output);
+        if (norms->is_after || (norms->is_before && (block->count == 0 || !norms->is_shared)))
+            norm_build(&sublayer->norm, params, norms->is_before ? before : after, &choices->norm);
+        if (norms->is_of_results)
+            norm_build(&sublayer->output_norm, params, after, &output);
         kind->build(sublayer, params, layer_name, options);
         block->sublayers[block->count++] = sublayer;
         free(before);
-        free(behind);
+        free(after);
         free(layer_name);
     }
 }
@@ -109,13 +115,15 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The input of a sublayer: norm(stream), after the addition that the stream leaves open. The result of a norm shared by
-// several sublayers is kept, since each needs it in the backward pass.
-static struct operand normalize(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                                struct residual_stream *stream, int i) {
+// The input of a sublayer: norm(stream), after the addition that the stream leaves open, or the stream itself. The
+// result of a norm shared by several sublayers is kept, since each needs it in the backward pass.
+static struct operand input_of(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                               struct residual_stream *stream, int i) {
     const struct sublayer *sublayer = block->sublayers[i];
     struct sublayer_saved *s = &saved->sublayers[i];
-    if (!block->has_one_norm)
+    if (!block->norms->is_before)
+        return operand_of(stream->x);
+    if (!block->norms->is_shared)
         return linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &stream->residual);
     if (i > 0)
         return saved->sublayers[0].input;
@@ -124,27 +132,70 @@ static struct operand normalize(const struct block *block, const struct pass *pa
     return s->norm.y;
 }
 
-// delta = sublayer(norm(stream)).
-static void forward_normed(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                           struct residual_stream *stream, int i, struct tensor delta) {
+// delta = sublayer(its input), without the last bias; the stream is complete afterwards.
+static void forward_sublayer(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                             struct residual_stream *stream, int i, struct tensor delta) {
     const struct sublayer *sublayer = block->sublayers[i];
     struct sublayer_saved *s = &saved->sublayers[i];
     s->x = stream->x;
     if (stream->residual.delta.data)
         stream->residual.sum = s->x = arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), block->C);
     size_t mark = arena_mark(pass->scratch);
-    s->input = normalize(block, pass, saved, stream, i);
+    s->input = input_of(block, pass, saved, stream, i);
     sublayer->kind->forward(sublayer, pass, s->own, delta, s->input);
     arena_release(pass->scratch, mark);
     stream->x = s->x;
     stream->residual = (struct residual){0};
 }
 
-static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                             struct residual_stream *stream) {
+// Leaves the addition to the next norm, or to the end of the block.
+static void add_later(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                      struct residual_stream *stream, int i, struct tensor out) {
+    (void)saved, (void)out;
+    stream->residual = residual_of(block, pass, block->sublayers[i], stream->room, (struct tensor){0});
+}
+
+static void add_and_normalize(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                              struct residual_stream *stream, int i, struct tensor out) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    struct sublayer_saved *s = &saved->sublayers[i];
+    int64_t N = pass_stream_rows(pass);
+    s->x = arena_2d(pass->activations, pass->dtype, N, block->C);
+    norm_take(&sublayer->norm, pass, &s->norm, N, operand_of(i == block->count - 1 ? out : (struct tensor){0}));
+    struct residual residual = residual_of(block, pass, sublayer, stream->room, s->x);
+    norm_forward(&sublayer->norm, pass, &s->norm, stream->x, &residual);
+    stream->x = s->norm.y.value;
+}
+
+// s->result, the input of the output norm, is the sublayer's result with its bias.
+static void normalize_and_add(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                              struct residual_stream *stream, int i, struct tensor out) {
+    const struct sublayer *sublayer = block->sublayers[i];
+    struct sublayer_saved *s = &saved->sublayers[i];
+    int64_t N = pass_stream_rows(pass);
+    struct tensor bias = linear_bias(sublayer->last);
+    if (bias.data)
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = s->result, .x = s->result, .bias = bias});
+    norm_take(&sublayer->output_norm, pass, &s->output_norm, N, operand_of(stream->room));
+    norm_forward(&sublayer->output_norm, pass, &s->output_norm, s->result, &(struct residual){0});
+    struct tensor next = i == block->count - 1 ? out : arena_2d(pass->activations, pass->dtype, N, block->C);
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = next,
+                                                          .x = stream->room,
+                                                          .residual = stream->x,
+                                                          .factor = block->factor,
+                                                          .dropout = dropout_after(block, pass, sublayer)});
+    stream->x = next;
+}
+
+static void forward_in_turn(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                            struct residual_stream *stream, struct tensor out) {
     for (int i = 0; i < block->count; i++) {
-        forward_normed(block, pass, saved, stream, i, stream->room);
-        stream->residual = residual_of(block, pass, block->sublayers[i], stream->room, (struct tensor){0});
+        struct tensor delta = stream->room;
+        if (block->norms->is_of_results)
+            delta = saved->sublayers[i].result =
+                arena_2d(pass->activations, pass->dtype, pass_stream_rows(pass), block->C);
+        forward_sublayer(block, pass, saved, stream, i, delta);
+        block->norms->add(block, pass, saved, stream, i, out);
     }
 }
 
@@ -162,7 +213,7 @@ static void forward_parallel(const struct block *block, const struct pass *pass,
         struct tensor delta = stream->room;
         if (i > 0 || pass->splits_rows)
             delta = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), block->C);
-        forward_normed(block, &inner, saved, stream, i, delta);
+        forward_sublayer(block, &inner, saved, stream, i, delta);
         struct op_dropout_add add = {.out = i > 0 ? total : delta,
                                      .x = delta,
                                      .residual = total,
@@ -178,74 +229,21 @@ static void forward_parallel(const struct block *block, const struct pass *pass,
     arena_release(pass->scratch, mark);
 }
 
-static void forward_post_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                              struct residual_stream *stream, struct tensor out) {
-    int64_t N = pass_stream_rows(pass);
-    for (int i = 0; i < block->count; i++) {
-        const struct sublayer *sublayer = block->sublayers[i];
-        struct sublayer_saved *s = &saved->sublayers[i];
-        s->input = operand_of(stream->x);
-        sublayer->kind->forward(sublayer, pass, s->own, stream->room, s->input);
-        s->x = arena_2d(pass->activations, pass->dtype, N, block->C);
-        norm_take(&sublayer->norm, pass, &s->norm, N, operand_of(i == block->count - 1 ? out : (struct tensor){0}));
-        struct residual residual = residual_of(block, pass, sublayer, stream->room, s->x);
-        norm_forward(&sublayer->norm, pass, &s->norm, stream->x, &residual);
-        stream->x = s->norm.y.value;
-    }
-}
-
-// s->result, the input of the output norm, is the sublayer's result with its bias.
-static void forward_output_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                                struct residual_stream *stream, struct tensor out) {
-    int64_t N = pass_stream_rows(pass);
-    for (int i = 0; i < block->count; i++) {
-        const struct sublayer *sublayer = block->sublayers[i];
-        struct sublayer_saved *s = &saved->sublayers[i];
-        struct tensor bias = linear_bias(sublayer->last);
-        size_t mark = arena_mark(pass->scratch);
-        s->x = stream->x;
-        s->result = arena_2d(pass->activations, pass->dtype, N, block->C);
-        s->input = operand_of(stream->x);
-        if (block->has_input_norm)
-            s->input =
-                linear_normalize(sublayer->first, pass, &sublayer->norm, &s->norm, stream->x, &(struct residual){0});
-        sublayer->kind->forward(sublayer, pass, s->own, s->result, s->input);
-        arena_release(pass->scratch, mark);
-        if (bias.data)
-            op_dropout_add(pass->device, &(struct op_dropout_add){.out = s->result, .x = s->result, .bias = bias});
-        norm_take(&sublayer->output_norm, pass, &s->output_norm, N, operand_of(stream->room));
-        norm_forward(&sublayer->output_norm, pass, &s->output_norm, s->result, &(struct residual){0});
-        struct tensor next = i == block->count - 1 ? out : arena_2d(pass->activations, pass->dtype, N, block->C);
-        op_dropout_add(pass->device, &(struct op_dropout_add){.out = next,
-                                                              .x = stream->room,
-                                                              .residual = stream->x,
-                                                              .factor = block->factor,
-                                                              .dropout = dropout_after(block, pass, sublayer)});
-        stream->x = next;
-    }
-}
-
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
                    struct residual_stream *stream, struct tensor out) {
     size_t kept = arena_mark(pass->activations);
-    if (block->is_post_norm) {
-        forward_post_norm(block, pass, saved, stream, out);
-    } else if (block->is_output_norm) {
-        forward_output_norm(block, pass, saved, stream, out);
-    } else {
-        if (block->is_parallel)
-            forward_parallel(block, pass, saved, stream);
-        else
-            forward_pre_norm(block, pass, saved, stream);
-        if (out.data) {
-            op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
-                                                                  .x = stream->residual.delta,
-                                                                  .residual = stream->x,
-                                                                  .bias = stream->residual.bias,
-                                                                  .dropout = stream->residual.dropout});
-            stream->x = out;
-            stream->residual = (struct residual){0};
-        }
+    if (block->norms->is_parallel)
+        forward_parallel(block, pass, saved, stream);
+    else
+        forward_in_turn(block, pass, saved, stream, out);
+    if (stream->residual.delta.data && out.data) {
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
+                                                              .x = stream->residual.delta,
+                                                              .residual = stream->x,
+                                                              .bias = stream->residual.bias,
+                                                              .dropout = stream->residual.dropout});
+        stream->x = out;
+        stream->residual = (struct residual){0};
     }
     if (!pass->is_training)
         arena_release(pass->activations, kept);
@@ -275,37 +273,46 @@ static void backward_first(const struct sublayer *sublayer, const struct pass *p
     arena_release(pass->scratch, mark);
 }
 
-// dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
-// sublayer, unless that was kept. The norm of one sublayer also computes the gradient of the previous sublayer's
-// contribution.
-static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                              struct stream_gradient *g, const struct block *before) {
+// Goes back through the norm before a sublayer, whose result has the gradient gradient.dy: the norm replaces it by the
+// result itself, which the first matmuls' weight gradients need, unless that was kept.
+static void backward_norm_before(const struct sublayer *sublayer, const struct pass *pass,
+                                 const struct sublayer_saved *s, struct norm_gradient gradient,
+                                 struct first_gradients dfirst) {
+    bool is_kept = linear_keeps_norm(sublayer->first, pass);
+    gradient.x = s->x;
+    if (!is_kept)
+        gradient.y = gradient.dy;
+    norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
+    backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(gradient.dy));
+}
+
+// dnorm (N, C) is the gradient between a sublayer and its norm. The norm of one sublayer also computes the gradient of
+// the previous sublayer's contribution.
+static void backward_before(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                            struct stream_gradient *g, const struct block *before) {
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
     if (!g->is_open)
         backward_addition(block, pass, g, block->count - 1);
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
-        bool is_kept = linear_keeps_norm(sublayer->first, pass);
         size_t mark = arena_mark(pass->scratch);
         struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
-        struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .x = s->x, .dresidual = g->dx};
-        if (!is_kept)
-            gradient.y = dnorm;
+        struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .dresidual = g->dx};
         if (i > 0)
             gradient.residual = residual_gradient_of(block, pass, block->sublayers[i - 1], g->ddelta);
         else if (before)
             gradient.residual = residual_gradient_of(before, pass, before->sublayers[before->count - 1], g->ddelta);
-        norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-        backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
+        backward_norm_before(sublayer, pass, s, gradient, dfirst);
         arena_release(pass->scratch, mark);
     }
     g->is_open = before != NULL;
 }
 
 // dnorm (N, C) collects the gradients between the norm and the sublayers that share it.
-static void backward_one_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                              struct stream_gradient *g) {
+static void backward_shared(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                            struct stream_gradient *g, const struct block *before) {
+    (void)before;
     int64_t N = pass_stream_rows(pass);
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
     struct tensor own = arena_2d(pass->scratch, pass->dtype, N, block->C);
@@ -330,23 +337,20 @@ static void backward_one_norm(const struct block *block, const struct pass *pass
 // dsum (N, C) collects the gradient of the stream that all sublayers read; g->dx stays that of the block's output until
 // the last of them has read it.
 static void backward_parallel(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                              struct stream_gradient *g) {
+                              struct stream_gradient *g, const struct block *before) {
+    (void)before;
     int64_t N = pass_stream_rows(pass);
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
     struct tensor dsum = arena_2d(pass->scratch, pass->dtype, N, block->C);
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct sublayer *sublayer = block->sublayers[i];
-        bool is_kept = linear_keeps_norm(sublayer->first, pass);
         backward_addition(block, pass, g, i);
         size_t mark = arena_mark(pass->scratch);
         struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dnorm, g->ddelta);
         struct norm_gradient gradient = {
-            .dx = i == 0 ? g->dx : dsum, .dy = dnorm, .x = s->x, .dresidual = i == block->count - 1 ? g->dx : dsum};
-        if (!is_kept)
-            gradient.y = dnorm;
-        norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-        backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dnorm));
+            .dx = i == 0 ? g->dx : dsum, .dy = dnorm, .dresidual = i == block->count - 1 ? g->dx : dsum};
+        backward_norm_before(sublayer, pass, s, gradient, dfirst);
         arena_release(pass->scratch, mark);
     }
     g->is_open = false;
@@ -354,8 +358,9 @@ static void backward_parallel(const struct block *block, const struct pass *pass
 
 // dx is the gradient of the residual stream after the norm; dsum (N, C) receives that before the norm, which flows both
 // through the sublayer and around it.
-static void backward_post_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                               const struct stream_gradient *g) {
+static void backward_after(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                           struct stream_gradient *g, const struct block *before) {
+    (void)before;
     struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer *sublayer = block->sublayers[i];
@@ -371,35 +376,10 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
     }
 }
 
-// Results of a sublayer's backward: the gradients of its input (N, C) and of its first matmuls' results.
-struct input_gradient {
-    struct tensor dinput;
-    struct first_gradients dfirst;
-};
-
-// Adds the gradient of sublayer i's input to g->dx, which holds the gradient of the stream that bypasses the sublayer.
-static void backward_input(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                           const struct stream_gradient *g, int i, struct input_gradient own) {
-    const struct sublayer *sublayer = block->sublayers[i];
-    const struct sublayer_saved *s = &saved->sublayers[i];
-    struct tensor dinput = own.dinput;
-    struct first_gradients dfirst = own.dfirst;
-    if (!block->has_input_norm) {
-        backward_first(sublayer, pass, dfirst, s->input);
-        op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
-        return;
-    }
-    bool is_kept = linear_keeps_norm(sublayer->first, pass);
-    struct norm_gradient gradient = {.dx = g->dx, .dy = dinput, .x = s->x, .dresidual = g->dx};
-    if (!is_kept)
-        gradient.y = dinput;
-    norm_backward(&sublayer->norm, pass, &s->norm, &gradient);
-    backward_first(sublayer, pass, dfirst, is_kept ? s->input : operand_of(dinput));
-}
-
 // dresult (N, C) is the gradient of a sublayer's result, dinput the gradient of its input.
-static void backward_output_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                                 const struct stream_gradient *g) {
+static void backward_results(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                             struct stream_gradient *g, const struct block *before) {
+    (void)before;
     int64_t N = pass_stream_rows(pass);
     struct tensor dresult = arena_2d(pass->scratch, pass->dtype, N, block->C);
     struct tensor dinput = arena_2d(pass->scratch, pass->dtype, N, block->C);
@@ -420,23 +400,30 @@ static void backward_output_norm(const struct block *block, const struct pass *p
             op_column_sum(pass->device, &(struct op_column_sum){.out = dbias, .x = dresult});
         size_t mark = arena_mark(pass->scratch);
         struct first_gradients dfirst = sublayer->kind->backward(sublayer, pass, s->own, dinput, dresult);
-        backward_input(block, pass, saved, g, i, (struct input_gradient){dinput, dfirst});
+        // g->dx holds the gradient of the stream that bypasses the sublayer.
+        if (block->norms->is_before) {
+            struct norm_gradient gradient = {.dx = g->dx, .dy = dinput, .dresidual = g->dx};
+            backward_norm_before(sublayer, pass, s, gradient, dfirst);
+        } else {
+            backward_first(sublayer, pass, dfirst, s->input);
+            op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = dinput, .residual = g->dx});
+        }
         arena_release(pass->scratch, mark);
     }
 }
 
+static const struct norm_arrangement arrangements[NORMS_COUNT] = {
+    [NORMS_BEFORE] = {.is_before = true, .add = add_later, .backward = backward_before},
+    [NORMS_AFTER] = {.is_after = true, .add = add_and_normalize, .backward = backward_after},
+    [NORMS_RESULTS] = {.is_of_results = true, .add = normalize_and_add, .backward = backward_results},
+    [NORMS_BOTH] = {.is_before = true, .is_of_results = true, .add = normalize_and_add, .backward = backward_results},
+    [NORMS_PARALLEL] = {.is_before = true, .is_parallel = true, .backward = backward_parallel},
+    [NORMS_SHARED] = {.is_before = true, .is_parallel = true, .is_shared = true, .backward = backward_shared},
+};
+
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct stream_gradient *gradient, const struct block *before) {
     size_t mark = arena_mark(pass->scratch);
-    if (block->is_post_norm)
-        backward_post_norm(block, pass, saved, gradient);
-    else if (block->is_output_norm)
-        backward_output_norm(block, pass, saved, gradient);
-    else if (block->has_one_norm)
-        backward_one_norm(block, pass, saved, gradient);
-    else if (block->is_parallel)
-        backward_parallel(block, pass, saved, gradient);
-    else
-        backward_pre_norm(block, pass, saved, gradient, before);
+    block->norms->backward(block, pass, saved, gradient, before);
     arena_release(pass->scratch, mark);
 }

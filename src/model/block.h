@@ -1,10 +1,11 @@
 // A transformer block: a list of sublayers, each with a norm and a residual addition:
-//   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
-//   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
-//   of outputs: stream += factor * drop(norm(sublayer(stream) + bias)); with has_input_norm the sublayer reads another
-//               norm of the stream
-//   parallel:   stream += the sum of drop(sublayer(norm(stream)) + bias) over the sublayers, which all read the same
-//               stream; with one norm for all of them (has_one_norm) that of the first
+//   NORMS_BEFORE:    stream += drop(sublayer(norm(stream)) + bias), for each sublayer
+//   NORMS_AFTER:     stream = norm(stream + drop(sublayer(stream) + bias))
+//   NORMS_RESULTS:   stream += factor * drop(norm(sublayer(stream) + bias))
+//   NORMS_BOTH:      stream += factor * drop(norm(sublayer(another norm(stream)) + bias))
+//   NORMS_PARALLEL:  stream += the sum of drop(sublayer(norm(stream)) + bias) over the sublayers, which all read the
+//                    same stream
+//   NORMS_SHARED:    the same with one norm for all of them, that of the first
 // The addition is fused into the norm that follows it. The result of a norm before a sublayer is kept only if the first
 // matmul keeps its input. Otherwise the norm's backward recomputes it, and that matmul's weight gradient uses the
 // recomputed result.
@@ -24,7 +25,7 @@ struct sublayer_saved {
 struct block {
     struct sublayer *sublayers[MOST_SUBLAYERS];
     int count;
-    bool is_post_norm, is_output_norm, has_input_norm, is_parallel, has_one_norm;
+    const struct norm_arrangement *norms;  // see block.c
     int64_t C;
     double dropout;
     float factor;
@@ -64,9 +65,9 @@ const struct param *block_last_matrix(const struct block *block);
 // pass_gradients_final.
 void block_await(const struct block *block, const struct pass *pass);
 void block_gradients_final(const struct block *block, const struct pass *pass);
-// Moves the residual stream forward through the block. The result goes to out (N, C); if out is none, which requires
-// pre-norm, the last delta remains to be added. Its x must stay until the backward. The block saves its activations in
-// pass->activations.
+// Moves the residual stream forward through the block. The result goes to out (N, C); if out is none, which is for
+// NORMS_BEFORE, NORMS_PARALLEL and NORMS_SHARED, the last delta remains to be added. Its x must stay until
+// the backward. The block saves its activations in pass->activations.
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
                    struct residual_stream *stream, struct tensor out);
 // On entry the gradient is that of the block's output, on return that of its input. With pre-norm it then also includes

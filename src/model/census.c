@@ -29,7 +29,7 @@ const char *census_name(const char *name) {
 // Fraction of a parameter's elements that one token uses: it is routed to only some of the experts.
 static double active_share(const struct config *config, const char *name) {
     bool is_of_experts = strstr(name, ".mlp.experts.");
-    return is_of_experts ? (double)config->moe_router_topk / (double)config->num_experts : 1;
+    return is_of_experts ? (double)config->model.moe_router_topk / (double)config->model.num_experts : 1;
 }
 
 static int64_t active_parameters(const struct config *config, const struct param_list *params) {
@@ -48,8 +48,8 @@ static void count_matrix(struct census *census, const struct config *config, con
     double elements = (double)shard_global_count(&param->shard) * active_share(config, name);
     // Attention itself: the mean of the channels of queries and of values.
     double columns = (double)param->shard.global[1];
-    if (config->multi_latent_attention && strstr(name, ".linear_proj."))
-        columns = (columns + (double)(config->num_attention_heads * config->kv_channels)) / 2;
+    if (config->model.multi_latent_attention && strstr(name, ".linear_proj."))
+        columns = (columns + (double)(config->model.num_attention_heads * config->model.kv_channels)) / 2;
     bool is_encoder = strncmp(name, "encoder.", strlen("encoder.")) == 0;
     if (strstr(name, ".linear_") || strstr(name, ".eh_proj."))
         *(is_encoder ? &census->encoder : &census->decoder) += elements;
@@ -71,22 +71,22 @@ struct census census_take(const struct config *config) {
     census.parameters = param_list_elements(&params);
     census.active = active_parameters(config, &params);
     param_list_free(&params);
-    census.depth_norms = 3 * (double)config->mtp_num_layers * (double)config->hidden_size;
+    census.depth_norms = 3 * (double)config->model.mtp_num_layers * (double)config->model.hidden_size;
     return census;
 }
 
 double census_flops(const struct census *census, const struct config *config, int64_t global_batch_size) {
     bool is_t5 = config_form(config) == CONFIG_T5, has_decoder = !config_is_encoder(config);
-    double B = (double)global_batch_size, s = (double)config->seq_length;
+    double B = (double)global_batch_size, s = (double)config->run.seq_length;
     // The projections of first tokens and the scores are left out: few rows.
     if (config_form(config) == CONFIG_ICT) {
-        double texts = config->biencoder_shared_query_context_model ? 2 : 1;  // that go through each matrix
+        double texts = config->model.biencoder_shared_query_context_model ? 2 : 1;  // that go through each matrix
         return texts * (6 * B * s * census->encoder + 12 * B * s * s * census->encoder_channels);
     }
-    double S = is_t5 ? (double)config->decoder_seq_length : s;
+    double S = is_t5 ? (double)config->run.decoder_seq_length : s;
     double encoder =
         6 * B * s * (census->encoder + (has_decoder ? 0 : census->head)) + 12 * B * s * s * census->encoder_channels;
-    double outputs = 1 + (double)config->mtp_num_layers;
+    double outputs = 1 + (double)config->model.mtp_num_layers;
     double decoder = 6 * B * S * (census->decoder + census->depth_norms + outputs * census->head) +
                      6 * B * S * S * census->channels + 12 * B * S * s * census->cross_channels;
     return encoder + (has_decoder ? decoder : 0);

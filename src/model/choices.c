@@ -1,7 +1,6 @@
 // From flags to choices. See choices.h.
 #include "model/choices.h"
 #include "base/error.h"
-#include "model/sublayer.h"
 #include "config/config_context.h"
 
 #include <math.h>
@@ -29,19 +28,19 @@ enum activation choices_activation(const char *name) {
 // Llama 3.1 stretches low frequencies for longer contexts: wavelengths above (original length / low factor) by the full
 // factor, those below (original length / high factor) not at all, those in between by an interpolation.
 static double scaled_frequency(const struct config *config, double frequency) {
-    double length = (double)config->rope_original_length, wavelength = TWO_PI / frequency;
-    double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
+    double length = (double)config->model.rope_original_length, wavelength = TWO_PI / frequency;
+    double low = config->model.rope_low_freq_factor, high = config->model.rope_high_freq_factor;
     if (wavelength > length / low)
-        return frequency / config->rope_scaling_factor;
+        return frequency / config->model.rope_scaling_factor;
     if (wavelength < length / high)
         return frequency;
     double part = (length / wavelength - low) / (high - low);
-    return (1 - part) * frequency / config->rope_scaling_factor + part * frequency;
+    return (1 - part) * frequency / config->model.rope_scaling_factor + part * frequency;
 }
 
 // The channel, out of `channels`, that completes `turns` turns within the original length.
 static double yarn_channel(const struct config *config, double channels, double turns) {
-    return channels * log(config_yarn(config).length / (turns * TWO_PI)) / (2 * log(config->rotary_base));
+    return channels * log(config_yarn(config).length / (turns * TWO_PI)) / (2 * log(config->model.rotary_base));
 }
 
 // YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, with
@@ -51,8 +50,8 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
     double channels = (double)config_rotary_channels(config);
     double low = yarn_channel(config, channels, yarn.fast);
     double high = yarn_channel(config, channels, yarn.slow);
-    low = fmax(config->no_yarn_correction_range_round_to_int ? low : floor(low), 0);
-    high = fmin(config->no_yarn_correction_range_round_to_int ? high : ceil(high), channels - 1);
+    low = fmax(config->model.no_yarn_correction_range_round_to_int ? low : floor(low), 0);
+    high = fmin(config->model.no_yarn_correction_range_round_to_int ? high : ceil(high), channels - 1);
     double ramp = ((double)pair - low) / (high == low ? 0.001 : high - low);
     ramp = fmin(fmax(ramp, 0), 1);
     return frequency / yarn.factor * ramp + frequency * (1 - ramp);
@@ -61,8 +60,8 @@ static double yarn_frequency(const struct config *config, int64_t pair, double f
 // Whether the rotary scaling factor multiplies only the rotated channels of queries and keys: there are other channels,
 // or a norm follows the rotation.
 static bool scales_channels(const struct config *config) {
-    return config->multi_latent_attention || config->qk_layernorm_after_rope ||
-           config_rotary_channels(config) < config->kv_channels;
+    return config->model.multi_latent_attention || config->model.qk_layernorm_after_rope ||
+           config_rotary_channels(config) < config->model.kv_channels;
 }
 
 // LongRoPE: two divisors for each pair, one for sequences up to the original length, one for longer ones.
@@ -70,12 +69,12 @@ static void set_longrope(struct rope *rope, const struct config *config) {
     double shorter[ROPE_MOST_PAIRS], longer[ROPE_MOST_PAIRS];
     for (int64_t j = 0; j < rope->pairs; j++)
         shorter[j] = longer[j] = 1;
-    config_rope_factors(config->rope_short_factor, shorter, rope->pairs);
-    config_rope_factors(config->rope_long_factor, longer, rope->pairs);
-    rope->short_length = config->rope_original_length;
+    config_rope_factors(config->model.rope_short_factor, shorter, rope->pairs);
+    config_rope_factors(config->model.rope_long_factor, longer, rope->pairs);
+    rope->short_length = config->model.rope_original_length;
     for (int64_t j = 0; j < rope->pairs; j++) {
-        double frequency = pow(config->rotary_base, -2.0 * (double)j / (2.0 * (double)rope->pairs)) /
-                           config->rotary_seq_len_interpolation_factor;
+        double frequency = pow(config->model.rotary_base, -2.0 * (double)j / (2.0 * (double)rope->pairs)) /
+                           config->model.rotary_seq_len_interpolation_factor;
         rope->frequencies[j] = frequency / shorter[j];
         rope->long_frequencies[j] = frequency / longer[j];
     }
@@ -83,21 +82,22 @@ static void set_longrope(struct rope *rope, const struct config *config) {
 
 // Without scaling if is_plain.
 static void set_rope(struct rope *rope, const struct config *config, double base, bool is_plain) {
-    if (!is(config->position_embedding_type, "rope"))
+    if (!is(config->model.position_embedding_type, "rope"))
         return;
-    bool is_scaled = config->use_rope_scaling && !is_plain;
+    bool is_scaled = config->model.use_rope_scaling && !is_plain;
     int64_t channels = config_rotary_channels(config);
     rope->pairs = channels / 2;
-    rope->is_interleaved = config->multi_latent_attention ? !config->latent_rotary_halves : config->rotary_interleaved;
+    rope->is_interleaved =
+        config->model.multi_latent_attention ? !config->model.latent_rotary_halves : config->model.rotary_interleaved;
     rope->factor = !is_plain && scales_channels(config) ? (float)config_rope_attention_factor(config) : 1;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow(base, -2.0 * (double)j / (double)channels);
-        if (is_scaled && is(config->rope_scaling_type, "llama3"))
+        if (is_scaled && is(config->model.rope_scaling_type, "llama3"))
             frequency = scaled_frequency(config, frequency);
         if (!is_plain && config_yarn(config).factor > 1)
             frequency = yarn_frequency(config, j, frequency);
-        rope->frequencies[j] = frequency / (is_plain ? 1 : config->rotary_seq_len_interpolation_factor);
+        rope->frequencies[j] = frequency / (is_plain ? 1 : config->model.rotary_seq_len_interpolation_factor);
     }
     if (!is_plain && config_has_longrope(config))
         set_longrope(rope, config);
@@ -105,10 +105,10 @@ static void set_rope(struct rope *rope, const struct config *config, double base
 
 bool choices_set_rope(struct rope *rope, const struct config *config) {
     int64_t pairs = config_rotary_channels(config) / 2;
-    bool is_possible = is(config->position_embedding_type, "rope") && pairs >= 1 && pairs <= ROPE_MOST_PAIRS;
+    bool is_possible = is(config->model.position_embedding_type, "rope") && pairs >= 1 && pairs <= ROPE_MOST_PAIRS;
     *rope = (struct rope){0};
     if (is_possible)
-        set_rope(rope, config, config->rotary_base, false);
+        set_rope(rope, config, config->model.rotary_base, false);
     return is_possible;
 }
 
@@ -120,24 +120,25 @@ float choices_scale(const struct config *config) {
 }
 
 static void set_recompute(struct choices *choices, const struct config *config) {
-    bool is_selective = is(config->recompute_granularity, "selective");
-    choices->recomputes_attention = is_selective && config->recompute_modules.count == 0;
-    for (int64_t i = 0; is_selective && i < config->recompute_modules.count; i++) {
-        choices->recomputes_attention |= is(config->recompute_modules.items[i], "core_attn");
-        choices->recomputes_activation |= is(config->recompute_modules.items[i], "mlp_act");
-        choices->recomputes_up |= is(config->recompute_modules.items[i], "mla_up_proj");
-        choices->recomputes_mlp |= is(config->recompute_modules.items[i], "mlp");
-        choices->recomputes_experts |= is(config->recompute_modules.items[i], "moe");
-        choices->recomputes_shared_experts |= is(config->recompute_modules.items[i], "shared_experts");
+    bool is_selective = is(config->machine.recompute_granularity, "selective");
+    choices->recomputes_attention = is_selective && config->machine.recompute_modules.count == 0;
+    for (int64_t i = 0; is_selective && i < config->machine.recompute_modules.count; i++) {
+        choices->recomputes_attention |= is(config->machine.recompute_modules.items[i], "core_attn");
+        choices->recomputes_activation |= is(config->machine.recompute_modules.items[i], "mlp_act");
+        choices->recomputes_up |= is(config->machine.recompute_modules.items[i], "mla_up_proj");
+        choices->recomputes_mlp |= is(config->machine.recompute_modules.items[i], "mlp");
+        choices->recomputes_experts |= is(config->machine.recompute_modules.items[i], "moe");
+        choices->recomputes_shared_experts |= is(config->machine.recompute_modules.items[i], "shared_experts");
     }
-    choices->holds_attention = config->recompute_keep_attention;
-    choices->divides_inputs = config->distribute_saved_activations && choices->parts > 1;
-    choices->is_recompute_uniform = !is(config->recompute_method, "block");
-    if (is(config->recompute_granularity, "full"))
-        choices->recomputed_layers = config->recompute_num_layers > 0 ? config->recompute_num_layers : 1;
-    if (config->cpu_offloading && choices->recomputed_layers > 0)
+    choices->holds_attention = config->machine.recompute_keep_attention;
+    choices->divides_inputs = config->machine.distribute_saved_activations && choices->parts > 1;
+    choices->is_recompute_uniform = !is(config->machine.recompute_method, "block");
+    if (is(config->machine.recompute_granularity, "full"))
+        choices->recomputed_layers =
+            config->machine.recompute_num_layers > 0 ? config->machine.recompute_num_layers : 1;
+    if (config->machine.cpu_offloading && choices->recomputed_layers > 0)
         choices->offloaded_layers =
-            config->cpu_offloading_num_layers > 0 ? config->cpu_offloading_num_layers : INT64_MAX;
+            config->machine.cpu_offloading_num_layers > 0 ? config->machine.cpu_offloading_num_layers : INT64_MAX;
 }
 
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension) {
@@ -165,36 +166,36 @@ void choices_add_experts(struct layer_choices *layer, int64_t before) {
 static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh,
                         float residual_scale) {
     struct config_balance balance = config_balance(config);
-    const char *function = config->moe_router_score_function;
-    *experts = (struct expert_choices){.E = config->num_experts,
-                                       .K = config->moe_router_topk,
+    const char *function = config->model.moe_router_score_function;
+    *experts = (struct expert_choices){.E = config->model.num_experts,
+                                       .K = config->model.moe_router_topk,
                                        .F = config_expert_width(config),
                                        .ranks = mesh_count(mesh, MESH_EXPERTS),
                                        .rank = mesh_index(mesh, mesh->place, MESH_EXPERTS),
                                        .slices = mesh_count(mesh, MESH_EXPERT_SLICES),
                                        .slice = mesh_index(mesh, mesh->place, MESH_EXPERT_SLICES),
                                        .is_apart = mesh_deals_experts(mesh),
-                                       .shared = config->moe_shared_expert_intermediate_size,
-                                       .has_shared_gate = config->moe_shared_expert_gate,
-                                       .rule = {.score = is(function, "sigmoid")          ? ROUTER_SIGMOID
-                                                         : is(function, "sqrtsoftplus")   ? ROUTER_SQRT_SOFTPLUS
-                                                         : config->moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
-                                                                                          : ROUTER_SOFTMAX,
+                                       .shared = config->model.moe_shared_expert_intermediate_size,
+                                       .has_shared_gate = config->model.moe_shared_expert_gate,
+                                       .rule = {.score = is(function, "sigmoid")                ? ROUTER_SIGMOID
+                                                         : is(function, "sqrtsoftplus")         ? ROUTER_SQRT_SOFTPLUS
+                                                         : config->model.moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
+                                                                                                : ROUTER_SOFTMAX,
                                                 .factor = (float)config_router_factor(config) * residual_scale,
-                                                .groups = config->moe_router_num_groups,
-                                                .chosen_groups = config->moe_router_group_topk,
-                                                .group_best = config->moe_router_group_best},
-                                       .has_bias = config->moe_router_enable_expert_bias,
-                                       .bias_rate = (float)config->moe_router_bias_update_rate,
+                                                .groups = config->model.moe_router_num_groups,
+                                                .chosen_groups = config->model.moe_router_group_topk,
+                                                .group_best = config->model.moe_router_group_best},
+                                       .has_bias = config->model.moe_router_enable_expert_bias,
+                                       .bias_rate = (float)config->model.moe_router_bias_update_rate,
                                        .has_sinkhorn = config_has_sinkhorn(config),
-                                       .jitter = (float)config->moe_input_jitter_eps,
+                                       .jitter = (float)config->model.moe_input_jitter_eps,
                                        .coefficients = {[BALANCE_BATCH] = balance.batch,
                                                         [BALANCE_SEQUENCE] = balance.sequence,
                                                         [BALANCE_GLOBAL] = balance.global,
                                                         [BALANCE_Z] = balance.z},
                                        .capacity_factor = config_expert_capacity(config),
-                                       .is_padded = config->moe_pad_expert_input_to_capacity,
-                                       .keeps_first = is(config->moe_token_drop_policy, "position")};
+                                       .is_padded = config->model.moe_pad_expert_input_to_capacity,
+                                       .keeps_first = is(config->model.moe_token_drop_policy, "position")};
 }
 
 double choices_output_deviation(const struct choices *choices, int64_t layers) {
@@ -203,62 +204,69 @@ double choices_output_deviation(const struct choices *choices, int64_t layers) {
 }
 
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
-    return config->sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
+    return config->machine.sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
 }
 
 // The residual stream is kept divided by the factor of the embeddings, so that no operation has to multiply them: norms
 // give the same results with an epsilon divided by its square, and sublayers add that much less. If a norm follows the
 // sublayer's result, the addition has the factor.
 static void set_multipliers(struct choices *choices, const struct config *config) {
-    double factor = config->embedding_multiplier;
-    choices->norm.epsilon = config->norm_epsilon / (factor * factor);
+    double factor = config->model.embedding_multiplier;
+    choices->norm.epsilon = config->model.norm_epsilon / (factor * factor);
     choices->residual_scale = choices->addition_scale = 1;
-    *(choices->is_output_norm ? &choices->addition_scale : &choices->residual_scale) =
-        (float)(config->residual_multiplier / factor);
+    bool is_followed = choices->norms == NORMS_RESULTS || choices->norms == NORMS_BOTH;
+    *(is_followed ? &choices->addition_scale : &choices->residual_scale) =
+        (float)(config->model.residual_multiplier / factor);
+}
+
+static enum norm_places norm_places(const struct config *config) {
+    if (config->model.parallel_residual)
+        return config->model.parallel_residual_one_norm ? NORMS_SHARED : NORMS_PARALLEL;
+    return is(config->model.norm_placement, "post")     ? NORMS_AFTER
+           : is(config->model.norm_placement, "output") ? NORMS_RESULTS
+           : is(config->model.norm_placement, "both")   ? NORMS_BOTH
+                                                        : NORMS_BEFORE;
 }
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
     *choices = (struct choices){
-        .C = config->hidden_size,
-        .H = config->num_attention_heads,
+        .C = config->model.hidden_size,
+        .H = config->model.num_attention_heads,
         .G = config_query_groups(config),
-        .D = config->kv_channels,
+        .D = config->model.kv_channels,
         .V = config_value_channels(config),
-        .F = config->ffn_hidden_size,
-        .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
-                 .C = config->hidden_size,
-                 .has_no_bias = config->no_norm_bias,
-                 .is_centered = config->apply_layernorm_1p},
-        .epsilon = config->norm_epsilon,
-        .has_head_norm = config->qk_layernorm,
-        .norms_all_heads = config->qk_layernorm_all_heads,
-        .norms_each_head = config->qk_layernorm_per_head,
-        .norms_rotated = config->qk_layernorm_after_rope,
-        .is_post_norm = is(config->norm_placement, "post"),
-        .is_output_norm = is(config->norm_placement, "output") || is(config->norm_placement, "both"),
-        .has_input_norm = is(config->norm_placement, "both"),
-        .is_parallel = config->parallel_residual,
-        .has_one_norm = config->parallel_residual_one_norm,
+        .F = config->model.ffn_hidden_size,
+        .norm = {.kind = is(config->model.normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
+                 .C = config->model.hidden_size,
+                 .has_no_bias = config->model.no_norm_bias,
+                 .is_centered = config->model.apply_layernorm_1p},
+        .epsilon = config->model.norm_epsilon,
+        .has_head_norm = config->model.qk_layernorm,
+        .norms_all_heads = config->model.qk_layernorm_all_heads,
+        .norms_each_head = config->model.qk_layernorm_per_head,
+        .norms_rotated = config->model.qk_layernorm_after_rope,
+        .norms = norm_places(config),
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
-        .glu = {(float)config->activation_func_clamp_value, (float)config->glu_linear_offset},
+        .glu = {(float)config->model.activation_func_clamp_value, (float)config->model.glu_linear_offset},
         .has_qkv_bias = config_has_qkv_bias(config),
         .has_attention_bias = config_has_attention_bias(config),
         .has_mlp_bias = config_has_mlp_bias(config),
         .scale = choices_scale(config),
         .unscaled_scale = config_softmax_scale(config),
-        .score_cap = (float)config->attn_logit_softcapping,
-        .has_sinks = is(config->softmax_type, "learnable"),
-        .has_alibi = is(config->position_embedding_type, "alibi"),
-        .alibi_scale = config->scale_alibi ? config_softmax_scale(config) : 1,
-        .has_relative_bias = is(config->position_embedding_type, "relative"),
-        .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,
-        .relative = {.buckets = config->relative_attention_num_buckets,
-                     .max_distance = config->relative_attention_max_distance},
-        .standard_deviation = config->init_method_std,
-        .scales_outputs = !config->no_scaled_init,
-        .hidden_dropout = config->hidden_dropout,
-        .attention_dropout = config->attention_dropout,
+        .score_cap = (float)config->model.attn_logit_softcapping,
+        .has_sinks = is(config->model.softmax_type, "learnable"),
+        .has_alibi = is(config->model.position_embedding_type, "alibi"),
+        .alibi_scale = config->model.scale_alibi ? config_softmax_scale(config) : 1,
+        .has_relative_bias = is(config->model.position_embedding_type, "relative"),
+        .has_layer_tables =
+            is(config->model.position_embedding_type, "relative") && config->model.relative_attention_per_layer,
+        .relative = {.buckets = config->model.relative_attention_num_buckets,
+                     .max_distance = config->model.relative_attention_max_distance},
+        .standard_deviation = config->model.init_method_std,
+        .scales_outputs = !config->model.no_scaled_init,
+        .hidden_dropout = config->model.hidden_dropout,
+        .attention_dropout = config->model.attention_dropout,
         .parts = mesh->length[AXIS_TENSOR],
         .part = mesh->place[AXIS_TENSOR],
         .kv_ranks = mesh->kv_ranks,
@@ -266,17 +274,17 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .splits_rows = choices_splits_rows(config, mesh),
     };
     choices->norm.sums_gradient = choices->splits_rows;
-    if (config->multi_latent_attention)
-        choices->latent = (struct latent_choices){.q_rank = config->q_lora_rank,
-                                                  .kv_rank = config->kv_lora_rank,
-                                                  .own = config->qk_head_dim,
-                                                  .shared = config->qk_pos_emb_head_dim,
+    if (config->model.multi_latent_attention)
+        choices->latent = (struct latent_choices){.q_rank = config->model.q_lora_rank,
+                                                  .kv_rank = config->model.kv_lora_rank,
+                                                  .own = config->model.qk_head_dim,
+                                                  .shared = config->model.qk_pos_emb_head_dim,
                                                   .epsilon = config_latent_epsilon(config)};
     set_multipliers(choices, config);
-    if (config->num_experts > 0)
+    if (config->model.num_experts > 0)
         set_experts(&choices->experts, config, mesh, choices->residual_scale);
-    set_rope(&choices->rope, config, config->rotary_base, false);
-    if (config->rotary_base_local > 0)
-        set_rope(&choices->local_rope, config, config->rotary_base_local, true);
+    set_rope(&choices->rope, config, config->model.rotary_base, false);
+    if (config->model.rotary_base_local > 0)
+        set_rope(&choices->local_rope, config, config->model.rotary_base_local, true);
     set_recompute(choices, config);
 }

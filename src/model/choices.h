@@ -6,6 +6,10 @@
 #include "config/config.h"
 #include "model/linear.h"
 
+// The kinds of sublayers, see sublayer.h.
+extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
+    sublayer_mlp, sublayer_gated_mlp, sublayer_experts;
+
 // Rotary positions: the number of rotated pairs of channels, and the frequency of each.
 struct rope {
     int64_t pairs;  // 0: no rotary positions
@@ -41,6 +45,18 @@ struct expert_choices {
     bool is_padded, keeps_first;         // with a capacity: pads to it; keeps the first tokens, not the best
 };
 
+// Where the norms of a block are, see block.h.
+enum norm_places {
+    NORMS_BEFORE,   // of each sublayer
+    NORMS_AFTER,    // each residual addition
+    NORMS_RESULTS,  // of sublayers, before the residual addition
+    NORMS_BOTH,     // before sublayers, and of their results
+    // The sublayers of a block read the same residual stream and are added to it together.
+    NORMS_PARALLEL,  // before each of them
+    NORMS_SHARED,    // the norm of the first is that of all
+    NORMS_COUNT
+};
+
 struct choices {
     int64_t C, H, G, D, F;     // width, query heads, key/value heads, size of a head, width of the MLP
     int64_t V;                 // size of a head's values; D but for latent attention
@@ -50,11 +66,7 @@ struct choices {
     bool norms_all_heads;      // one norm of all queries and one of all keys instead
     bool norms_each_head;      // or each head has gains of its own
     bool norms_rotated;        // norms of heads come after their rotation
-    bool is_post_norm;         // norm after the residual addition instead of before the sublayer
-    bool is_output_norm;       // norm of a sublayer's result, before the residual addition
-    bool has_input_norm;       // with it: a norm before the sublayer too
-    bool is_parallel;          // the sublayers of a block read the same residual stream and are added to it together
-    bool has_one_norm;         // such sublayers share the norm of the first
+    enum norm_places norms;    // of blocks
     enum activation activation;
     struct glu_rule glu;
     bool is_gated;  // gated: the activation is multiplied by the other half of the MLP's first matmul
@@ -95,14 +107,13 @@ struct choices {
 // Choices that may differ from layer to layer: its sublayers in order, the window of causal attention (0 for none),
 // whether rotary positions are left out, and whether they are those of layers with a window; how ranks share sequences;
 // and whether its matmuls are in fp8.
-struct sublayer_kind;
 enum { MOST_SUBLAYERS = 3 };
 struct layer_choices {
     const struct sublayer_kind *sublayers[MOST_SUBLAYERS];  // ends with NULL
     int64_t window;
     bool skips_rope, has_local_rope;
-    int head_ranks;                // neighbouring context-parallel ranks that exchange heads, see heads.h; 1 or 0: none
-    int64_t expert_layer;          // if it has experts: number of layers with experts before it
+    int head_ranks;        // neighbouring context-parallel ranks that exchange heads (attention.h); 1 or 0: none
+    int64_t expert_layer;  // if it has experts: number of layers with experts before it
     struct fp8 *fp8, *expert_fp8;  // as in struct choices; NULL in a layer that stays in bf16
 };
 

@@ -3,8 +3,8 @@
 // of queries attends to those it may see. The gradients of keys and values are summed and returned to their owners.
 // Gathered keys are not kept: the backward pass gathers them again, so a rank only keeps its own share.
 //
-// If a rank holds its sequences alone, there is one strip and nothing is gathered. heads.h is the other way to share
-// sequences.
+// If a rank holds its sequences alone, there is one strip and nothing is gathered. attention.h has the other way to
+// share sequences.
 #ifndef MODEL_CONTEXT_H
 #define MODEL_CONTEXT_H
 

@@ -75,24 +75,18 @@ void deferred_add(struct deferred *deferred, const struct pass *pass, const stru
     int64_t room = matmul->room;
     if (deferred->count == deferred->capacity)
         deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
-    struct operand dy = keep(deferred, pass, matmul->dy, all || !is_in(pass->activations, matrix(matmul->dy)), room);
-    struct operand x = keep(deferred, pass, matmul->x, all || is_in(pass->scratch, matrix(matmul->x)), room);
-    struct tensor offsets = matmul->offsets;
-    if (offsets.data && (all || is_in(pass->scratch, offsets)))
-        offsets = copy(deferred, pass, offsets, 0);
-    deferred->items[deferred->count++] = (struct deferred_matmul){
-        .linear = matmul->linear, .dy = dy, .x = x, .experts = matmul->experts, .offsets = offsets};
+    struct deferred_matmul kept = *matmul;
+    kept.dy = keep(deferred, pass, kept.dy, all || !is_in(pass->activations, matrix(kept.dy)), room);
+    kept.x = keep(deferred, pass, kept.x, all || is_in(pass->scratch, matrix(kept.x)), room);
+    if (kept.offsets.data && (all || is_in(pass->scratch, kept.offsets)))
+        kept.offsets = copy(deferred, pass, kept.offsets, 0);
+    deferred->items[deferred->count++] = kept;
 }
 
 void deferred_run(struct deferred *deferred, const struct pass *pass) {
     CHECK(!pass->deferred);
-    for (int i = 0; i < deferred->count; i++) {
-        const struct deferred_matmul *matmul = &deferred->items[i];
-        if (matmul->linear)
-            linear_weight_matmul(matmul->linear, pass, matmul->dy, matmul->x);
-        else
-            grouped_weight_matmul(matmul->experts, pass, matmul->dy, matmul->x, matmul->offsets);
-    }
+    for (int i = 0; i < deferred->count; i++)
+        deferred->items[i].compute(&deferred->items[i], pass);
     deferred->count = 0;
     deferred->is_used = false;
     arena_release(&deferred->arena, 0);

@@ -4,15 +4,14 @@
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 
-#include "model/grouped.h"
-#include "model/linear.h"
+#include "model/layer.h"
 
 struct deferred_matmul {
-    const struct linear *linear;    // NULL: of experts
-    struct operand dy, x;           // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
-    const struct grouped *experts;  // with the next; see grouped.h
-    struct tensor offsets;          // (E + 1) i32
-    int64_t room;                   // rows to take memory for, if other passes may have more; else 0
+    void (*compute)(const struct deferred_matmul *matmul, const struct pass *pass);
+    const void *layer;      // a struct linear or a struct grouped
+    struct operand dy, x;   // (N, out), (N, in), as linear_weight_matmul or grouped_weight_matmul takes them
+    struct tensor offsets;  // (E + 1) i32, of experts
+    int64_t room;           // rows to take memory for, if other passes may have more; else 0
 };
 
 struct deferred {

@@ -25,7 +25,7 @@ static void build_stack(struct depth *depth, struct param_list *params, const st
 void depth_build(struct depth *depth, struct param_list *params, const struct depth_options *options) {
     const struct choices *choices = options->choices;
     *depth = (struct depth){.number = options->number,
-                            .is_last = options->number == options->config->mtp_num_layers - 1,
+                            .is_last = options->number == options->config->model.mtp_num_layers - 1,
                             .embedding = *options->embedding};
     depth->embedding.dropout_layer = config_decoder_layers(options->config) + options->number;
     char *name = memory_printf("mtp.layers.%lld", (long long)options->number);
@@ -39,7 +39,7 @@ void depth_build(struct depth *depth, struct param_list *params, const struct de
                  &(struct linear_options){.weight = shard_whole(2, choices->C, 2 * choices->C),
                                           .standard_deviation = choices->standard_deviation,
                                           .sums_gradient = choices->splits_rows,
-                                          .scale = (float)(1 / options->config->embedding_multiplier)});
+                                          .scale = (float)(1 / options->config->model.embedding_multiplier)});
     build_stack(depth, params, options, name);
     free(name);
     free(enorm);

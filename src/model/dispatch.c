@@ -1,5 +1,5 @@
-// The exchange of rows between ranks that share out experts. See dispatch.h.
-#include "model/dispatch.h"
+// The exchange of rows between ranks that share out experts. See experts.h.
+#include "model/experts.h"
 #include "base/coroutine.h"
 #include "base/memory.h"
 #include "base/run_position.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices) {
-    struct shard whole = shard_whole(2, config->padded_vocab_size, config_word_embedding_size(config));
+    struct shard whole = shard_whole(2, config->model.padded_vocab_size, config_word_embedding_size(config));
     struct param *tokens = param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0),
                                         INIT_NORMAL, choices->standard_deviation);
     tokens->is_vocabulary = true;
@@ -14,15 +14,15 @@ struct param *embedding_tokens(struct param_list *params, const struct config *c
 
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices) {
-    int64_t V = config->padded_vocab_size, C = choices->C, types = config_token_types(config);
+    int64_t V = config->model.padded_vocab_size, C = choices->C, types = config_token_types(config);
     int64_t E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
     CHECK(V > 0);
     *embedding = (struct embedding){.C = C,
                                     .E = E,
-                                    .position_offset = config->position_offset,
+                                    .position_offset = config->model.position_offset,
                                     .has_norm = config_has_embedding_norm(config),
-                                    .norms_words = config->embed_layernorm,
+                                    .norms_words = config->model.embed_layernorm,
                                     .dropout = choices->hidden_dropout,
                                     .decoder_dropout_layer = config_encoder_layers(config)};
     embedding->tokens = embedding_tokens(params, config, choices);
@@ -32,10 +32,11 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                      &(struct linear_options){.weight = shard_whole(2, C, E),
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
-    if (strcmp(config->position_embedding_type, "learned_absolute") == 0)
-        embedding->positions = param_obtain(
-            params, "embedding.position_embeddings.weight",
-            shard_whole(2, config->max_position_embeddings + config->position_offset, C), INIT_NORMAL, deviation);
+    if (strcmp(config->model.position_embedding_type, "learned_absolute") == 0)
+        embedding->positions =
+            param_obtain(params, "embedding.position_embeddings.weight",
+                         shard_whole(2, config->model.max_position_embeddings + config->model.position_offset, C),
+                         INIT_NORMAL, deviation);
     if (types > 0)
         embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
                                      INIT_NORMAL, deviation);

@@ -1,5 +1,5 @@
-// Operands of the matmuls of experts. See expert_operands.h.
-#include "model/expert_operands.h"
+// Operands of the matmuls of experts. See experts.h.
+#include "model/experts.h"
 
 static bool has_blocks(const struct grouped *grouped) {
     return grouped->fp8->inputs != SCALING_TENSOR;

@@ -1,5 +1,5 @@
-// Gathers rows for experts, and finds those beyond their capacity. See expert_rows.h.
-#include "model/expert_rows.h"
+// Gathers rows for experts, and finds those beyond their capacity. See experts.h.
+#include "model/experts.h"
 #include "model/context.h"
 
 #include <math.h>

@@ -6,15 +6,11 @@
 //
 // Rows are copied to R places, sorted by expert; only the device knows how many each expert has. If ranks split the
 // experts, each has a part of every expert's inner width, sends the same rows to the same places, and the results are
-// summed (expert_rows.h). If ranks share out the experts, rows go to the ranks that hold theirs and come back
-// (dispatch.h); a rank multiplies the rows that arrived and adds its experts' biases.
+// summed (expert_rows.c). If ranks share out the experts, rows go to the ranks that hold theirs and come back
+// (dispatch.c); a rank multiplies the rows that arrived and adds its experts' biases.
+#include "model/experts.h"
 #include "base/memory.h"
 #include "model/context.h"
-#include "model/dispatch.h"
-#include "model/expert_operands.h"
-#include "model/expert_rows.h"
-#include "model/router.h"
-#include "model/shared_experts.h"
 #include "ops/device.h"
 
 #include <math.h>

@@ -10,9 +10,11 @@
 #include <string.h>
 
 void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *mesh) {
-    int64_t samples = config->micro_batch_size * mesh_count(mesh, MESH_SAMPLES);
-    bool is_blockwise = strcmp(config->fp8_recipe, "blockwise") == 0, is_mx = strcmp(config->fp8_recipe, "mxfp8") == 0;
-    bool is_e4m3 = config->fp8_format && strcmp(config->fp8_format, "e4m3") == 0, is_fp4 = config->fp4_format != NULL;
+    int64_t samples = config->run.micro_batch_size * mesh_count(mesh, MESH_SAMPLES);
+    bool is_blockwise = strcmp(config->run.fp8_recipe, "blockwise") == 0,
+         is_mx = strcmp(config->run.fp8_recipe, "mxfp8") == 0;
+    bool is_e4m3 = config->run.fp8_format && strcmp(config->run.fp8_format, "e4m3") == 0,
+         is_fp4 = config->run.fp4_format != NULL;
     *fp8 = (struct fp8){.inputs = is_fp4         ? SCALING_VECTOR16
                                   : is_blockwise ? SCALING_VECTOR128
                                   : is_mx        ? SCALING_VECTOR32
@@ -25,13 +27,13 @@ void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *me
                         .gradients = is_fp4    ? DTYPE_E2M1X2
                                      : is_e4m3 ? DTYPE_E4M3
                                                : DTYPE_E5M2,
-                        .length = config->fp8_amax_history_len,
-                        .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
-                        .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
-                        .has_fast_gradients = config->fp8_fast_input_gradients,
-                        .keeps_ranges = config->pipeline_model_parallel_size > 1,
-                        .keeps_weights = config->global_batch_size > samples,
-                        .margin = (int)config->fp8_margin};
+                        .length = config->run.fp8_amax_history_len,
+                        .is_delayed = strcmp(config->run.fp8_recipe, "delayed") == 0,
+                        .takes_largest = strcmp(config->run.fp8_amax_compute_algo, "max") == 0,
+                        .has_fast_gradients = config->run.fp8_fast_input_gradients,
+                        .keeps_ranges = config->machine.pipeline_model_parallel_size > 1,
+                        .keeps_weights = config->run.global_batch_size > samples,
+                        .margin = (int)config->run.fp8_margin};
 }
 
 int fp8_add(struct fp8 *fp8, const struct param *weight) {

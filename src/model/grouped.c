@@ -64,6 +64,10 @@ void grouped_weight_matmul(const struct grouped *grouped, const struct pass *pas
                                                                 .beta = pass->is_first ? 0 : 1});
 }
 
+static void compute_deferred(const struct deferred_matmul *matmul, const struct pass *pass) {
+    grouped_weight_matmul(matmul->layer, pass, matmul->dy, matmul->x, matmul->offsets);
+}
+
 void grouped_backward_weight(const struct grouped *grouped, const struct pass *pass, struct operand dy,
                              struct operand x, struct tensor offsets, int64_t room) {
     if (dy.transposed.data)  // the matmul reads nothing else
@@ -71,8 +75,10 @@ void grouped_backward_weight(const struct grouped *grouped, const struct pass *p
     if (dy.transposed_range.data)
         dy.range = x.range = (struct tensor){0};
     if (pass->deferred)
-        deferred_add(pass->deferred, pass,
-                     &(struct deferred_matmul){.experts = grouped, .dy = dy, .x = x, .offsets = offsets, .room = room});
+        deferred_add(
+            pass->deferred, pass,
+            &(struct deferred_matmul){
+                .compute = compute_deferred, .layer = grouped, .dy = dy, .x = x, .offsets = offsets, .room = room});
     else
         grouped_weight_matmul(grouped, pass, dy, x, offsets);
 }

@@ -1,6 +1,6 @@
 // Matmuls of experts: rows are sorted by expert, and each expert multiplies its rows by its own matrix. Only the device
 // knows an expert's rows; `offsets` (E + 1) i32 tells where they begin (ops/ops_experts.h). Matmuls are in the pass's
-// dtype or, while training, in fp8 (expert_operands.h makes the operands): with one range for all experts' matrices, or
+// dtype or, while training, in fp8 (expert_operands.c makes the operands): with one range for all experts' matrices, or
 // by blocks, none of which spans two experts.
 #ifndef MODEL_GROUPED_H
 #define MODEL_GROUPED_H

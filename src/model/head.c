@@ -8,14 +8,14 @@
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices) {
-    int64_t V = config->padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
+    int64_t V = config->model.padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
-    float scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
-    *head = (struct head){.scale = scale / (float)config->logits_scaling,
-                          .cap = (float)config->final_logit_softcapping,
+    float scale = config->model.scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f;
+    *head = (struct head){.scale = scale / (float)config->model.logits_scaling,
+                          .cap = (float)config->model.final_logit_softcapping,
                           .C = C,
                           .E = E,
-                          .rows_at_once = config->logits_at_once,
+                          .rows_at_once = config->machine.logits_at_once,
                           .activation = choices_activation(config_head_activation(config)),
                           .has_transform = config_form(config) == CONFIG_BERT};
     if (head->has_transform) {
@@ -31,7 +31,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                      &(struct linear_options){.weight = shard_whole(2, E, C),
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
-    if (!config->untie_embeddings_and_output_weights)
+    if (!config->model.untie_embeddings_and_output_weights)
         head->weight = embedding_tokens(params, config, choices);
     else
         head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, E), 0),
@@ -43,7 +43,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     head->V = shard_local_size(&head->weight->shard, 0);
     head->vocabulary_start = shard_local_start(&head->weight->shard);
     head->is_uneven = V % head->weight->shard.parts != 0;
-    if (config->fp8_output_proj) {
+    if (config->run.fp8_output_proj) {
         head->fp8 = choices->fp8;
         head->fp8_layer = fp8_add(choices->fp8, head->weight);
     }

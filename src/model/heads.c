@@ -1,5 +1,5 @@
-// The exchange of heads for tokens. See heads.h.
-#include "model/heads.h"
+// The exchange of heads for tokens. See attention.h.
+#include "model/attention.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -34,7 +34,7 @@ static bool is_decoder(const struct config *config) {
 }
 
 static bool has_positions(const struct config *config, const char *type) {
-    return strcmp(config->position_embedding_type, type) == 0;
+    return strcmp(config->model.position_embedding_type, type) == 0;
 }
 
 static bool has_rope(const struct config *config) {
@@ -42,7 +42,7 @@ static bool has_rope(const struct config *config) {
 }
 
 static bool has_scaled_rope(const struct config *config) {
-    return has_rope(config) && (config_scales_rope(config) || config->multi_latent_attention);
+    return has_rope(config) && (config_scales_rope(config) || config->model.multi_latent_attention);
 }
 
 static bool has_relative(const struct config *config) {
@@ -54,11 +54,11 @@ static bool has_alibi(const struct config *config) {
 }
 
 static bool has_windows(const struct config *config) {
-    return config->sliding_window > 0;
+    return config->model.sliding_window > 0;
 }
 
 static bool has_latents(const struct config *config) {
-    return config->multi_latent_attention;
+    return config->model.multi_latent_attention;
 }
 
 static bool has_no_binary_head(const struct config *config) {
@@ -66,26 +66,26 @@ static bool has_no_binary_head(const struct config *config) {
 }
 
 static bool has_dense_layers(const struct config *config) {
-    return config->num_experts == 0 || config_expert_layers(config) < config->num_layers;
+    return config->model.num_experts == 0 || config_expert_layers(config) < config->model.num_layers;
 }
 
 static bool has_softmax_router(const struct config *config) {
-    return strcmp(config->moe_router_score_function, "softmax") == 0;
+    return strcmp(config->model.moe_router_score_function, "softmax") == 0;
 }
 
 static bool has_router_groups(const struct config *config) {
-    return config->moe_router_num_groups > 0;
+    return config->model.moe_router_num_groups > 0;
 }
 
 // 0: word embeddings have the width of the model.
 static int64_t projected_width(const struct config *config) {
     int64_t width = config_word_embedding_size(config);
-    return width != config->hidden_size ? width : 0;
+    return width != config->model.hidden_size ? width : 0;
 }
 
 // Without a flag the scale follows from the channels, which are compared separately, and possibly from rotary scaling.
 static bool has_same_scale(const struct config *there, const struct config *here) {
-    return there->kv_channels != here->kv_channels || choices_scale(there) == choices_scale(here) ||
+    return there->model.kv_channels != here->model.kv_channels || choices_scale(there) == choices_scale(here) ||
            config_softmax_scale(there) == config_softmax_scale(here);
 }
 
@@ -96,8 +96,8 @@ static bool has_same_rope(const struct config *there, const struct config *here)
     bool scales = config_scales_rope(here);
     if (scales != config_scales_rope(there) || !choices_set_rope(&a, there) || !choices_set_rope(&b, here))
         return false;
-    if (scales && (strcmp(there->rope_scaling_type, here->rope_scaling_type) != 0 ||
-                   there->rope_scaling_factor != here->rope_scaling_factor))
+    if (scales && (strcmp(there->model.rope_scaling_type, here->model.rope_scaling_type) != 0 ||
+                   there->model.rope_scaling_factor != here->model.rope_scaling_factor))
         return false;
     return (choices_scale(there) == choices_scale(here) ||
             config_rope_attention_factor(there) == config_rope_attention_factor(here)) &&
@@ -160,7 +160,7 @@ static const struct meaning {
 
 static bool is_said(const struct flag *flag, const struct config *config) {
     const struct meaning *meaning = &meanings[flag->meaning];
-    if ((flag->uses & USE_EXPERTS) && config->num_experts == 0)
+    if ((flag->uses & USE_EXPERTS) && config->model.num_experts == 0)
         return false;
     return !meaning->is_said || meaning->is_said(config);
 }

@@ -172,11 +172,16 @@ void linear_weight_matmul(const struct linear *linear, const struct pass *pass, 
     arena_release(pass->scratch, mark);
 }
 
+static void compute_deferred(const struct deferred_matmul *matmul, const struct pass *pass) {
+    linear_weight_matmul(matmul->layer, pass, matmul->dy, matmul->x);
+}
+
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct operand dy, struct operand x) {
     size_t mark = arena_mark(pass->scratch);
     strategy_of(linear, pass)->prepare(linear, pass, &dy, &x);
     if (pass->deferred)
-        deferred_add(pass->deferred, pass, &(struct deferred_matmul){.linear = linear, .dy = dy, .x = x});
+        deferred_add(pass->deferred, pass,
+                     &(struct deferred_matmul){.compute = compute_deferred, .layer = linear, .dy = dy, .x = x});
     else
         linear_weight_matmul(linear, pass, dy, x);
     arena_release(pass->scratch, mark);

@@ -22,7 +22,7 @@ struct mlp_saved {
 static void build(struct sublayer *sublayer, struct param_list *params, const char *name,
                   const struct sublayer_options *options) {
     struct mlp *mlp = (struct mlp *)sublayer;
-    bool is_gated = sublayer->kind == &sublayer_gated_mlp;
+    bool is_gated = sublayer->kind->is_gated;
     const struct choices *choices = options->choices;
     const int64_t segments[SHARD_MAX_SEGMENTS] = {choices->F, is_gated ? choices->F : 0};
     struct linear_options fc1 = {.weight = choices_split(choices, linear_segments(choices->C, segments), 0),
@@ -84,10 +84,10 @@ static struct first_gradients backward(const struct sublayer *sublayer, const st
     return (struct first_gradients){.first = dbefore};
 }
 
-#define MLP_KIND                                                                                                       \
+#define MLP_KIND(gated)                                                                                                \
     {                                                                                                                  \
-        .name = "mlp", .pre_norm = "pre_mlp_layernorm", .post_norm = "post_mlp_layernorm",                             \
+        .name = "mlp", .pre_norm = "pre_mlp_layernorm", .post_norm = "post_mlp_layernorm", .is_gated = gated,          \
         .dropout_place = DROPOUT_AFTER_MLP, .bytes = sizeof(struct mlp), .saved_bytes = sizeof(struct mlp_saved),      \
         .build = build, .forward = forward, .backward = backward                                                       \
     }
-const struct sublayer_kind sublayer_mlp = MLP_KIND, sublayer_gated_mlp = MLP_KIND;
+const struct sublayer_kind sublayer_mlp = MLP_KIND(false), sublayer_gated_mlp = MLP_KIND(true);

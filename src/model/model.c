@@ -12,7 +12,7 @@ static struct layer_choices decoder_layer(const struct model *model, const struc
                                           const bool *has_experts) {
     struct layer_choices choices = choices_layer(&model->choices, config_encoder_layers(config) > 0);
     choices.window = config_layer_window(config, layer);
-    choices.has_local_rope = choices.window > 0 && config->rotary_base_local > 0;
+    choices.has_local_rope = choices.window > 0 && config->model.rotary_base_local > 0;
     choices.skips_rope = config_layer_skips_rope(config, layer);
     choices.head_ranks = (int)config_layer_head_ranks(config, layer);
     int64_t before = 0;
@@ -103,13 +103,13 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     CHECK(mesh_place(&alone, 0, 1, NULL) == 0);
     const struct config *config = options->config;
     *model = (struct model){
-        .form = config_form(config), .V = config->padded_vocab_size, .P = config->max_position_embeddings};
+        .form = config_form(config), .V = config->model.padded_vocab_size, .P = config->model.max_position_embeddings};
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config, options->mesh ? options->mesh : &alone);
-    model->choices.fp8 = config->fp8_format || config->fp4_format ? &model->fp8 : NULL;
-    model->choices.expert_fp8 = config->has_wide_experts ? NULL : model->choices.fp8;
+    model->choices.fp8 = config->run.fp8_format || config->run.fp4_format ? &model->fp8 : NULL;
+    model->choices.expert_fp8 = config->machine.has_wide_experts ? NULL : model->choices.fp8;
     qk_clip_set(&model->qk_clip, config);
-    model->choices.qk_clip = config->qk_clip ? &model->qk_clip : NULL;
+    model->choices.qk_clip = config->run.qk_clip ? &model->qk_clip : NULL;
     if (model->form == CONFIG_ICT) {
         biencoder_build(&model->biencoder, params, config, &model->choices);
         return;

@@ -3,8 +3,9 @@
 #include "ops/device.h"
 
 void qk_clip_set(struct qk_clip *clip, const struct config *config) {
-    *clip = (struct qk_clip){
-        .H = config->num_attention_heads, .alpha = config->qk_clip_alpha, .threshold = config->qk_clip_threshold};
+    *clip = (struct qk_clip){.H = config->model.num_attention_heads,
+                             .alpha = config->run.qk_clip_alpha,
+                             .threshold = config->run.qk_clip_threshold};
 }
 
 int64_t qk_clip_add(struct qk_clip *clip) {

@@ -1,9 +1,8 @@
-// Routing rows to experts, forward and backward. See router.h.
-#include "model/router.h"
+// Routing rows to experts, forward and backward. See experts.h.
+#include "model/experts.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "model/context.h"
-#include "model/expert_rows.h"
 #include "ops/device.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Shared experts, forward and backward. See shared_experts.h.
-#include "model/shared_experts.h"
+// Shared experts, forward and backward. See experts.h.
+#include "model/experts.h"
 #include "base/memory.h"
 
 #include <math.h>

@@ -25,7 +25,7 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
                             .ends = options->ends,
                             .choices = choices,
                             .is_causal = options->is_causal};
-    stack->has_final_norm = !choices->is_post_norm && stack->ends;
+    stack->has_final_norm = choices->norms != NORMS_AFTER && stack->ends;
     stack->blocks = memory_alloc(sizeof *stack->blocks * (size_t)stack->L);
     stack->relative = memory_alloc(sizeof(struct param *) * (size_t)(stack->L + 1));
     if (choices->has_relative_bias && !choices->has_layer_tables && stack->L > 0)
@@ -142,7 +142,8 @@ static struct tensor take_stream(const struct stack *stack, const struct pass *p
 // Whether a block leaves its residual addition to the next block's norm. Not without a backward pass: then nothing of a
 // block is kept, not even the residual stream.
 static bool leaves_open(const struct stack *stack, const struct pass *pass) {
-    return pass->is_training && !stack->choices->is_post_norm && !stack->choices->is_output_norm;
+    enum norm_places norms = stack->choices->norms;
+    return pass->is_training && norms != NORMS_AFTER && norms != NORMS_RESULTS && norms != NORMS_BOTH;
 }
 
 // Column 0 of a strip's biases is the distance from its last query to the first key of the sequence.
@@ -367,7 +368,7 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
         begin_bias_gradients(flight, &inner, 0);
     // Without dropout, the gradient of a sublayer's contribution is that of the residual stream itself.
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
-    if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
+    if (stack->choices->norms == NORMS_AFTER || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);
     struct return_home home = {0};
     for (int i = 0; pass->away && i < AWAY_SLOTS; i++)

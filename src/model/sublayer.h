@@ -52,6 +52,7 @@ struct cache_options {
 
 struct sublayer_kind {
     const char *name, *pre_norm, *post_norm;  // of its parameters, and of the norm's before or after it
+    bool is_gated;                            // of MLPs, see mlp.c
     enum dropout_place dropout_place;         // of its result
     size_t bytes, saved_bytes;                // of its layer, and of its saved activations
     // Declares the parameters; sets all of the sublayer but its kind and norm.
@@ -74,8 +75,5 @@ void experts_declare_groups(struct param_list *params, const struct choices *cho
 
 // x (N, C) through the noise of a router, in scratch.
 struct tensor router_jitter(const struct pass *pass, const struct dropout *jitter, struct tensor x);
-
-extern const struct sublayer_kind sublayer_self_attention, sublayer_latent_attention, sublayer_cross_attention,
-    sublayer_mlp, sublayer_gated_mlp, sublayer_experts;
 
 #endif

@@ -1,5 +1,5 @@
-// Reads the AWS tools' files. See aws_file.h. Each lookup parses the text again: the files have few lines.
-#include "net/aws_file.h"
+// Reads the AWS tools' files. See credentials.h. Each lookup parses the text again: the files have few lines.
+#include "net/credentials.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"

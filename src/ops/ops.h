@@ -220,7 +220,7 @@ struct op_latent_backward {
 };
 
 // T5's relative positions: a learned number for each head and each bucket of distances (key position minus query
-// position). Column w of the bias is for distance first_distance + w. See relative.h for the buckets.
+// position). Column w of the bias is for distance first_distance + w. See formulas.h for the buckets.
 struct relative_rule {
     int64_t first_distance;
     int64_t buckets;        // in the table, at most RELATIVE_MOST_BUCKETS; even if bidirectional
@@ -240,7 +240,7 @@ struct op_relative_bias_backward {
 };
 
 // ALiBi (Press et al. 2022): scores decrease with the distance between query and key, by a slope per head. The columns
-// are those of a relative bias; column w is for distance first_distance + w. Slopes are those of alibi.h.
+// are those of a relative bias; column w is for distance first_distance + w. Slopes are those of formulas.h.
 struct op_alibi {
     struct tensor bias;         // (H, W) fp32 out
     int64_t heads, first_head;  // heads of the whole layer, and which of them is row 0
@@ -344,8 +344,8 @@ struct op_dot {
 struct op_sum_squares {
     struct tensor out, x;
 };
-// out += a digest of the bytes of x that does not depend on reading order, see digest.h. A single different word always
-// changes it.
+// out += a digest of the bytes of x that does not depend on reading order, see formulas.h. A single different word
+// always changes it.
 struct op_digest {
     struct tensor out;  // (1) i64
     struct tensor x;    // contiguous, of any shape and dtype

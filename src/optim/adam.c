@@ -9,7 +9,7 @@ enum { STATE_M, STATE_V };
 // The learning rate is rounded to fp32 before it is divided, as in earlier versions.
 static void adam_begin(const struct config *config, double rate_of_update, double weight_decay, int64_t t,
                        float rate[RATE_GROUP]) {
-    double beta1 = (double)(float)config->adam_beta1, beta2 = (double)(float)config->adam_beta2;
+    double beta1 = (double)(float)config->run.adam_beta1, beta2 = (double)(float)config->run.adam_beta2;
     float lr = (float)rate_of_update;
     rate[ADAM_STEP] = (float)((double)lr / (1.0 - pow(beta1, (double)t)));
     rate[ADAM_CORRECTION] = (float)(1.0 / (1.0 - pow(beta2, (double)t)));
@@ -26,14 +26,14 @@ static void adam_apply(const struct config *config, const struct optimizer_run *
                                            .v_exponents = run->exponents[STATE_V],
                                            .scale = run->scale,
                                            .rate = run->rate,
-                                           .beta1 = (float)config->adam_beta1,
-                                           .beta2 = (float)config->adam_beta2,
-                                           .epsilon = (float)config->adam_eps,
+                                           .beta1 = (float)config->run.adam_beta1,
+                                           .beta2 = (float)config->run.adam_beta2,
+                                           .epsilon = (float)config->run.adam_eps,
                                            .is_decayed = run->is_decayed});
 }
 
 static enum dtype adam_dtype(const struct config *config, int state) {
-    const char *name = state == STATE_M ? config->exp_avg_dtype : config->exp_avg_sq_dtype;
+    const char *name = state == STATE_M ? config->run.exp_avg_dtype : config->run.exp_avg_sq_dtype;
     return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp8") == 0 ? DTYPE_U8 : DTYPE_F32;
 }
 

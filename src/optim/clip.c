@@ -21,7 +21,8 @@ static struct tensor scalar(const struct clip *clip, int64_t which) {
 }
 
 void clip_build(struct clip *clip, struct arena *arena, const struct config *config) {
-    *clip = (struct clip){.scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT), .max_norm = (float)config->clip_grad};
+    *clip =
+        (struct clip){.scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT), .max_norm = (float)config->run.clip_grad};
 }
 
 void clip_reset(struct clip *clip, struct device *device) {

@@ -15,8 +15,8 @@ static void lion_apply(const struct config *config, const struct optimizer_run *
                                            .m = run->states[0],
                                            .scale = run->scale,
                                            .rate = run->rate,
-                                           .beta1 = (float)config->lion_beta1,
-                                           .beta2 = (float)config->lion_beta2,
+                                           .beta1 = (float)config->run.lion_beta1,
+                                           .beta2 = (float)config->run.lion_beta2,
                                            .is_decayed = run->is_decayed});
 }
 

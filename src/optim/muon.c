@@ -1,6 +1,6 @@
 // Muon: the update of a matrix is its momentum, made nearly orthogonal by a few steps of a Newton-Schulz iteration. The
 // iteration works on whole matrices on every layout: ranks that hold slices of matrices share out the matrices, see
-// muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.h.
+// muon_shared.c, so the result does not depend on tensor parallelism. Replicas share them out too, see muon_replicas.c.
 // Each expert is a separate matrix, updated by the ranks that hold it, and so are the queries', keys' and values' rows
 // of a packed projection. AdaMuon and NorMuon (adaptive_muon) divide the orthogonal matrix by the root of a second
 // moment: of every element or, for NorMuon, of the rows of a tall matrix and the columns of a wide one, and restore its
@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "optim/muon_replicas.h"
 #include "optim/newton_schulz.h"
 
 #include <math.h>
@@ -27,9 +26,9 @@ static void muon_begin(const struct config *config, double lr, double weight_dec
 // Scale of an orthogonal update of a whole matrix.
 static double scale_of(const struct config *config, int64_t rows, int64_t columns) {
     double out = (double)rows, in = (double)columns;
-    if (strcmp(config->muon_scale_mode, "shape_scaling") == 0)
+    if (strcmp(config->run.muon_scale_mode, "shape_scaling") == 0)
         return sqrt(fmax(1, out / in));
-    return strcmp(config->muon_scale_mode, "unit_rms_norm") == 0 ? sqrt(out / in) : sqrt(fmax(out, in));
+    return strcmp(config->run.muon_scale_mode, "unit_rms_norm") == 0 ? sqrt(out / in) : sqrt(fmax(out, in));
 }
 
 static int64_t slice_rows(const struct shard *shard) {
@@ -62,11 +61,11 @@ struct tensor muon_place(const struct muon_matrix *matrix, struct tensor whole, 
 // ---- second moments ----
 
 static bool is_adaptive(const struct config *config) {
-    return strcmp(config->optimizer, "adaptive_muon") == 0;
+    return strcmp(config->run.optimizer, "adaptive_muon") == 0;
 }
 
 bool muon_keeps_norm(const struct config *config) {
-    return is_adaptive(config) && strcmp(config->adaptive_muon_moment2_method, "normuon") == 0;
+    return is_adaptive(config) && strcmp(config->run.adaptive_muon_moment2_method, "normuon") == 0;
 }
 
 static bool has_means_of_columns(const struct muon_matrix *matrix) {
@@ -104,8 +103,8 @@ static void divide(const struct config *config, const struct optimizer_run *run,
                                              .v = run->states[1],
                                              .squares = squares,
                                              .scale = run->scale,
-                                             .beta2 = (float)config->adaptive_muon_beta2,
-                                             .epsilon = (float)config->adaptive_muon_eps,
+                                             .beta2 = (float)config->run.adaptive_muon_beta2,
+                                             .epsilon = (float)config->run.adaptive_muon_eps,
                                              .is_bounded = squares.data != NULL});
 }
 
@@ -132,9 +131,9 @@ static void restore_norm(const struct config *config, const struct optimizer_run
     struct tensor x = tensor_flat(piece->own), norm = zeroed_scalar(run);
     op_clip_scale(run->device,
                   &(struct op_clip_scale){.scale = zeroed_scalar(run), .norm = norm, .sum_squares = piece->before});
-    op_normalize(
-        run->device,
-        &(struct op_normalize){.y = x, .x = x, .sum_squares = piece->after, .least = (float)config->adaptive_muon_eps});
+    op_normalize(run->device,
+                 &(struct op_normalize){
+                     .y = x, .x = x, .sum_squares = piece->after, .least = (float)config->run.adaptive_muon_eps});
     op_scale(run->device, &(struct op_scale){.x = x, .factor = 1, .by = norm});
 }
 
@@ -160,8 +159,8 @@ void muon_move_momentum(const struct config *config, const struct muon_matrix *m
                                                    .grad = run->grad,
                                                    .scale = run->scale,
                                                    .sum_squares = squares,
-                                                   .momentum = (float)config->muon_momentum,
-                                                   .is_nesterov = config->muon_nesterov});
+                                                   .momentum = (float)config->run.muon_momentum,
+                                                   .is_nesterov = config->run.muon_nesterov});
 }
 
 // Scales down rows of the matrix, see model/qk_clip.h.
@@ -201,7 +200,7 @@ void muon_follow(const struct config *config, const struct muon_matrix *matrix, 
         x = widen(run, x);
         divide(config, run, tensor_flat(x), (struct tensor){0});
     }
-    double factor = scale_of(config, matrix->M, matrix->N) * config->muon_extra_scale_factor;
+    double factor = scale_of(config, matrix->M, matrix->N) * config->run.muon_extra_scale_factor;
     op_follow(run->device, &(struct op_follow){.master = run->master,
                                                .copy = run->copy,
                                                .x = tensor_flat(x),
@@ -324,7 +323,7 @@ static void update_alone(const struct config *config, struct muon_matrix *list, 
 }
 
 static int64_t matrix_count(const struct config *config, const struct shard *shard) {
-    bool is_split = shard->segment_count == 3 && !config->muon_no_split_qkv;
+    bool is_split = shard->segment_count == 3 && !config->run.muon_no_split_qkv;
     return shard->rank == 3 ? shard_local_size(shard, 0) : is_split ? shard->segment_count : 1;
 }
 

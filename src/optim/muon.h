@@ -15,7 +15,7 @@ struct muon_matrix {
     struct matrix_part part;
     int64_t M, N;  // of the whole
     bool is_done;
-    struct muon_bundle *bundle;  // if replicas share out the updates, see muon_replicas.h; else NULL
+    struct muon_bundle *bundle;  // if replicas share out the updates; else NULL
 };
 
 // This rank's slice of an orthogonalized matrix, and NorMuon's sums over the whole matrix.
@@ -63,5 +63,109 @@ void muon_follow(const struct config *config, const struct muon_matrix *matrix, 
 
 // Updates matrices of which other ranks hold slices or copies, see muon_shared.c.
 void muon_update_shared(const struct config *config, struct muon_matrix *list, int64_t total);
+
+// Muon's updates on ranks that hold the same slices with the same states: data-parallel ranks without a distributed
+// optimizer. Each of them, or its tensor-parallel group, orthogonalizes its share of the matrices and broadcasts the
+// results while it works on the next ones. Every rank keeps the whole state: it updates all momenta and applies all
+// results. Checkpoints, moving averages and replica checks are therefore not affected, and only results are sent (2
+// bytes per element in bf16), not weights, momenta or masters.
+//
+// Results overwrite the gradients of their matrices, so they need no buffer. --log-num-zeros-in-grad reads gradients
+// after the update; with it, results go to scratch memory.
+// Consecutive matrices of one shape and one parameter, whose results are sent together: several if they are small, e.g.
+// some of a layer's experts.
+struct muon_bundle {
+    struct muon_replicas *replicas;
+    struct muon_matrix *first;
+    int64_t count;
+    int owner;
+    int64_t missing;              // own results not yet computed
+    struct tensor x;              // (elements), in muon_result_dtype
+    struct comm_request results;  // of x
+    struct comm_request
+        moments;  // of NorMuon's second moments, for which the owner needs the results of whole matrices
+};
+
+struct muon_replicas {
+    const struct config *config;
+    struct group *group;
+    struct muon_matrix *list;  // this rank's own first; both in the order of the bundles
+    int64_t own_count, total;
+    struct muon_bundle *bundles;  // in the order of their broadcasts
+    int64_t count;
+    int64_t started;  // broadcasts started so far
+};
+
+// Whether replicas share out the update of a run's matrix. Not if states visit the device: each would be copied twice,
+// for its momentum and for the result.
+bool replicas_share(const struct optimizer_run *run);
+
+// Deals out the matrices of a list and updates the momenta of other ranks' matrices. The caller then updates [list,
+// list + own_count) and passes the results to replicas_keep.
+void replicas_open(struct muon_replicas *replicas, const struct config *config, const struct muon_matrix *list,
+                   int64_t total);
+// Stores the result x (rows, columns) of a matrix of this rank, and broadcasts all bundles that are complete. All ranks
+// broadcast in the same order.
+void replicas_keep(const struct muon_matrix *matrix, struct tensor x);
+// Waits for all results, and updates the weights by them.
+void replicas_close(struct muon_replicas *replicas);
+
+// Assigns Muon's matrices to ranks and rounds, and lays out the slices in the buffers of the exchanges. For
+// muon_shared.c.
+struct shared_item {
+    struct muon_matrix *matrix;
+    int owner;
+    bool is_split;
+    // Offsets of its slice in the data sent to the owner and received from it. For a matrix that all ranks hold:
+    // offsets after the data of split matrices that the owner receives, and after all results of those.
+    int64_t in, out;
+};
+
+struct shared_round {
+    struct shared_item *items;
+    int64_t count;
+    int64_t *in, *out;  // (ranks): elements that every rank sends to the owner, and gets from it
+    int64_t *whole;     // (ranks): elements of its matrices that all ranks hold
+    int64_t all_whole;  // of all of them
+    int64_t split;      // matrices of which ranks hold slices
+};
+
+// Matrices of one shape that this rank orthogonalizes together.
+struct shared_batch {
+    struct shared_item *items[OPTIMIZER_MOST_TOGETHER];
+    int64_t count;
+    struct tensor x;        // (count, M, N)
+    struct tensor squares;  // (count) fp32
+};
+
+struct sharing {
+    const struct config *config;
+    const struct optimizer_run *run;  // the first run, for members that are the same in all
+    struct group *group;
+    int size, rank;
+    struct shared_item *items;
+    struct shared_round *rounds;
+    int64_t *counts;  // memory of in, out and whole of all rounds
+    int64_t round_count;
+    // Sized for the longest round.
+    struct tensor in_sent, in_received;    // (n) fp32
+    struct tensor out_sent, out_received;  // (n), in muon_result_dtype
+    struct tensor squares;                 // (matrices of a round) fp32: of this rank's matrices that all ranks hold
+    struct comm_request in_way, out_way;
+    struct comm_request *broadcasts;  // one for each matrix of a round that all ranks hold
+    int64_t broadcast_count;
+    struct shared_batch *batches;  // this rank's matrices of a round
+    int64_t batch_count;
+};
+
+// Deals out the matrices of a list, whose slices are held by the ranks of the first matrix's group, and takes buffers
+// from its scratch memory. The buffers are sized for the longest round of any rank, equally on all ranks.
+void sharing_open(struct sharing *sharing, const struct config *config, struct muon_matrix *list, int64_t total);
+void sharing_close(struct sharing *sharing);
+
+// Rounds up to the alignment of slices.
+int64_t sharing_align(int64_t count);
+int64_t sharing_slice(const struct muon_matrix *matrix);  // elements
+int64_t sharing_sum(const int64_t *counts, int size);
 
 #endif

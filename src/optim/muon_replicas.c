@@ -1,5 +1,5 @@
-// Sharing out Muon's matrices among replicas. See muon_replicas.h.
-#include "optim/muon_replicas.h"
+// Sharing out Muon's matrices among replicas. See muon.h.
+#include "optim/muon.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
@@ -75,8 +75,8 @@ static struct tensor place_of(const struct muon_replicas *replicas, const struct
     const struct optimizer_run *run = &bundle->first->run;
     enum dtype dtype = muon_result_dtype(replicas->config);
     int64_t count = bundle->count * slice_of(bundle->first);
-    return replicas->config->log_num_zeros_in_grad ? arena_1d(run->scratch, dtype, count)
-                                                   : tensor_1d(run->grad.data, dtype, count);
+    return replicas->config->watch.log_num_zeros_in_grad ? arena_1d(run->scratch, dtype, count)
+                                                         : tensor_1d(run->grad.data, dtype, count);
 }
 
 static void move_others(const struct muon_replicas *replicas) {

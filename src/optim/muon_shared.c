@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
-#include "optim/muon_sharing.h"
+#include "optim/muon.h"
 #include "optim/newton_schulz.h"
 
 #include <stdlib.h>

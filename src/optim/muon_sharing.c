@@ -1,5 +1,5 @@
-// Dealing out Muon's matrices. See muon_sharing.h.
-#include "optim/muon_sharing.h"
+// Dealing out Muon's matrices. See muon.h.
+#include "optim/muon.h"
 #include "base/memory.h"
 #include "ops/device.h"
 #include "optim/deal.h"

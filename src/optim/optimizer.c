@@ -26,7 +26,7 @@ static int count_of_rule(const struct optimizer_rule *rule) {
 }
 
 int optimizer_state_count(const struct optimizer_rule *rule, const struct config *config) {
-    return count_of_rule(rule) + (config->ema_decay > 0);
+    return count_of_rule(rule) + (config->run.ema_decay > 0);
 }
 
 static enum dtype state_dtype(const struct optimizer_rule *rule, const struct config *config, int state) {
@@ -84,7 +84,7 @@ static unsigned choose_hosted(const struct optimizer_options *options, int state
     unsigned hosted = 0;
     for (int n = 0; n <= OPTIMIZER_MOST_STATES; n++) {
         int i = n < OPTIMIZER_MOST_STATES ? OPTIMIZER_MOST_STATES - 1 - n : n;
-        if (bytes[i] == 0 || chosen >= config->optimizer_offload_fraction * all)
+        if (bytes[i] == 0 || chosen >= config->run.optimizer_offload_fraction * all)
             continue;
         hosted |= 1u << i;
         chosen += bytes[i];
@@ -377,7 +377,7 @@ void optimizer_return(struct optimizer_run *const *runs, int64_t count) {
                                                          .master = runs[i]->master,
                                                          .copy = runs[i]->copy,
                                                          .scale = runs[i]->scale,
-                                                         .decay = (float)optimizer->config->ema_decay});
+                                                         .decay = (float)optimizer->config->run.ema_decay});
     if (runs[0]->offload)
         offload_return(runs[0]->offload, runs[0]->device);
 }
@@ -407,7 +407,7 @@ static struct stretch stretch_of(const struct optimizer *optimizer, const struct
     return (struct stretch){.end = param_end(param),
                             .matrix = param,
                             .is_decayed = param_factors(params, param).decay > 0,
-                            .is_decoupled = param->is_vocabulary && optimizer->config->decoupled_lr > 0,
+                            .is_decoupled = param->is_vocabulary && optimizer->config->run.decoupled_lr > 0,
                             .factors = param->factors};
 }
 
@@ -422,7 +422,7 @@ static struct stretch find_stretch(const struct optimizer *optimizer, const stru
     struct stretch stretch = {.end = end, .is_decayed = first < decayed};
     if (stretch.is_decayed && decayed < end)
         stretch.end = decayed;
-    bool has_others = optimizer->config->decoupled_lr > 0 || params->factors_count > 0;
+    bool has_others = optimizer->config->run.decoupled_lr > 0 || params->factors_count > 0;
     int at = has_others ? param_list_beyond(params, first) : params->count;
     if (at == params->count)
         return stretch;

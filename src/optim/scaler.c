@@ -4,13 +4,13 @@
 
 void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config) {
     *scaler = (struct scaler){0};
-    if (!config->fp16)
+    if (!config->run.fp16)
         return;
-    bool is_dynamic = !(config->loss_scale > 0);
-    scaler->initial = is_dynamic ? config->initial_loss_scale : config->loss_scale;
-    scaler->rule = (struct loss_scale_rule){.window = is_dynamic ? config->loss_scale_window : 0,
-                                            .hysteresis = config->hysteresis,
-                                            .least = (float)config->min_loss_scale};
+    bool is_dynamic = !(config->run.loss_scale > 0);
+    scaler->initial = is_dynamic ? config->run.initial_loss_scale : config->run.loss_scale;
+    scaler->rule = (struct loss_scale_rule){.window = is_dynamic ? config->run.loss_scale_window : 0,
+                                            .hysteresis = config->run.hysteresis,
+                                            .least = (float)config->run.min_loss_scale};
     scaler->state = arena_1d(arena, DTYPE_F32, LOSS_SCALE_LENGTH);
 }
 

@@ -15,7 +15,7 @@ static void sgd_apply(const struct config *config, const struct optimizer_run *r
                                          .m = run->states[0],
                                          .scale = run->scale,
                                          .rate = run->rate,
-                                         .momentum = (float)config->sgd_momentum,
+                                         .momentum = (float)config->run.sgd_momentum,
                                          .is_decayed = run->is_decayed});
 }
 

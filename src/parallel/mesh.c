@@ -16,10 +16,10 @@ static const struct {
     const char *name;
     size_t length;  // int64_t in struct config
 } axes[AXIS_COUNT] = {
-    [AXIS_TENSOR] = {"tensor", offsetof(struct config, tensor_model_parallel_size)},
-    [AXIS_CONTEXT] = {"context", offsetof(struct config, context_parallel_size)},
+    [AXIS_TENSOR] = {"tensor", offsetof(struct config, machine.tensor_model_parallel_size)},
+    [AXIS_CONTEXT] = {"context", offsetof(struct config, machine.context_parallel_size)},
     [AXIS_DATA] = {"data", 0},  // what the other axes leave
-    [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, pipeline_model_parallel_size)},
+    [AXIS_PIPELINE] = {"pipeline", offsetof(struct config, machine.pipeline_model_parallel_size)},
 };
 
 const char *mesh_axis_name(enum axis axis) {
@@ -67,7 +67,7 @@ static int deal_experts(struct mesh *mesh, const struct config *config) {
     if (config_expert_ranks(config, mesh->length[AXIS_DATA], &ranks) < 0)
         return error_set("--expert-model-parallel-size %d × --expert-tensor-parallel-size %d does not fit tensor %d × "
                          "context %d × data %d ranks; make it a divisor, e.g. 1",
-                         (int)config->expert_model_parallel_size, (int)config_expert_slices(config),
+                         (int)config->machine.expert_model_parallel_size, (int)config_expert_slices(config),
                          mesh->length[AXIS_TENSOR], mesh->length[AXIS_CONTEXT], mesh->length[AXIS_DATA]);
     const int dealt[] = {
         [AXIS_TENSOR] = (int)ranks.tensor, [AXIS_CONTEXT] = (int)ranks.context, [AXIS_DATA] = (int)ranks.data};

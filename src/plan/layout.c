@@ -38,27 +38,28 @@ void layout_space_open(struct layout_space *space, const struct config *base) {
             space->is_fixed[choice] = space->is_fixed[choice] || flag_is_given(&base->given, fixing[choice][i]);
     }
     space->given = (struct plan_layout){
-        .tensor = (int)base->tensor_model_parallel_size,
-        .context = (int)base->context_parallel_size,
-        .pipeline = (int)base->pipeline_model_parallel_size,
+        .tensor = (int)base->machine.tensor_model_parallel_size,
+        .context = (int)base->machine.context_parallel_size,
+        .pipeline = (int)base->machine.pipeline_model_parallel_size,
         .head_ranks = 1,
         .data = 1,
-        .expert = (int)base->expert_model_parallel_size,
+        .expert = (int)base->machine.expert_model_parallel_size,
         .chunks = (int)config_chunks(base),
-        .is_zero_bubble = is(base->pipeline_schedule, "zero-bubble"),
-        .ends = base->account_for_embedding_in_pipeline_split | base->account_for_loss_in_pipeline_split << 1,
-        .micro_batch = base->micro_batch_size,
-        .recompute = is(base->recompute_granularity, "full")        ? LAYOUT_FULL
-                     : is(base->recompute_granularity, "selective") ? LAYOUT_SELECTIVE
-                                                                    : LAYOUT_KEEP,
-        .splits_rows = base->sequence_parallel,
-        .optimizer = !base->use_distributed_optimizer ? LAYOUT_WHOLE
-                     : base->overlap_grad_reduce      ? LAYOUT_OVERLAPPED
-                                                      : LAYOUT_SHARDED,
-        .precision = base->fp8_format ? LAYOUT_FP8
-                     : base->bf16     ? LAYOUT_BF16
-                     : base->fp16     ? LAYOUT_FP16
-                                      : LAYOUT_FP32,
+        .is_zero_bubble = is(base->machine.pipeline_schedule, "zero-bubble"),
+        .ends = base->machine.account_for_embedding_in_pipeline_split | base->machine.account_for_loss_in_pipeline_split
+                                                                            << 1,
+        .micro_batch = base->run.micro_batch_size,
+        .recompute = is(base->machine.recompute_granularity, "full")        ? LAYOUT_FULL
+                     : is(base->machine.recompute_granularity, "selective") ? LAYOUT_SELECTIVE
+                                                                            : LAYOUT_KEEP,
+        .splits_rows = base->machine.sequence_parallel,
+        .optimizer = !base->machine.use_distributed_optimizer ? LAYOUT_WHOLE
+                     : base->machine.overlap_grad_reduce      ? LAYOUT_OVERLAPPED
+                                                              : LAYOUT_SHARDED,
+        .precision = base->run.fp8_format ? LAYOUT_FP8
+                     : base->run.bf16     ? LAYOUT_BF16
+                     : base->run.fp16     ? LAYOUT_FP16
+                                          : LAYOUT_FP32,
     };
 }
 
@@ -185,7 +186,7 @@ int layout_configure(const struct layout_space *space, const struct plan_layout 
     if (status == 0)
         status = config_validate(config, space->gpus);
     log_hush(false);
-    config->padded_vocab_size = space->model->padded_vocab_size;
+    config->model.padded_vocab_size = space->model->model.padded_vocab_size;
     return status;
 }
 

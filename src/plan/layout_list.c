@@ -39,42 +39,42 @@ static bool divides(int64_t part, int64_t whole) {
 // Ranks take whole heads of keys and values, or equal numbers of ranks share each head and split its channels.
 static bool allows_keys(const struct config *model, int64_t tensor) {
     int64_t groups = config_query_groups(model);
-    return divides(tensor, groups) || (divides(groups, tensor) && divides(tensor / groups, model->kv_channels));
+    return divides(tensor, groups) || (divides(groups, tensor) && divides(tensor / groups, model->model.kv_channels));
 }
 
 static bool allows_tensor(const struct layout_space *space, int tensor) {
     const struct config *model = space->model;
     return divides(tensor, space->gpus) && tensor <= space->fabric.node &&
-           divides(tensor, model->num_attention_heads) && allows_keys(model, tensor) &&
-           divides(tensor, model->ffn_hidden_size) && divides(tensor, model->moe_ffn_hidden_size) &&
-           divides(tensor, model->moe_shared_expert_intermediate_size);
+           divides(tensor, model->model.num_attention_heads) && allows_keys(model, tensor) &&
+           divides(tensor, model->model.ffn_hidden_size) && divides(tensor, model->model.moe_ffn_hidden_size) &&
+           divides(tensor, model->model.moe_shared_expert_intermediate_size);
 }
 
 // Ranks that exchange heads take equal parts of them. Neighbours that do so are in groups of a given size.
 static bool allows_exchange(const struct config *model, int64_t tensor, int64_t context) {
     struct config config = *model;
-    config.context_parallel_size = context;
+    config.machine.context_parallel_size = context;
     int64_t ranks = tensor * config_head_ranks(&config), sizes[2];
     if (config_has_cp_comm_type(model, "a2a+p2p") &&
         (config_hierarchy(model, sizes) < 0 || sizes[0] * sizes[1] != context))
         return false;
     return ranks == tensor ||
-           (divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)));
+           (divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(model)));
 }
 
 // allows_exchange for a size that no flag fixes; not with an encoder and decoder, nor with biases by distance.
 static bool allows_heads(const struct layout_space *space, const struct plan_layout *layout) {
     const struct config *model = space->model;
-    const char *positions = model->position_embedding_type;
+    const char *positions = model->model.position_embedding_type;
     int64_t ranks = (int64_t)layout->tensor * layout->head_ranks;
     return layout->head_ranks == 1 ||
            (!space->is_fixed[CHOICE_HEADS] && divides(layout->head_ranks, layout->context) &&
-            divides(ranks, model->num_attention_heads) && divides(ranks, config_query_groups(model)) &&
+            divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(model)) &&
             config_form(model) != CONFIG_T5 && !(positions && strcmp(positions, "relative") == 0));
 }
 
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {
-    int64_t tokens = space->model->seq_length;
+    int64_t tokens = space->model->run.seq_length;
     return divides((int64_t)layout->tensor * context, space->gpus) &&
            (context == 1 ||
             (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
@@ -93,7 +93,7 @@ static bool allows_pipeline(const struct layout_space *space, const struct plan_
         return false;
     if (pipeline == 1)
         return ends == 0 || space->is_fixed[CHOICE_ENDS];
-    if (space->model->cpu_offloading)
+    if (space->model->machine.cpu_offloading)
         return false;
     if (space->is_fixed[CHOICE_ENDS])
         return true;
@@ -102,25 +102,25 @@ static bool allows_pipeline(const struct layout_space *space, const struct plan_
 }
 
 static int64_t micro_batches(const struct layout_space *space, const struct plan_layout *layout) {
-    return space->model->global_batch_size / (layout->micro_batch * layout->data);
+    return space->model->run.global_batch_size / (layout->micro_batch * layout->data);
 }
 
 // Overlapped passes of two micro-batches need experts on several ranks and, with stages, the interleaved schedule.
 static bool has_pairs(const struct layout_space *space) {
-    return space->base->overlap_moe_expert_parallel_comm;
+    return space->base->machine.overlap_moe_expert_parallel_comm;
 }
 
 static bool allows_expert(const struct layout_space *space, const struct plan_layout *layout, int expert) {
     if (expert == 1)
         return !has_pairs(space);
-    struct config config = {.tensor_model_parallel_size = layout->tensor,
-                            .context_parallel_size = layout->context,
-                            .expert_model_parallel_size = expert,
-                            .num_experts = space->model->num_experts,
-                            .expert_tensor_parallel_size = space->model->expert_tensor_parallel_size};
+    struct config config = {.machine.tensor_model_parallel_size = layout->tensor,
+                            .machine.context_parallel_size = layout->context,
+                            .machine.expert_model_parallel_size = expert,
+                            .model.num_experts = space->model->model.num_experts,
+                            .machine.expert_tensor_parallel_size = space->model->machine.expert_tensor_parallel_size};
     struct config_expert_ranks ranks;
     return expert <= EXPERT_RANKS_MOST && config_expert_ranks(&config, layout->data, &ranks) == 0 &&
-           config.num_experts > 0 && divides(expert, config.num_experts) &&
+           config.model.num_experts > 0 && divides(expert, config.model.num_experts) &&
            (layout->tensor == 1 || layout->splits_rows);
 }
 
@@ -134,9 +134,9 @@ static bool allows_chunks(const struct layout_space *space, const struct plan_la
 
 static bool allows_micro_batch(const struct layout_space *space, const struct plan_layout *layout,
                                int64_t micro_batch) {
-    int64_t tokens = micro_batch * space->model->seq_length / layout->context;
+    int64_t tokens = micro_batch * space->model->run.seq_length / layout->context;
     bool is_even = !layout->splits_rows || divides(layout->tensor, tokens);
-    return is_even && divides(micro_batch * layout->data, space->model->global_batch_size) &&
+    return is_even && divides(micro_batch * layout->data, space->model->run.global_batch_size) &&
            (micro_batch == 1 || tokens <= MOST_TOKENS);
 }
 
@@ -220,7 +220,7 @@ static void list_recompute(const struct layout_listing *listing, struct plan_lay
 
 static void list_chunks(const struct layout_listing *listing, struct plan_layout layout) {
     const struct layout_space *space = listing->space;
-    int64_t together = space->base->num_layers_per_virtual_pipeline_stage;
+    int64_t together = space->base->machine.num_layers_per_virtual_pipeline_stage;
     if (space->is_fixed[CHOICE_CHUNKS]) {
         if (together > 0)
             layout.chunks = (int)(stage_places(space, layout.pipeline, layout.ends) / together);

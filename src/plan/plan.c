@@ -68,12 +68,12 @@ static int measure_stage(struct making *making, int index) {
         // The first tiles cannot be sent before they are computed.
         if (making->options->hides_tensor)
             group_set_hidden(mesh.group[AXIS_TENSOR], 1 - 1.0 / mesh.length[AXIS_TENSOR]);
-        if (making->options->config->overlap_moe_expert_parallel_comm && making->options->machine->gpus > 0)
+        if (making->options->config->machine.overlap_moe_expert_parallel_comm && making->options->machine->gpus > 0)
             burden_exchanges(&mesh, rates.processors);
         const struct setup setup = {making->options->config, device, &mesh, STEP_TRAIN};
         // All stages between the first and the last are like the second. Pairs have forwards of other chunks.
         bool is_like_second = !making->are_different && index > 1 && stage->stage < making->plan->stages - 1 &&
-                              !making->options->config->overlap_moe_expert_parallel_comm;
+                              !making->options->config->machine.overlap_moe_expert_parallel_comm;
         const struct measured_stage second = {&making->plan->stage[1], &making->costs[1]};
         status = stage_run(&setup, making->options, stage, &making->costs[index], is_like_second ? &second : NULL);
     }
@@ -97,8 +97,8 @@ static struct layer_kinds count_kinds(const struct config *config, int64_t chunk
     struct layer_kinds kinds = {.all = layers.encoder_count + layers.decoder_count};
     bool *has_experts = config_list_expert_layers(config);
     for (int64_t i = 0; i < layers.decoder_count; i++) {
-        kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->sliding_window;
-        kinds.sparse += config->num_experts > 0 && has_experts[layers.decoder_first + i];
+        kinds.whole += config_layer_window(config, layers.decoder_first + i) != config->model.sliding_window;
+        kinds.sparse += config->model.num_experts > 0 && has_experts[layers.decoder_first + i];
         kinds.wide += config_layer_is_bf16(config, layers.decoder_first + i, config_decoder_layers(config));
     }
     free(has_experts);
@@ -107,7 +107,7 @@ static struct layer_kinds count_kinds(const struct config *config, int64_t chunk
 
 // Whether a stage between the first and the last has other layers than the second.
 static bool has_different_stages(const struct config *config) {
-    int64_t stages = config->pipeline_model_parallel_size;
+    int64_t stages = config->machine.pipeline_model_parallel_size;
     bool is_different = config_form(config) == CONFIG_T5;
     for (int64_t first = 0; first < stages * config_chunks(config) && !is_different; first += stages) {
         struct layer_kinds second = count_kinds(config, first + 1);
@@ -188,36 +188,37 @@ static void add_executed(struct plan *plan) {
 
 // Elements left to another optimizer, which may have more states per element: tables; vectors are negligible.
 static double elements_left(const struct config *config) {
-    double tables = config->untie_embeddings_and_output_weights ? 2 : 1;
-    double positions =
-        strcmp(config->position_embedding_type, "learned_absolute") == 0 ? (double)config->max_position_embeddings : 0;
-    return (tables * (double)config->padded_vocab_size + positions) * (double)config->hidden_size;
+    double tables = config->model.untie_embeddings_and_output_weights ? 2 : 1;
+    double positions = strcmp(config->model.position_embedding_type, "learned_absolute") == 0
+                           ? (double)config->model.max_position_embeddings
+                           : 0;
+    return (tables * (double)config->model.padded_vocab_size + positions) * (double)config->model.hidden_size;
 }
 
 // Bytes of weights, of fp32 masters of weights in 16 bits, and of optimizer states.
 static double checkpoint_bytes(const struct config *config, double elements) {
-    const struct optimizer_rule *rule = optimizer_find(config->optimizer);
-    double weight = config->bf16 || config->fp16 ? 2 : 4;
+    const struct optimizer_rule *rule = optimizer_find(config->run.optimizer);
+    double weight = config->run.bf16 || config->run.fp16 ? 2 : 4;
     double optimizer = elements * (optimizer_saved_bytes(rule, config) + (weight < 4 ? 4 : 0));
     if (rule->leaves_rest)
         optimizer +=
-            elements_left(config) * (optimizer_saved_bytes(optimizer_find(config->muon_scalar_optimizer), config) -
+            elements_left(config) * (optimizer_saved_bytes(optimizer_find(config->run.muon_scalar_optimizer), config) -
                                      optimizer_saved_bytes(rule, config));
-    return elements * weight + (config->no_save_optim ? 0 : optimizer);
+    return elements * weight + (config->run.no_save_optim ? 0 : optimizer);
 }
 
 // Counts tensors: weights, and for each weight the optimizer's master and states.
 static void describe_checkpoint(struct plan *plan, const struct config *config) {
-    double elements = (double)plan->parameters, weight = config->bf16 || config->fp16 ? 2 : 4, tensors = 0;
+    double elements = (double)plan->parameters, weight = config->run.bf16 || config->run.fp16 ? 2 : 4, tensors = 0;
     for (int i = 0; i < plan->stages; i++)
         tensors += plan->stage[measured_as(plan, i)].tensors;
-    double states = config->no_save_optim ? 0 : round((plan->checkpoint_bytes / elements - weight) / sizeof(float));
+    double states = config->run.no_save_optim ? 0 : round((plan->checkpoint_bytes / elements - weight) / sizeof(float));
     plan->control.weights = tensors;
     plan->control.states = states;
-    plan->control.splits_optimizer = config->use_distributed_optimizer;
+    plan->control.splits_optimizer = config->machine.use_distributed_optimizer;
     plan->control.checkpoint_bytes = plan->checkpoint_bytes;
-    plan->control.writers = config->ckpt_writers;
-    plan->control.removes_old = config->keep_last > 0;
+    plan->control.writers = config->run.ckpt_writers;
+    plan->control.removes_old = config->run.keep_last > 0;
 }
 
 static void find_fullest(struct plan *plan) {
@@ -242,10 +243,11 @@ static int make(struct making *making) {
         return 0;
     for (int i = 0; i < plan->measured; i++)
         add_gradient_kernels(&making->hardware.rates, &plan->stage[i], &making->costs[i]);
-    double rows = (double)config->micro_batch_size * (double)config->seq_length / making->mesh.length[AXIS_CONTEXT];
+    double rows =
+        (double)config->run.micro_batch_size * (double)config->run.seq_length / making->mesh.length[AXIS_CONTEXT];
     if (options.splits_rows)
         rows /= making->mesh.length[AXIS_TENSOR];
-    making->message_bytes = rows * (double)config->hidden_size * (double)dtype_bytes(options.dtype);
+    making->message_bytes = rows * (double)config->model.hidden_size * (double)dtype_bytes(options.dtype);
     add_executed(plan);
     describe_checkpoint(plan, config);
     return run_lists(making, &options.schedule);
@@ -253,36 +255,37 @@ static int make(struct making *making) {
 
 const char *plan_missing_matmuls(const struct config *config, const struct machine *machine) {
     enum { BLACKWELL = 100 };
-    bool is_mx = config->fp8_format && strcmp(config->fp8_recipe, "mxfp8") == 0;
-    bool is_blockwise = config->fp8_format && strcmp(config->fp8_recipe, "blockwise") == 0;
-    if ((config->fp4_format || is_mx) && machine->capability < BLACKWELL)
-        return config->fp4_format ? "fp4" : "mxfp8";
+    bool is_mx = config->run.fp8_format && strcmp(config->run.fp8_recipe, "mxfp8") == 0;
+    bool is_blockwise = config->run.fp8_format && strcmp(config->run.fp8_recipe, "blockwise") == 0;
+    if ((config->run.fp4_format || is_mx) && machine->capability < BLACKWELL)
+        return config->run.fp4_format ? "fp4" : "mxfp8";
     return is_blockwise && machine->capability != HOPPER ? "blockwise fp8" : NULL;
 }
 
 int plan_check_precision(const struct config *config, const struct machine *machine, const struct hardware *hardware) {
-    if (config->fp4_format && (hardware->peak[2] == 0 || hardware->rates.matmul[3] == 0))
+    if (config->run.fp4_format && (hardware->peak[2] == 0 || hardware->rates.matmul[3] == 0))
         return error_set_code(
             EXIT_CODE_USAGE,
             "a %s has no NVFP4; leave out --fp4-format, or give a --machine with B200, B300, GB200 or "
             "GB300 GPUs",
             machine->name);
     const char *missing = plan_missing_matmuls(config, machine);
-    if (config->fp8_format && hardware->peak[1] == 0)
+    if (config->run.fp8_format && hardware->peak[1] == 0)
         return error_set_code(EXIT_CODE_USAGE, "a %s has no fp8; leave out --fp8-format, or give another --machine",
                               machine->name);
-    if (missing && !config->fp4_format)
+    if (missing && !config->run.fp4_format)
         return error_set_code(
             EXIT_CODE_USAGE,
             "a %s has no %s matmuls; give --fp8-format hybrid --fp8-recipe delayed, or another --machine",
             machine->name, missing);
     TRY(config_check_whole_blocks(config));
-    if (config->fp8_format && config->num_experts > 0 && !config->has_wide_experts && !machine_trains_experts8(machine))
+    if (config->run.fp8_format && config->model.num_experts > 0 && !config->machine.has_wide_experts &&
+        !machine_trains_experts8(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "GPUs of a %s do not train experts in fp8 with this program; leave out --fp8-format, or "
                               "give a --machine with H100 or H200 GPUs",
                               machine->name);
-    if (config->bf16 && machine_has_old_gpus(machine))
+    if (config->run.bf16 && machine_has_old_gpus(machine))
         return error_set_code(EXIT_CODE_USAGE,
                               "a %s has no bf16: its %s GPUs are too old; give --fp16 instead of "
                               "--bf16, or another --machine",
@@ -302,7 +305,7 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
         return error_set_code(EXIT_CODE_USAGE, "a plan can have %d virtual stages for each rank, not %lld",
                               (int)STAGE_MOST_CHUNKS, (long long)config_chunks(config));
     TRY(mesh_place_config(&making.mesh, 0, options->ranks, config));
-    const char *attention = config->attention_backend;
+    const char *attention = config->machine.attention_backend;
     making.hardware.rates.writes_scores = attention && (!strcmp(attention, "unfused") || !strcmp(attention, "local"));
     making.fabric = hardware_fabric(&making.hardware, options->machine, options->ranks);
     int data = mesh_count(&making.mesh, MESH_SAMPLES), each = hardware_ranks(options->machine);
@@ -313,15 +316,15 @@ int plan_make(struct plan *plan, const struct plan_options *options) {
                           .expert_parallel = mesh_count(&making.mesh, MESH_EXPERTS),
                           .parameters = census.parameters,
                           .active = census.active,
-                          .global_batch_size = config->global_batch_size,
-                          .micro_batches = config->global_batch_size / (config->micro_batch_size * data),
-                          .tokens = (double)config->global_batch_size * (double)config->seq_length,
+                          .global_batch_size = config->run.global_batch_size,
+                          .micro_batches = config->run.global_batch_size / (config->run.micro_batch_size * data),
+                          .tokens = (double)config->run.global_batch_size * (double)config->run.seq_length,
                           .stages = making.mesh.length[AXIS_PIPELINE],
                           .checkpoint_bytes = checkpoint_bytes(config, (double)census.parameters),
-                          .peak = making.hardware.peak[config->fp4_format   ? 2
-                                                       : config->fp8_format ? 1
-                                                                            : 0]};
-    plan->flops = census_flops(&census, config, config->global_batch_size);
+                          .peak = making.hardware.peak[config->run.fp4_format   ? 2
+                                                       : config->run.fp8_format ? 1
+                                                                                : 0]};
+    plan->flops = census_flops(&census, config, config->run.global_batch_size);
     plan->control = control_shape_of(&making.mesh);
     making.are_different = plan->stages > 1 && has_different_stages(config);
     choose_stages(plan, making.are_different);

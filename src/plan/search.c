@@ -182,7 +182,7 @@ static void watch_plans(void *context, int done) {
 
 // Micro-batches that a plan simulates: 13 of a long step, or those of 6 groups.
 static double worth_of(const struct layout_search *search, const struct plan_layout *layout) {
-    double count = (double)(search->model.global_batch_size / (layout->micro_batch * layout->data));
+    double count = (double)(search->model.run.global_batch_size / (layout->micro_batch * layout->data));
     double group = layout->chunks > 1 ? layout->pipeline : 1, few = (layout->chunks > 1 ? 3 : 8) * group;
     return count <= few ? group + count : (layout->chunks > 1 ? 6 : 13) * group;
 }
@@ -366,14 +366,15 @@ static int open_model(struct layout_search *search) {
     struct config *model = &search->model;
     const char *assumed_for;
     config_copy(model, base);
-    if (base->pipeline_model_parallel_size == 1) {
-        model->num_virtual_stages_per_pipeline_rank = model->num_layers_per_virtual_pipeline_stage = 0;
-        model->decoder_first_pipeline_num_layers = model->decoder_last_pipeline_num_layers = 0;
-        model->account_for_embedding_in_pipeline_split = model->account_for_loss_in_pipeline_split = false;
+    if (base->machine.pipeline_model_parallel_size == 1) {
+        model->machine.num_virtual_stages_per_pipeline_rank = model->machine.num_layers_per_virtual_pipeline_stage = 0;
+        model->machine.decoder_first_pipeline_num_layers = model->machine.decoder_last_pipeline_num_layers = 0;
+        model->machine.account_for_embedding_in_pipeline_split = model->machine.account_for_loss_in_pipeline_split =
+            false;
     }
     // The list has the layouts that can overlap.
-    if (base->num_experts > 0)
-        model->overlap_moe_expert_parallel_comm = false;
+    if (base->model.num_experts > 0)
+        model->machine.overlap_moe_expert_parallel_comm = false;
     int64_t ranks = config_least_ranks(model);
     int gpus = search->options.gpus;
     TRY(config_validate(model, gpus % ranks == 0 ? (int)ranks : gpus));
@@ -447,9 +448,10 @@ static int refuse_nothing(const struct layout_search *search) {
         return error_set_code(EXIT_CODE_USAGE,
                               "no layout divides --global-batch-size %" PRId64 ", %" PRId64 " layers and %" PRId64
                               " heads among %d GPUs; nearest: --global-batch-size %" PRId64 " or --gpus %d",
-                              model->global_batch_size, config_layers(model), model->num_attention_heads, gpus,
-                              (model->global_batch_size + gpus / 2) / gpus > 0
-                                  ? (model->global_batch_size + gpus / 2) / gpus * gpus
+                              model->run.global_batch_size, config_layers(model), model->model.num_attention_heads,
+                              gpus,
+                              (model->run.global_batch_size + gpus / 2) / gpus > 0
+                                  ? (model->run.global_batch_size + gpus / 2) / gpus * gpus
                                   : gpus,
                               nearest_gpus(search));
     return search->least_bytes == 0 ? refuse_invalid(search) : refuse_size(search);

@@ -55,8 +55,8 @@ static void append_heading(const struct layout_search *search, struct buffer *ou
     const struct machine *first = search->options.machines[0];
     int too_large = search_count(search, SEARCH_TOO_LARGE), planned = search_count(search, SEARCH_PLANNED);
     buffer_printf(out, "%.4g parameters, %" PRId64 " samples of %" PRId64 " tokens a step, on %d GPU%s",
-                  search->estimators[0].parameters, model->global_batch_size, model->seq_length, search->options.gpus,
-                  search->options.gpus == 1 ? "" : "s");
+                  search->estimators[0].parameters, model->run.global_batch_size, model->run.seq_length,
+                  search->options.gpus, search->options.gpus == 1 ? "" : "s");
     if (search->options.machine_count == 1)
         buffer_printf(out, " of %d × %s", proposal(search, 0)->plan->nodes, first->name);
     buffer_printf(out, "\n%d layouts keep the rules; of these %d were planned, and %d of them fit. ", search->count,

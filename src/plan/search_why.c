@@ -104,7 +104,7 @@ void search_why_worse(const struct layout_search *search, const struct search_it
         buffer_printf(out, "does not fit: a rank of stage %d needs %.1f GB, %.1f GB too much (activations %.1f GB)",
                       stage->stage, bytes / 1e9, (bytes - search_room(search, worse->machine)) / 1e9,
                       (double)stage->memory.activations / 1e9);
-        if (worse->layout.expert > 1 && search->model.moe_expert_capacity_factor <= 0)
+        if (worse->layout.expert > 1 && search->model.model.moe_expert_capacity_factor <= 0)
             buffer_append_string(out, "; ranks that share out experts have room for all rows that may come, "
                                       "--moe-expert-capacity-factor limits it");
         return;

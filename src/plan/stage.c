@@ -164,7 +164,7 @@ int stage_run(const struct setup *setup, const struct plan_options *options, str
     const struct schedule_shape shape = setup_options(setup).schedule;
     const struct steady_counts counts = options->runs_all ? steady_all(&shape) : steady_counts(&shape);
     struct config shorter = *setup->config;
-    shorter.global_batch_size = counts.held * (setup->config->global_batch_size / shape.micro_batches);
+    shorter.run.global_batch_size = counts.held * (setup->config->run.global_batch_size / shape.micro_batches);
     struct setup held = *setup;
     held.config = &shorter;
     TRY(setup_step(&step, &held));

@@ -141,7 +141,7 @@ static int open_vault(struct memory_checkpoint *memory, const char *path) {
 
 int memory_checkpoint_open(struct memory_checkpoint *memory, const struct memory_checkpoint_options *options) {
     *memory = (struct memory_checkpoint){.config = options->config, .step = options->step};
-    if (!options->config->checkpoint_in_memory || options->config->skip_train)
+    if (!options->config->run.checkpoint_in_memory || options->config->run.skip_train)
         return 0;
     const struct mesh *mesh = step_mesh(options->step);
     memory->tensors = list_tensors(options->step, &memory->tensor_count);
@@ -159,7 +159,7 @@ int memory_checkpoint_open(struct memory_checkpoint *memory, const struct memory
         bytes += (double)(VAULT_SLOTS * memory->copies.regions[i].bytes);
     log_info("checkpoints in host memory every %" PRId64 " iteration%s: %.3f GB for this rank, %.3f GB for the %d "
              "rank%s of this machine",
-             memory->config->memory_interval, memory->config->memory_interval == 1 ? "" : "s", bytes / 1e9,
+             memory->config->run.memory_interval, memory->config->run.memory_interval == 1 ? "" : "s", bytes / 1e9,
              bytes * ranks_here(mesh) / 1e9, ranks_here(mesh), ranks_here(mesh) == 1 ? "" : "s");
     if (memory->copies.nodes > 1)
         log_info("each checkpoint in host memory has a copy on another of the %d nodes", memory->copies.nodes);
@@ -182,7 +182,7 @@ void memory_checkpoint_close(struct memory_checkpoint *memory) {
 // ---- saving ----
 
 bool memory_checkpoint_is_due(const struct memory_checkpoint *memory, int64_t iteration) {
-    return memory->region.page && iteration % memory->config->memory_interval == 0;
+    return memory->region.page && iteration % memory->config->run.memory_interval == 0;
 }
 
 static void copy_out(const struct memory_checkpoint *memory, unsigned char *to, struct tensor from) {

@@ -19,9 +19,9 @@ static void add_hint(void) {
 int replay_check_begin(struct replay_check *replay, struct recovery *recovery, struct step *step, int64_t iteration,
                        int status) {
     bool is_difference = status < 0 && error_exit_code() == EXIT_CODE_CORRUPT;
-    if (is_difference && !recovery->config->replay_check && strstr(error_message(), "no majority"))
+    if (is_difference && !recovery->config->watch.replay_check && strstr(error_message(), "no majority"))
         add_hint();
-    if (!is_difference || !recovery->config->replay_check || replay->is_on || iteration == 0)
+    if (!is_difference || !recovery->config->watch.replay_check || replay->is_on || iteration == 0)
         return status;
     if (recovery->mesh->rank == 0)
         log_warn("%s. Computing the iterations since the last verified checkpoint again (--replay-check)",

@@ -27,10 +27,10 @@ static bool goes_back(const char *policy) {
 
 int recovery_open(struct recovery *recovery, bool is_host) {
     const struct config *config = recovery->config;
-    if (config->replay_check && !is_host && !config->deterministic_mode)
+    if (config->watch.replay_check && !is_host && !config->machine.deterministic_mode)
         return error_set_code(EXIT_CODE_USAGE, "--replay-check on a GPU needs --deterministic-mode: otherwise sums may "
                                                "change from run to run");
-    for (int64_t i = 0; i < config->iterations_to_skip.count; i++) {
+    for (int64_t i = 0; i < config->run.iterations_to_skip.count; i++) {
         int64_t first, last;
         TRY(config_skip(config, i, &first, &last));
         TRY(skips_add(recovery->past, first, last));
@@ -54,9 +54,9 @@ struct trouble {
 static struct trouble trouble_of(const struct config *config, int64_t begin, int64_t back, int64_t skip) {
     struct trouble trouble = {.begin = begin, .back = back, .skip = skip};
     if (flag_is_given(&config->given, "--rewind-iterations"))
-        trouble.back = config->rewind_iterations;
+        trouble.back = config->watch.rewind_iterations;
     if (flag_is_given(&config->given, "--skip-batches"))
-        trouble.skip = config->skip_batches;
+        trouble.skip = config->watch.skip_batches;
     return trouble;
 }
 
@@ -67,7 +67,7 @@ static int plan(struct recovery *recovery, const struct trouble *trouble, bool *
     bool is_near = recovery->attempts > 0 && trouble->begin <= recovery->skipped_end + reach;
     if (!is_near)
         recovery->attempts = 0;
-    *is_allowed = recovery->attempts < recovery->config->max_rewinds;
+    *is_allowed = recovery->attempts < recovery->config->watch.max_rewinds;
     if (!*is_allowed)
         return 0;
     int64_t back = trouble->back;
@@ -90,11 +90,11 @@ static int plan(struct recovery *recovery, const struct trouble *trouble, bool *
 // dynamic one that is as low as it goes has been given as many chances as overflows would have halved it.
 static bool may_be_overflow(struct recovery *recovery, const struct step_result *result) {
     const struct config *config = recovery->config;
-    if (!config->fp16 || config->loss_scale > 0)
+    if (!config->run.fp16 || config->run.loss_scale > 0)
         return false;
-    bool is_lowest = result->loss_scale <= (double)(float)config->min_loss_scale;
+    bool is_lowest = result->loss_scale <= (double)(float)config->run.min_loss_scale;
     recovery->lowest_overflows = is_lowest ? recovery->lowest_overflows + 1 : 0;
-    return recovery->lowest_overflows <= config->hysteresis;
+    return recovery->lowest_overflows <= config->run.hysteresis;
 }
 
 enum { NAN_IN_LOSS = 1, NAN_IN_GRADIENTS = 2 };
@@ -141,7 +141,7 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
                        const char *origin) {
     const struct config *config = recovery->config;
     char scale[64] = "", tries[64] = "";
-    if (config->fp16)
+    if (config->run.fp16)
         snprintf(scale, sizeof scale, " with a loss scale of %g, which stays", result->loss_scale);
     if (recovery->attempts > 0)
         snprintf(tries, sizeof tries, ", after going back %d time%s", recovery->attempts,
@@ -154,8 +154,8 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
                           "warm-up%s, or give %s",
                           unsigned_nan(result->loss), unsigned_nan(result->grad_norm), iteration, tries, scale,
                           isfinite(result->grad_norm) ? "" : "; the weights were not changed", origin,
-                          config->fp16 ? ", or with --bf16" : "",
-                          goes_back(config->nan_policy)
+                          config->run.fp16 ? ", or with --bf16" : "",
+                          goes_back(config->watch.nan_policy)
                               ? "larger --rewind-iterations and --skip-batches"
                               : "--nan-policy rewind-and-skip to go back and leave out the batch, or "
                                 "--no-check-for-nan-in-loss-and-grad to skip such steps");
@@ -166,11 +166,11 @@ static int stop_at_nan(const struct recovery *recovery, const struct step_result
 // counts as skipped.
 static int judge_nan(struct recovery *recovery, const struct step_result *result, int64_t iteration) {
     const struct config *config = recovery->config;
-    if (config->no_check_for_nan_in_loss_and_grad || may_be_overflow(recovery, result))
+    if (config->watch.no_check_for_nan_in_loss_and_grad || may_be_overflow(recovery, result))
         return 0;
     bool is_skipped = !isfinite(result->grad_norm), is_allowed = false;
-    bool skips = strcmp(config->nan_policy, "skip") == 0 && is_skipped && recovery->nans < MOST_NANS;
-    if (goes_back(config->nan_policy)) {
+    bool skips = strcmp(config->watch.nan_policy, "skip") == 0 && is_skipped && recovery->nans < MOST_NANS;
+    if (goes_back(config->watch.nan_policy)) {
         struct trouble trouble = trouble_of(config, iteration, 0, NAN_SKIP);
         TRY(plan(recovery, &trouble, &is_allowed));
     }
@@ -194,7 +194,7 @@ static int judge_spike(struct recovery *recovery, int64_t iteration, const struc
                        const struct spike_levels *levels) {
     const struct config *config = recovery->config;
     int64_t begin = iteration - SPIKE_STREAK + 1;
-    bool is_allowed = false, wants = goes_back(config->spike_policy);
+    bool is_allowed = false, wants = goes_back(config->watch.spike_policy);
     if (wants) {
         struct trouble trouble = trouble_of(config, begin, SPIKE_BACK, SPIKE_SKIP);
         TRY(plan(recovery, &trouble, &is_allowed));
@@ -237,8 +237,8 @@ static int check_same(const struct recovery *recovery, const struct step_result 
 
 int recovery_judge(struct recovery *recovery, const struct step_result *result, int64_t iteration) {
     const struct config *config = recovery->config;
-    bool looks_for_spikes = strcmp(config->spike_policy, "none") != 0;
-    if (config->no_check_for_nan_in_loss_and_grad && !looks_for_spikes)
+    bool looks_for_spikes = strcmp(config->watch.spike_policy, "none") != 0;
+    if (config->watch.no_check_for_nan_in_loss_and_grad && !looks_for_spikes)
         return 0;
     TRY(check_same(recovery, result, iteration));
     if (!step_result_is_good(result))
@@ -248,7 +248,7 @@ int recovery_judge(struct recovery *recovery, const struct step_result *result, 
         return 0;
     struct spike_levels levels = {0};
     int64_t is_spike =
-        spike_add(recovery->past, config->spike_threshold, result->loss, result->grad_norm, &levels) ? 1 : 0;
+        spike_add(recovery->past, config->watch.spike_threshold, result->loss, result->grad_norm, &levels) ? 1 : 0;
     // Sums of a loss may differ in their last bits where ranks add them up in another order; all must go the same way.
     comm_broadcast_i64(recovery->mesh->all, &is_spike, 1, 0, "loss spike");
     return is_spike ? judge_spike(recovery, iteration, result, &levels) : 0;
@@ -291,12 +291,12 @@ static int find_target(struct recovery *recovery, char **path, int64_t *iteratio
     recovery->from = NULL;
     *iteration = 0;
     // The ranges of fp8 tensors cannot be forgotten.
-    if (recovery->begins_at_zero && !config->fp8_format)
+    if (recovery->begins_at_zero && !config->run.fp8_format)
         return 0;
     return error_set_code(recovery->is_replay ? EXIT_CODE_CORRUPT : EXIT_CODE_NOT_FINITE,
                           "there is no verified checkpoint of iteration %" PRId64
                           " or before in %s to go back to; give a smaller --rewind-iterations or --save-interval",
-                          recovery->wanted, config->save);
+                          recovery->wanted, config->run.save);
 }
 
 int recovery_go_back(struct recovery *recovery, int (*load)(void *context, const char *path), void *context) {
@@ -318,7 +318,7 @@ int recovery_go_back(struct recovery *recovery, int (*load)(void *context, const
                                      : memory_printf("went back to iteration %" PRId64 "; iterations %" PRId64
                                                      " to %" PRId64 " are skipped (attempt %d of %" PRId64 ")",
                                                      iteration, recovery->wanted + 1, recovery->skipped_end,
-                                                     recovery->attempts, recovery->config->max_rewinds);
+                                                     recovery->attempts, recovery->config->watch.max_rewinds);
     recovery->is_replay = false;
     recovery_tell(recovery, "rewind", iteration, text);
     free(text);

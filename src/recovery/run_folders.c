@@ -2,15 +2,15 @@
 #include "recovery/run_folders.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "store/folder.h"
 
 #include <string.h>
 
 void run_folders_open(struct run_folder folders[RUN_FOLDERS], const struct config *config, int64_t most) {
-    folders[0] = (struct run_folder){.path = config->save, .flag = "--save", .most = most, .iteration = -1};
-    folders[1] =
-        (struct run_folder){.path = config->save_fallback, .flag = "--save-fallback", .most = most, .iteration = -1};
+    folders[0] = (struct run_folder){.path = config->run.save, .flag = "--save", .most = most, .iteration = -1};
+    folders[1] = (struct run_folder){
+        .path = config->run.save_fallback, .flag = "--save-fallback", .most = most, .iteration = -1};
 }
 
 int run_folders_search(struct run_folder folders[RUN_FOLDERS], const struct checkpoint_wish *wish) {
@@ -33,17 +33,17 @@ int64_t run_folders_latest(const struct config *config) {
     int64_t latest = -1;
     run_folders_open(folders, config, 0);
     for (int i = 0; i < RUN_FOLDERS; i++) {
-        struct owner owner;
-        if (folders[i].path && owner_find(&owner, folders[i].path) == 0 && owner.kind == OWNER_OURS &&
-            owner.iteration > latest)
-            latest = owner.iteration;
+        struct contents contents;
+        if (folders[i].path && contents_look(&contents, folders[i].path, -1) == 0 && contents.owner == OWNER_OURS &&
+            contents.iteration > latest)
+            latest = contents.iteration;
     }
     error_clear();
     return latest;
 }
 
 // The other folder names one before, so that it is not the latest. If it has none, its marker names nothing: that is
-// not the latest either (see owner_find), while without a marker its newest would count.
+// not the latest either (see contents_look), while without a marker its newest would count.
 static int point_elsewhere(const char *folder, int64_t iteration) {
     struct folder_list list;
     int64_t before = iteration > 0 ? iteration - 1 : 0, named = 0;

@@ -2,10 +2,10 @@
 #include "recovery/time_limits.h"
 
 void limits_open(struct watchdog_work *work, const struct config *config, int rank) {
-    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_START] = 60 * config->start_timeout_minutes,
-                                                        [WATCHDOG_STEP] = 60 * config->step_timeout_minutes,
-                                                        [WATCHDOG_SAVE] = 60 * config->save_timeout_minutes,
-                                                        [WATCHDOG_LOAD] = 60 * config->load_timeout_minutes},
+    watchdog_open(&(struct watchdog_options){.limits = {[WATCHDOG_START] = 60 * config->watch.start_timeout_minutes,
+                                                        [WATCHDOG_STEP] = 60 * config->watch.step_timeout_minutes,
+                                                        [WATCHDOG_SAVE] = 60 * config->watch.save_timeout_minutes,
+                                                        [WATCHDOG_LOAD] = 60 * config->watch.load_timeout_minutes},
                                              .rank = rank});
     watchdog_begin(work, WATCHDOG_START, "starting the run");
 }

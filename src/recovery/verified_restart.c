@@ -25,7 +25,7 @@ static void point_back(const struct config *config) {
     if (verified < 0)
         log_warn("no checkpoint in %s was saved with verified replicas; the latest, of iteration %" PRId64
                  ", may contain the fault: load an earlier one with --ckpt-step if it does",
-                 config->save, latest);
+                 config->run.save, latest);
     else if (run_folders_point(config, folders[place].path, verified) == 0)
         log_warn("GOING BACK to the checkpoint of iteration %" PRId64 ", the last one with verified replicas: that of "
                  "iteration %" PRId64 " may contain the fault",
@@ -36,7 +36,7 @@ static void point_back(const struct config *config) {
 }
 
 void retreat_after(const struct config *config, const struct mesh *mesh) {
-    if (error_exit_code() != EXIT_CODE_CORRUPT || !config->save)
+    if (error_exit_code() != EXIT_CODE_CORRUPT || !config->run.save)
         return;
     struct error_note *note = error_take();
     if (mesh->rank == 0)

@@ -59,7 +59,7 @@ void step_reach_faults(struct step *step, enum work work) {
         spoil(step, step->grads, fault_at(FAULT_AT_GRADIENTS));
     } else if (work == WORK_REPORT) {
         spoil(step, step->values, fault_at(FAULT_AT_WEIGHTS));
-        spoil_one(step, tensor_rows(step->totals, TOTAL_LOSS, 1), fault_at(FAULT_AT_RESULTS));
+        spoil_one(step, step_total(step, TOTAL_LOSS), fault_at(FAULT_AT_RESULTS));
     } else if (phases[work]) {
         (void)fault_at(phases[work]);
     }

@@ -10,13 +10,27 @@
 #include "step/step.h"
 #include "tensor/arena.h"
 
-// A step's sums on the device, followed by the hits of ICT's top-k accuracies, the losses that balance experts, the
-// rows of each expert, and the losses and counts of multi-token prediction. TOTAL_TOKENS and TOTAL_PAIRS arrive with
-// the inputs; all others are accumulated on the device.
-enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
+// A step's sums on the device, one row for each kind: step_total gives it, count_total in memory.c its length. The
+// numbers of tokens and of samples with a pair label arrive with the inputs; all others are accumulated on the device.
+enum total_kind {
+    TOTAL_LOSS,
+    TOTAL_PAIR_LOSS,
+    TOTAL_TOKENS,
+    TOTAL_PAIRS,
+    TOTAL_HITS,  // of ICT's top-k accuracies
+    // Of routers, see step_sum_totals: the losses that balance experts, indexed by enum balance_kind; rows per expert,
+    // layer by layer; and, equally long, for the loss over the global batch sums of shares, and counts of rows.
+    TOTAL_BALANCE,
+    TOTAL_EXPERT_ROWS,
+    TOTAL_GLOBAL_SHARES,
+    TOTAL_GLOBAL_ROWS,
+    TOTAL_DEPTH_LOSSES,  // of multi-token prediction
+    TOTAL_DEPTH_TOKENS,
+    TOTAL_KINDS
+};
 
-// Index of the weight in a batch's `counts`; before it are the totals from TOTAL_TOKENS on.
-enum { COUNT_SHARE = TOTAL_COUNT - TOTAL_TOKENS };
+// Index of the weight in a batch's `counts`; before it are TOTAL_TOKENS and TOTAL_PAIRS.
+enum { COUNT_SHARE = 2 };
 
 enum { STEP_ROWS = STEP_MOST_AHEAD + 1 };
 
@@ -134,15 +148,16 @@ struct step {
     int shared_count;
     struct updates updates;
     struct reducer reducer;
-    struct tensor values, grads;  // (n), flat
-    struct tensor totals;         // (step_total_count) fp32
-    struct tensor expert_bias;    // (step_experts) fp32, of all layers on every rank, or none
-    struct tensor expert_load;    // same shape: each expert's load in the last step, see router.h
-    struct tensor own;            // (OWN_COUNT) fp32, after the totals
-    struct tensor logits;         // (1, V) fp32, for generation
-    struct tensor encoded;        // (P, C): an encoder's output, for generation
-    int64_t cached;               // tokens so far, for generation
-    int32_t *seen;                // these tokens, with LongRoPE; else NULL
+    struct tensor values, grads;       // (n), flat
+    struct tensor totals;              // fp32, of all kinds
+    int total_first[TOTAL_KINDS + 1];  // the row of each kind begins there
+    struct tensor expert_bias;         // (step_experts) fp32, of all layers on every rank, or none
+    struct tensor expert_load;         // same shape: each expert's load in the last step, see router.h
+    struct tensor own;                 // (OWN_COUNT) fp32, after the totals
+    struct tensor logits;              // (1, V) fp32, for generation
+    struct tensor encoded;             // (P, C): an encoder's output, for generation
+    int64_t cached;                    // tokens so far, for generation
+    int32_t *seen;                     // these tokens, with LongRoPE; else NULL
     struct arena state, activations, scratch;
     struct arena beside;          // scratch of forward passes, if the schedule has pairs
     struct coroutine *coroutine;  // of the two passes of a pair, or NULL
@@ -163,11 +178,6 @@ struct step {
     struct step_memory memory;
 };
 
-// Number of top-k accuracies that the model reports.
-static inline int step_tops(const struct step *step) {
-    return step->chunks[0].model.biencoder.top_count;
-}
-
 // Number of losses that balance experts: all or none.
 static inline int step_balances(const struct step *step) {
     return step->chunks[0].model.choices.experts.E > 0 ? BALANCE_COUNT : 0;
@@ -184,34 +194,14 @@ static inline int step_loaded(const struct step *step) {
     return experts->E > 0 && experts->coefficients[BALANCE_GLOBAL] > 0 ? step_experts(step) : 0;
 }
 
-// Number of totals added up by routers: losses, counts of rows, and the sums for the loss over the global batch.
-static inline int step_router_totals(const struct step *step) {
-    return step_balances(step) + step_experts(step) + 2 * step_loaded(step);
+static inline int step_total_count(const struct step *step, enum total_kind kind) {
+    return step->total_first[kind + 1] - step->total_first[kind];
 }
 
-static inline int step_total_count(const struct step *step) {
-    return TOTAL_COUNT + step_tops(step) + step_router_totals(step) + 2 * step->options.depths;
-}
-
-// The totals of those losses, indexed by enum balance_kind.
-static inline struct tensor step_balance_totals(const struct step *step) {
-    return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_balances(step));
-}
-
-// Rows per expert, layer by layer.
-static inline struct tensor step_expert_counts(const struct step *step) {
-    return tensor_rows(step->totals, TOTAL_COUNT + step_tops(step) + step_balances(step), step_experts(step));
-}
-
-// Totals for the loss over the global batch, layer by layer: sums of shares, or counts of rows.
-static inline struct tensor step_global_totals(const struct step *step, bool is_counts) {
-    int count = step_loaded(step), first = TOTAL_COUNT + step_tops(step) + step_balances(step) + step_experts(step);
-    return count > 0 ? tensor_rows(step->totals, first + (is_counts ? count : 0), count) : (struct tensor){0};
-}
-
-// Index of the losses of depths in the totals; the counts of tokens per depth follow.
-static inline int step_depth_totals(const struct step *step) {
-    return step_total_count(step) - 2 * step->options.depths;
+// Empty if there are none of this kind.
+static inline struct tensor step_total(const struct step *step, enum total_kind kind) {
+    int count = step_total_count(step, kind);
+    return count > 0 ? tensor_rows(step->totals, step->total_first[kind], count) : (struct tensor){0};
 }
 
 #endif

@@ -40,6 +40,26 @@ static void lay_out_updates(struct step *step, struct arena *arena) {
     updates_build(&step->updates, arena, options, step->params.group_count);
 }
 
+static int count_total(const struct step *step, enum total_kind kind) {
+    const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
+    switch (kind) {
+    case TOTAL_HITS:
+        return step->chunks[0].model.biencoder.top_count;
+    case TOTAL_BALANCE:
+        return step_balances(step);
+    case TOTAL_EXPERT_ROWS:
+        return step_experts(step);
+    case TOTAL_GLOBAL_SHARES:
+    case TOTAL_GLOBAL_ROWS:
+        return experts->coefficients[BALANCE_GLOBAL] > 0 ? step_experts(step) : 0;
+    case TOTAL_DEPTH_LOSSES:
+    case TOTAL_DEPTH_TOKENS:
+        return step->options.depths;
+    default:
+        return 1;
+    }
+}
+
 // Takes everything that lives as long as the step from one arena. Called twice: on paper and on the device.
 static void lay_out_state(struct step *step, struct arena *arena) {
     const struct step *owner = step->options.weights_of;
@@ -58,15 +78,18 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.hosted = step->hosted.used;
     start = arena->used;
     pipeline_lay_out(step, arena);
+    for (int kind = 0; kind < TOTAL_KINDS; kind++)
+        step->total_first[kind + 1] = step->total_first[kind] + count_total(step, (enum total_kind)kind);
     // One copy brings both to the host.
-    int total_count = step_total_count(step);
+    int total_count = step->total_first[TOTAL_KINDS];
     struct tensor totals = arena_1d(arena, DTYPE_F32, total_count + OWN_COUNT);
     step->totals = tensor_rows(totals, 0, total_count);
     step->own = tensor_rows(totals, total_count, OWN_COUNT);
     if (step->chunks[0].model.choices.experts.has_bias)
         step->expert_bias = owner ? owner->expert_bias : arena_1d(arena, DTYPE_F32, step_experts(step));
-    if (step_loaded(step) > 0 && step->mode == STEP_TRAIN)
-        step->expert_load = arena_1d(arena, DTYPE_F32, step_loaded(step));
+    int loaded = step_total_count(step, TOTAL_GLOBAL_ROWS);
+    if (loaded > 0 && step->mode == STEP_TRAIN)
+        step->expert_load = arena_1d(arena, DTYPE_F32, loaded);
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
@@ -124,7 +147,7 @@ bool step_offloads(const struct step *step) {
 }
 
 bool step_hosts_states(const struct step *step) {
-    return step->mode == STEP_TRAIN && step->options.optimizer.config->optimizer_cpu_offload;
+    return step->mode == STEP_TRAIN && step->options.optimizer.config->run.optimizer_cpu_offload;
 }
 
 // Arenas that only count: paper memory costs nothing, and every flight has more than it needs.

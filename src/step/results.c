@@ -9,12 +9,13 @@
 #include "ops/device.h"
 
 #include <math.h>
+#include <stddef.h>
 
 enum { NUMBER_NORM, NUMBER_SCALE, NUMBER_TOTALS };
 
 int results_open(struct step *step) {
     struct step_results *results = &step->results;
-    size_t numbers = (size_t)(NUMBER_TOTALS + step_total_count(step) + OWN_COUNT);
+    size_t numbers = (size_t)(NUMBER_TOTALS + step->total_first[TOTAL_KINDS] + OWN_COUNT);
     size_t row_floats =
         numbers + UPDATES_MOST_RATES * (size_t)updates_rate_count(&step->params, step->params.group_count);
     results->memory = device_host_alloc(step->device, STEP_ROWS * row_floats * sizeof(float));
@@ -88,7 +89,7 @@ void results_queue(struct step *step, bool is_training, int64_t micro_batches) {
 // The mean over layers of the loss over the global batch. Every row counts K times.
 static double read_global(const struct step *step, const float *sums) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
-    const float *counts = sums + step_loaded(step);
+    const float *counts = sums + step_total_count(step, TOTAL_GLOBAL_SHARES);
     double mean = 0;
     for (int64_t layer = 0; layer < step->options.expert_layers; layer++) {
         double all = 0, sum = 0;
@@ -103,91 +104,95 @@ static double read_global(const struct step *step, const float *sums) {
 
 // The means over layers with experts and micro-batches. The total of the z-loss is a sum over tokens.
 static void read_balance(const struct step *step, const struct step_row *row, struct step_result *result) {
-    const float *totals = row->numbers + NUMBER_TOTALS + TOTAL_COUNT + step_tops(step);
+    const float *totals = row->numbers + NUMBER_TOTALS, *sums = totals + step->total_first[TOTAL_BALANCE];
     const double *coefficients = step->chunks[0].model.choices.experts.coefficients;
     double passes = (double)(row->micro_batches * step->options.expert_layers);
     const struct batch_form *form = &step->options.largest;
     for (int i = 0; i < step_balances(step) && row->is_training; i++) {
         double divisor = passes * (i == BALANCE_Z ? (double)(form->B * form->T) : 1);
         result->has_balance[i] = coefficients[i] > 0;
-        result->balance[i] = (double)totals[i] / divisor;
+        result->balance[i] = (double)sums[i] / divisor;
     }
-    if (row->is_training && step_loaded(step) > 0)
-        result->balance[BALANCE_GLOBAL] = read_global(step, totals + step_balances(step) + step_experts(step));
+    if (row->is_training && step_total_count(step, TOTAL_GLOBAL_SHARES) > 0)
+        result->balance[BALANCE_GLOBAL] = read_global(step, totals + step->total_first[TOTAL_GLOBAL_SHARES]);
     if (row->is_training && step_experts(step) > 0)
-        result->expert_counts = totals + step_balances(step);
+        result->expert_counts = totals + step->total_first[TOTAL_EXPERT_ROWS];
 }
 
-static void read_depths(const struct step *step, const struct step_row *row, struct step_result *result) {
-    const float *losses = row->numbers + NUMBER_TOTALS + step_depth_totals(step);
-    result->depths = step->options.depths;
-    for (int i = 0; i < result->depths; i++) {
-        double tokens = (double)losses[result->depths + i];
-        result->depth_tokens[i] = tokens;
-        result->depth_losses[i] = (double)losses[i] / (tokens > 1 ? tokens : 1);
-    }
+// The losses that are sums over tokens or samples, and what they are divided by: totals, and where the means and the
+// numbers stand in struct step_result. Those of a total with several values follow each other there.
+static const struct mean {
+    enum total_kind sum, number;
+    size_t mean, divisor;
+    bool shares_number;  // with an earlier row
+} means[] = {
+    {TOTAL_LOSS, TOTAL_TOKENS, offsetof(struct step_result, loss), offsetof(struct step_result, tokens), false},
+    {TOTAL_PAIR_LOSS, TOTAL_PAIRS, offsetof(struct step_result, pair_loss), offsetof(struct step_result, pairs), false},
+    {TOTAL_HITS, TOTAL_TOKENS, offsetof(struct step_result, accuracies), offsetof(struct step_result, tokens), true},
+    {TOTAL_DEPTH_LOSSES, TOTAL_DEPTH_TOKENS, offsetof(struct step_result, depth_losses),
+     offsetof(struct step_result, depth_tokens), false},
+};
+enum { MEANS = sizeof means / sizeof means[0] };
+
+static double *mean_in(struct step_result *result, const struct mean *mean, int i) {
+    return (double *)((char *)result + mean->mean) + i;
+}
+
+static double *number_in(struct step_result *result, const struct mean *mean, int i) {
+    return (double *)((char *)result + mean->divisor) + (mean->shares_number ? 0 : i);
+}
+
+static void divide_sums(const struct step *step, struct step_result *result) {
+    for (const struct mean *mean = means; mean < means + MEANS; mean++)
+        for (int i = 0; i < step_total_count(step, mean->sum); i++) {
+            double number = *number_in(result, mean, i);
+            *mean_in(result, mean, i) /= number > 1 ? number : 1;
+        }
 }
 
 struct step_result step_take_result(struct step *step) {
     CHECK(step_pending(step) > 0);
     struct step_row *row = row_of(step, step->results.taken++);
     step->device->ops->event_wait(step->device, row->done);
-    const float *totals = row->numbers + NUMBER_TOTALS, *own = totals + step_total_count(step);
-    double tokens = (double)totals[TOTAL_TOKENS], pairs = (double)totals[TOTAL_PAIRS];
+    const float *totals = row->numbers + NUMBER_TOTALS, *own = totals + step->total_first[TOTAL_KINDS];
     struct step_result *result = &step->results.last;
-    *result = (struct step_result){
-        .loss = (double)totals[TOTAL_LOSS] / (tokens > 1 ? tokens : 1),
-        .tokens = tokens,
-        .pair_loss = (double)totals[TOTAL_PAIR_LOSS] / (pairs > 1 ? pairs : 1),
-        .pairs = pairs,
-        .grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0,
-        .loss_scale = (double)row->numbers[NUMBER_SCALE],
-        .is_own_finite = isfinite(step->mesh.size > 1 ? own[OWN_LOSS] : totals[TOTAL_LOSS]),
-        .has_finite_gradients = !row->is_training || !step->reducer.squares.data || isfinite(own[OWN_SQUARES]),
-        .tops = step_tops(step),
-    };
-    for (int i = 0; i < result->tops; i++)
-        result->accuracies[i] = (double)totals[TOTAL_COUNT + i] / (tokens > 1 ? tokens : 1);
+    *result = (struct step_result){.tops = step_total_count(step, TOTAL_HITS), .depths = step->options.depths};
+    for (const struct mean *mean = means; mean < means + MEANS; mean++)
+        for (int i = 0; i < step_total_count(step, mean->sum); i++) {
+            *mean_in(result, mean, i) = (double)totals[step->total_first[mean->sum] + i];
+            if (!mean->shares_number)
+                *number_in(result, mean, i) = (double)totals[step->total_first[mean->number] + i];
+        }
+    divide_sums(step, result);
+    result->grad_norm = row->is_training ? (double)row->numbers[NUMBER_NORM] : 0;
+    result->loss_scale = (double)row->numbers[NUMBER_SCALE];
+    result->is_own_finite = isfinite(step->mesh.size > 1 ? own[OWN_LOSS] : totals[step->total_first[TOTAL_LOSS]]);
+    result->has_finite_gradients = !row->is_training || !step->reducer.squares.data || isfinite(own[OWN_SQUARES]);
     read_balance(step, row, result);
-    read_depths(step, row, result);
     if (row->is_training)
         updates_learn(&step->updates, !isfinite(result->grad_norm));
     return *result;
 }
 
-void step_take_losses(struct step *step, int but, struct step_losses *sum) {
+void step_take_losses(struct step *step, int but, struct step_result *sums) {
     while (step_pending(step) > but) {
         struct step_result result = step_take_result(step);
-        sum->loss += result.loss * result.tokens;
-        sum->tokens += result.tokens;
-        sum->pair_loss += result.pair_loss * result.pairs;
-        sum->pairs += result.pairs;
-        sum->tops = result.tops;
-        for (int i = 0; i < result.tops; i++)
-            sum->hits[i] += result.accuracies[i] * result.tokens;
-        sum->depths = result.depths;
-        for (int i = 0; i < result.depths; i++) {
-            sum->depth_losses[i] += result.depth_losses[i] * result.depth_tokens[i];
-            sum->depth_tokens[i] += result.depth_tokens[i];
-        }
+        for (const struct mean *mean = means; mean < means + MEANS; mean++)
+            for (int i = 0; i < step_total_count(step, mean->sum); i++) {
+                double number = *number_in(&result, mean, i);
+                *mean_in(sums, mean, i) += *mean_in(&result, mean, i) * number;
+                if (!mean->shares_number)
+                    *number_in(sums, mean, i) += number;
+            }
     }
 }
 
-struct step_result step_mean_losses(const struct step_losses *sum) {
-    double tokens = sum->tokens > 1 ? sum->tokens : 1;
-    struct step_result mean = {.loss = sum->loss / tokens,
-                               .tokens = sum->tokens,
-                               .pair_loss = sum->pair_loss / (sum->pairs > 1 ? sum->pairs : 1),
-                               .pairs = sum->pairs,
-                               .loss_scale = 1,
-                               .tops = sum->tops};
-    for (int i = 0; i < sum->tops; i++)
-        mean.accuracies[i] = sum->hits[i] / tokens;
-    mean.depths = sum->depths;
-    for (int i = 0; i < sum->depths; i++) {
-        mean.depth_tokens[i] = sum->depth_tokens[i];
-        mean.depth_losses[i] = sum->depth_losses[i] / (sum->depth_tokens[i] > 1 ? sum->depth_tokens[i] : 1);
-    }
+struct step_result step_mean_losses(const struct step *step, const struct step_result *sums) {
+    struct step_result mean = *sums;
+    mean.loss_scale = 1;
+    mean.tops = step_total_count(step, TOTAL_HITS);
+    mean.depths = step->options.depths;
+    divide_sums(step, &mean);
     return mean;
 }
 

@@ -53,7 +53,7 @@ static bool is_last(const struct list_run *run, const struct step_batch *batch) 
 // Stores in the last micro-batch the numbers of tokens and samples of the step that count on this rank.
 static void set_counts(const struct list_run *run, const struct step_batch *batch) {
     struct step *step = run->step;
-    struct tensor counts = tensor_rows(step->totals, TOTAL_TOKENS, TOTAL_COUNT - TOTAL_TOKENS);
+    struct tensor counts = tensor_rows(step->totals, step->total_first[TOTAL_TOKENS], COUNT_SHARE);
     if (is_last(run, batch) && batch->batch.counts.data)
         op_copy(step->device,
                 &(struct op_copy){.dst = counts, .src = tensor_rows(batch->batch.counts, 0, COUNT_SHARE)});

@@ -194,19 +194,11 @@ int step_lookahead(const struct step *step);
 int step_pending(const struct step *step);
 struct step_result step_take_result(struct step *step);
 struct step_result step_result(struct step *step);
-// Adds up the results of all pending evaluations except the latest `but`.
-struct step_losses {
-    double loss, tokens;         // sum of the tokens' losses, number of tokens
-    double pair_loss, pairs;     // the same for the pair head
-    double hits[OPS_MOST_TOPS];  // queries whose context is among the k best
-    int tops;
-    double depth_losses[CONFIG_MOST_DEPTHS],
-        depth_tokens[CONFIG_MOST_DEPTHS];  // loss, tokens of each depth
-    int depths;
-};
-void step_take_losses(struct step *step, int but, struct step_losses *sum);
+// Adds up the results of all pending evaluations except the latest `but`: *sums, zeroed before the first call, has sums
+// where a result has means.
+void step_take_losses(struct step *step, int but, struct step_result *sums);
 // The result that one evaluation of all of them would have returned.
-struct step_result step_mean_losses(const struct step_losses *sum);
+struct step_result step_mean_losses(const struct step *step, const struct step_result *sums);
 // The norm of the masters, if there are any, else of the parameters. Masters overwrite the gradients.
 double step_params_norm(struct step *step);
 // Returns when this rank has all updated parameters; with overlaps_gather they may still be in flight after a step.

@@ -75,17 +75,16 @@ struct batch_form step_block_form(const struct step *step, const struct batch_fo
 struct device_batch step_device_batch(const struct step *step, const struct batch_form *form, struct tensor block) {
     struct batch_form part = step_block_form(step, form);
     struct device_batch batch = device_batch_in_block(&part, block.data);
-    batch.loss_sum = tensor_rows(step->totals, TOTAL_LOSS, 1);
-    batch.pair_loss_sum = tensor_rows(step->totals, TOTAL_PAIR_LOSS, 1);
-    batch.top_hits = tensor_rows(step->totals, TOTAL_COUNT, step_tops(step));
-    batch.depth_losses = tensor_rows(step->totals, step_depth_totals(step), step->options.depths);
-    batch.depth_counts =
-        tensor_rows(step->totals, step_depth_totals(step) + step->options.depths, step->options.depths);
-    batch.balance_sums = step_balance_totals(step);
-    batch.expert_counts = step_expert_counts(step);
+    batch.loss_sum = step_total(step, TOTAL_LOSS);
+    batch.pair_loss_sum = step_total(step, TOTAL_PAIR_LOSS);
+    batch.top_hits = step_total(step, TOTAL_HITS);
+    batch.depth_losses = step_total(step, TOTAL_DEPTH_LOSSES);
+    batch.depth_counts = step_total(step, TOTAL_DEPTH_TOKENS);
+    batch.balance_sums = step_total(step, TOTAL_BALANCE);
+    batch.expert_counts = step_total(step, TOTAL_EXPERT_ROWS);
+    batch.global_sums = step_total(step, TOTAL_GLOBAL_SHARES);
+    batch.global_counts = step_total(step, TOTAL_GLOBAL_ROWS);
     batch.expert_bias = step->expert_bias;
-    batch.global_sums = step_global_totals(step, false);
-    batch.global_counts = step_global_totals(step, true);
     batch.expert_load = step->expert_load;
     if (batch.counts.data)
         batch.balance_share = tensor_rows(batch.counts, COUNT_SHARE, 1);

@@ -42,7 +42,7 @@ static void move_params(struct param_list *params, int from, int to, bool are_ma
 
 static void leave_rest(struct step *step) {
     struct param_list *params = &step->params;
-    const char *optimizer = step->options.optimizer.config->muon_scalar_optimizer;
+    const char *optimizer = step->options.optimizer.config->run.muon_scalar_optimizer;
     struct param_group matrices = *param_list_usual(params);
     int declared = params->group_count;
     matrices.name = "matrices";
@@ -214,12 +214,13 @@ void step_reduce_gradients(struct step *step) {
 
 void step_sum_totals(struct step *step) {
     if (step->mesh.size > 1)
-        op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->own, OWN_LOSS, 1),
-                                                .src = tensor_rows(step->totals, TOTAL_LOSS, 1)});
+        op_copy(step->device,
+                &(struct op_copy){.dst = tensor_rows(step->own, OWN_LOSS, 1), .src = step_total(step, TOTAL_LOSS)});
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     // Every stage has routers, and each rank that splits the stream has routed its own rows: their losses and counts
     // follow each other.
-    struct tensor routers = tensor_rows(step->totals, TOTAL_COUNT + step_tops(step), step_router_totals(step));
+    int first = step->total_first[TOTAL_BALANCE], after = step->total_first[TOTAL_GLOBAL_ROWS + 1];
+    struct tensor routers = tensor_rows(step->totals, first, after - first);
     if (step_balances(step) > 0 && step->chunks[0].model.choices.splits_rows)
         comm_all_reduce(step->mesh.group[AXIS_TENSOR], routers, REDUCE_SUM, "totals of routers");
     if (step_balances(step) > 0)
@@ -233,22 +234,23 @@ void step_balance_experts(struct step *step) {
     const struct expert_choices *experts = &step->chunks[0].model.choices.experts;
     int64_t layers = step->options.expert_layers;
     if (step->expert_bias.data)
-        op_balance_bias(step->device, &(struct op_balance_bias){
-                                          .bias = tensor_reshape_2d(step->expert_bias, layers, experts->E),
-                                          .counts = tensor_reshape_2d(step_expert_counts(step), layers, experts->E),
-                                          .rate = experts->bias_rate});
+        op_balance_bias(step->device,
+                        &(struct op_balance_bias){
+                            .bias = tensor_reshape_2d(step->expert_bias, layers, experts->E),
+                            .counts = tensor_reshape_2d(step_total(step, TOTAL_EXPERT_ROWS), layers, experts->E),
+                            .rate = experts->bias_rate});
     if (step->expert_load.data)
-        op_balance_load(
-            step->device,
-            &(struct op_balance_load){.load = tensor_reshape_2d(step->expert_load, layers, experts->E),
-                                      .counts = tensor_reshape_2d(step_global_totals(step, true), layers, experts->E)});
+        op_balance_load(step->device,
+                        &(struct op_balance_load){
+                            .load = tensor_reshape_2d(step->expert_load, layers, experts->E),
+                            .counts = tensor_reshape_2d(step_total(step, TOTAL_GLOBAL_ROWS), layers, experts->E)});
 }
 
 void step_clip(struct step *step) {
     struct update update = update_of(step);
     update.positions = step_positions(step);
     if (update.positions > 0)
-        update.tokens = tensor_rows(step->totals, TOTAL_TOKENS, 1);
+        update.tokens = step_total(step, TOTAL_TOKENS);
     struct step_span span = span_begin(step, "await gradients");
     reducer_wait(&step->reducer);
     span_end_part(step, span, STEP_TAG_GRADIENTS);

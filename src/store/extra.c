@@ -74,7 +74,7 @@ void checkpoint_file_list_drop(struct checkpoint_file_list *list, const char *ro
     list->count = kept;
 }
 
-static int write_bytes(const char *to, const void *data, size_t size, char sha256[65]) {
+int extra_write_bytes(const char *to, const void *data, size_t size, char sha256[65]) {
     TRY(file_write_all(to, data, size));
     if (sha256) {
         struct sha256 hash;
@@ -91,7 +91,7 @@ int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65
     struct file_map map;
     TRY(file_map_open(&map, from));
     *bytes = map.size;
-    int result = write_bytes(to, map.data, map.size, sha256);
+    int result = extra_write_bytes(to, map.data, map.size, sha256);
     file_map_close(&map);
     return result;
 }
@@ -169,7 +169,7 @@ int extra_write(const struct checkpoint_file_list *files, const char *folder, st
         char *to = file_join(folder, file.name);
         const struct buffer *held = files->items[i].held;
         file.bytes = held ? held->length : 0;
-        result = held ? write_bytes(to, buffer_string(held), held->length, file.sha256)
+        result = held ? extra_write_bytes(to, buffer_string(held), held->length, file.sha256)
                       : extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
         free(to);
         manifest_add(manifest, file);

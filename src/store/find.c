@@ -19,25 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The last part of a path, without trailing slashes.
-static char *last_name(const char *path) {
-    size_t end = strlen(path);
-    while (end > 0 && path[end - 1] == '/')
-        end--;
-    size_t begin = end;
-    while (begin > 0 && path[begin - 1] != '/')
-        begin--;
-    return memory_printf("%.*s", (int)(end - begin), path + begin);
-}
-
-// The iteration of this path if the user named SAVE/iter_0000010 instead of SAVE; else -1.
-static int64_t own_iteration(const char *path) {
-    char *name = last_name(path);
-    int64_t iteration = folder_iteration(name);
-    free(name);
-    return iteration;
-}
-
 bool checkpoint_exists(const char *folder) {
     if (folder_marker_exists(folder))
         return true;
@@ -46,7 +27,7 @@ bool checkpoint_exists(const char *folder) {
     struct folder_list list;
     if (folder_list_read(&list, folder) < 0)
         return false;
-    bool exists = list.count > 0 || own_iteration(folder) >= 0;
+    bool exists = list.count > 0 || folder_own_iteration(folder) >= 0;
     folder_list_free(&list);
     return exists;
 }
@@ -56,7 +37,7 @@ static int read_manifest(struct manifest *manifest, const char *path) {
     if (!file_is_folder(path))
         return error_set("there is no folder %s", path);
     TRY(manifest_read(manifest, path));
-    int64_t iteration = own_iteration(path);
+    int64_t iteration = folder_own_iteration(path);
     // A copy may have any name, but a name with an iteration must have the right one.
     if (iteration < 0 || iteration == manifest->iteration)
         return 0;
@@ -326,7 +307,7 @@ static int check_folder(const struct checkpoint_find *find) {
                        flag);
         return hub_suggest(folder, HUB_MODEL);
     }
-    int64_t iteration = own_iteration(folder);
+    int64_t iteration = folder_own_iteration(folder);
     if (iteration < 0)
         return 0;
     char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
@@ -383,4 +364,43 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
     if (result == 0)
         *path = checkpoint_path(find->folder, *iteration);
     return result;
+}
+
+// ---- checkpoints whose ranks had just compared their copies of the parameters ----
+//
+// A run that finds a difference goes back to one of these: anything saved later, or without a comparison, may contain
+// the fault.
+
+int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
+    struct folder_list list;
+    struct file_patience patience = {0};
+    int64_t found = -1;
+    struct error_note *note = error_take();
+    file_patience_begin(&patience);
+    if (folder_list_read(&list, wish->folder) < 0)
+        list = (struct folder_list){0};
+    // Stops at a read error: the unreadable checkpoint may be the newest that counts.
+    for (size_t i = list.count; i-- > 0 && found < 0 && file_doubt() == 0;) {
+        if (list.iterations[i] > wish->most)
+            continue;
+        struct checkpoint_state state;
+        char *path = checkpoint_path(wish->folder, list.iterations[i]);
+        if (checkpoint_load_state(path, &state) == 0) {
+            bool is_verified = state.replicas_verified > 0 && state.iteration == list.iterations[i];
+            if (is_verified && (!wish->accepts || wish->accepts(wish->context, &state)))
+                found = list.iterations[i];
+            checkpoint_state_free(&state);
+        }
+        free(path);
+    }
+    folder_list_free(&list);
+    error_clear();
+    if (file_doubt() < 0)
+        found = CHECKPOINT_UNREAD;
+    file_patience_end(&patience);
+    if (found == CHECKPOINT_UNREAD)
+        error_drop(note);
+    else if (note)
+        error_give(note);
+    return found;
 }

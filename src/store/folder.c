@@ -61,6 +61,19 @@ int64_t folder_iteration(const char *name) {
     return *rest == '\0' ? iteration : -1;
 }
 
+int64_t folder_own_iteration(const char *path) {
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    char *name = memory_printf("%.*s", (int)(end - begin), path + begin);
+    int64_t iteration = folder_iteration(name);
+    free(name);
+    return iteration;
+}
+
 char *checkpoint_path(const char *folder, int64_t iteration) {
     char name[32];
     (void)snprintf(name, sizeof name, "%s%07" PRId64, prefix, iteration);
@@ -238,7 +251,20 @@ void folder_restore(const char *folder) {
     while (error != 0 && file_try_again(error, folder));
 }
 
-// ---- what may be removed ----
+// ---- what is removed, and what may be ----
+
+bool retention_may_remove(const struct retention *retention, int64_t iteration) {
+    bool is_retained = retention->retain_interval > 0 && iteration % retention->retain_interval == 0;
+    return iteration < retention->newest && !is_retained && iteration != retention->best;
+}
+
+bool retention_removes(struct retention *retention, int64_t iteration) {
+    if (!retention_may_remove(retention, iteration))
+        return false;
+    // The newest is the first that counts.
+    return iteration == retention->replaced[0] || iteration == retention->replaced[1] ||
+           (retention->keep_last > 0 && ++retention->kept >= retention->keep_last);
+}
 
 // NAME.safetensors, or NAME-00001-of-00008.safetensors.
 static bool is_share(const char *name, const char *part) {

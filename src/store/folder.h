@@ -10,6 +10,9 @@
 // "iter_" and at least seven digits, and nothing else; -1 for any other name.
 int64_t folder_iteration(const char *name);
 
+// That of a path whose last part is such a name, e.g. if the user named SAVE/iter_0000010 instead of SAVE; else -1.
+int64_t folder_own_iteration(const char *path);
+
 // The iterations that have a folder, in increasing order.
 struct folder_list {
     int64_t *iterations;
@@ -39,6 +42,20 @@ int folder_remove_leftovers(const char *folder);
 // anything else is renamed to TO.kept. On file systems that can exchange two names, a complete folder called `to`
 // exists at every moment.
 int folder_replace(const char *from, const char *to);
+// Which older checkpoints a new one leaves in place.
+struct retention {
+    int64_t newest;           // iterations from this one on are not old
+    int64_t keep_last;        // how many are left, including the newest; 0: all
+    int64_t retain_interval;  // multiples of this are left; 0: none
+    int64_t best;             // is left, and not counted; 0 for none
+    int64_t replaced[2];      // are removed regardless of keep_last; 0 for none
+    int64_t kept;             // counted by the calls
+};
+// Whether one is removed unless it is among the newest.
+bool retention_may_remove(const struct retention *retention, int64_t iteration);
+// Whether one is removed. Called for every checkpoint, in descending order of iterations.
+bool retention_removes(struct retention *retention, int64_t iteration);
+
 // Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. Fails
 // if it holds files that this program did not write. Returns 1, and removes nothing, if another process is reading it.
 int folder_discard(const char *path);

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "comm/comm.h"
-#include "store/coded.h"
 #include "store/convert.h"
 
 #include <stdlib.h>

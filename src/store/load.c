@@ -9,7 +9,6 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/phase.h"
-#include "store/coded.h"
 #include "store/convert.h"
 #include "store/gather.h"
 #include "store/manifest.h"

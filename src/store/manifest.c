@@ -11,7 +11,6 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "store/folder.h"
-#include "store/proof.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -262,7 +261,7 @@ bool manifest_has_foreign_weights(const char *folder) {
     }
     if (stream)
         closedir(stream);
-    return has_any && folder_iteration(strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder) < 0;
+    return has_any && folder_own_iteration(folder) < 0;
 }
 
 int manifest_parse(struct manifest *manifest, const struct buffer *text, const char *name) {
@@ -329,59 +328,6 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     if (result < 0)
         (void)file_doubt();
     file_patience_end(&patience);
-    return result;
-}
-
-struct dealt_file {
-    size_t number;
-    uint64_t bytes;
-};
-
-static int compare_bytes(const void *a, const void *b) {
-    const struct dealt_file *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes > y->bytes ? -1 : 1;
-    return x->number < y->number ? -1 : x->number > y->number;
-}
-
-// Marks the files of this process: largest first, each to the one with the least; all processes compute the same.
-static bool *deal_out(const struct manifest *manifest, const struct manifest_proof *proof) {
-    bool *is_own = memory_alloc(manifest->count * sizeof is_own[0] + 1);
-    uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
-    struct dealt_file *files = memory_alloc((manifest->count + 1) * sizeof files[0]);
-    for (size_t i = 0; i < manifest->count; i++)
-        files[i] = (struct dealt_file){i, manifest->files[i].bytes};
-    qsort(files, manifest->count, sizeof files[0], compare_bytes);
-    for (size_t i = 0; i < manifest->count; i++) {
-        int least = 0;
-        for (int rank = 1; rank < proof->size; rank++)
-            least = load[rank] < load[least] ? rank : least;
-        // The 1 stands for the cost of opening a file.
-        load[least] += files[i].bytes + 1;
-        is_own[files[i].number] = least == proof->self;
-    }
-    free(files);
-    free(load);
-    return is_own;
-}
-
-int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof) {
-    int result = 0;
-    bool *is_own = deal_out(manifest, proof);
-    double bytes = 0;
-    for (size_t i = 0; i < manifest->count; i++)
-        bytes += is_own[i] ? (double)manifest->files[i].bytes : 0;
-    struct phase *phase = phase_begin_amount("verifying the checkpoint", "bytes", bytes);
-    for (size_t i = 0; i < manifest->count && result == 0; i++) {
-        if (!is_own[i])
-            continue;
-        char *path = file_join(folder, manifest->files[i].name);
-        result = proof_file(&manifest->files[i], path, proof->skip_checksums);
-        free(path);
-        phase_advance(phase, (int64_t)manifest->files[i].bytes);
-    }
-    phase_end(phase);
-    free(is_own);
     return result;
 }
 

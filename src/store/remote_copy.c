@@ -1,5 +1,5 @@
-// The thread that copies checkpoints to S3. See remote_copy.h.
-#include "store/remote_copy.h"
+// The thread that copies checkpoints to S3. See remote_checkpoint.h.
+#include "store/remote_checkpoint.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -8,7 +8,6 @@
 #include "base/thread.h"
 #include "net/remote.h"
 #include "store/checkpoint.h"
-#include "store/remote_folder.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -178,29 +177,25 @@ static void take_replaced(struct remote_copier *copier, int64_t replaced[2]) {
 static int remove_old(struct remote_copier *copier) {
     const struct remote_copy_options *options = &copier->options;
     struct folder_list list;
-    int64_t newest = copier->current.iteration, replaced[2];
-    take_replaced(copier, replaced);
-    if (options->keep_last <= 0 && replaced[0] == 0 && replaced[1] == 0)
+    struct retention retention = {.newest = copier->current.iteration,
+                                  .keep_last = options->keep_last,
+                                  .retain_interval = options->retain_interval,
+                                  .best = copier->current.best};
+    take_replaced(copier, retention.replaced);
+    if (options->keep_last <= 0 && retention.replaced[0] == 0 && retention.replaced[1] == 0)
         return 0;
     TRY(remote_folder_list(&list, options->url, deleting_name));
     int status = 0;
     for (size_t i = 0; status >= 0 && i < list.count; i++)
-        if (list.iterations[i] != newest)
+        if (list.iterations[i] != retention.newest)
             status = remove_checkpoint(copier, list.iterations[i], deleting_name);
     folder_list_free(&list);
     if (status >= 0)
         status = remote_folder_list(&list, options->url, manifest_name);
     TRY(status);
-    int64_t kept = 1;
-    for (size_t i = list.count; status >= 0 && i-- > 0;) {
-        int64_t iteration = list.iterations[i];
-        bool is_retained = (options->retain_interval > 0 && iteration % options->retain_interval == 0) ||
-                           iteration == copier->current.best;
-        bool is_replaced = iteration == replaced[0] || iteration == replaced[1];
-        if (iteration < newest && !is_retained &&
-            (is_replaced || (options->keep_last > 0 && ++kept > options->keep_last)))
-            status = remove_checkpoint(copier, iteration, manifest_name);
-    }
+    for (size_t i = list.count; status >= 0 && i-- > 0;)
+        if (retention_removes(&retention, list.iterations[i]))
+            status = remove_checkpoint(copier, list.iterations[i], manifest_name);
     folder_list_free(&list);
     return status < 0 ? -1 : 0;
 }

@@ -1,5 +1,5 @@
-// Downloads checkpoints. See remote_fetch.h.
-#include "store/remote_fetch.h"
+// Downloads checkpoints. See remote_checkpoint.h.
+#include "store/remote_checkpoint.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,7 +13,6 @@
 #include "net/remote.h"
 #include "net/stream.h"
 #include "store/checkpoint.h"
-#include "store/remote_folder.h"
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-// Reads a copy of SAVE in S3. See remote_folder.h.
-#include "store/remote_folder.h"
+// Reads a copy of SAVE in S3. See remote_checkpoint.h.
+#include "store/remote_checkpoint.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "net/remote.h"

@@ -14,7 +14,6 @@
 #include "store/manifest.h"
 #include "store/share.h"
 #include "store/space.h"
-#include "store/state.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -240,15 +239,16 @@ static void remove_old(const struct checkpoint_job *job) {
         log_warn("old checkpoints were not removed: %s", error_message());
         return;
     }
-    int64_t kept = 1;
+    struct retention retention = {.newest = job->state.iteration,
+                                  .keep_last = save->keep_last,
+                                  .retain_interval = save->retain_interval,
+                                  .best = save->best,
+                                  .replaced = {save->replaced[0], save->replaced[1]}};
     for (size_t i = list.count; i-- > 0;) {
-        int64_t iteration = list.iterations[i];
-        bool is_retained = save->retain_interval > 0 && iteration % save->retain_interval == 0;
-        bool is_replaced = iteration == save->replaced[0] || iteration == save->replaced[1];
-        if (iteration >= job->state.iteration || is_retained || iteration == save->best)
+        if (!retention_may_remove(&retention, list.iterations[i]))
             continue;
-        char *path = checkpoint_path(save->folder, iteration);
-        if (is_ours(path, iteration) && (is_replaced || (save->keep_last > 0 && ++kept > save->keep_last)) &&
+        char *path = checkpoint_path(save->folder, list.iterations[i]);
+        if (is_ours(path, list.iterations[i]) && retention_removes(&retention, list.iterations[i]) &&
             folder_discard(path) < 0)
             log_warn("an old checkpoint is kept: %s", error_message());
         free(path);

@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "store/coded.h"
 #include "store/gather.h"
 #include "store/stage.h"
 #include <inttypes.h>

@@ -1,11 +1,10 @@
 // A run's state as JSON. Integers are written in full and doubles in the shortest text that reads back the same, so a
 // resumed run continues with the same bits.
-#include "store/state.h"
+#include "store/extra.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_patience.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include <math.h>
@@ -58,20 +57,13 @@ struct small_file {
 };
 
 static int write_small(const struct small_file *small, const char *folder, struct manifest *manifest) {
-    char *path = file_join(folder, small->name);
-    int result = file_write_all(path, small->text, small->length);
-    free(path);
-    TRY(result);
     struct manifest_file file = {
         .name = memory_string(small->name), .holds = memory_string(small->holds), .bytes = small->length};
-    struct sha256 hash;
-    unsigned char digest[32];
-    sha256_init(&hash);
-    sha256_update(&hash, small->text, small->length);
-    sha256_final(&hash, digest);
-    sha256_hex(digest, file.sha256);
+    char *path = file_join(folder, small->name);
+    int result = extra_write_bytes(path, small->text, small->length, file.sha256);
+    free(path);
     manifest_add(manifest, file);
-    return 0;
+    return result;
 }
 
 static void write_doubles(struct json_writer *json, const char *key, const double *values, int64_t count) {

@@ -50,17 +50,18 @@ bool automatic_is_needed(const struct automatic *open) {
 }
 
 bool automatic_has_precision(const struct config *config) {
-    return config->micro_batch_size == 0 && is_open(config, "--bf16") && is_open(config, "--fp16") &&
-           !config->fp8_format && !config->fp4_format && !config->tf32;
+    return config->run.micro_batch_size == 0 && is_open(config, "--bf16") && is_open(config, "--fp16") &&
+           !config->run.fp8_format && !config->run.fp4_format && !config->run.tf32;
 }
 
 int automatic_begin(struct automatic *open, struct config *config) {
     TRY(config_choose_length(config));
-    *open = (struct automatic){.micro_batch_size = config->micro_batch_size == 0,
-                               .lr = config->lr == 0 && !config->skip_train,
-                               .train_iters = config->train_iters == 0 && config->train_samples == 0 &&
-                                              config->tokens == 0 && !config->skip_train && !config->mock_data};
-    open->global_batch_size = open->micro_batch_size && config->global_batch_size == 0;
+    *open = (struct automatic){.micro_batch_size = config->run.micro_batch_size == 0,
+                               .lr = config->run.lr == 0 && !config->run.skip_train,
+                               .train_iters = config->run.train_iters == 0 && config->run.train_samples == 0 &&
+                                              config->run.tokens == 0 && !config->run.skip_train &&
+                                              !config->data.mock_data};
+    open->global_batch_size = open->micro_batch_size && config->run.global_batch_size == 0;
     open->precision = automatic_has_precision(config);
     if (open->micro_batch_size)
         TRY(set_number(config, "--micro-batch-size", 1));
@@ -95,8 +96,8 @@ static enum dtype choose_precision(const struct device *device) {
 }
 
 static void take_precision(struct config *config, enum dtype dtype) {
-    config->bf16 = dtype == DTYPE_BF16;
-    config->fp16 = dtype == DTYPE_F16;
+    config->run.bf16 = dtype == DTYPE_BF16;
+    config->run.fp16 = dtype == DTYPE_F16;
 }
 
 // Bytes of a step of this mode and micro-batch, measured on paper; SIZE_MAX if there is none.
@@ -109,10 +110,11 @@ static size_t measure_step(const struct setup *like, int64_t micro_batch_size, e
     struct mesh mesh;
     size_t bytes = SIZE_MAX;
     config_copy(&config, like->config);
-    config.micro_batch_size = micro_batch_size;
+    config.run.micro_batch_size = micro_batch_size;
     // The number of micro-batches that a pipeline holds at once.
-    config.global_batch_size = micro_batch_size * config.data_parallel_size * config.pipeline_model_parallel_size;
-    config.train_iters = config.train_samples > 0 ? 0 : config.train_iters;
+    config.run.global_batch_size =
+        micro_batch_size * config.machine.data_parallel_size * config.machine.pipeline_model_parallel_size;
+    config.run.train_iters = config.run.train_samples > 0 ? 0 : config.run.train_iters;
     take_precision(&config, dtype);
     log_hush(true);
     if (config_validate_for(&config, like->mesh->size, is_training ? CONFIG_TRAIN : CONFIG_EVALUATE) == 0 &&
@@ -176,9 +178,9 @@ int64_t automatic_evaluation_batch(const struct config *config, struct device *d
                                    int64_t samples) {
     if (config_form(config) == CONFIG_ICT)
         return 1;
-    enum dtype dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
-    int64_t most = most_tokens(device, (double)census_parameters(config)) / config->seq_length;
-    int64_t own = (samples + config->data_parallel_size - 1) / config->data_parallel_size;
+    enum dtype dtype = config->run.bf16 ? DTYPE_BF16 : config->run.fp16 ? DTYPE_F16 : DTYPE_F32;
+    int64_t most = most_tokens(device, (double)census_parameters(config)) / config->run.seq_length;
+    int64_t own = (samples + config->machine.data_parallel_size - 1) / config->machine.data_parallel_size;
     if (samples > 0 && own < most)
         most = own;
     return choose_micro_batch(&(struct setup){config, device, mesh, STEP_EVALUATE}, dtype, most);
@@ -203,7 +205,7 @@ static int count_tokens(const struct automatic_run *run, double *tokens) {
     text_data_replace(run->texts, &paths.items);
     if (status == 0 && paths.items.count > 0)
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
-    if (status == 0 && run->config->epochs > 0)
+    if (status == 0 && run->config->run.epochs > 0)
         status = training_share(paths.split, &share);
     for (int64_t i = 0; status == 0 && i < list.count; i++) {
         struct index_reader *reader;
@@ -220,10 +222,10 @@ static int count_tokens(const struct automatic_run *run, double *tokens) {
 // With few updates a model learns nothing: for small data a batch has at most a fiftieth of an epoch.
 static int64_t choose_batch(const struct automatic_run *run, int64_t micro_batch, double samples) {
     const struct config *config = run->config;
-    int64_t unit = micro_batch * config->data_parallel_size, passes = 1;
+    int64_t unit = micro_batch * config->machine.data_parallel_size, passes = 1;
     bool is_host = run->device->ops->is_host_memory;
     double most = samples > 0 ? samples / LEAST_UPDATES : 1e18;
-    while (!is_host && 2 * passes * unit * config->seq_length <= GPU_BATCH_TOKENS &&
+    while (!is_host && 2 * passes * unit * config->run.seq_length <= GPU_BATCH_TOKENS &&
            (double)(2 * passes * unit) <= most)
         passes *= 2;
     return passes * unit;
@@ -232,31 +234,31 @@ static int64_t choose_batch(const struct automatic_run *run, int64_t micro_batch
 static void choose(const struct automatic_run *run, struct run_choice *choice, double parameters, double tokens) {
     const struct automatic *open = run->open;
     const struct config *config = run->config;
-    double samples = tokens / (double)config->seq_length;
+    double samples = tokens / (double)config->run.seq_length;
     if (open->precision)
         choice->precision = choose_precision(run->device);
     if (open->micro_batch_size) {
-        int64_t most = most_tokens(run->device, parameters) / config->seq_length;
-        if (samples > 0 && (double)(most * config->data_parallel_size) > samples / LEAST_UPDATES)
-            most = (int64_t)(samples / LEAST_UPDATES) / config->data_parallel_size;
+        int64_t most = most_tokens(run->device, parameters) / config->run.seq_length;
+        if (samples > 0 && (double)(most * config->machine.data_parallel_size) > samples / LEAST_UPDATES)
+            most = (int64_t)(samples / LEAST_UPDATES) / config->machine.data_parallel_size;
         if (!open->global_batch_size)
-            most = most < config->global_batch_size ? most : config->global_batch_size;
+            most = most < config->run.global_batch_size ? most : config->run.global_batch_size;
         choice->micro_batch_size =
             choose_micro_batch(&(struct setup){config, run->device, run->mesh, STEP_TRAIN},
                                (enum dtype)choice->precision, most > 1 ? largest_power(most) : 1);
     }
     // It must divide the batch.
     while (!open->global_batch_size && choice->micro_batch_size > 1 &&
-           config->global_batch_size % (choice->micro_batch_size * config->data_parallel_size) != 0)
+           config->run.global_batch_size % (choice->micro_batch_size * config->machine.data_parallel_size) != 0)
         choice->micro_batch_size /= 2;
     choice->global_batch_size =
-        open->global_batch_size ? choose_batch(run, choice->micro_batch_size, samples) : config->global_batch_size;
+        open->global_batch_size ? choose_batch(run, choice->micro_batch_size, samples) : config->run.global_batch_size;
     if (open->lr)
         choice->lr = choose_lr(parameters);
-    double enough = config->epochs > 0                                    ? config->epochs * tokens
+    double enough = config->run.epochs > 0                                ? config->run.epochs * tokens
                     : TOKENS_PER_PARAMETER * parameters < EPOCHS * tokens ? TOKENS_PER_PARAMETER * parameters
                                                                           : EPOCHS * tokens;
-    double updates = enough / ((double)choice->global_batch_size * (double)config->seq_length);
+    double updates = enough / ((double)choice->global_batch_size * (double)config->run.seq_length);
     if (open->train_iters)
         choice->train_iters = updates > 1 ? (int64_t)updates : 1;
 }
@@ -295,7 +297,7 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
                       *lr = number_of(object, "lr");
     if (open->global_batch_size && batch)
         choice->global_batch_size = strtoll(batch->string, NULL, 10);
-    if (open->train_iters && length && run->config->epochs == 0)
+    if (open->train_iters && length && run->config->run.epochs == 0)
         choice->train_iters = strtoll(length->string, NULL, 10);
     if (open->precision)
         choice->precision = is_true(object, "bf16") ? DTYPE_BF16 : is_true(object, "fp16") ? DTYPE_F16 : DTYPE_F32;
@@ -304,7 +306,7 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
         TRY(take_lr(run->config, object));
     }
     while (choice->micro_batch_size > 1 &&
-           choice->global_batch_size % (choice->micro_batch_size * run->config->data_parallel_size) != 0)
+           choice->global_batch_size % (choice->micro_batch_size * run->config->machine.data_parallel_size) != 0)
         choice->micro_batch_size /= 2;
     return 0;
 }
@@ -312,23 +314,14 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
 // Takes the choice of the run that is resumed; *is_taken if there is one.
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
-    bool is_begun = false;
-    *is_taken = false;
-    if (config->load && !config->finetune && !config_upcycles_load(config))
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun)
-        return 0;
-    char *path;
-    int64_t iteration;
     struct json *object = NULL;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_is_release(path) ? 0 : state_read_config(&object, path);
+    *is_taken = false;
+    int status = state_read_resumed(&object, config);
     if (status == 0 && object) {
         status = take_choice(run, choice, object);
         *is_taken = true;
     }
     json_free(object);
-    free(path);
     return status;
 }
 
@@ -385,7 +378,7 @@ static int apply(const struct automatic_run *run, const struct run_choice *choic
         TRY(give_lr(config, said, choice->lr, is_saved));
     if (open->train_iters) {
         // Both were derived from the temporary length.
-        config->lr_decay_iters = flag_is_given(&config->given, "--lr-decay-iters") ? config->lr_decay_iters : 0;
+        config->run.lr_decay_iters = flag_is_given(&config->given, "--lr-decay-iters") ? config->run.lr_decay_iters : 0;
         TRY(give_number(config, said, "--train-iters", (double)choice->train_iters));
         TRY(give(config, said, "--log-interval", "10"));
         TRY(give_number(config, said, "--eval-iters", fmin(10, ceil((double)choice->train_iters / 10))));
@@ -395,18 +388,18 @@ static int apply(const struct automatic_run *run, const struct run_choice *choic
 
 int automatic_choose(const struct automatic_run *run) {
     struct config *config = run->config;
-    struct run_choice choice = {.micro_batch_size = config->micro_batch_size,
-                                .global_batch_size = config->global_batch_size,
-                                .train_iters = config->train_iters,
-                                .precision = config->bf16   ? DTYPE_BF16
-                                             : config->fp16 ? DTYPE_F16
-                                                            : DTYPE_F32,
-                                .lr = config->lr};
+    struct run_choice choice = {.micro_batch_size = config->run.micro_batch_size,
+                                .global_batch_size = config->run.global_batch_size,
+                                .train_iters = config->run.train_iters,
+                                .precision = config->run.bf16   ? DTYPE_BF16
+                                             : config->run.fp16 ? DTYPE_F16
+                                                                : DTYPE_F32,
+                                .lr = config->run.lr};
     double tokens = 0;
     bool is_saved = false;
     if (!automatic_is_needed(run->open))
         return 0;
-    int status = config->mock_data ? 0 : count_tokens(run, &tokens);
+    int status = config->data.mock_data ? 0 : count_tokens(run, &tokens);
     TRY(comm_agree(run->mesh->all, status, "tokens counted"));
     choose(run, &choice, (double)census_parameters(config), tokens);
     TRY(comm_agree(run->mesh->all, take_saved(run, &choice, &is_saved), "choices of the checkpoint"));
@@ -416,10 +409,10 @@ int automatic_choose(const struct automatic_run *run) {
     if (status == 0 && said.length > 0)
         log_info("%s:%s; give a flag to choose it yourself%s",
                  is_saved ? "as in the checkpoint" : "chosen for this run", buffer_string(&said),
-                 config->bf16 && run->open->precision ? " (--bf16=false for fp32)" : "");
+                 config->run.bf16 && run->open->precision ? " (--bf16=false for fp32)" : "");
     buffer_free(&said);
-    if (config->train_samples > 0)
-        config->train_iters = 0;  // follows from the batch
+    if (config->run.train_samples > 0)
+        config->run.train_iters = 0;  // follows from the batch
     return status == 0 ? config_validate(config, run->mesh->size) : status;
 }
 
@@ -430,7 +423,7 @@ int automatic_settle(const struct automatic_run *run, bool dumps) {
     phase_end(phase);
     if (status == 0 && dumps) {
         struct buffer dump = {0};
-        config_dump(run->config, !run->config->log_arguments, &dump);
+        config_dump(run->config, !run->config->watch.log_arguments, &dump);
         fputs(buffer_string(&dump), stderr);
         buffer_free(&dump);
     }

@@ -6,61 +6,38 @@
 #include "base/log.h"
 #include "base/phase.h"
 #include "base/watchdog.h"
-#include "formats/model_source.h"
 #include "net/hub.h"
-#include "train/bert_load.h"
-#include "train/upcycle.h"
+#include "train/initial_weights.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The source: a checkpoint to resume from, or weights to start with.
-struct beginning {
-    const char *folder;
-    char *path;          // in the folder; NULL if there is none
-    int64_t iteration;   // -1 if the folder does not say
-    bool is_pretrained;  // of --pretrained-checkpoint
-};
-
 // A first run has nothing in its own folder. The name of a model of Hugging Face is a mistake.
 static int refuse_model_elsewhere(const struct config *config) {
-    bool is_own = config->save && file_is_same_path(config->load, config->save);
-    char *command = is_own ? NULL : hub_command(config->load, HUB_MODEL);
+    bool is_own = config->run.save && file_is_same_path(config->run.load, config->run.save);
+    char *command = is_own ? NULL : hub_command(config->run.load, HUB_MODEL);
     free(command);
     if (command) {
-        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load from; check --load", config->load);
-        return hub_suggest(config->load, HUB_MODEL);
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load from; check --load", config->run.load);
+        return hub_suggest(config->run.load, HUB_MODEL);
     }
-    log_warn("no checkpoint in %s: the run starts from random weights", config->load);
+    log_warn("no checkpoint in %s: the run starts from random weights", config->run.load);
     return 0;
 }
 
-static int find_beginning(const struct config *config, const struct mesh *mesh, struct beginning *beginning) {
+static int find_beginning(struct found_checkpoint *from, const struct config *config, const struct mesh *mesh) {
     int status = 0;
-    *beginning = (struct beginning){.folder = config->load, .iteration = -1};
-    if (config->load)
-        TRY(state_find(config, mesh, &beginning->path, &beginning->iteration));
-    if (beginning->path && config->save_fallback) {
-        char *path = checkpoint_path(config->save_fallback, beginning->iteration);
-        if (strcmp(path, beginning->path) == 0)
-            beginning->folder = config->save_fallback;
-        free(path);
-    }
-    if (!beginning->path && config->pretrained_checkpoint) {
-        beginning->folder = config->pretrained_checkpoint;
-        beginning->is_pretrained = true;
-        return state_find_pretrained(config, mesh, &beginning->path, &beginning->iteration);
-    }
-    if (!beginning->path && config_upcycles_load(config))
+    TRY(find_checkpoint_together(from, config, mesh));
+    if (!from->path && config_upcycles_load(config))
         return error_set("no checkpoint in %s, the dense one that --moe-use-upcycling starts from; check --load",
-                         config->load);
-    if (!beginning->path && config->load && !config->resume && mesh->rank == 0)
+                         config->run.load);
+    if (!from->path && config->run.load && !config->run.resume && mesh->rank == 0)
         status = refuse_model_elsewhere(config);
     return comm_agree(mesh->all, status, "checkpoint to start from");
 }
 
-static void say_loading(const struct beginning *from) {
+static void say_loading(const struct found_checkpoint *from) {
     if (from->iteration >= 0)
         log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
     else
@@ -68,7 +45,7 @@ static void say_loading(const struct beginning *from) {
 }
 
 // A checkpoint without a training state starts a new run, which a user of --load alone may not expect.
-static void say_weights_only(const struct beginning *from, bool is_foreign) {
+static void say_weights_only(const struct found_checkpoint *from, bool is_foreign) {
     if (!is_foreign)
         log_info("note: only its weights are read, so the run starts at iteration 0, as with --finetune");
     else if (from->iteration > 0)
@@ -82,27 +59,31 @@ static void say_weights_only(const struct beginning *from, bool is_foreign) {
                  "this is intended");
 }
 
-static int load_weights(struct step *step, struct config *config, const struct beginning *from,
+static int load_weights(struct step *step, struct config *config, const struct found_checkpoint *from,
                         struct progress_state *at, const struct identity *identity) {
     const struct mesh *mesh = step_mesh(step);
     say_loading(from);
     (void)fault_at(FAULT_AT_LOAD);
-    bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
-    bool upcycles = from->is_pretrained ? config->moe_use_upcycling : config_upcycles_load(config);
-    bool begins =
-        config->finetune || upcycles || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
-    bool is_meant = config->finetune || upcycles || from->is_pretrained;
+    bool is_foreign = found_checkpoint_is_foreign(from), is_release = found_checkpoint_is_release(from);
+    bool upcycles = from->is_pretrained ? config->run.moe_use_upcycling : config_upcycles_load(config);
+    bool begins = config->run.finetune || upcycles || from->is_pretrained ||
+                  (is_release && !(is_foreign && config->run.no_load_optim));
+    bool is_meant = config->run.finetune || upcycles || from->is_pretrained;
     if (mesh->rank == 0 && is_release && begins && !is_meant)
         say_weights_only(from, is_foreign);
-    bool with_optimizer = !begins && !config->no_load_optim;
+    bool with_optimizer = !begins && !config->run.no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
     if (status == 0 && !begins && !is_foreign)
         status = comm_agree(mesh->all, identity_check(identity, config, from->path), "what the run trains on");
     const struct run_state run = {.step = step, .config = config, .progress = begins ? NULL : at};
-    if (status == 0 && upcycles)
+    if (status == 0 && upcycles && is_foreign)
+        status = error_set("--moe-use-upcycling reads checkpoints of this program; convert %s first: bevatron "
+                           "checkpoint convert --to bevatron",
+                           from->path);
+    else if (status == 0 && upcycles)
         status = upcycle_load(&run, from->path);
     else if (status == 0)
-        status = state_load(&run, from->path, with_optimizer);
+        status = state_load_found(&run, from, with_optimizer);
     int64_t iteration = begins ? from->iteration : at->iteration;
     if (status == 0 && iteration >= 0)
         log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, from->folder,
@@ -116,25 +97,25 @@ static int load_weights(struct step *step, struct config *config, const struct b
 int beginning_set_weights(const struct beginning_options *options, struct progress_state *at) {
     struct step *step = options->step;
     struct config *config = options->config;
-    struct beginning from;
+    struct found_checkpoint from;
     struct watchdog_work work;
     int64_t in_memory = memory_checkpoint_find(options->memory);
     if (in_memory >= 0)
         return memory_checkpoint_load(options->memory, in_memory, config, at);
     memory_checkpoint_forget(options->memory);
     watchdog_begin(&work, WATCHDOG_LOAD, "loading the checkpoint");
-    int status = find_beginning(config, step_mesh(step), &from);
+    int status = find_beginning(&from, config, step_mesh(step));
     watchdog_end(&work);
     TRY(status);
     struct phase *phase = phase_begin("drawing the initial weights");
     step_initialize(step);
     phase_end(phase);
     watchdog_begin(&work, WATCHDOG_LOAD, "loading the checkpoint");
-    status = from.path           ? load_weights(step, config, &from, at, options->identity)
-             : config->bert_load ? bert_load(step, config)
-                                 : 0;
+    status = from.path               ? load_weights(step, config, &from, at, options->identity)
+             : config->run.bert_load ? bert_load(step, config)
+                                     : 0;
     watchdog_end(&work);
-    free(from.path);
+    found_checkpoint_free(&from);
     return status;
 }
 
@@ -143,8 +124,8 @@ int beginning_load_earlier(const struct beginning_options *options, struct progr
     if (path)
         return state_load(&(struct run_state){.step = options->step, .config = &start, .progress = at}, path, true);
     // The folder had no checkpoint then, and has some by now.
-    if (start.load && file_is_same(start.load, start.save))
-        start.load = NULL;
+    if (start.run.load && file_is_same(start.run.load, start.run.save))
+        start.run.load = NULL;
     *at->past = (struct checkpoint_past){0};
     *at = (struct progress_state){.past = at->past};
     struct memory_checkpoint none = {0};

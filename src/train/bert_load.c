@@ -1,5 +1,5 @@
-// A BERT for both towers. See bert_load.h.
-#include "train/bert_load.h"
+// A BERT for both towers. See initial_weights.h.
+#include "train/initial_weights.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -23,7 +23,7 @@ static const char *name_in(const char *name, const char *scope) {
 static int check_source(const struct config *config, const struct model_source *source) {
     if (config_form(&source->config) != CONFIG_BERT)
         return error_set("--bert-load %s: it is not a BERT but a model of --model %s; give a BERT", source->path,
-                         source->config.model);
+                         source->config.model.family);
     return likeness_check_weights(&source->config, config, source->path);
 }
 
@@ -66,7 +66,7 @@ static int load_towers(struct model_source *source, struct step *step) {
     for (int i = 0; i < params->count; i++)
         all[i] =
             (struct checkpoint_tensor){.tensor = param_in(params->items[i], target), .shard = &params->items[i]->shard};
-    gains_convert(all, params, source->config.apply_layernorm_1p);
+    gains_convert(all, params, source->config.model.apply_layernorm_1p);
     step_draw_weights(step);
     int status = 0;
     for (int i = 0; i < SCOPES && status == 0; i++)
@@ -81,18 +81,14 @@ static int load_towers(struct model_source *source, struct step *step) {
 
 int bert_load(struct step *step, const struct config *config) {
     struct model_source source;
-    log_info(" loading BERT checkpoint from %s", config->bert_load);
-    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
-    TRY(model_source_open(
-        &source, &(struct model_source_options){.path = config->bert_load,
-                                                .step = -1,
-                                                .attention_heads = has_heads ? config->num_attention_heads : 0}));
+    log_info(" loading BERT checkpoint from %s", config->run.bert_load);
+    TRY(foreign_open(&source, config, config->run.bert_load, -1));
     int status = check_source(config, &source);
     if (status == 0)
         status = load_towers(&source, step);
     if (status == 0)
-        log_info("  successfully loaded the BERT of %s into %s", config->bert_load,
-                 config->biencoder_shared_query_context_model ? "the shared tower" : "both towers");
+        log_info("  successfully loaded the BERT of %s into %s", config->run.bert_load,
+                 config->model.biencoder_shared_query_context_model ? "the shared tower" : "both towers");
     model_source_close(&source);
     return status;
 }

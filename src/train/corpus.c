@@ -11,9 +11,7 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
-#include "train/dataset_tokenizer.h"
-#include "train/document_ends.h"
-#include "train/same_data.h"
+#include "train/dataset_checks.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +31,12 @@ struct corpus {
 };
 
 enum corpus_kind corpus_kind_of(const struct config *config) {
-    if (strcmp(config->model, "t5") == 0)
+    if (strcmp(config->model.family, "t5") == 0)
         return CORPUS_T5;
-    if (strcmp(config->model, "ict") == 0)
+    if (strcmp(config->model.family, "ict") == 0)
         return CORPUS_ICT;
-    if (strcmp(config->model, "bert") == 0)
-        return config->sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
+    if (strcmp(config->model.family, "bert") == 0)
+        return config->data.sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
     return CORPUS_GPT;
 }
 
@@ -77,10 +75,10 @@ static int open_gpt(struct part *part, struct sample_source *source, const struc
     struct gpt_options options = {.prefix = request->prefix,
                                   .split = request->split,
                                   .which = request->options->which,
-                                  .seq_length = config->seq_length,
+                                  .seq_length = config->run.seq_length,
                                   .sample_count = request->sample_count,
-                                  .seed = config->seed,
-                                  .cache_folder = config->data_cache_path,
+                                  .seed = config->run.seed,
+                                  .cache_folder = config->data.data_cache_path,
                                   .vocab_size = request->options->vocab_size};
     TRY(build_everywhere(&request->options->place, build_gpt, &options));
     TRY(gpt_dataset_open(&part->gpt, &options));
@@ -91,24 +89,24 @@ static int open_gpt(struct part *part, struct sample_source *source, const struc
 static int open_sentences(struct part *part, struct sample_source *source, const struct request *request) {
     const struct config *config = request->options->config;
     enum corpus_kind kind = corpus_kind_of(config);
-    int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
+    int64_t decoder = config->run.decoder_seq_length > 0 ? config->run.decoder_seq_length : config->run.seq_length;
     struct sentence_options options = {.kind = kind == CORPUS_BERT ? SENTENCE_BERT
                                                : kind == CORPUS_T5 ? SENTENCE_T5
                                                                    : SENTENCE_ICT,
                                        .prefix = request->prefix,
                                        .split = request->split,
                                        .which = request->options->which,
-                                       .seq_length = config->seq_length,
+                                       .seq_length = config->run.seq_length,
                                        .decoder_seq_length = decoder,
                                        .sample_count = request->sample_count,
-                                       .seed = config->seed,
-                                       .mask_prob = config->mask_prob,
-                                       .short_seq_prob = config->short_seq_prob,
-                                       .has_binary_head = kind == CORPUS_BERT && !config->bert_no_binary_head,
-                                       .titles = config->titles_data_path,
-                                       .query_in_block_prob = config->query_in_block_prob,
-                                       .uses_single_sentences = config->use_one_sent_docs,
-                                       .cache_folder = config->data_cache_path,
+                                       .seed = config->run.seed,
+                                       .mask_prob = config->data.mask_prob,
+                                       .short_seq_prob = config->data.short_seq_prob,
+                                       .has_binary_head = kind == CORPUS_BERT && !config->model.bert_no_binary_head,
+                                       .titles = config->data.titles_data_path,
+                                       .query_in_block_prob = config->data.query_in_block_prob,
+                                       .uses_single_sentences = config->data.use_one_sent_docs,
+                                       .cache_folder = config->data.data_cache_path,
                                        .vocabulary = request->options->vocabulary};
     TRY(build_everywhere(&request->options->place, build_sentences, &options));
     TRY(sentence_dataset_open(&part->sentences, &options));
@@ -121,18 +119,18 @@ static int open_roberta(struct part *part, struct sample_source *source, const s
     struct roberta_options options = {.prefix = request->prefix,
                                       .split = request->split,
                                       .which = request->options->which,
-                                      .seq_length = config->seq_length,
+                                      .seq_length = config->run.seq_length,
                                       .sample_count = request->sample_count,
-                                      .batch_size = config->micro_batch_size,
-                                      .seed = config->seed,
-                                      .mask_prob = config->mask_prob,
-                                      .leave_unmasked_prob = config->leave_unmasked_prob,
-                                      .random_token_prob = config->random_token_prob,
-                                      .masks_whole_words = config->mask_whole_words,
+                                      .batch_size = config->run.micro_batch_size,
+                                      .seed = config->run.seed,
+                                      .mask_prob = config->data.mask_prob,
+                                      .leave_unmasked_prob = config->data.leave_unmasked_prob,
+                                      .random_token_prob = config->data.random_token_prob,
+                                      .masks_whole_words = config->data.mask_whole_words,
                                       .is_shuffled = request->options->which == SPLIT_TRAIN,
                                       .vocabulary = request->options->vocabulary,
                                       .begins_word = request->options->begins_word};
-    TRY(text_block_mode_parse(&options.mode, config->sample_break_mode));
+    TRY(text_block_mode_parse(&options.mode, config->data.sample_break_mode));
     TRY(roberta_dataset_open(&part->roberta, &options));
     *source = roberta_dataset_source(part->roberta);
     return 0;
@@ -152,8 +150,8 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
                                   .weights = weights,
                                   .size = size,
                                   .which = options->which,
-                                  .seed = options->config->seed,
-                                  .cache_folder = options->config->data_cache_path};
+                                  .seed = options->config->run.seed,
+                                  .cache_folder = options->config->data.data_cache_path};
     TRY(build_everywhere(&options->place, build_blend, &blend));
     return blend_open(&corpus->blend, &blend);
 }
@@ -190,6 +188,14 @@ static int open_parts(struct corpus *corpus, const struct corpus_options *option
     return open_blend(corpus, options, list->weights, list->weights ? size : options->sample_count);
 }
 
+// What a split divides: sequences of running text, or documents of sentences.
+static int64_t count_items(const struct corpus_options *options, const struct index_reader *reader,
+                           const char **items) {
+    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
+    *items = is_gpt ? "sequences" : "documents";
+    return is_gpt ? reader->sequence_count : reader->document_count;
+}
+
 static int is_empty(const char *split, enum split which, bool *empty) {
     struct split_bounds bounds;
     *empty = false;
@@ -209,12 +215,12 @@ static int is_too_small(const struct corpus_options *options, const char *split,
         return 0;
     struct split_bounds bounds;
     TRY(split_parse(&bounds, split));
-    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
     for (int64_t i = 0; i < list->count && !*too_small; i++) {
         struct index_reader *reader;
+        const char *items;
         int64_t begin, end;
         TRY(index_open(&reader, list->prefixes[i]));
-        int64_t count = is_gpt ? reader->sequence_count : reader->document_count;
+        int64_t count = count_items(options, reader, &items);
         index_close(reader);
         split_range(&bounds, options->which, count, &begin, &end);
         *too_small = begin == end;
@@ -222,15 +228,14 @@ static int is_too_small(const struct corpus_options *options, const char *split,
             log_info("note: %s--split %s leaves none of the %" PRId64 " %s of %s for %s, so the run has none; give "
                      "--split other shares",
                      flag_source(&options->config->given, "--split") != FLAG_FROM_DEFAULT ? "" : "the default ", split,
-                     count, is_gpt ? "sequences" : "documents", list->prefixes[i],
-                     options->which == SPLIT_VALID ? "validation" : "test");
+                     count, items, list->prefixes[i], options->which == SPLIT_VALID ? "validation" : "test");
     }
     return 0;
 }
 
 // A title belongs to the document of the same number in one dataset.
 static int check_titles(const struct corpus_options *options, const struct blend_list *list) {
-    const char *titles = options->config->titles_data_path;
+    const char *titles = options->config->data.titles_data_path;
     if (!titles)
         return 0;
     if (list->count > 1)
@@ -269,17 +274,13 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
 
 // The part of the dataset that the split gets must hold something.
 static int check_part(const struct corpus_options *options, const char *split, const char *prefix) {
-    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
     struct index_reader *reader;
     int64_t begin, end;
     TRY(index_open(&reader, prefix));
-    int status = split_choose(&(struct split_choice){.prefix = prefix,
-                                                     .split = split,
-                                                     .which = options->which,
-                                                     .items = is_gpt ? "sequences" : "documents",
-                                                     .count = is_gpt ? reader->sequence_count : reader->document_count},
-                              &begin, &end);
-    if (status == 0 && is_gpt && options->which == SPLIT_TRAIN)
+    struct split_choice choice = {.prefix = prefix, .split = split, .which = options->which};
+    choice.count = count_items(options, reader, &choice.items);
+    int status = split_choose(&choice, &begin, &end);
+    if (status == 0 && corpus_kind_of(options->config) == CORPUS_GPT && options->which == SPLIT_TRAIN)
         document_ends_check(reader, prefix, options->config, options->eod);
     index_close(reader);
     return status;

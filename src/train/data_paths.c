@@ -71,9 +71,12 @@ struct weighted_flag {
 
 static struct weighted_flag weighted_flag(const struct config *config, enum split which) {
     const struct weighted_flag flags[SPLIT_COUNT] = {
-        {"--train-weighted-split-paths", &config->train_weighted_split_paths, config->train_weighted_split_paths_path},
-        {"--valid-weighted-split-paths", &config->valid_weighted_split_paths, config->valid_weighted_split_paths_path},
-        {"--test-weighted-split-paths", &config->test_weighted_split_paths, config->test_weighted_split_paths_path}};
+        {"--train-weighted-split-paths", &config->data.train_weighted_split_paths,
+         config->data.train_weighted_split_paths_path},
+        {"--valid-weighted-split-paths", &config->data.valid_weighted_split_paths,
+         config->data.valid_weighted_split_paths_path},
+        {"--test-weighted-split-paths", &config->data.test_weighted_split_paths,
+         config->data.test_weighted_split_paths_path}};
     return flags[which];
 }
 
@@ -139,20 +142,20 @@ int data_paths_find(struct data_paths *paths, const struct config *config, enum 
     if (has_groups(config, which))
         return data_paths_find_group(paths, config, which, 0);
     static const char *const flags[SPLIT_COUNT] = {"--train-data-path", "--valid-data-path", "--test-data-path"};
-    const struct string_list *own[SPLIT_COUNT] = {&config->train_data_path, &config->valid_data_path,
-                                                  &config->test_data_path};
+    const struct string_list *own[SPLIT_COUNT] = {&config->data.train_data_path, &config->data.valid_data_path,
+                                                  &config->data.test_data_path};
     *paths = (struct data_paths){.flag = flags[which]};
-    if (config->data_path.count > 0 || config->data_args_path) {
-        paths->flag = config->data_args_path ? config->data_args_path : "--data-path";
-        paths->split = config->split;
-        copy_list(&paths->items, &config->data_path);
-        return config->data_args_path ? read_words(&paths->items, config->data_args_path) : 0;
+    if (config->data.data_path.count > 0 || config->data.data_args_path) {
+        paths->flag = config->data.data_args_path ? config->data.data_args_path : "--data-path";
+        paths->split = config->data.split;
+        copy_list(&paths->items, &config->data.data_path);
+        return config->data.data_args_path ? read_words(&paths->items, config->data.data_args_path) : 0;
     }
     copy_list(&paths->items, own[which]);
-    if (!config->per_split_data_args_path)
+    if (!config->data.per_split_data_args_path)
         return 0;
-    paths->flag = config->per_split_data_args_path;
-    return read_splits(&paths->items, config->per_split_data_args_path, which);
+    paths->flag = config->data.per_split_data_args_path;
+    return read_splits(&paths->items, config->data.per_split_data_args_path, which);
 }
 
 void data_paths_free(struct data_paths *paths) {

@@ -18,42 +18,43 @@ enum { PREFETCH_DEPTH = 4 };
 static int explain_tokenizer(const struct config *config) {
     bool is_given = flag_is_given(&config->given, "--vocab-file") || flag_is_given(&config->given, "--merge-file") ||
                     flag_is_given(&config->given, "--tokenizer-model");
-    if (config->load && !is_given)
+    if (config->run.load && !is_given)
         error_context("the checkpoint in %s names the tokenizer's files; if they have moved, give --vocab-file and "
                       "--merge-file (or --tokenizer-model)",
-                      config->load);
+                      config->run.load);
     return -1;
 }
 
 // NullTokenizer and TikTokenizer are told their size by the flag; of the others it is known, and the flag is not read.
 static void warn_of_size(const struct config *config, int64_t size) {
-    const char *type = config->tokenizer_type ? config->tokenizer_type : "";
+    const char *type = config->data.tokenizer_type ? config->data.tokenizer_type : "";
     bool is_read = strcmp(type, "NullTokenizer") == 0 || strcmp(type, "TikTokenizer") == 0;
-    if (is_read || !flag_is_given(&config->given, "--vocab-size") || config->vocab_size == size)
+    if (is_read || !flag_is_given(&config->given, "--vocab-size") || config->data.vocab_size == size)
         return;
-    log_warn_once("--vocab-size %" PRId64 " has no effect: the tokenizer has %" PRId64 " tokens%s", config->vocab_size,
-                  size, config->vocab_size > size ? "; --padded-vocab-size sets the rows of the embedding" : "");
+    log_warn_once("--vocab-size %" PRId64 " has no effect: the tokenizer has %" PRId64 " tokens%s",
+                  config->data.vocab_size, size,
+                  config->data.vocab_size > size ? "; --padded-vocab-size sets the rows of the embedding" : "");
 }
 
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config) {
     *tokenizer = NULL;
     // One that is still to be trained: its size is known.
-    bool has_files =
-        !config_trains_tokenizer(config) && (config->vocab_file || config->merge_file || config->tokenizer_type);
+    bool has_files = !config_trains_tokenizer(config) &&
+                     (config->data.vocab_file || config->data.merge_file || config->data.tokenizer_type);
     if (!has_files) {
-        if (config->vocab_size <= 0)
+        if (config->data.vocab_size <= 0)
             return error_set_code(
                 EXIT_CODE_USAGE,
                 "the size of the vocabulary is unknown; give --vocab-file and --merge-file, or --vocab-size");
-        return config_pad_vocab(config, config->vocab_size);
+        return config_pad_vocab(config, config->data.vocab_size);
     }
     struct tokenizer_options options = tokenizer_options_of(config);
     if (tokenizer_open(tokenizer, &options) < 0)
         return explain_tokenizer(config);
     // For a trained tokenizer the flag is the upper limit of its size.
     if (flag_source(&config->given, "--tokenizer-type") == FLAG_FROM_PRESET &&
-        strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0)
-        config->vocab_size = tokenizer_vocab_size(*tokenizer);
+        strcmp(config->data.tokenizer_type, "GPT2BPETokenizer") == 0)
+        config->data.vocab_size = tokenizer_vocab_size(*tokenizer);
     warn_of_size(config, tokenizer_vocab_size(*tokenizer));
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
         tokenizer_free(*tokenizer);
@@ -126,9 +127,9 @@ static int fill_mock(void *context, int64_t sample, const struct batch *row) {
 static void open_mock(struct datasets *datasets, const struct config *config, const int64_t counts[SPLIT_COUNT],
                       int64_t vocab_size) {
     enum corpus_kind kind = corpus_kind_of(config);
-    int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
-    datasets->mock = (struct mock_data){.vocab_size = vocab_size,
-                                        .form = {.T = config->seq_length, .fields = BATCH_TEXT | BATCH_BIT(LENGTHS)}};
+    int64_t decoder = config->run.decoder_seq_length > 0 ? config->run.decoder_seq_length : config->run.seq_length;
+    datasets->mock = (struct mock_data){
+        .vocab_size = vocab_size, .form = {.T = config->run.seq_length, .fields = BATCH_TEXT | BATCH_BIT(LENGTHS)}};
     struct batch_form *form = &datasets->mock.form;
     if (kind == CORPUS_T5) {
         form->S = decoder;
@@ -136,13 +137,13 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
     } else if (kind == CORPUS_ICT) {
         form->fields |= BATCH_CONTEXT;
     } else if (kind == CORPUS_BERT) {
-        form->fields |= BATCH_BIT(TOKEN_TYPES) | (config->bert_no_binary_head ? 0 : BATCH_BIT(PAIR_LABELS));
+        form->fields |= BATCH_BIT(TOKEN_TYPES) | (config->model.bert_no_binary_head ? 0 : BATCH_BIT(PAIR_LABELS));
     }
     for (int split = 0; split < SPLIT_COUNT; split++)
         datasets->sources[split] = (struct sample_source){.context = datasets,
                                                           .name = "mock data",
                                                           .count = counts[split],
-                                                          .seq_length = config->seq_length,
+                                                          .seq_length = config->run.seq_length,
                                                           .read = kind == CORPUS_GPT ? read_mock : NULL,
                                                           .form = datasets->mock.form,
                                                           .fill = kind == CORPUS_GPT   ? NULL
@@ -154,21 +155,23 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
 // batch) may have consumed more than the flags alone imply.
 static int count_samples(const struct datasets_options *from, int64_t counts[SPLIT_COUNT]) {
     const struct config *config = from->config;
-    struct split_demand demand = {.train_iters = config->train_iters,
-                                  .train_samples = config->train_samples,
-                                  .global_batch_size = config->global_batch_size,
-                                  .eval_interval = config->eval_interval,
-                                  .eval_iters = config->eval_iters,
+    struct split_demand demand = {.train_iters = config->run.train_iters,
+                                  .train_samples = config->run.train_samples,
+                                  .global_batch_size = config->run.global_batch_size,
+                                  .eval_interval = config->run.eval_interval,
+                                  .eval_iters = config->run.eval_iters,
                                   .eval_global_batch_size = config_eval_batch_size(config)};
     TRY(split_sample_counts(&demand, counts));
-    int64_t train = config->train_samples > 0 ? config->train_samples - from->consumed_train_samples
-                                              : (config->train_iters - from->iteration) * config->global_batch_size;
+    int64_t train = config->run.train_samples > 0
+                        ? config->run.train_samples - from->consumed_train_samples
+                        : (config->run.train_iters - from->iteration) * config->run.global_batch_size;
     int64_t evaluations = 1;
-    if (config->eval_interval > 0)
-        evaluations += config->train_iters / config->eval_interval - from->iteration / config->eval_interval;
+    if (config->run.eval_interval > 0)
+        evaluations +=
+            config->run.train_iters / config->run.eval_interval - from->iteration / config->run.eval_interval;
     const int64_t needed[SPLIT_COUNT] = {
         from->consumed_train_samples + (train > 0 ? train : 0),
-        from->consumed_valid_samples + evaluations * config->eval_iters * config_eval_batch_size(config), 0};
+        from->consumed_valid_samples + evaluations * config->run.eval_iters * config_eval_batch_size(config), 0};
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (counts[split] > 0 && counts[split] < needed[split])
             counts[split] = needed[split];
@@ -220,7 +223,7 @@ static int list_sets(struct datasets *datasets, const struct config *config) {
 
 // Checks and sets the properties of the vocabulary that a model's samples need.
 static int check_tokenizer(struct datasets *datasets, const struct config *config, const struct tokenizer *tokenizer) {
-    bool uses_eod = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
+    bool uses_eod = config->data.eod_mask_loss || config->data.reset_position_ids || config->data.reset_attention_mask;
     if (uses_eod && datasets->eod < 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need a tokenizer that "
@@ -232,15 +235,15 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
         return error_set_code(
             EXIT_CODE_USAGE,
             "--model %s needs the tokenizer for the mask and other special tokens; give --tokenizer-type and its files",
-            config->model);
+            config->model.family);
     sample_vocabulary_make(&datasets->vocabulary, tokenizer);
-    if (config->decoder_start_token >= datasets->vocabulary.size)
+    if (config->data.decoder_start_token >= datasets->vocabulary.size)
         return error_set_code(EXIT_CODE_USAGE,
                               "--decoder-start-token %" PRId64 " is not a token: the tokenizer has %" PRId64,
-                              config->decoder_start_token, datasets->vocabulary.size);
-    if (config->decoder_start_token >= 0)
-        datasets->vocabulary.bos = (int32_t)config->decoder_start_token;
-    if (kind == CORPUS_ROBERTA && config->mask_whole_words)
+                              config->data.decoder_start_token, datasets->vocabulary.size);
+    if (config->data.decoder_start_token >= 0)
+        datasets->vocabulary.bos = (int32_t)config->data.decoder_start_token;
+    if (kind == CORPUS_ROBERTA && config->data.mask_whole_words)
         datasets->begins_word = roberta_word_beginnings(tokenizer);
     return 0;
 }
@@ -248,9 +251,9 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
 static struct corpus_options corpus_options(struct datasets *datasets, const struct datasets_options *from, int set,
                                             int64_t sample_count) {
     const struct config *config = from->config;
-    int64_t vocab_size = from->tokenizer          ? tokenizer_vocab_size(from->tokenizer)
-                         : config->vocab_size > 0 ? config->vocab_size
-                                                  : config->padded_vocab_size;
+    int64_t vocab_size = from->tokenizer               ? tokenizer_vocab_size(from->tokenizer)
+                         : config->data.vocab_size > 0 ? config->data.vocab_size
+                                                       : config->model.padded_vocab_size;
     return (struct corpus_options){.config = config,
                                    .place = {from->mesh, from->local_rank},
                                    .texts = from->texts,
@@ -273,18 +276,18 @@ static int open_fim(struct datasets *datasets, const struct datasets_options *fr
                               "--fim-data encodes texts again; give --tokenizer-type and the tokenizer's files");
     TRY(fim_open(&datasets->fims[set], &(struct fim_options){.source = datasets->sources[set],
                                                              .tokenizer = from->tokenizer,
-                                                             .seed = (uint64_t)config->seed,
+                                                             .seed = (uint64_t)config->run.seed,
                                                              .split = datasets->sets[set].split,
-                                                             .rate = config->fim_rate,
-                                                             .spm_rate = config->fim_spm_rate,
-                                                             .split_token = config->fim_split_sample,
-                                                             .fragment_rate = config->fim_fragment_rate,
-                                                             .no_prefix = config->fim_no_prefix,
-                                                             .prefix_token = config->fim_prefix_token,
-                                                             .middle_token = config->fim_middle_token,
-                                                             .suffix_token = config->fim_suffix_token,
-                                                             .pad_token = config->fim_pad_token,
-                                                             .eod_token = config->fim_eod_token}));
+                                                             .rate = config->data.fim_rate,
+                                                             .spm_rate = config->data.fim_spm_rate,
+                                                             .split_token = config->data.fim_split_sample,
+                                                             .fragment_rate = config->data.fim_fragment_rate,
+                                                             .no_prefix = config->data.fim_no_prefix,
+                                                             .prefix_token = config->data.fim_prefix_token,
+                                                             .middle_token = config->data.fim_middle_token,
+                                                             .suffix_token = config->data.fim_suffix_token,
+                                                             .pad_token = config->data.fim_pad_token,
+                                                             .eod_token = config->data.fim_eod_token}));
     datasets->sources[set] = fim_source(datasets->fims[set]);
     return 0;
 }
@@ -295,7 +298,7 @@ static int open_corpus(struct datasets *datasets, const struct datasets_options 
     if (!datasets->corpora[set])
         return 0;
     datasets->sources[set] = corpus_source(datasets->corpora[set]);
-    return from->config->fim_data ? open_fim(datasets, from, set) : 0;
+    return from->config->data.fim_data ? open_fim(datasets, from, set) : 0;
 }
 
 static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
@@ -303,7 +306,7 @@ static int open_corpora(struct datasets *datasets, const struct datasets_options
     for (int set = 0; set < datasets->count; set++) {
         struct corpus_options options = corpus_options(datasets, from, set, counts[datasets->sets[set].split]);
         options.is_needed =
-            set == SPLIT_TRAIN && !from->config->skip_train && from->iteration < from->config->train_iters;
+            set == SPLIT_TRAIN && !from->config->run.skip_train && from->iteration < from->config->run.train_iters;
         TRY(corpus_check(&options));
     }
     for (int set = 0; set < datasets->count; set++)
@@ -344,8 +347,8 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
     log_info("    train:      %lld", (long long)counts[SPLIT_TRAIN]);
     log_info("    validation: %lld", (long long)counts[SPLIT_VALID]);
     log_info("    test:       %lld", (long long)counts[SPLIT_TEST]);
-    if (config->mock_data) {
-        open_mock(datasets, config, counts, tokenizer ? tokenizer_vocab_size(tokenizer) : config->vocab_size);
+    if (config->data.mock_data) {
+        open_mock(datasets, config, counts, tokenizer ? tokenizer_vocab_size(tokenizer) : config->data.vocab_size);
         return 0;
     }
     if (check_tokenizer(datasets, config, tokenizer) < 0 || list_sets(datasets, config) < 0 ||
@@ -371,14 +374,14 @@ int datasets_loader(struct loader **loader, const struct datasets *datasets, int
                     const struct mesh *mesh, int64_t consumed_samples) {
     return loader_open(loader, &(struct loader_options){.source = datasets->sources[set],
                                                         .consumed_samples = consumed_samples,
-                                                        .micro_batch_size = config->micro_batch_size,
+                                                        .micro_batch_size = config->run.micro_batch_size,
                                                         .dp_rank = mesh_index(mesh, mesh->place, MESH_SAMPLES),
                                                         .dp_size = mesh_count(mesh, MESH_SAMPLES),
                                                         .depth = PREFETCH_DEPTH,
                                                         .eod = datasets->eod,
-                                                        .eod_mask_loss = config->eod_mask_loss,
-                                                        .reset_position_ids = config->reset_position_ids,
-                                                        .reset_attention_mask = config->reset_attention_mask});
+                                                        .eod_mask_loss = config->data.eod_mask_loss,
+                                                        .reset_position_ids = config->data.reset_position_ids,
+                                                        .reset_attention_mask = config->data.reset_attention_mask});
 }
 
 static int next_batch(void *context, struct batch *batch) {

@@ -30,28 +30,29 @@ int dry_run_world(const struct config *config, int size) {
 }
 
 int dry_run_complete(struct config *config) {
-    bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0 ||
-                    config->data_args_path || config->per_split_data_args_path ||
-                    config->train_weighted_split_paths.count > 0 || config->train_weighted_split_paths_path;
-    int64_t padded = config->padded_vocab_size;
-    if ((!config->preset && config->vocab_size == 0 && padded == 0) || has_data)
+    bool has_data = config->data.mock_data || config->data.data_path.count > 0 ||
+                    config->data.train_data_path.count > 0 || config->data.data_args_path ||
+                    config->data.per_split_data_args_path || config->data.train_weighted_split_paths.count > 0 ||
+                    config->data.train_weighted_split_paths_path;
+    int64_t padded = config->model.padded_vocab_size;
+    if ((!config->model.preset && config->data.vocab_size == 0 && padded == 0) || has_data)
         return 0;
     struct flag_table table = config_flag_table(0);
     TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
-    if (config->micro_batch_size == 0)
+    if (config->run.micro_batch_size == 0)
         TRY(give(config, "--micro-batch-size", 1));
-    if (config->train_iters == 0 && config->train_samples == 0)
+    if (config->run.train_iters == 0 && config->run.train_samples == 0)
         TRY(give(config, "--train-iters", 1));
-    if (config->lr == 0)
+    if (config->run.lr == 0)
         TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
-    bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
-    if (config->vocab_size == 0 && !has_tokenizer)
-        TRY(give(config, "--vocab-size", padded > 0 ? padded : config_preset_vocabulary(config->preset)));
+    bool has_tokenizer = config->data.tokenizer_type || config->data.vocab_file || config->data.tokenizer_model;
+    if (config->data.vocab_size == 0 && !has_tokenizer)
+        TRY(give(config, "--vocab-size", padded > 0 ? padded : config_preset_vocabulary(config->model.preset)));
     struct buffer size = {0};
-    if (config->vocab_size > 0)
-        buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->vocab_size);
-    log_info("note: no data is given; this is the model for micro-batches of %" PRId64 "%s", config->micro_batch_size,
-             buffer_string(&size));
+    if (config->data.vocab_size > 0)
+        buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->data.vocab_size);
+    log_info("note: no data is given; this is the model for micro-batches of %" PRId64 "%s",
+             config->run.micro_batch_size, buffer_string(&size));
     buffer_free(&size);
     return 0;
 }
@@ -141,7 +142,7 @@ static void append_report(const struct step *step, const struct config *config, 
     append_parameters(step, out);
     int64_t parameters = census_parameters(config), held = held_parameters(step_params(step));
     buffer_printf(out, "number of parameters: %" PRId64 "\n", parameters);
-    if (config->num_experts > 0)
+    if (config->model.num_experts > 0)
         buffer_printf(out, "of which a token meets: %" PRId64 "\n", census_active_parameters(config));
     if (held != parameters)
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held);
@@ -151,7 +152,7 @@ static void append_report(const struct step *step, const struct config *config, 
     if (step_memory(step)->total_kept > step_memory(step)->total)
         buffer_printf(out, "a GPU with enough memory keeps what would be computed twice: %.2f GB\n",
                       (double)step_memory(step)->total_kept / 1e9);
-    if (config->checkpoint_in_memory)
+    if (config->run.checkpoint_in_memory)
         buffer_printf(out, "host memory of a rank for --checkpoint-in-memory: %.2f GB\n",
                       (double)memory_checkpoint_bytes(step, config) / 1e9);
 }
@@ -183,9 +184,9 @@ static int append_stages(const struct config *config, struct device *paper, stru
 // Opens a paper device; if the run would use this CPU, the device's own memory is counted too. *cpu must stay open, and
 // may be NULL.
 static int open_devices(const struct config *config, struct device **paper, struct device **cpu) {
-    const struct device_options options = {.threads = 1, .cpu_kernels = config->cpu_kernels};
+    const struct device_options options = {.threads = 1, .cpu_kernels = config->machine.cpu_kernels};
     *cpu = NULL;
-    if (!device_times_algorithms(config->device))
+    if (!device_times_algorithms(config->machine.device))
         TRY(device_open(cpu, &options));
     return device_open_twin(paper, *cpu);
 }
@@ -199,7 +200,7 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
     if (assumed_for)
         log_info("note: %s is not on this machine; assuming the published vocabulary, padded to %" PRId64
                  " tokens (--vocab-size changes it)",
-                 assumed_for, config->padded_vocab_size);
+                 assumed_for, config->model.padded_vocab_size);
     TRY(mesh_place_config(&mesh, 0, world_size, config));
     TRY(open_devices(config, &paper, &cpu));
     int status = setup_step(&step, &(struct setup){config, paper, &mesh, STEP_TRAIN});

@@ -35,12 +35,13 @@ struct sample_source token_text_source(struct token_text *text) {
                                   .fill = fill_text};
 }
 
-static int sum_losses(const struct evaluate_batches *batches, struct step_losses *sum, bool *is_cut) {
+static int sum_losses(const struct evaluate_batches *batches, struct step_result *sum, bool *is_cut) {
     const struct config *config = batches->config;
-    int64_t per_step = config_eval_batch_size(config) / (config->micro_batch_size * config->data_parallel_size);
-    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
+    int64_t per_step =
+        config_eval_batch_size(config) / (config->run.micro_batch_size * config->machine.data_parallel_size);
+    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->run.eval_iters);
     int status = 0;
-    for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
+    for (int64_t i = 0; status == 0 && i < config->run.eval_iters; i++) {
         *is_cut = ending_reason(batches->ending);
         if (*is_cut)
             break;
@@ -59,17 +60,17 @@ static int sum_losses(const struct evaluate_batches *batches, struct step_losses
 
 int evaluate_batches(const struct evaluate_batches *batches, const struct meter *meter, struct metrics_eval *eval,
                      bool *is_cut) {
-    struct step_losses sum = {0};
+    struct step_result sum = {0};
     double started = clock_seconds();
     *is_cut = false;
-    if (batches->config->eval_with_ema)
+    if (batches->config->run.eval_with_ema)
         step_exchange_averages(batches->step);
     int status = sum_losses(batches, &sum, is_cut);
-    if (batches->config->eval_with_ema)
+    if (batches->config->run.eval_with_ema)
         step_exchange_averages(batches->step);
     eval->wall_seconds = clock_wall_seconds();
     eval->elapsed_ms = (clock_seconds() - started) * 1e3;
-    struct step_result mean = step_mean_losses(&sum);
+    struct step_result mean = step_mean_losses(batches->step, &sum);
     eval->loss_count = meter_list_losses(meter, &mean, eval->losses);
     return status;
 }
@@ -115,7 +116,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     int64_t filled = batches * options.micro_batch_size * options.dp_size;
     *result = (struct evaluation){.samples = filled < source.count ? filled : source.count};
     int status = 0;
-    struct step_losses sum = {0};
+    struct step_result sum = {0};
     // Enough micro-batches at once to fill a pipeline.
     int64_t most = step_mesh(step)->length[AXIS_PIPELINE] > 1 ? 4 * step_mesh(step)->length[AXIS_PIPELINE] : 1;
     for (int64_t i = 0, count; i < batches && status == 0; i += count) {
@@ -129,7 +130,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     }
     progress_end(&progress, NULL);
     step_take_losses(step, 0, &sum);
-    struct step_result mean = step_mean_losses(&sum);
+    struct step_result mean = step_mean_losses(step, &sum);
     result->tokens = mean.tokens;
     result->loss = mean.loss;
     result->tops = mean.tops;

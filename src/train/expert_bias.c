@@ -21,7 +21,7 @@ static void list_tensors(const struct router_tensors *kind, const struct step *s
                          struct checkpoint_tensor *list) {
     int64_t at = 0, count = (int64_t)count_tensors(kind, step, config);
     bool *has_experts = config_list_expert_layers(config);
-    for (int64_t layer = 0; at < count && layer < config->num_layers; layer++)
+    for (int64_t layer = 0; at < count && layer < config->model.num_layers; layer++)
         if (has_experts[layer]) {
             list[at] = (struct checkpoint_tensor){
                 .name = memory_printf("%sdecoder.layers.%" PRId64 ".mlp.router%s", kind->before, layer, kind->behind),
@@ -67,7 +67,7 @@ void expert_bias_list(const struct step *step, const struct config *config, stru
 }
 
 int expert_bias_load(const struct run_state *run, const char *path) {
-    return load_tensors(&biases, run, path, CHECKPOINT_MODEL, run->config->finetune);
+    return load_tensors(&biases, run, path, CHECKPOINT_MODEL, run->config->run.finetune);
 }
 
 size_t expert_load_count(const struct step *step, const struct config *config) {

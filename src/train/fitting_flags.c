@@ -64,9 +64,11 @@ static int64_t or_else(int64_t value, int64_t otherwise) {
 // The global batch of a proposal that does not name it: a micro-batch of each copy of the model.
 static int64_t default_batch(const struct search *search, const struct proposal *proposal) {
     struct config changed = *search->config;
-    changed.tensor_model_parallel_size = or_else(proposal->change[TENSOR], changed.tensor_model_parallel_size);
-    changed.pipeline_model_parallel_size = or_else(proposal->change[PIPELINE], changed.pipeline_model_parallel_size);
-    int64_t micro_batch = or_else(proposal->change[MICRO_BATCH], changed.micro_batch_size);
+    changed.machine.tensor_model_parallel_size =
+        or_else(proposal->change[TENSOR], changed.machine.tensor_model_parallel_size);
+    changed.machine.pipeline_model_parallel_size =
+        or_else(proposal->change[PIPELINE], changed.machine.pipeline_model_parallel_size);
+    int64_t micro_batch = or_else(proposal->change[MICRO_BATCH], changed.run.micro_batch_size);
     return micro_batch * (ranks_of(search, proposal) / config_model_ranks(&changed));
 }
 
@@ -76,8 +78,8 @@ static struct proposal name_batch(const struct search *search, struct proposal p
     const int64_t *change = proposal.change;
     bool moves_batch = change[MICRO_BATCH] > 0 || change[TENSOR] > 0 || change[PIPELINE] > 0 || proposal.times > 1;
     if (search->is_training && moves_batch && !flag_is_given(&config->given, "--global-batch-size") &&
-        config->global_batch_size != default_batch(search, &proposal))
-        proposal.change[GLOBAL_BATCH] = config->global_batch_size;
+        config->run.global_batch_size != default_batch(search, &proposal))
+        proposal.change[GLOBAL_BATCH] = config->run.global_batch_size;
     return proposal;
 }
 
@@ -172,14 +174,14 @@ static bool has_replicas(const struct search *search) {
 }
 
 static bool is_recomputed(const struct config *config) {
-    return config->recompute_granularity && strcmp(config->recompute_granularity, "full") == 0 &&
-           (!config->recompute_method || strcmp(config->recompute_method, "uniform") == 0) &&
-           config->recompute_num_layers <= 1;
+    return config->machine.recompute_granularity && strcmp(config->machine.recompute_granularity, "full") == 0 &&
+           (!config->machine.recompute_method || strcmp(config->machine.recompute_method, "uniform") == 0) &&
+           config->machine.recompute_num_layers <= 1;
 }
 
 // The largest smaller micro-batch that fits together with the rest of the proposal.
 static bool shrink_batch(const struct search *search, struct proposal *proposal) {
-    int64_t most = search->config->micro_batch_size;
+    int64_t most = search->config->run.micro_batch_size;
     for (int64_t size = most - 1; size > 0; size--) {
         proposal->change[MICRO_BATCH] = size;
         if (most % size == 0 && fits(search, proposal))
@@ -191,11 +193,11 @@ static bool shrink_batch(const struct search *search, struct proposal *proposal)
 static void try_single(struct search *search) {
     const struct config *config = search->config;
     bool is_training = search->is_training, is_generation = search->setup->mode == STEP_GENERATE;
-    if (is_training && has_replicas(search) && !config->use_distributed_optimizer)
+    if (is_training && has_replicas(search) && !config->machine.use_distributed_optimizer)
         name_if_fits(search, OPTIMIZER, 1);
-    if (is_training && config->tensor_model_parallel_size > 1 && !config->sequence_parallel)
+    if (is_training && config->machine.tensor_model_parallel_size > 1 && !config->machine.sequence_parallel)
         name_if_fits(search, ROWS, 1);
-    if (is_training && !config->recompute_granularity)
+    if (is_training && !config->machine.recompute_granularity)
         name_if_fits(search, SELECTIVE, 1);
     if (is_training && !is_recomputed(config))
         name_if_fits(search, FULL, 1);
@@ -203,14 +205,14 @@ static void try_single(struct search *search) {
     if (!is_generation && search->named < MOST_NAMED && shrink_batch(search, &smaller))
         name(search, &smaller);
     // Ranks that would hold the same slices share layers instead, or follow each other.
-    for (int64_t times = 2; times <= config->data_parallel_size; times *= 2)
-        if (name_if_fits(search, TENSOR, config->tensor_model_parallel_size * times))
+    for (int64_t times = 2; times <= config->machine.data_parallel_size; times *= 2)
+        if (name_if_fits(search, TENSOR, config->machine.tensor_model_parallel_size * times))
             break;
-    for (int64_t times = 2; times <= config->data_parallel_size; times *= 2)
-        if (name_if_fits(search, PIPELINE, config->pipeline_model_parallel_size * times))
+    for (int64_t times = 2; times <= config->machine.data_parallel_size; times *= 2)
+        if (name_if_fits(search, PIPELINE, config->machine.pipeline_model_parallel_size * times))
             break;
     // The CPU computes in fp32 all the same.
-    if (!config->bf16 && !config->fp16 && !search->setup->device->ops->is_host_memory &&
+    if (!config->run.bf16 && !config->run.fp16 && !search->setup->device->ops->is_host_memory &&
         device_supports(search->setup->device, DTYPE_BF16))
         name_if_fits(search, BF16, 1);
 }
@@ -219,12 +221,13 @@ static void try_single(struct search *search) {
 static struct proposal all_savings(const struct search *search, struct proposal proposal) {
     const struct config *config = search->config;
     int64_t *change = proposal.change;
-    if (search->setup->mode != STEP_GENERATE && config->micro_batch_size > 1)
+    if (search->setup->mode != STEP_GENERATE && config->run.micro_batch_size > 1)
         change[MICRO_BATCH] = 1;
     if (!search->is_training)
         return proposal;
-    change[OPTIMIZER] = has_replicas(search) && !config->use_distributed_optimizer;
-    change[ROWS] = or_else(change[TENSOR], config->tensor_model_parallel_size) > 1 && !config->sequence_parallel;
+    change[OPTIMIZER] = has_replicas(search) && !config->machine.use_distributed_optimizer;
+    change[ROWS] =
+        or_else(change[TENSOR], config->machine.tensor_model_parallel_size) > 1 && !config->machine.sequence_parallel;
     change[FULL] = !is_recomputed(config);
     return proposal;
 }
@@ -249,18 +252,18 @@ static struct proposal on_ranks(const struct search *search, int times, int shar
     int stages = times / sharing / copies;
     struct proposal proposal = {.times = times};
     if (sharing > 1)
-        proposal.change[TENSOR] = config->tensor_model_parallel_size * sharing;
+        proposal.change[TENSOR] = config->machine.tensor_model_parallel_size * sharing;
     if (stages > 1)
-        proposal.change[PIPELINE] = config->pipeline_model_parallel_size * stages;
+        proposal.change[PIPELINE] = config->machine.pipeline_model_parallel_size * stages;
     proposal = all_savings(search, proposal);
     if (copies > 1)
-        proposal.change[OPTIMIZER] = !config->use_distributed_optimizer;
+        proposal.change[OPTIMIZER] = !config->machine.use_distributed_optimizer;
     return proposal;
 }
 
 // Few ranks on which it fits. Copies of the model save memory by the split optimizer alone, so they come last.
 static bool find_ranks(const struct search *search, struct proposal *found) {
-    int64_t tensor = search->config->tensor_model_parallel_size;
+    int64_t tensor = search->config->machine.tensor_model_parallel_size;
     for (int times = 2; times <= MOST_TIMES; times++)
         for (int copies = 1; copies <= (search->is_training ? times : 1); copies++)
             for (int sharing = MOST_TENSOR; sharing > 0; sharing /= 2) {

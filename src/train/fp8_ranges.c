@@ -31,7 +31,7 @@ int ranges_load(const struct run_state *run, const char *path, int64_t steps, bo
     comm_max_i64(step_mesh(run->step)->all, lacks, 1, "fp8 scales of the checkpoint");
     fits = fits > 0 && lacks[0] ? 0 : fits;
     int status = fits > 0 ? checkpoint_load_tensors(&load) : fits;
-    if (fits == 0 && strcmp(run->config->fp8_recipe, "delayed") == 0)
+    if (fits == 0 && strcmp(run->config->run.fp8_recipe, "delayed") == 0)
         log_info("note: %s, so the first step measures them, as in a new run",
                  steps > 0 ? "the checkpoint's fp8 scales are of other layers or another --fp8-amax-history-len"
                            : "the checkpoint has no fp8 scales");

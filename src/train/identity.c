@@ -135,19 +135,20 @@ static void hash_tokenizer(const struct tokenizer *tokenizer, char hex[65]) {
 
 static void take(struct identity *identity, const struct identity_sources *sources) {
     const struct config *config = sources->config;
-    struct identity_writer writer = {.json.out = &identity->json, .is_whole = strcmp(config->check_data, "full") == 0};
+    struct identity_writer writer = {.json.out = &identity->json,
+                                     .is_whole = strcmp(config->run.check_data, "full") == 0};
     struct json_writer *json = &writer.json;
-    if (config->mock_data && !sources->tokenizer)
+    if (config->data.mock_data && !sources->tokenizer)
         return;
     json_begin_object(json);
     json_key(json, "format");
     json_int(json, FORMAT);
     json_key(json, "datasets");
     json_begin_array(json);
-    for (int which = 0; which < SPLIT_COUNT && !config->mock_data; which++)
+    for (int which = 0; which < SPLIT_COUNT && !config->data.mock_data; which++)
         write_split(&writer, sources, (enum split)which);
-    if (config->titles_data_path && !config->mock_data)
-        write_dataset(&writer, config->titles_data_path, config->titles_data_path);
+    if (config->data.titles_data_path && !config->data.mock_data)
+        write_dataset(&writer, config->data.titles_data_path, config->data.titles_data_path);
     json_end_array(json);
     if (sources->tokenizer) {
         char hex[65];
@@ -288,7 +289,7 @@ int identity_check(const struct identity *identity, const struct config *config,
     buffer_free(&then);
     if (status == 0)
         return 0;
-    if (config->allow_changed_data) {
+    if (config->run.allow_changed_data) {
         log_warn("%s; resuming anyway (--allow-changed-data)", error_message());
         error_clear();
         return 0;

@@ -17,7 +17,7 @@ void meter_open(struct meter *meter) {
     const struct config *config = meter->config;
     expert_balance_open(&meter->experts, config);
     meter->interval.began = usage_now(meter);
-    for (int64_t i = 0; i < config->retriever_report_topk_accuracies.count; i++)
+    for (int64_t i = 0; i < config->run.retriever_report_topk_accuracies.count; i++)
         snprintf(meter->top_names[i], sizeof meter->top_names[i], "top%" PRId64 "_acc", config_top(config, i));
 }
 
@@ -55,10 +55,10 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
 }
 
 int64_t meter_tokens_per_sample(const struct config *config) {
-    int64_t second = config_form(config) == CONFIG_T5    ? config->decoder_seq_length
-                     : config_form(config) == CONFIG_ICT ? config->seq_length
+    int64_t second = config_form(config) == CONFIG_T5    ? config->run.decoder_seq_length
+                     : config_form(config) == CONFIG_ICT ? config->run.seq_length
                                                          : 0;
-    return config->seq_length + second;
+    return config->run.seq_length + second;
 }
 
 // The tokens that the speed counts. In masked-word training few tokens count for the loss, but all are computed.
@@ -75,7 +75,7 @@ static double device_teraflops(const struct meter *meter, int64_t batch_size, do
 
 static double planned_speed(const struct meter *meter, int64_t batch_size) {
     const struct planned *planned = meter->planned;
-    bool is_planned = planned && planned->seconds > 0 && batch_size == meter->config->global_batch_size;
+    bool is_planned = planned && planned->seconds > 0 && batch_size == meter->config->run.global_batch_size;
     return is_planned ? planned->tokens / planned->seconds : 0;
 }
 
@@ -84,7 +84,7 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
     const struct step_result *result = &reading->result;
     struct metrics metrics = {.wall_seconds = clock_wall_seconds(),
                               .iteration = reading->at.iteration,
-                              .train_iters = config->train_iters,
+                              .train_iters = config->run.train_iters,
                               .consumed_samples = reading->at.consumed_train_samples,
                               .elapsed_ms = reading->seconds * 1e3,
                               .tokens_per_second = count_tokens(config, reading) / reading->seconds,
@@ -92,12 +92,12 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
                               .planned_tokens_per_second = planned_speed(meter, reading->batch_size),
                               .learning_rate = schedule_lr(config, reading->at.schedule_samples),
                               .decoupled_learning_rate = schedule_decoupled_lr(config, reading->at.schedule_samples),
-                              .has_decoupled = config->decoupled_lr > 0,
+                              .has_decoupled = config->run.decoupled_lr > 0,
                               .global_batch_size = reading->batch_size,
                               .loss_scale = result->loss_scale,
                               .grad_norm = result->grad_norm,
                               .is_skipped = !isfinite(result->grad_norm),
-                              .has_throughput = config->log_throughput,
+                              .has_throughput = config->watch.log_throughput,
                               .has_grad_norm = isfinite(result->grad_norm)};
     metrics.loss_count = meter_list_losses(meter, result, metrics.losses);
     return metrics;
@@ -106,11 +106,11 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
 static void add_weight_metrics(const struct meter *meter, struct metrics *metrics) {
     const struct config *config = meter->config;
     // The zeros come first: the norm overwrites the gradients.
-    metrics->has_num_zeros = config->log_num_zeros_in_grad;
-    if (config->log_num_zeros_in_grad)
+    metrics->has_num_zeros = config->watch.log_num_zeros_in_grad;
+    if (config->watch.log_num_zeros_in_grad)
         metrics->num_zeros = (double)step_count_zero_gradients(meter->step);
-    metrics->has_params_norm = config->log_params_norm;
-    if (config->log_params_norm)
+    metrics->has_params_norm = config->watch.log_params_norm;
+    if (config->watch.log_params_norm)
         metrics->params_norm = step_params_norm(meter->step);
 }
 
@@ -175,13 +175,14 @@ static void add_to_interval(struct meter *meter, const struct meter_reading *rea
 }
 
 static bool has_log_line(const struct meter *meter, int64_t iteration) {
-    return iteration % meter->config->log_interval == 0 || iteration == meter->first_iteration;
+    return iteration % meter->config->watch.log_interval == 0 || iteration == meter->first_iteration;
 }
 
 bool meter_needs_weights(const struct meter *meter, int64_t iteration) {
     const struct config *config = meter->config;
-    bool has_events = config->tensorboard_dir && iteration % config->tensorboard_log_interval == 0;
-    return (config->log_params_norm || config->log_num_zeros_in_grad) && (has_events || has_log_line(meter, iteration));
+    bool has_events = config->watch.tensorboard_dir && iteration % config->watch.tensorboard_log_interval == 0;
+    return (config->watch.log_params_norm || config->watch.log_num_zeros_in_grad) &&
+           (has_events || has_log_line(meter, iteration));
 }
 
 void meter_add(struct meter *meter, const struct meter_reading *reading) {
@@ -201,7 +202,7 @@ void meter_add(struct meter *meter, const struct meter_reading *reading) {
     metrics.memory_bytes = most_memory(meter);
     report_interval(meter->report, &metrics);
     // The line of the first iteration is an extra one: its numbers also count for the interval it belongs to.
-    if (iteration % meter->config->log_interval == 0)
+    if (iteration % meter->config->watch.log_interval == 0)
         meter_forget(meter);
 }
 

@@ -21,7 +21,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 }
 
 void probe_prepare(struct probe *probe, const struct config *config, int64_t vocab_size) {
-    int64_t most = smaller(PROBE_TOKENS, config->max_position_embeddings);
+    int64_t most = smaller(PROBE_TOKENS, config->model.max_position_embeddings);
     int64_t first = vocab_size > 2 * FIRST_TOKEN ? FIRST_TOKEN : 0, count = vocab_size - first;
     *probe = (struct probe){.T = most, .S = config_form(config) == CONFIG_T5 ? smaller(DECODER_TOKENS, most) : 0};
     // A linear congruential generator: every token of a large vocabulary may come.
@@ -40,7 +40,7 @@ void probe_free(struct probe *probe) {
 
 bool probe_fits(const struct config *config, struct buffer *why) {
     double weights = (double)census_parameters(config) * sizeof(float);
-    double logits = (double)config->padded_vocab_size * PROBE_TOKENS * 4 * sizeof(float);
+    double logits = (double)config->model.padded_vocab_size * PROBE_TOKENS * 4 * sizeof(float);
     double needed = 1.2 * (weights + logits) + 256e6, room = (double)host_memory_room(1);
     if (needed <= room)
         return true;
@@ -58,10 +58,10 @@ struct runner {
 static int runner_open(struct runner *runner, const struct model_source *source, const struct probe *probe) {
     config_copy(&runner->config, &source->config);
     struct config *config = &runner->config;
-    config->seq_length = probe->T;
-    config->encoder_seq_length = 0;
-    config->decoder_seq_length = probe->S;
-    config->micro_batch_size = config->global_batch_size = 1;
+    config->run.seq_length = probe->T;
+    config->run.encoder_seq_length = 0;
+    config->run.decoder_seq_length = probe->S;
+    config->run.micro_batch_size = config->run.global_batch_size = 1;
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
     TRY(device_open(&runner->device, &(struct device_options){.threads = pool_available_processors()}));
     TRY(world_open(&runner->world, &(struct world_options){0}, runner->device));

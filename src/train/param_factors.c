@@ -1,7 +1,7 @@
 // Parameters get their factors by name. See param_factors.h.
 #include "train/param_factors.h"
 #include "base/error.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "config/factors.h"
 
 #include <string.h>
@@ -63,14 +63,14 @@ static int check(const struct param_list *params, const struct string_list *item
 }
 
 int factors_take(const struct config *config, const struct param_list *all, struct param_list *own) {
-    TRY(check(all, &config->lr_mult, "--lr-mult"));
-    TRY(check(all, &config->wd_mult, "--wd-mult"));
+    TRY(check(all, &config->run.lr_mult, "--lr-mult"));
+    TRY(check(all, &config->run.wd_mult, "--wd-mult"));
     for (int i = 0; i < own->count; i++) {
         struct param *param = own->items[i];
         param_set_factors(
             own, param,
-            (struct param_factors){.lr = factors_of(&config->lr_mult, param->name, 1),
-                                   .decay = factors_of(&config->wd_mult, param->name, param->has_decay ? 1 : 0)});
+            (struct param_factors){.lr = factors_of(&config->run.lr_mult, param->name, 1),
+                                   .decay = factors_of(&config->run.wd_mult, param->name, param->has_decay ? 1 : 0)});
     }
     return 0;
 }

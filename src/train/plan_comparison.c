@@ -12,7 +12,7 @@ static const char *const part_keys[PART_COUNT] = {"compute_ms", "wait_ms", "data
 // A batch that still grows has no one plan, and a plan gives every rank a device of its own.
 void planned_make(const struct planner *planner, const struct config *config, const struct device *device,
                   const struct mesh *mesh, struct planned *planned) {
-    if (planner && mesh->rank == 0 && !config->skip_train && !config_batch_varies(config) &&
+    if (planner && mesh->rank == 0 && !config->run.skip_train && !config_batch_varies(config) &&
         group_device_sharers(mesh->all) == 1)
         planner->plan(planner, config, device, planned);
 }

@@ -40,11 +40,11 @@ static struct rank_usage usage_now(const struct rank_report *report) {
 void rank_report_open(struct rank_report *report) {
     enum { MEGATRONS_PORT = 65535 };
     const struct config *config = report->config;
-    int64_t port = config->straggler_ctrlr_port;
-    atomic_store(&report->prints, config->log_straggler && !config->disable_straggler_on_startup);
-    if (port == 0 && config->disable_straggler_on_startup)
+    int64_t port = config->watch.straggler_ctrlr_port;
+    atomic_store(&report->prints, config->watch.log_straggler && !config->watch.disable_straggler_on_startup);
+    if (port == 0 && config->watch.disable_straggler_on_startup)
         port = MEGATRONS_PORT;
-    if (!report->report || !config->log_straggler || port == 0)
+    if (!report->report || !config->watch.log_straggler || port == 0)
         return;
     if (scrape_open_switch(&report->port, &report->prints, "straggler report", (int)port) < 0) {
         log_warn("%s; the straggler report stays %s", error_message(), atomic_load(&report->prints) ? "on" : "off");
@@ -144,7 +144,7 @@ static int64_t find_memory(const struct rank_report *report) {
 
 // Index of the first word of the warm steps.
 static int warm_words(const struct rank_report *report) {
-    return WORD_COUNT + (report->config->timing_log_level > 0 ? TIMER_COUNT : 0);
+    return WORD_COUNT + (report->config->watch.timing_log_level > 0 ? TIMER_COUNT : 0);
 }
 
 // Whether this line is the first with enough warm iterations. All ranks count the same.
@@ -251,7 +251,7 @@ static void append_ranks(const struct rank_report *report, const struct own_time
 static void print_straggler(const struct rank_report *report, const struct rank_times *times, int64_t iteration,
                             const struct straggler *straggler) {
     int size = report->mesh->size;
-    int64_t asked = report->config->straggler_minmax_count;
+    int64_t asked = report->config->watch.straggler_minmax_count;
     int count = asked < size ? (int)asked : size;
     struct own_time *own = memory_alloc(sizeof *own * (size_t)size);
     for (int i = 0; i < size; i++)
@@ -294,7 +294,7 @@ static void print_timers(const struct rank_report *report, const int64_t *table,
     double *ms = memory_alloc(sizeof *ms * TIMER_COUNT * (size_t)size);
     struct timer_row rows[TIMER_COUNT];
     for (int timer = 0; timer < TIMER_COUNT; timer++) {
-        if (timer_level((enum timer)timer) > report->config->timing_log_level)
+        if (timer_level((enum timer)timer) > report->config->watch.timing_log_level)
             continue;
         double *row = ms + (size_t)count * (size_t)size, most = 0;
         for (int rank = 0; rank < size; rank++) {
@@ -306,7 +306,7 @@ static void print_timers(const struct rank_report *report, const int64_t *table,
             report_timer(report->report, timer_name((enum timer)timer), most * 1e-3, iteration);
     }
     struct buffer text = {0};
-    timers_print(&text, rows, count, size, report->config->timing_log_option);
+    timers_print(&text, rows, count, size, report->config->watch.timing_log_option);
     if (text.length > 0)
         report_print(report->report, buffer_string(&text));
     buffer_free(&text);
@@ -365,7 +365,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     watch_clocks(report, &straggler);
     probe_links(report, table[WORD_PROBES], times, &straggler);
     if (report->report) {
-        if (report->config->timing_log_level > 0)
+        if (report->config->watch.timing_log_level > 0)
             print_timers(report, table, iteration);
         write_line(report, table, iteration, &straggler);
         if (atomic_load(&report->prints))
@@ -385,7 +385,7 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
 }
 
 void rank_report_phase(struct rank_report *report, const char *name, double seconds) {
-    if (report->config->timing_log_level == 0)
+    if (report->config->watch.timing_log_level == 0)
         return;
     int size = report->mesh->size;
     int64_t *table = memory_alloc(sizeof *table * (size_t)size);
@@ -395,7 +395,7 @@ void rank_report_phase(struct rank_report *report, const char *name, double seco
     for (int i = 0; i < size; i++)
         ms[i] = (double)table[i] * 1e-6;
     struct buffer text = {0};
-    timers_print(&text, &(struct timer_row){name, ms}, 1, size, report->config->timing_log_option);
+    timers_print(&text, &(struct timer_row){name, ms}, 1, size, report->config->watch.timing_log_option);
     report_print(report->report, buffer_string(&text));
     buffer_free(&text);
     free(table);

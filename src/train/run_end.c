@@ -23,7 +23,7 @@ void ending_print(const struct ending *ending, const char *event) {
 void ending_answer(const struct ending *ending, const char *doing, int64_t iteration) {
     if (ending->mesh->rank != 0)
         return;
-    if (ending->config->save)
+    if (ending->config->run.save)
         interrupt_answer(doing, iteration, ", then saving", "quit without saving");
     else if (ending->mesh->size > 1)
         interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
@@ -43,7 +43,7 @@ static int next_unless_stopped(void *context, struct batch *batch) {
 
 struct step_source ending_source(struct ending *ending, struct step_source source) {
     ending->source = source;
-    bool may_end = !ending->config->save && ending->mesh->size == 1;
+    bool may_end = !ending->config->run.save && ending->mesh->size == 1;
     return may_end ? (struct step_source){next_unless_stopped, ending, source.count} : source;
 }
 
@@ -53,7 +53,7 @@ static double minutes_of(const struct ending *ending) {
 
 // Whether --trigger-path has a file of this name.
 static bool has_trigger(const struct ending *ending, const char *name) {
-    const char *folder = ending->config->trigger_path;
+    const char *folder = ending->config->run.trigger_path;
     if (!folder)
         return false;
     char *path = file_join(folder, name);
@@ -64,7 +64,7 @@ static bool has_trigger(const struct ending *ending, const char *name) {
 
 // 0, or the reason. Only one rank looks, to spare the file system a thousand queries per iteration.
 static int64_t file_that_stops(const struct ending *ending) {
-    const char *path = ending->config->kill_switch_path;
+    const char *path = ending->config->run.kill_switch_path;
     if (ending->mesh->rank != 0)
         return 0;
     if (path && file_exists(path))
@@ -75,8 +75,8 @@ static int64_t file_that_stops(const struct ending *ending) {
 // For runs without --save-interval: unrequested saves that take minutes must not fill most of the run.
 static bool is_save_due(const struct ending *ending) {
     const struct config *config = ending->config;
-    double limit = 60 * config->save_minutes, shares = 20;
-    if (ending->mesh->rank != 0 || !config->save || config->save_interval > 0 || limit <= 0)
+    double limit = 60 * config->run.save_minutes, shares = 20;
+    if (ending->mesh->rank != 0 || !config->run.save || config->run.save_interval > 0 || limit <= 0)
         return false;
     if (!flag_is_given(&config->given, "--save-minutes"))
         limit = fmax(limit, shares * ending->save_seconds);
@@ -84,7 +84,7 @@ static bool is_save_due(const struct ending *ending) {
 }
 
 int64_t ending_reason(struct ending *ending) {
-    double limit = ending->config->exit_duration_in_mins;
+    double limit = ending->config->run.exit_duration_in_mins;
     int64_t reasons[4] = {interrupt_received(), limit > 0 && minutes_of(ending) > limit, file_that_stops(ending),
                           is_save_due(ending)};
     comm_max_i64(ending->mesh->all, reasons, 4, "reasons to stop");
@@ -96,12 +96,12 @@ int64_t ending_reason(struct ending *ending) {
 
 bool ending_wants_save(struct ending *ending) {
     int64_t is_asked = 0;
-    if (ending->mesh->rank == 0 && ending->config->save) {
+    if (ending->mesh->rank == 0 && ending->config->run.save) {
         bool is_there = has_trigger(ending, "save");
         ending->is_save_stuck = ending->is_save_stuck && is_there;
         is_asked = is_there && !ending->is_save_stuck;
     }
-    if (ending->config->save && ending->config->trigger_path)
+    if (ending->config->run.save && ending->config->run.trigger_path)
         comm_max_i64(ending->mesh->all, &is_asked, 1, "a file that asks for a checkpoint");
     ending->is_save_asked = is_asked;
     return is_asked || ending->is_save_due;
@@ -119,7 +119,7 @@ void ending_save_done(struct ending *ending) {
     ending->is_save_asked = false;
     if (ending->mesh->rank != 0)
         return;
-    char *path = file_join(ending->config->trigger_path, "save");
+    char *path = file_join(ending->config->run.trigger_path, "save");
     // Else there would be a checkpoint after every iteration.
     ending->is_save_stuck = unlink(path) < 0;
     if (ending->is_save_stuck)
@@ -143,7 +143,7 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
     } else if (reason == ENDING_BY_TIME) {
         snprintf(event, sizeof event, "exiting program after %.1f minutes", minutes);
         snprintf(text, size, "stopped after %.1f minutes (--exit-duration-in-mins)", minutes);
-    } else if (config->exit_interval > 0 && iteration % config->exit_interval == 0) {
+    } else if (config->run.exit_interval > 0 && iteration % config->run.exit_interval == 0) {
         snprintf(event, sizeof event, "exiting program at iteration %" PRId64, iteration);
         snprintf(text, size, "stopped at iteration %" PRId64 " (--exit-interval)", iteration);
     } else {
@@ -158,7 +158,7 @@ enum exit_code ending_code(const struct ending *ending) {
     // The run must not be restarted.
     if (ending->reason >= ENDING_BY_TRIGGER)
         return EXIT_CODE_OK;
-    if (ending->config->save)
+    if (ending->config->run.save)
         return EXIT_CODE_STOPPED;
     return ending->reason > 0 ? (enum exit_code)(128 + ending->reason) : EXIT_CODE_OK;
 }

@@ -21,14 +21,14 @@ struct sampler {
 };
 
 static const char *prompt_text(const struct sampler *sampler, int64_t i) {
-    const struct string_list *given = &sampler->options.config->sample_prompt;
+    const struct string_list *given = &sampler->options.config->watch.sample_prompt;
     return i < given->count ? given->items[i] : "";
 }
 
 static int encode_prompts(struct sampler *sampler) {
     const struct tokenizer *tokenizer = sampler->options.tokenizer;
     struct tokenizer_encoder *encoder;
-    int64_t given = sampler->options.config->sample_prompt.count;
+    int64_t given = sampler->options.config->watch.sample_prompt.count;
     TRY(tokenizer_encoder_create(&encoder, tokenizer));
     sampler->count = given > 0 ? given : 1;
     sampler->prompts = memory_alloc(sizeof *sampler->prompts * (size_t)sampler->count);
@@ -53,21 +53,21 @@ static int encode_prompts(struct sampler *sampler) {
 
 // Room for the longest prompt and what follows it; beyond that generation forgets the beginning.
 static int64_t find_window(const struct sampler *sampler) {
-    int64_t longest = 0, most = sampler->config.max_position_embeddings;
+    int64_t longest = 0, most = sampler->config.model.max_position_embeddings;
     for (int64_t i = 0; i < sampler->count; i++)
         longest = sampler->prompts[i].count > longest ? sampler->prompts[i].count : longest;
-    longest += sampler->config.sample_tokens;
+    longest += sampler->config.watch.sample_tokens;
     return longest < most ? longest : most;
 }
 
 // The flags that split a sequence or a step say nothing about one token.
 static void prepare_config(struct sampler *sampler) {
     config_copy(&sampler->config, sampler->options.config);
-    sampler->config.sequence_parallel = false;
-    free(sampler->config.fp8_format);
-    free(sampler->config.fp4_format);
-    free(sampler->config.pipeline_schedule);
-    sampler->config.fp8_format = sampler->config.fp4_format = sampler->config.pipeline_schedule = NULL;
+    sampler->config.machine.sequence_parallel = false;
+    free(sampler->config.run.fp8_format);
+    free(sampler->config.run.fp4_format);
+    free(sampler->config.machine.pipeline_schedule);
+    sampler->config.run.fp8_format = sampler->config.run.fp4_format = sampler->config.machine.pipeline_schedule = NULL;
 }
 
 static int open_step(struct sampler *sampler) {
@@ -83,7 +83,7 @@ static int open_step(struct sampler *sampler) {
 
 int sampler_open(struct sampler **result, const struct sampler_options *options) {
     *result = NULL;
-    if (options->config->sample_interval == 0)
+    if (options->config->watch.sample_interval == 0)
         return 0;
     if (!options->tokenizer)
         return error_set_code(EXIT_CODE_USAGE,
@@ -131,13 +131,13 @@ static int generate_text(struct sampler *sampler, int64_t i, struct sample_text 
     TRY(generate_run(&(struct generate){.step = sampler->step,
                                         .prompt = prompt->ids,
                                         .count = prompt->count,
-                                        .max_new_tokens = sampler->config.sample_tokens,
+                                        .max_new_tokens = sampler->config.watch.sample_tokens,
                                         .end_token = tokenizer_eod(tokenizer),
                                         .vocab_size = tokenizer_vocab_size(tokenizer),
-                                        .sampling = {.is_greedy = sampler->config.sample_temperature <= 0,
-                                                     .temperature = sampler->config.sample_temperature,
+                                        .sampling = {.is_greedy = sampler->config.watch.sample_temperature <= 0,
+                                                     .temperature = sampler->config.watch.sample_temperature,
                                                      .top_p = 1,
-                                                     .seed = (uint64_t)sampler->config.seed},
+                                                     .seed = (uint64_t)sampler->config.run.seed},
                                         .accept = add_token,
                                         .context = sample}));
     return token_stream_end(&sample->stream, &sample->text);

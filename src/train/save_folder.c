@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "store/checkpoint.h"
 #include "store/folder.h"
 #include "train/state.h"
@@ -25,41 +25,41 @@ static const double ENDING_SECONDS = 60, LEASE_SECONDS = 120, NAP_SECONDS = 0.1;
 
 // The folder itself, or its copy, from which it is filled before the run starts.
 static bool is_loaded(const struct config *config) {
-    bool is_copy = config->load && config->save_to && file_is_same_path(config->load, config->save_to);
-    return is_copy || (config->load && file_is_same(config->load, config->save));
+    bool is_copy = config->run.load && config->run.save_to && file_is_same_path(config->run.load, config->run.save_to);
+    return is_copy || (config->run.load && file_is_same(config->run.load, config->run.save));
 }
 
-static int check_others(struct owner *owner, const struct config *config) {
+static int check_others(struct contents *contents, const struct config *config) {
     const char *remedy = "give another folder with --save";
     char *how = NULL;
-    if (file_exists(config->save) && !file_is_folder(config->save))
-        return error_set_code(EXIT_CODE_USAGE, "--save %s is a file, not a folder; %s", config->save, remedy);
-    TRY(owner_find(owner, config->save));
+    if (file_exists(config->run.save) && !file_is_folder(config->run.save))
+        return error_set_code(EXIT_CODE_USAGE, "--save %s is a file, not a folder; %s", config->run.save, remedy);
+    TRY(contents_look(contents, config->run.save, -1));
     // Only a checkpoint of Megatron-LM has an iteration to continue at.
-    bool has_iteration = owner->kind == OWNER_OTHERS && folder_iteration(owner->name) >= 0;
+    bool has_iteration = contents->owner == OWNER_OTHERS && folder_iteration(contents->name) >= 0;
     if (is_loaded(config))
         how =
-            memory_printf("keep --load %s and give another --save%s", config->load,
+            memory_printf("keep --load %s and give another --save%s", config->run.load,
                           has_iteration ? ", with --no-load-optim to continue at its iteration or --finetune to start "
                                           "at 0; either way the optimizer is fresh"
                                         : ", with --finetune: the run starts at iteration 0");
-    int status = owner_check(owner, config->save, how ? how : remedy);
+    int status = contents_refuse_others(contents, config->run.save, how ? how : remedy);
     free(how);
     return status;
 }
 
 // A run continues the checkpoints in its folder, or there are none.
-static int check_run(const struct owner *owner, const struct config *config) {
-    if (owner->kind != OWNER_OURS)
+static int check_run(const struct contents *contents, const struct config *config) {
+    if (contents->owner != OWNER_OURS)
         return 0;
-    const char *save = config->save;
-    if (!is_loaded(config) && owner->iteration < 0)
+    const char *save = config->run.save;
+    if (!is_loaded(config) && contents->iteration < 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "%s holds the latest_checkpointed_iteration.txt of another run without its checkpoints; "
                               "remove that file, or give another --save",
                               save);
     if (!is_loaded(config)) {
-        const char *first = config->load ? config->load : config->pretrained_checkpoint;
+        const char *first = config->run.load ? config->run.load : config->run.pretrained_checkpoint;
         char *again =
             first ? memory_printf("--load %s (with --pretrained-checkpoint %s, the same command starts and resumes)",
                                   save, first)
@@ -67,33 +67,35 @@ static int check_run(const struct owner *owner, const struct config *config) {
         error_set_code(EXIT_CODE_USAGE,
                        "%s holds checkpoints of another run, up to iteration %" PRId64
                        "; resume that run with %s, or give another --save",
-                       save, owner->iteration, again);
+                       save, contents->iteration, again);
         free(again);
         return -1;
     }
-    const char *flag = config_upcycles_load(config) ? "--moe-use-upcycling" : config->finetune ? "--finetune" : NULL;
-    if (flag && owner->iteration > 0)
+    const char *flag = config_upcycles_load(config) ? "--moe-use-upcycling"
+                       : config->run.finetune       ? "--finetune"
+                                                    : NULL;
+    if (flag && contents->iteration > 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "%s starts a new run, and %s holds checkpoints of the old one, up to iteration "
                               "%" PRId64 "; give another --save, or leave out %s to resume",
-                              flag, save, owner->iteration, flag);
+                              flag, save, contents->iteration, flag);
     return 0;
 }
 
 // Checkpoints in the fallback must be of this run, since the newest of both folders is resumed. They say which --save
 // they could not be written to.
-static int check_fallback_run(const struct config *config, const struct owner *owner) {
-    const char *fallback = config->save_fallback, *save = NULL;
+static int check_fallback_run(const struct config *config, const struct contents *contents) {
+    const char *fallback = config->run.save_fallback, *save = NULL;
     if (!is_loaded(config))
         return error_set_code(EXIT_CODE_USAGE,
                               "--save-fallback %s holds checkpoints, up to iteration %" PRId64
                               "; resume their run with --load %s, or give another --save-fallback",
-                              fallback, owner->iteration, config->save);
-    char *path = checkpoint_path(fallback, owner->iteration);
+                              fallback, contents->iteration, config->run.save);
+    char *path = checkpoint_path(fallback, contents->iteration);
     struct json *saved = NULL;
-    int status = owner->iteration < 0 ? 0 : state_read_config(&saved, path);
+    int status = contents->iteration < 0 ? 0 : state_read_config(&saved, path);
     if (status == 0 && saved && json_get_string(saved, "save", &save) == 0 && file_is_folder(save) &&
-        !file_is_same(save, config->save))
+        !file_is_same(save, config->run.save))
         status = error_set_code(EXIT_CODE_USAGE,
                                 "--save-fallback %s holds checkpoints of another run, that of --save %s; give another "
                                 "--save-fallback",
@@ -107,17 +109,17 @@ static int check_fallback_run(const struct config *config, const struct owner *o
 }
 
 static int check_fallback(const struct config *config) {
-    const char *fallback = config->save_fallback, *remedy = "give another folder with --save-fallback";
-    struct owner owner;
+    const char *fallback = config->run.save_fallback, *remedy = "give another folder with --save-fallback";
+    struct contents contents;
     if (!fallback)
         return 0;
     if (file_exists(fallback) && !file_is_folder(fallback))
         return error_set_code(EXIT_CODE_USAGE, "--save-fallback %s is a file, not a folder; %s", fallback, remedy);
-    if (file_is_same(fallback, config->save))
+    if (file_is_same(fallback, config->run.save))
         return error_set_code(EXIT_CODE_USAGE, "--save-fallback %s is the folder of --save; %s", fallback, remedy);
-    TRY(owner_find(&owner, fallback));
-    TRY(owner_check(&owner, fallback, remedy));
-    return owner.kind == OWNER_OURS ? check_fallback_run(config, &owner) : 0;
+    TRY(contents_look(&contents, fallback, -1));
+    TRY(contents_refuse_others(&contents, fallback, remedy));
+    return contents.owner == OWNER_OURS ? check_fallback_run(config, &contents) : 0;
 }
 
 // ---- one process at a time ----
@@ -158,13 +160,13 @@ static int take_lock(struct file_lock *lock, const char *path, const char *save)
 }
 
 int save_folder_check(const struct config *config) {
-    struct owner owner;
-    if (!config->save)
+    struct contents contents;
+    if (!config->run.save)
         return 0;
-    TRY(check_others(&owner, config));
-    if (config->skip_train)
+    TRY(check_others(&contents, config));
+    if (config->run.skip_train)
         return 0;
-    TRY(check_run(&owner, config));
+    TRY(check_run(&contents, config));
     return check_fallback(config);
 }
 
@@ -177,15 +179,15 @@ static int lock_folder(struct file_lock *lock, const char *folder) {
 }
 
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {
-    if (!config->save || mesh->rank != 0)
+    if (!config->run.save || mesh->rank != 0)
         return 0;
-    struct owner owner;
-    TRY(check_others(&owner, config));
-    if (config->skip_train)
+    struct contents contents;
+    TRY(check_others(&contents, config));
+    if (config->run.skip_train)
         return 0;
-    int status = lock_folder(&folder->lock, config->save);
-    if (status == 0 && config->save_fallback)
-        status = lock_folder(&folder->fallback, config->save_fallback);
+    int status = lock_folder(&folder->lock, config->run.save);
+    if (status == 0 && config->run.save_fallback)
+        status = lock_folder(&folder->fallback, config->run.save_fallback);
     // Under the lock: a run that has just ended may have saved meanwhile.
     if (status == 0)
         status = save_folder_check(config);

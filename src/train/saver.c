@@ -11,7 +11,7 @@
 #include "base/phase.h"
 #include "base/watchdog.h"
 #include "store/folder.h"
-#include "store/remote_copy.h"
+#include "store/remote_checkpoint.h"
 #include "recovery/run_folders.h"
 #include "report/console.h"
 #include "train/save_folder.h"
@@ -42,7 +42,7 @@ static void print_saved(struct saver *saver) {
     report_event(saver->report,
                  &(struct metrics_event){.name = "saved", .iteration = saver->iteration, .text = sentence});
     free(sentence);
-    if (!saver->copier || saver->folder != saver->config->save)
+    if (!saver->copier || saver->folder != saver->config->run.save)
         return;
     bool is_best = saver->better.iteration == saver->iteration;
     remote_copier_offer(saver->copier,
@@ -56,21 +56,21 @@ static void print_saved(struct saver *saver) {
 static int find_continued(const struct saver *saver, int64_t *iteration) {
     const struct config *config = saver->config;
     *iteration = saver->loads_copy ? REMOTE_COPY_LOADED : -1;
-    if (saver->loads_copy || !config->load || !file_is_same(config->load, config->save))
+    if (saver->loads_copy || !config->run.load || !file_is_same(config->run.load, config->run.save))
         return 0;
-    return folder_marker_read(config->save, iteration) < 0 ? -1 : 0;
+    return folder_marker_read(config->run.save, iteration) < 0 ? -1 : 0;
 }
 
 int saver_start_copies(struct saver *saver) {
     const struct config *config = saver->config;
     int status = 0;
-    if (!config->save_to || config->skip_train)
+    if (!config->run.save_to || config->run.skip_train)
         return 0;
     if (saver->mesh->rank == 0) {
-        const struct remote_copy_options options = {.folder = config->save,
-                                                    .url = config->save_to,
-                                                    .keep_last = config->keep_last,
-                                                    .retain_interval = config->save_retain_interval};
+        const struct remote_copy_options options = {.folder = config->run.save,
+                                                    .url = config->run.save_to,
+                                                    .keep_last = config->run.keep_last,
+                                                    .retain_interval = config->run.save_retain_interval};
         int64_t continued;
         status = find_continued(saver, &continued);
         if (status == 0)
@@ -82,11 +82,11 @@ int saver_start_copies(struct saver *saver) {
 }
 
 int saver_finish_copies(struct saver *saver) {
-    if (!saver->config->save_to || saver->config->skip_train)
+    if (!saver->config->run.save_to || saver->config->run.skip_train)
         return 0;
     comm_patience_begin(saver->mesh->all, "copying the last checkpoint to --save-to");
     if (saver->copier)
-        log_info("waiting until the last checkpoint is copied to %s", saver->config->save_to);
+        log_info("waiting until the last checkpoint is copied to %s", saver->config->run.save_to);
     struct watchdog_work work;
     struct phase *phase = phase_begin("copying the last checkpoint");
     watchdog_begin(&work, WATCHDOG_ELSEWHERE, "copying the last checkpoint to --save-to");
@@ -122,8 +122,8 @@ static int schedule_retry(struct saver *saver, int64_t iteration) {
     const struct config *config = saver->config;
     bool is_last = saver->last_time > 0;
     double now = clock_seconds(), wait = save_retry_after(&saver->retry, saver->started, now);
-    double left = is_last ? config->last_save_minutes * 60 - (now - saver->last_time)
-                          : config->save_retry_minutes * 60 - save_retry_seconds(&saver->retry, now);
+    double left = is_last ? config->run.last_save_minutes * 60 - (now - saver->last_time)
+                          : config->run.save_retry_minutes * 60 - save_retry_seconds(&saver->retry, now);
     const char *flag = is_last ? "--last-save-minutes" : "--save-retry-minutes";
     if (decide(saver, left <= 0, "end of a run that cannot save")) {
         lifeline_cannot_save();
@@ -144,15 +144,15 @@ static int schedule_retry(struct saver *saver, int64_t iteration) {
 // away by themselves.
 static int take_failure(struct saver *saver, int64_t iteration) {
     const struct config *config = saver->config;
-    bool was_fallback = saver->folder != config->save;
+    bool was_fallback = saver->folder != config->run.save;
     saver->iteration = -1;
     saver->is_failing = true;
-    saver->is_fallback_next = config->save_fallback && !was_fallback;
+    saver->is_fallback_next = config->run.save_fallback && !was_fallback;
     if (error_exit_code() != EXIT_CODE_ERROR)
         return -1;
     if (!saver->is_fallback_next)
         return schedule_retry(saver, iteration);
-    char *next = memory_printf("trying %s (--save-fallback)", config->save_fallback);
+    char *next = memory_printf("trying %s (--save-fallback)", config->run.save_fallback);
     tell_failure(saver, iteration, next);
     free(next);
     return 0;
@@ -161,7 +161,7 @@ static int take_failure(struct saver *saver, int64_t iteration) {
 // ---- the best one ----
 
 static char *best_path(const struct saver *saver) {
-    return file_join(saver->config->save, "best.json");
+    return file_join(saver->config->run.save, "best.json");
 }
 
 // The checkpoint of saver->iteration has the lowest loss.
@@ -186,13 +186,13 @@ static void take_best(struct saver *saver) {
 static void read_best(struct saver *saver) {
     enum { MOST_BYTES = 4096 };
     struct json *object = NULL;
-    if (!saver->config->keep_best || saver->mesh->rank != 0)
+    if (!saver->config->run.keep_best || saver->mesh->rank != 0)
         return;
     char *path = best_path(saver);
     bool is_bad = file_exists(path) && (json_parse_own(&object, path, MOST_BYTES) < 0 ||
                                         json_get_int(object, "iteration", &saver->best.iteration) < 0 ||
                                         json_get_double(object, "validation_loss", &saver->best.loss) < 0);
-    char *named = checkpoint_path(saver->config->save, saver->best.iteration);
+    char *named = checkpoint_path(saver->config->run.save, saver->best.iteration);
     if (is_bad)
         log_warn("%s; the best checkpoint is looked for from here on", error_message());
     if (is_bad || !file_is_folder(named))
@@ -208,7 +208,7 @@ void saver_judge(struct saver *saver, int64_t iteration, double loss) {
     bool is_being_saved = saver->job && saver->iteration == saver->better.iteration;
     const struct saver_best *lowest = is_being_saved ? &saver->better : &saver->best;
     bool is_lower = isfinite(loss) && (lowest->iteration == 0 || loss < lowest->loss);
-    if (!saver->config->keep_best || !decide(saver, is_lower, "the lowest validation loss"))
+    if (!saver->config->run.keep_best || !decide(saver, is_lower, "the lowest validation loss"))
         return;
     saver->better = (struct saver_best){.iteration = iteration, .loss = loss};
     if (saver->iteration == iteration && !saver->job)
@@ -220,16 +220,16 @@ void saver_judge(struct saver *saver, int64_t iteration, double loss) {
 int saver_check(struct saver *saver, struct progress_state *at, bool may_wait) {
     const struct config *config = saver->config;
     struct run_state run = {.step = saver->step, .config = config, .progress = at, .kept = saver->kept};
-    saver->folder = config->save;
+    saver->folder = config->run.save;
     saver->started = clock_seconds();
     read_best(saver);
     int status = state_check_save(&run);
-    if (config->save_fallback && (status == 0 || error_exit_code() == EXIT_CODE_ERROR)) {
+    if (config->run.save_fallback && (status == 0 || error_exit_code() == EXIT_CODE_ERROR)) {
         if (status < 0)
             log_warn_once("%s; checkpoints are written to %s (--save-fallback) until this is fixed", error_message(),
-                          config->save_fallback);
+                          config->run.save_fallback);
         error_clear();
-        run.folder = config->save_fallback;
+        run.folder = config->run.save_fallback;
         status = state_check_save(&run);
     }
     if (status == 0 || !may_wait || error_exit_code() != EXIT_CODE_ERROR)
@@ -290,15 +290,15 @@ static int save_to(struct saver *saver, struct progress_state *at, const char *f
         .progress = at,
         .kept = saver->kept,
         .folder = folder,
-        .unmarked = &saver->unmarked[folder != config->save],
+        .unmarked = &saver->unmarked[folder != config->run.save],
         .place = saver->place,
         .best = is_best ? at->iteration : saver->best.iteration,
         .replaced = {saver->passing == saver->best.iteration ? 0 : saver->passing,
                      is_best && saver->best.is_passing ? saver->best.iteration : 0},
     };
-    TRY(config->async_save ? state_save_start(&run, &saver->job) : state_save(&run));
+    TRY(config->run.async_save ? state_save_start(&run, &saver->job) : state_save(&run));
     saver->iteration = at->iteration;
-    if (!config->async_save)
+    if (!config->run.async_save)
         take_success(saver);
     return 0;
 }
@@ -314,17 +314,17 @@ static int save_somewhere(struct saver *saver, struct progress_state *at, bool i
         TRY(take_failure(saver, unfinished));
     saver->is_passing = is_passing;
     if (!saver->is_fallback_next) {
-        if (save_to(saver, at, config->save) == 0)
+        if (save_to(saver, at, config->run.save) == 0)
             return 0;
         TRY(take_failure(saver, at->iteration));
     }
-    if (saver->is_fallback_next && save_to(saver, at, config->save_fallback) < 0)
+    if (saver->is_fallback_next && save_to(saver, at, config->run.save_fallback) < 0)
         return take_failure(saver, at->iteration);
     return 0;
 }
 
 static int save_if_new(struct saver *saver, struct progress_state *at, bool is_passing) {
-    if (!saver->config->save || saver->iteration == at->iteration || saver->is_failing)
+    if (!saver->config->run.save || saver->iteration == at->iteration || saver->is_failing)
         return 0;
     return save_somewhere(saver, at, is_passing);
 }
@@ -339,8 +339,8 @@ int saver_save_passing(struct saver *saver, struct progress_state *at) {
 
 void saver_leave_done(struct saver *saver, const struct progress_state *at) {
     const struct config *config = saver->config;
-    if (at->iteration > 0 && state_is_done(config, at) && config->load && config->save &&
-        file_is_same(config->load, config->save))
+    if (at->iteration > 0 && state_is_done(config, at) && config->run.load && config->run.save &&
+        file_is_same(config->run.load, config->run.save))
         saver->iteration = at->iteration;
 }
 
@@ -357,7 +357,7 @@ int saver_retry(struct saver *saver, struct progress_state *at) {
 int saver_advance(struct saver *saver, int64_t iteration) {
     // A background save looks at the lock itself.
     if (!saver->job)
-        return saver->place && iteration % saver->config->log_interval == 0 ? save_folder_watch(saver->place) : 0;
+        return saver->place && iteration % saver->config->watch.log_interval == 0 ? save_folder_watch(saver->place) : 0;
     int64_t is_busy = !checkpoint_save_is_ready(saver->job);
     comm_max_i64(saver->mesh->all, &is_busy, 1, "checkpoint in the background");
     if (is_busy)
@@ -385,7 +385,7 @@ static void wait_before_retry(const struct saver *saver) {
 }
 
 int saver_save_last(struct saver *saver, struct progress_state *at) {
-    if (!saver->config->save)
+    if (!saver->config->run.save)
         return 0;
     saver->last_time = clock_seconds();
     for (;;) {
@@ -413,8 +413,8 @@ static int save_start(struct saver *saver, struct progress_state *at) {
 static void offer_earlier(struct saver *saver) {
     int64_t iteration;
     char *path = NULL;
-    if (folder_marker_read(saver->config->save, &iteration) > 0)
-        path = checkpoint_path(saver->config->save, iteration);
+    if (folder_marker_read(saver->config->run.save, &iteration) > 0)
+        path = checkpoint_path(saver->config->run.save, iteration);
     if (path && file_exists(path))
         remote_copier_offer(saver->copier,
                             (struct remote_offer){.iteration = iteration, .best = saver->best.iteration});
@@ -427,9 +427,9 @@ int saver_go_back(struct saver *saver, struct progress_state *at, const char *fr
     // It may have been the last save that found a reason.
     saver->last_time = 0;
     if (!from)
-        return saver->config->save ? save_start(saver, at) : 0;
+        return saver->config->run.save ? save_start(saver, at) : 0;
     saver->is_unmarked = false;
-    if (saver->copier && from == saver->config->save)
+    if (saver->copier && from == saver->config->run.save)
         remote_copier_offer(saver->copier,
                             (struct remote_offer){.iteration = at->iteration, .best = saver->best.iteration});
     else if (saver->copier)

@@ -15,17 +15,18 @@ static const double GB = 1e9;
 
 static struct schedule_shape schedule_of(const struct setup *setup) {
     const struct config *config = setup->config;
-    int64_t unit = config->micro_batch_size * mesh_count(setup->mesh, MESH_SAMPLES);
-    int64_t micro_batches = setup->mode == STEP_TRAIN ? config->global_batch_size / unit : 1;
-    bool has_halves = config->pipeline_schedule && strcmp(config->pipeline_schedule, "zero-bubble") == 0;
+    int64_t unit = config->run.micro_batch_size * mesh_count(setup->mesh, MESH_SAMPLES);
+    int64_t micro_batches = setup->mode == STEP_TRAIN ? config->run.global_batch_size / unit : 1;
+    bool has_halves =
+        config->machine.pipeline_schedule && strcmp(config->machine.pipeline_schedule, "zero-bubble") == 0;
     struct schedule_shape shape = {.kind = config_chunks(config) > 1 ? SCHEDULE_INTERLEAVED : SCHEDULE_1F1B,
                                    .stages = setup->mesh->length[AXIS_PIPELINE],
                                    .chunks = (int)config_chunks(config),
                                    .micro_batches = micro_batches > 0 ? (int)micro_batches : 1,
-                                   .group = (int)config->microbatch_group_size_per_virtual_pipeline_stage,
-                                   .has_ranges = config->fp8_format != NULL,
-                                   .has_pairs = config->overlap_moe_expert_parallel_comm};
-    if (has_halves && config->pipeline_model_parallel_size > 1)
+                                   .group = (int)config->machine.microbatch_group_size_per_virtual_pipeline_stage,
+                                   .has_ranges = config->run.fp8_format != NULL,
+                                   .has_pairs = config->machine.overlap_moe_expert_parallel_comm};
+    if (has_halves && config->machine.pipeline_model_parallel_size > 1)
         shape.kind = SCHEDULE_ZERO_BUBBLE;
     return shape;
 }
@@ -34,55 +35,56 @@ static struct batch_form largest_batch(const struct setup *setup) {
     const struct config *config = setup->config;
     bool is_generating = setup->mode == STEP_GENERATE;
     enum config_form family = config_form(config);
-    struct batch_form form = {.B = is_generating ? 1 : config->micro_batch_size,
-                              .T = is_generating ? config->max_position_embeddings : config->seq_length,
+    struct batch_form form = {.B = is_generating ? 1 : config->run.micro_batch_size,
+                              .T = is_generating ? config->model.max_position_embeddings : config->run.seq_length,
                               .fields = BATCH_BIT(TOKENS)};
     if (family == CONFIG_T5) {
-        form.S = is_generating ? config->max_position_embeddings : config->decoder_seq_length;
+        form.S = is_generating ? config->model.max_position_embeddings : config->run.decoder_seq_length;
         form.fields |= BATCH_BIT(DECODER_TOKENS);
     }
     if (family == CONFIG_ICT)
         form.fields |= BATCH_CONTEXT;
     if (!is_generating)
         form.fields |= BATCH_BIT(LABELS) | (family == CONFIG_GPT ? 0 : BATCH_BIT(LENGTHS)) |
-                       (config->reset_attention_mask ? BATCH_BIT(DOCUMENT_STARTS) : 0);
+                       (config->data.reset_attention_mask ? BATCH_BIT(DOCUMENT_STARTS) : 0);
     return form;
 }
 
 struct step_options setup_options(const struct setup *setup) {
     const struct config *config = setup->config;
-    enum dtype dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
+    enum dtype dtype = config->run.bf16 ? DTYPE_BF16 : config->run.fp16 ? DTYPE_F16 : DTYPE_F32;
     struct step_options options = {
         .device = setup->device,
         .mesh = setup->mesh,
         .mode = setup->mode,
         .model = {.config = config, .mesh = setup->mesh},
-        .optimizer = {.rule = optimizer_find(config->optimizer), .config = config, .dtype = dtype},
-        .take_factors = config->lr_mult.count + config->wd_mult.count > 0 ? factors_take : NULL,
+        .optimizer = {.rule = optimizer_find(config->run.optimizer), .config = config, .dtype = dtype},
+        .take_factors = config->run.lr_mult.count + config->run.wd_mult.count > 0 ? factors_take : NULL,
         .dtype = dtype,
-        .seed = (uint64_t)config->seed,
+        .seed = (uint64_t)config->run.seed,
         .largest = largest_batch(setup),
         .schedule = schedule_of(setup),
         .grows = config_batch_varies(config),
         .expert_layers = config_routed_layers(config),
-        .depths = (int)config->mtp_num_layers,
-        .depth_factor =
-            config->mtp_num_layers > 0 ? config->mtp_loss_scaling_factor / (double)config->mtp_num_layers : 0,
+        .depths = (int)config->model.mtp_num_layers,
+        .depth_factor = config->model.mtp_num_layers > 0
+                            ? config->model.mtp_loss_scaling_factor / (double)config->model.mtp_num_layers
+                            : 0,
         // Otherwise all micro-batches have as many tokens that count.
         .counts_tokens_alike =
-            config->calculate_per_token_loss && (config->eod_mask_loss || config_form(config) == CONFIG_T5),
+            config->run.calculate_per_token_loss && (config->data.eod_mask_loss || config_form(config) == CONFIG_T5),
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
-        .recomputes = config->recompute_granularity != NULL,
-        .only_trains = setup->mode == STEP_TRAIN && config->eval_iters == 0,
-        .records = !config->no_cuda_graph,
-        .divides_optimizer = config->use_distributed_optimizer,
-        .overlaps_reduction = config->overlap_grad_reduce,
-        .overlaps_gather = config->overlap_param_gather,
-        .rounds_sums = config->bf16 && config->grad_reduce_in_bf16,
-        .watches_gradients = !config->no_check_for_nan_in_loss_and_grad,
-        .bucket_elements = config->ddp_bucket_size,
-        .bucket_count = config->ddp_num_buckets};
+        .recomputes = config->machine.recompute_granularity != NULL,
+        .only_trains = setup->mode == STEP_TRAIN && config->run.eval_iters == 0,
+        .records = !config->machine.no_cuda_graph,
+        .divides_optimizer = config->machine.use_distributed_optimizer,
+        .overlaps_reduction = config->machine.overlap_grad_reduce,
+        .overlaps_gather = config->machine.overlap_param_gather,
+        .rounds_sums = config->run.bf16 && config->run.grad_reduce_in_bf16,
+        .watches_gradients = !config->watch.no_check_for_nan_in_loss_and_grad,
+        .bucket_elements = config->machine.ddp_bucket_size,
+        .bucket_count = config->machine.ddp_num_buckets};
     if (config_form(config) == CONFIG_T5)
         options.decoder_chunk = config_split_stage(config) * config_chunks(config);
     return options;
@@ -97,7 +99,7 @@ static bool is_trial(void) {
 // Fewest ranks that exchange heads in any layer.
 static int64_t fewest_head_ranks(const struct config *config) {
     int64_t fewest = config_layer_head_ranks(config, 0);
-    for (int64_t i = 1; i < config->cp_comm_type.count; i++) {
+    for (int64_t i = 1; i < config->machine.cp_comm_type.count; i++) {
         int64_t ranks = config_layer_head_ranks(config, i);
         fewest = ranks < fewest ? ranks : fewest;
     }
@@ -110,10 +112,10 @@ static int64_t fewest_head_ranks(const struct config *config) {
 // heads makes them fewer.
 static int check_attention(const struct config *config, const struct step_options *options) {
     const int64_t limit = INT64_C(1) << 31, sharing = fewest_head_ranks(config);
-    int64_t parts = config->tensor_model_parallel_size, groups = config_query_groups(config);
-    int64_t heads = config->num_attention_heads / parts / sharing, more = 1;
+    int64_t parts = config->machine.tensor_model_parallel_size, groups = config_query_groups(config);
+    int64_t heads = config->model.num_attention_heads / parts / sharing, more = 1;
     int64_t key_heads = groups > parts * sharing ? groups / parts / sharing : 1;
-    int64_t of_head = options->largest.T * config->kv_channels, elements = options->largest.B * heads * of_head;
+    int64_t of_head = options->largest.T * config->model.kv_channels, elements = options->largest.B * heads * of_head;
     if (elements < limit)
         return 0;
     if (is_trial() && heads / key_heads * of_head < limit) {
@@ -123,20 +125,21 @@ static int check_attention(const struct config *config, const struct step_option
     }
     while (elements / more >= limit)
         more *= 2;
-    bool is_relative = strcmp(config->position_embedding_type, "relative") == 0;
+    bool is_relative = strcmp(config->model.position_embedding_type, "relative") == 0;
     bool can_exchange = config_form(config) != CONFIG_T5 && !is_relative && groups % (parts * sharing * more) == 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "a micro-batch of %" PRId64 " × %" PRId64 " tokens with %" PRId64 " heads of %" PRId64
                           " channels on a rank: gradients of attention of 2^31 elements or more were wrong on a GPU; "
                           "give --%s-parallel-size %" PRId64 "%s, or a smaller --micro-batch-size or --seq-length",
-                          options->largest.B, options->largest.T, heads, config->kv_channels,
+                          options->largest.B, options->largest.T, heads, config->model.kv_channels,
                           can_exchange ? "context" : "tensor-model", (can_exchange ? sharing : parts) * more,
                           can_exchange ? " --cp-comm-type a2a" : "");
 }
 
 // Matmuls of experts in fp8, on the device that `text` describes.
 static int check_experts8(const struct config *config, const struct device *device, const char *text) {
-    bool is_blockwise = strcmp(config->fp8_recipe, "blockwise") == 0, is_mx = strcmp(config->fp8_recipe, "mxfp8") == 0;
+    bool is_blockwise = strcmp(config->run.fp8_recipe, "blockwise") == 0,
+         is_mx = strcmp(config->run.fp8_recipe, "mxfp8") == 0;
     if (!device_multiplies_groups8(device, SCALING_TENSOR))
         return error_set("%s has no fp8 matmuls of experts; they need compute capability 9.0 (H100, H200) and a build "
                          "for it; leave out --fp8-format",
@@ -169,27 +172,27 @@ static int check_device(const struct setup *setup, const struct step_options *op
                               options->largest.B, MOST_SAMPLES);
     if (is_gpu)
         TRY(check_attention(setup->config, options));
-    if (setup->config->fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
+    if (setup->config->run.fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
         return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid instead of --fp4-format, or --device cpu, which emulates them",
                          text);
-    if (setup->config->fp8_format && !device_supports(setup->device, DTYPE_E4M3))
+    if (setup->config->run.fp8_format && !device_supports(setup->device, DTYPE_E4M3))
         return error_set(
             "%s has no fp8; leave out --fp8-format or use a GPU of compute capability 8.9 or later (L4, H100)", text);
-    if (setup->config->fp8_format && strcmp(setup->config->fp8_recipe, "blockwise") == 0 &&
+    if (setup->config->run.fp8_format && strcmp(setup->config->run.fp8_recipe, "blockwise") == 0 &&
         !device_supports_scaling(setup->device, SCALING_BLOCK128))
         return error_set(
             "%s has no fp8 matmuls by blocks of 128; they need compute capability 9.0 (H100, H200) and CUDA "
             "12.9; give --fp8-format hybrid --fp8-recipe delayed",
             text);
-    if (setup->config->fp8_format && strcmp(setup->config->fp8_recipe, "mxfp8") == 0 &&
+    if (setup->config->run.fp8_format && strcmp(setup->config->run.fp8_recipe, "mxfp8") == 0 &&
         !device_supports_scaling(setup->device, SCALING_VECTOR32))
         return error_set("%s has no mxfp8 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid --fp8-recipe delayed",
                          text);
     if (is_gpu)
         TRY(config_check_whole_blocks(setup->config));
-    if (setup->config->fp8_format && setup->config->num_experts > 0)
+    if (setup->config->run.fp8_format && setup->config->model.num_experts > 0)
         return check_experts8(setup->config, setup->device, text);
     return 0;
 }
@@ -198,8 +201,9 @@ void setup_log_ranks(const struct config *config, const struct mesh *mesh) {
     log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
              ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64
              ", expert-model-parallel size: %" PRId64,
-             mesh->size, config->data_parallel_size, config->context_parallel_size, config->tensor_model_parallel_size,
-             config->pipeline_model_parallel_size, config->expert_model_parallel_size);
+             mesh->size, config->machine.data_parallel_size, config->machine.context_parallel_size,
+             config->machine.tensor_model_parallel_size, config->machine.pipeline_model_parallel_size,
+             config->machine.expert_model_parallel_size);
 }
 
 void setup_describe_memory(const struct step_memory *memory, struct buffer *out) {
@@ -322,11 +326,11 @@ int setup_step(struct step **step, const struct setup *setup) {
 static void warn_if_unaligned(const struct step *step, const struct config *config) {
     enum { ALIGNED_ROWS = 8 };
     char remedy[128] = "";
-    if (config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 &&
-        config->null_tokenizer_eod_id < 0 && config->vocab_size % ALIGNED_ROWS == 0)
+    if (config->data.tokenizer_type && strcmp(config->data.tokenizer_type, "NullTokenizer") == 0 &&
+        config->data.null_tokenizer_eod_id < 0 && config->data.vocab_size % ALIGNED_ROWS == 0)
         snprintf(remedy, sizeof remedy,
                  ", or --null-tokenizer-eod-id %" PRId64 ": without it NullTokenizer adds an id to --vocab-size",
-                 config->vocab_size - 1);
+                 config->data.vocab_size - 1);
     bool is_fast = step_device(step)->ops->is_host_memory || step_values(step).dtype == DTYPE_F32;
     for (int i = 0; i < step_params(step)->count && !is_fast; i++) {
         const struct param *param = step_params(step)->items[i];

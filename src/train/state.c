@@ -1,4 +1,4 @@
-// Saving and loading the state of a run; state_find.c finds what is loaded. See state.h.
+// Saving and loading the state of a run; found_checkpoint.c finds what is loaded. See state.h.
 #include "train/state.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -9,7 +9,7 @@
 #include "model/likeness.h"
 #include "optim/schedule.h"
 #include "train/expert_bias.h"
-#include "train/foreign.h"
+#include "train/initial_weights.h"
 #include "train/fp8_ranges.h"
 #include "train/norm_gains.h"
 
@@ -156,7 +156,7 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                               .skipped_train_samples = progress->skipped_train_samples,
                                               .adam_step = counters.updates,
                                               .schedule_samples = progress->schedule_samples,
-                                              .seed = config->seed,
+                                              .seed = config->run.seed,
                                               .loss_scale = counters.scaler.scale,
                                               .loss_scale_growth = counters.scaler.steps,
                                               .loss_scale_hysteresis = counters.scaler.overflows_left,
@@ -166,13 +166,13 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                               .config_json = saving->json.data};
     if (progress->past)
         saving->state.past = *progress->past;
-    saving->ranks = (struct checkpoint_ranks){.mesh = mesh, .writers = config->ckpt_writers};
-    saving->options = (struct checkpoint_save){.folder = run->folder ? run->folder : config->save,
+    saving->ranks = (struct checkpoint_ranks){.mesh = mesh, .writers = config->run.ckpt_writers};
+    saving->options = (struct checkpoint_save){.folder = run->folder ? run->folder : config->run.save,
                                                .device = step_device(step),
                                                .ranks = &saving->ranks,
                                                .state = &saving->state,
-                                               .keep_last = config->keep_last,
-                                               .retain_interval = config->save_retain_interval,
+                                               .keep_last = config->run.keep_last,
+                                               .retain_interval = config->run.save_retain_interval,
                                                .best = run->best,
                                                .replaced = {run->replaced[0], run->replaced[1]},
                                                .check = run->place ? keep_place : NULL,
@@ -180,7 +180,7 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .unmarked = run->unmarked};
     struct checkpoint_save *options = &saving->options;
     options->model = saving->model = list_model(step, config, &options->model_count);
-    if (!config->no_save_optim) {
+    if (!config->run.no_save_optim) {
         struct tensor masters[PARAM_MOST_GROUPS];
         step_open_masters(step, masters);
         options->optimizer = saving->optimizer = list_optimizer(run, TO_SAVE, masters, &options->optimizer_count);
@@ -200,31 +200,31 @@ static void end_saving(struct saving *saving, struct step *step) {
 
 // Samples that --train-tokens needs, the last of them in part.
 static int64_t samples_of_tokens(const struct config *config) {
-    return (config->train_tokens - 1) / config->seq_length + 1;
+    return (config->run.train_tokens - 1) / config->run.seq_length + 1;
 }
 
 bool state_is_done(const struct config *config, const struct progress_state *at) {
-    return at->iteration >= config->train_iters ||
-           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples) ||
-           (config->train_tokens > 0 && at->consumed_train_samples >= samples_of_tokens(config));
+    return at->iteration >= config->run.train_iters ||
+           (config->run.train_samples > 0 && at->consumed_train_samples >= config->run.train_samples) ||
+           (config->run.train_tokens > 0 && at->consumed_train_samples >= samples_of_tokens(config));
 }
 
 // With Megatron's default --min-lr the rate is 0 after the decay, and the weights stay as they are.
 static void warn_of_idle_samples(const struct config *config, const struct progress_state *at) {
-    int64_t end = config->train_samples > 0
-                      ? config->train_samples
-                      : at->schedule_samples + (config->train_iters - at->iteration) * config->global_batch_size;
+    int64_t end = config->run.train_samples > 0 ? config->run.train_samples
+                                                : at->schedule_samples + (config->run.train_iters - at->iteration) *
+                                                                             config->run.global_batch_size;
     // Rounded down: a decay of as many tokens, rounded to the nearest sample, is not shorter.
-    if (config->train_tokens > 0 && config->train_tokens / config->seq_length < end)
-        end = config->train_tokens / config->seq_length;
-    if (config->lr_decay_steps >= end || schedule_lr(config, end) > 0 || schedule_decoupled_lr(config, end) > 0)
+    if (config->run.train_tokens > 0 && config->run.train_tokens / config->run.seq_length < end)
+        end = config->run.train_tokens / config->run.seq_length;
+    if (config->run.lr_decay_steps >= end || schedule_lr(config, end) > 0 || schedule_decoupled_lr(config, end) > 0)
         return;
     log_warn_once("the learning rate is 0 from sample %" PRId64 " on (--lr-decay-iters, -samples or -tokens, "
                   "--min-lr), and the run has %" PRId64
                   " samples: what follows trains nothing; give --min-lr or a longer "
                   "decay%s",
-                  config->lr_decay_steps, end,
-                  config->use_checkpoint_opt_param_scheduler ? " with --override-opt_param-scheduler" : "");
+                  config->run.lr_decay_steps, end,
+                  config->run.use_checkpoint_opt_param_scheduler ? " with --override-opt_param-scheduler" : "");
 }
 
 void state_describe_rest(const struct config *config, const struct progress_state *at) {
@@ -234,29 +234,27 @@ void state_describe_rest(const struct config *config, const struct progress_stat
         log_info("note: the checkpoint has all %" PRId64 " iterations of the run, so nothing is left to train; raise "
                  "--train-iters%s to continue",
                  at->iteration,
-                 config->train_tokens > 0 ? ", --train-samples or --train-tokens" : " or --train-samples");
+                 config->run.train_tokens > 0 ? ", --train-samples or --train-tokens" : " or --train-samples");
 }
 
-int state_check_save(const struct run_state *run) {
+static int save(const struct run_state *run, const char *what, int (*write)(const struct checkpoint_save *options)) {
     struct saving saving;
     struct watchdog_work work;
-    watchdog_begin(&work, WATCHDOG_SAVE, "rehearsing a save");
+    watchdog_begin(&work, WATCHDOG_SAVE, what);
     begin_saving(&saving, run);
-    int status = checkpoint_save_rehearse(&saving.options);
+    int status = write(&saving.options);
     end_saving(&saving, run->step);
     watchdog_end(&work);
     return status;
 }
 
+int state_check_save(const struct run_state *run) {
+    return save(run, "rehearsing a save", checkpoint_save_rehearse);
+}
+
 int state_save(const struct run_state *run) {
-    struct saving saving;
     struct phase *phase = phase_begin("saving the checkpoint");
-    struct watchdog_work work;
-    watchdog_begin(&work, WATCHDOG_SAVE, "saving the checkpoint");
-    begin_saving(&saving, run);
-    int status = checkpoint_save(&saving.options);
-    end_saving(&saving, run->step);
-    watchdog_end(&work);
+    int status = save(run, "saving the checkpoint", checkpoint_save);
     phase_end(phase);
     return status;
 }
@@ -289,8 +287,8 @@ static int check_config(const struct config *config, const struct checkpoint_sta
                         bool *is_centered) {
     struct json *object;
     TRY(parse_config(&object, state, path));
-    int status = object ? likeness_check_json(object, config, config->finetune, path) : 0;
-    *is_centered = object ? config_json_is_centered(object) : config->apply_layernorm_1p;
+    int status = object ? likeness_check_json(object, config, config->run.finetune, path) : 0;
+    *is_centered = object ? config_json_is_centered(object) : config->model.apply_layernorm_1p;
     json_free(object);
     return status;
 }
@@ -369,7 +367,7 @@ static int load_weights(const struct run_state *run, const char *path, bool from
     // model. Beside the masters lie the moments, and beside the weights the biases of routers. Text is generated
     // without multi-token prediction.
     bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || expert_bias_count(step, run->config) > 0 ||
-                   run->config->mtp_num_layers > 0;
+                   run->config->model.mtp_num_layers > 0;
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
@@ -389,10 +387,10 @@ static int resume(const struct run_state *run, const char *path, const struct ch
                                      .scaler = {.scale = state->loss_scale,
                                                 .steps = state->loss_scale_growth,
                                                 .overflows_left = state->loss_scale_hysteresis},
-                                     .fp8_steps = run->config->fp8_format ? state->fp8_steps : 0};
+                                     .fp8_steps = run->config->run.fp8_format ? state->fp8_steps : 0};
     TRY(load_optimizer(run, path));
     TRY(expert_load_read(run, path));
-    if (run->config->fp8_format)
+    if (run->config->run.fp8_format)
         TRY(ranges_load(run, path, counters.fp8_steps, &counters.has_ranges));
     step_resume(run->step, &counters);
     return 0;
@@ -402,10 +400,6 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
     struct step *step = run->step;
     struct progress_state *progress = run->progress;
     struct checkpoint_state state;
-    if (model_source_is_foreign(path)) {
-        CHECK(!with_optimizer);
-        return load_foreign_weights(run, path);
-    }
     bool is_centered = false;
     TRY(checkpoint_load_state(path, &state));
     int status = check_config(run->config, &state, path, &is_centered);
@@ -436,6 +430,16 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
 int state_load(const struct run_state *run, const char *path, bool with_optimizer) {
     struct phase *phase = phase_begin("loading the checkpoint");
     int status = load(run, path, with_optimizer);
+    phase_end(phase);
+    return status;
+}
+
+int state_load_found(const struct run_state *run, const struct found_checkpoint *from, bool with_optimizer) {
+    if (!found_checkpoint_is_foreign(from))
+        return state_load(run, from->path, with_optimizer);
+    CHECK(!with_optimizer);
+    struct phase *phase = phase_begin("loading the checkpoint");
+    int status = load_foreign_weights(run, from->path);
     phase_end(phase);
     return status;
 }
@@ -486,7 +490,7 @@ static int use_own_files(struct config *config, const struct checkpoint_file_lis
 
 static int load_foreign_config(struct config *config, const char *path) {
     struct model_source source;
-    TRY(foreign_open(&source, config, path));
+    TRY(foreign_open(&source, config, path, config->run.ckpt_step));
     struct buffer text = {0};
     struct json_writer writer = {.out = &text};
     struct json *object = NULL;
@@ -513,8 +517,23 @@ int state_read_config(struct json **object, const char *path) {
     return status;
 }
 
-int state_load_config(struct config *config, const char *path) {
-    if (model_source_is_foreign(path))
+int state_read_resumed(struct json **object, const struct config *config) {
+    struct config loaded = *config;
+    struct found_checkpoint found;
+    *object = NULL;
+    if (!config->run.load || config->run.finetune || config_upcycles_load(config))
+        return 0;
+    loaded.run.pretrained_checkpoint = NULL;
+    int status = find_checkpoint_here(&found, &loaded, true);
+    if (status == 0 && found.path && !found_checkpoint_is_release(&found))
+        status = state_read_config(object, found.path);
+    found_checkpoint_free(&found);
+    return status;
+}
+
+int state_load_config(struct config *config, const struct found_checkpoint *from) {
+    const char *path = from->path;
+    if (found_checkpoint_is_foreign(from))
         return load_foreign_config(config, path);
     struct checkpoint_state state;
     struct checkpoint_file_list files = {0};

@@ -55,7 +55,7 @@ static int add_split(struct string_list *names, const struct config *config, enu
 }
 
 int text_data_find(struct string_list *names, const struct config *config) {
-    for (int which = 0; which < SPLIT_COUNT && !config->mock_data; which++)
+    for (int which = 0; which < SPLIT_COUNT && !config->data.mock_data; which++)
         TRY(add_split(names, config, (enum split)which));
     return 0;
 }
@@ -113,32 +113,31 @@ static int take_saved(struct config *config, bool *is_taken) {
     static const char *const flags[] = {"--tokenizer-type", "--vocab-size"};
     static const char *const taken[] = {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model"};
     struct config saved;
-    char *path = NULL;
-    int64_t iteration;
-    bool is_begun;
-    TRY(state_is_begun(config, &is_begun));
-    if (!is_begun && !config->pretrained_checkpoint)
+    struct found_checkpoint found;
+    TRY(find_checkpoint_here(&found, config, true));
+    if (!found.path)
         return 0;
-    TRY(state_find_here(config, true, &path, &iteration));
     config_copy(&saved, config);
     struct flag_table table = config_flag_table(0);
     int status = 0;
     for (size_t i = 0; status == 0 && i < sizeof flags / sizeof flags[0]; i++)
         status = flag_set(&table, &saved, flags[i], i == 0 ? "auto" : "1", FLAG_FROM_DEFAULT);
     if (status == 0)
-        status = state_load_config(&saved, path);
-    const char *values[] = {saved.tokenizer_type, saved.vocab_file, saved.merge_file, saved.tokenizer_model};
-    *is_taken = status == 0 && !config_trains_tokenizer(&saved) && (saved.vocab_file || saved.tokenizer_model);
+        status = state_load_config(&saved, &found);
+    const char *values[] = {saved.data.tokenizer_type, saved.data.vocab_file, saved.data.merge_file,
+                            saved.data.tokenizer_model};
+    *is_taken =
+        status == 0 && !config_trains_tokenizer(&saved) && (saved.data.vocab_file || saved.data.tokenizer_model);
     for (size_t i = 0; status == 0 && *is_taken && i < sizeof taken / sizeof taken[0]; i++)
         if (values[i])
             status = set_flag(config, taken[i], values[i]);
     if (status == 0 && *is_taken && flag_is_given(&config->given, "--vocab-size") &&
-        saved.vocab_size != config->vocab_size)
+        saved.data.vocab_size != config->data.vocab_size)
         log_info("note: the tokenizer is the checkpoint's, of %" PRId64 " tokens; --vocab-size %" PRId64
                  " has no effect",
-                 saved.vocab_size, config->vocab_size);
+                 saved.data.vocab_size, config->data.vocab_size);
     config_free(&saved);
-    free(path);
+    found_checkpoint_free(&found);
     return status;
 }
 
@@ -150,7 +149,7 @@ static int find_tokenizer(struct config *config, const struct text_cache *cache,
     if (is_taken)
         return 0;
     char *folder;
-    TRY(text_cache_tokenizer(&folder, cache, sources, config->vocab_size));
+    TRY(text_cache_tokenizer(&folder, cache, sources, config->data.vocab_size));
     int status = set_trained(config, folder);
     free(folder);
     return status;
@@ -200,7 +199,7 @@ int text_data_refuse(const char *name) {
 }
 
 static int check_use(const struct config *config, const char *name) {
-    if (!config->tokenizer_type)
+    if (!config->data.tokenizer_type)
         return text_data_refuse(name);
     if (corpus_kind_of(config) == CORPUS_ROBERTA)
         return error_set_code(EXIT_CODE_USAGE,
@@ -214,12 +213,12 @@ static int check_use(const struct config *config, const char *name) {
 static int resolve(struct text_data *data, const struct text_data_options *options) {
     struct config *config = options->config;
     const struct string_list *names = &data->names;
-    struct text_cache cache = {.key = config->json_keys, .threads = pool_available_processors()};
+    struct text_cache cache = {.key = config->data.json_keys, .threads = pool_available_processors()};
     TRY(check_use(config, names->items[0]));
     char *beside = text_source_default_root(names->items[0]);
-    if (config->data_cache_path || beside)
-        string_list_add(&cache.roots, config->data_cache_path ? config->data_cache_path : beside);
-    if (!config->data_cache_path && options->user_cache)
+    if (config->data.data_cache_path || beside)
+        string_list_add(&cache.roots, config->data.data_cache_path ? config->data.data_cache_path : beside);
+    if (!config->data.data_cache_path && options->user_cache)
         string_list_add(&cache.roots, options->user_cache);
     free(beside);
     struct text_source *sources = memory_alloc((size_t)names->count * sizeof *sources);
@@ -241,7 +240,8 @@ static int resolve(struct text_data *data, const struct text_data_options *optio
 // Rank 0's results, a line each: the tokenizer's files, then names and prefixes.
 static char *write_found(const struct text_data *data, const struct config *config) {
     struct buffer text = {0};
-    const char *files[] = {config->tokenizer_type, config->vocab_file, config->merge_file, config->tokenizer_model};
+    const char *files[] = {config->data.tokenizer_type, config->data.vocab_file, config->data.merge_file,
+                           config->data.tokenizer_model};
     for (size_t i = 0; data->names.count > 0 && i < sizeof files / sizeof files[0]; i++)
         buffer_printf(&text, "%s\n", files[i] ? files[i] : "");
     for (int64_t i = 0; i < data->names.count; i++)
@@ -306,7 +306,7 @@ static int open_together(struct text_data *data, const struct text_data_options 
 
 int text_data_open(struct text_data *data, const struct text_data_options *options) {
     *data = (struct text_data){0};
-    if (options->config->mock_data)
+    if (options->config->data.mock_data)
         return 0;
     int status = open_together(data, options);
     if (status < 0)

@@ -21,10 +21,10 @@ enum {
 
 // The one that the flags name, or where the other files of the run are.
 static char *choose_folder(const struct config *config) {
-    const char *folder = config->profile_dir       ? config->profile_dir
-                         : config->save            ? config->save
-                         : config->tensorboard_dir ? config->tensorboard_dir
-                                                   : ".";
+    const char *folder = config->watch.profile_dir       ? config->watch.profile_dir
+                         : config->run.save              ? config->run.save
+                         : config->watch.tensorboard_dir ? config->watch.tensorboard_dir
+                                                         : ".";
     return memory_string(folder);
 }
 
@@ -39,10 +39,10 @@ void tracing_open(struct tracing *tracing, const struct tracing_options *options
                                 .capacity = FIRST_SPANS};
     (void)gethostname(tracing->ranks.host, sizeof tracing->ranks.host - 1);
     rank_report_open(&tracing->ranks);
-    if (options->config->profile)
+    if (options->config->watch.profile)
         tracing->folder = choose_folder(options->config);
     // Timers tell the parts of a step apart, which a replay does not.
-    if (options->config->timing_log_level > 0)
+    if (options->config->watch.timing_log_level > 0)
         step_set_records(options->step, false);
 }
 
@@ -56,32 +56,33 @@ static struct device *device_of(const struct tracing *tracing) {
 
 static bool is_in_profile(const struct tracing *tracing, int64_t iteration) {
     const struct config *config = config_of(tracing);
-    return config->profile && iteration > config->profile_step_start && iteration <= config->profile_step_end;
+    return config->watch.profile && iteration > config->watch.profile_step_start &&
+           iteration <= config->watch.profile_step_end;
 }
 
 // The device waits for others where the host does not see it.
 static bool is_sampled(const struct tracing *tracing, int64_t iteration) {
-    int64_t interval = config_of(tracing)->log_interval;
+    int64_t interval = config_of(tracing)->watch.log_interval;
     return tracing->ranks.mesh->size > 1 && device_has_clock(device_of(tracing)) &&
            iteration % (interval > LEAST_SAMPLING ? interval : LEAST_SAMPLING) == 0;
 }
 
 static bool is_traced(const struct tracing *tracing, int64_t iteration) {
     bool is_written = tracing->is_profiling && tracing->file.path;
-    return is_written || config_of(tracing)->timing_log_level > 0 || is_sampled(tracing, iteration);
+    return is_written || config_of(tracing)->watch.timing_log_level > 0 || is_sampled(tracing, iteration);
 }
 
 bool tracing_needs_results(const struct tracing *tracing, int64_t iteration) {
     const struct config *config = config_of(tracing);
-    return config->profile && !tracing->is_profiled &&
-           (iteration == config->profile_step_start || iteration == config->profile_step_end);
+    return config->watch.profile && !tracing->is_profiled &&
+           (iteration == config->watch.profile_step_start || iteration == config->watch.profile_step_end);
 }
 
 // Whether --profile-ranks has this rank; all if it is not given. The numbers were checked with the other flags.
 static bool has_profile(const struct config *config, int rank) {
-    bool has = config->profile_ranks.count == 0;
-    for (int64_t i = 0; i < config->profile_ranks.count; i++)
-        has = has || strtol(config->profile_ranks.items[i], NULL, 10) == rank;
+    bool has = config->watch.profile_ranks.count == 0;
+    for (int64_t i = 0; i < config->watch.profile_ranks.count; i++)
+        has = has || strtol(config->watch.profile_ranks.items[i], NULL, 10) == rank;
     return has;
 }
 
@@ -94,7 +95,7 @@ static void start_clock(struct tracing *tracing) {
 
 static bool needs_clock(const struct tracing *tracing) {
     return device_has_clock(device_of(tracing)) &&
-           (tracing->ranks.mesh->size > 1 || config_of(tracing)->timing_log_level > 0);
+           (tracing->ranks.mesh->size > 1 || config_of(tracing)->watch.timing_log_level > 0);
 }
 
 static void describe_place(const struct mesh *mesh, struct buffer *out) {
@@ -130,7 +131,7 @@ static void begin_profile(struct tracing *tracing, int64_t iteration) {
     int64_t origin = (int64_t)(clock_seconds() * 1e9);
     comm_broadcast_i64(all, &origin, 1, 0, "the profile's origin");
     tracing->is_profiling = true;
-    log_info("profiling iterations %" PRId64 " to %" PRId64, iteration, config_of(tracing)->profile_step_end);
+    log_info("profiling iterations %" PRId64 " to %" PRId64, iteration, config_of(tracing)->watch.profile_step_end);
     if (!has_profile(config_of(tracing), tracing->ranks.mesh->rank))
         return;
     open_file(tracing, (double)origin * 1e-9 + offset.seconds, offset);
@@ -253,9 +254,9 @@ void tracing_end(struct tracing *tracing, int64_t iteration, struct tracing_time
         drain(tracing, iteration, true);
         tracing->ranks.traced++;
     }
-    if (tracing->is_profiling && iteration >= config_of(tracing)->profile_step_end)
+    if (tracing->is_profiling && iteration >= config_of(tracing)->watch.profile_step_end)
         end_profile(tracing);
-    if (iteration % config_of(tracing)->log_interval == 0)
+    if (iteration % config_of(tracing)->watch.log_interval == 0)
         rank_report_write(&tracing->ranks, iteration);
 }
 

@@ -27,7 +27,7 @@
 #include "train/kept_batches.h"
 #include "train/meter.h"
 #include "train/run_end.h"
-#include "train/same_data.h"
+#include "train/dataset_checks.h"
 #include "train/sampler.h"
 #include "train/save_folder.h"
 #include "train/saver.h"
@@ -110,18 +110,18 @@ static int open_files(struct trainer *trainer) {
     setup_log_ranks(config, trainer->mesh);
     TRY(save_folder_open(&trainer->save_folder, config, trainer->mesh));
     // The file is now known to be this run's.
-    trainer->watching.farewell.metrics_path = config->metrics_file;
+    trainer->watching.farewell.metrics_path = config->watch.metrics_file;
     TRY(text_data_open(&trainer->texts, &(struct text_data_options){.config = config,
                                                                     .mesh = trainer->mesh,
                                                                     .local_rank = trainer->local_rank,
                                                                     .user_cache = trainer->options->user_cache}));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
-    if (!config->skip_train)
+    if (!config->run.skip_train)
         identity_take(&trainer->identity, &(struct identity_sources){.config = config,
                                                                      .mesh = trainer->mesh,
                                                                      .texts = &trainer->texts,
                                                                      .tokenizer = trainer->tokenizer});
-    if (config->save && !config->skip_train && trainer->mesh->rank == 0)
+    if (config->run.save && !config->run.skip_train && trainer->mesh->rank == 0)
         kept_files_open(&trainer->kept, config, &trainer->identity);
     const struct automatic_run run = {trainer->options->open, config, trainer->device, trainer->mesh, &trainer->texts};
     TRY(automatic_settle(&run, trainer->options->dumps_arguments));
@@ -134,7 +134,7 @@ static int open_step(struct trainer *trainer) {
     struct phase *phase = phase_begin("planning the run");
     planned_make(trainer->options->planner, config, trainer->device, trainer->mesh, &trainer->watching.planned);
     phase_end(phase);
-    log_info("> learning rate decay style: %s", config->lr_decay_style);
+    log_info("> learning rate decay style: %s", config->run.lr_decay_style);
     phase = phase_begin("preparing the model and its memory");
     int status = setup_step(&trainer->step, &(struct setup){config, trainer->device, trainer->mesh, STEP_TRAIN});
     phase_end(phase);
@@ -146,12 +146,12 @@ static int open_step(struct trainer *trainer) {
                                &(struct memory_checkpoint_options){.config = config,
                                                                    .step = trainer->step,
                                                                    .identity = &trainer->identity.json,
-                                                                   .latest_on_disk = state_latest,
+                                                                   .latest_on_disk = find_checkpoint_latest,
                                                                    .path = trainer->options->memory_path}));
     TRY(beginning_set_weights(&(struct beginning_options){trainer->step, config, &trainer->identity, &trainer->memory},
                               &trainer->at));
     TRY(interrupt_check());
-    if (!config->skip_train)
+    if (!config->run.skip_train)
         TRY(sampler_open(&trainer->sampler, &(struct sampler_options){.config = config,
                                                                       .device = trainer->device,
                                                                       .mesh = trainer->mesh,
@@ -165,7 +165,7 @@ static int open_step(struct trainer *trainer) {
                                     .loads_copy = trainer->options->loads_copy,
                                     .iteration = -1,
                                     .kept_iteration = trainer->at.iteration};
-    if (config->save && !config->skip_train && !state_is_done(config, &trainer->at))
+    if (config->run.save && !config->run.skip_train && !state_is_done(config, &trainer->at))
         return saver_check(&trainer->saver, &trainer->at, trainer->memory.is_resumed);
     return 0;
 }
@@ -207,7 +207,7 @@ static int set_up(struct trainer *trainer) {
 
 // Micro-batches of one rank in an iteration.
 static int64_t count_micro_batches(const struct config *config, int64_t batch_size) {
-    return batch_size / (config->micro_batch_size * config->data_parallel_size);
+    return batch_size / (config->run.micro_batch_size * config->machine.data_parallel_size);
 }
 
 // Reports the loss over --eval-iters global batches of a set, unless the evaluation is cut short.
@@ -232,14 +232,14 @@ static int evaluate_set(struct trainer *trainer, int set, bool is_final, bool *i
 // for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     const struct config *config = trainer->config;
-    if (!trainer->loaders[split] || config->eval_iters == 0)
+    if (!trainer->loaders[split] || config->run.eval_iters == 0)
         return 0;
     if (is_final)
-        log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config_eval_batch_size(config));
+        log_info("Evaluating on %" PRId64 " samples", config->run.eval_iters * config_eval_batch_size(config));
     // Counted in full even if it is cut short, so that evaluations after a resume see the samples they would have seen.
     // Every set gives as many.
     if (split == SPLIT_VALID)
-        trainer->at.consumed_valid_samples += config->eval_iters * config_eval_batch_size(config);
+        trainer->at.consumed_valid_samples += config->run.eval_iters * config_eval_batch_size(config);
     ending_answer(&trainer->ending, "ending the evaluation at iteration ", trainer->at.iteration);
     bool is_cut = false;
     for (int set = 0; set < trainer->datasets.count && !is_cut; set++)
@@ -267,7 +267,7 @@ static int finish_iteration(struct trainer *trainer) {
     meter_add(&trainer->meter, &reading);
     tracing_end(&trainer->tracing, trainer->at.iteration, times);
     // A signal that comes now waits for the iterations that are queued, too.
-    if (trainer->config->save)
+    if (trainer->config->run.save)
         stop_time_measure(&trainer->stop_time, reading.seconds * (1 + step_lookahead(trainer->step)),
                           trainer->saver.seconds);
     return 0;
@@ -316,7 +316,7 @@ static int queue_iteration(struct trainer *trainer) {
     int64_t micro_batches = count_micro_batches(config, trainer->batch_size);
     struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
     source = ending_source(&trainer->ending, first_iteration_count(&trainer->first, source));
-    if (!is_multiple(ahead.iteration + 1, config->replay_check))
+    if (!is_multiple(ahead.iteration + 1, config->watch.replay_check))
         return step_train_paced(trainer->step, &source, paces);
     struct kept_batches kept;
     const struct step_source first = kept_batches_first(&kept, source), again = kept_batches_again(&kept);
@@ -376,9 +376,9 @@ static int go_back(struct trainer *trainer) {
 
 // No checkpoint is made of rows that do not belong together. `way` is a function of the saver.
 static int save(struct trainer *trainer, int (*way)(struct saver *saver, struct progress_state *at)) {
-    if (trainer->config->save && trainer->loaders[SPLIT_TRAIN])
+    if (trainer->config->run.save && trainer->loaders[SPLIT_TRAIN])
         TRY(same_data_check_rows(trainer->mesh, loader_digest(trainer->loaders[SPLIT_TRAIN])));
-    if (trainer->config->save && trainer->mesh->rank == 0)
+    if (trainer->config->run.save && trainer->mesh->rank == 0)
         interrupt_answer("finishing the checkpoint of iteration ", trainer->at.iteration, "", "quit without it");
     double started = clock_seconds();
     int64_t before = trainer->saver.iteration;
@@ -404,10 +404,10 @@ static bool needs_results(const struct trainer *trainer) {
     const struct config *config = trainer->config;
     struct progress_state ahead = look_ahead(trainer);
     int64_t at = ahead.iteration;
-    return state_is_done(config, &ahead) || is_multiple(at, config->check_replicas) ||
-           is_multiple(at, config->eval_interval) || is_multiple(at, config->save_interval) ||
-           memory_checkpoint_is_due(&trainer->memory, at) || is_multiple(at, config->exit_interval) ||
-           replay_check_is_due(&trainer->replay, at) || is_multiple(at, config->sample_interval) ||
+    return state_is_done(config, &ahead) || is_multiple(at, config->watch.check_replicas) ||
+           is_multiple(at, config->run.eval_interval) || is_multiple(at, config->run.save_interval) ||
+           memory_checkpoint_is_due(&trainer->memory, at) || is_multiple(at, config->run.exit_interval) ||
+           replay_check_is_due(&trainer->replay, at) || is_multiple(at, config->watch.sample_interval) ||
            meter_needs_weights(&trainer->meter, at) || tracing_needs_results(&trainer->tracing, at) ||
            config_global_batch_size(config, ahead.consumed_train_samples) != trainer->batch_size;
 }
@@ -424,15 +424,15 @@ static int follow_intervals(struct trainer *trainer) {
     const struct config *config = trainer->config;
     int64_t at = trainer->at.iteration;
     TRY(replay_check_end(&trainer->replay, &trainer->recovery, trainer->step, at));
-    if (is_multiple(at, config->check_replicas))
+    if (is_multiple(at, config->watch.check_replicas))
         TRY(check_replicas(trainer));
-    if (is_multiple(at, config->eval_interval))
+    if (is_multiple(at, config->run.eval_interval))
         TRY(evaluate(trainer, SPLIT_VALID, false));
-    if (is_multiple(at, config->sample_interval)) {
+    if (is_multiple(at, config->watch.sample_interval)) {
         ending_answer(&trainer->ending, "finishing the samples of iteration ", at);
         sampler_run(trainer->sampler, at, trainer->report);
     }
-    bool is_asked = is_multiple(at, config->save_interval) || trainer->ending.is_save_asked;
+    bool is_asked = is_multiple(at, config->run.save_interval) || trainer->ending.is_save_asked;
     if (is_asked || trainer->ending.is_save_due || trainer->saver.better.iteration == at)
         TRY(save(trainer, is_asked ? saver_save : saver_save_passing));
     ending_save_done(&trainer->ending);
@@ -463,7 +463,7 @@ static int run_iterations(struct trainer *trainer, enum ending_kind *ending) {
     if (early > 0 && !trainer->memory.is_resumed)
         trainer->saver.iteration = trainer->at.iteration;
     int64_t samples = config_global_batch_size(config, trainer->at.consumed_train_samples);
-    first_iteration_begin(&trainer->first, count_micro_batches(config, samples), config->timing_log_level > 0);
+    first_iteration_begin(&trainer->first, count_micro_batches(config, samples), config->watch.timing_log_level > 0);
     while (!state_is_done(config, &trainer->at) && *ending == GO_ON) {
         bool is_skipped = skips_have(&trainer->past, look_ahead(trainer).iteration + 1);
         TRY(take_status(trainer, follow_ramp_up(trainer)));
@@ -512,7 +512,7 @@ static int run_to_last_save(struct trainer *trainer, enum ending_kind *ending, b
 
 static int run_training(struct trainer *trainer, enum exit_code *exit_code) {
     enum ending_kind ending = GO_ON;
-    if (!trainer->config->skip_train) {
+    if (!trainer->config->run.skip_train) {
         state_describe_rest(trainer->config, &trainer->at);
         if (!trainer->memory.is_resumed)
             saver_leave_done(&trainer->saver, &trainer->at);

@@ -1,8 +1,7 @@
-// Dense weights into experts. See upcycle.h.
-#include "train/upcycle.h"
+// Dense weights into experts. See initial_weights.h.
+#include "train/initial_weights.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/model_source.h"
 #include "model/choices.h"
 #include "model/likeness.h"
 #include "store/checkpoint.h"
@@ -79,11 +78,11 @@ static void free_list(struct upcycle_list *list) {
 
 // Factor of the weights of both matmuls. A gated MLP, and one with squares, multiplies three numbers.
 static double weight_scale(const struct config *config) {
-    bool is_softmax = strcmp(config->moe_router_score_function, "softmax") == 0;
-    if (!is_softmax || !config->moe_router_pre_softmax)
+    bool is_softmax = strcmp(config->model.moe_router_score_function, "softmax") == 0;
+    if (!is_softmax || !config->model.moe_router_pre_softmax)
         return 1;
     bool is_cube = config_is_gated(config) || choices_activation(config_activation(config)) == ACTIVATION_SQUARED_RELU;
-    double ratio = (double)config->num_experts / (double)config->moe_router_topk;
+    double ratio = (double)config->model.num_experts / (double)config->model.moe_router_topk;
     return pow(ratio, is_cube ? 1.0 / 3 : 1.0 / 2);
 }
 
@@ -101,11 +100,11 @@ static void scale_experts(struct step *step, double scale) {
 static int check_dense(const struct config *config, const struct checkpoint_state *state, const char *path,
                        bool *is_centered) {
     struct json *object = NULL;
-    *is_centered = config->apply_layernorm_1p;
+    *is_centered = config->model.apply_layernorm_1p;
     if (!state->config_json)
         return 0;
     struct config dense = *config;
-    dense.num_experts = 0;
+    dense.model.num_experts = 0;
     TRY(json_parse(&object, state->config_json, strlen(state->config_json), path));
     int status = likeness_check_json(object, &dense, false, path);
     *is_centered = config_json_is_centered(object);
@@ -117,20 +116,16 @@ int upcycle_load(const struct run_state *run, const char *path) {
     struct checkpoint_state state;
     struct upcycle_list list;
     bool is_centered;
-    if (model_source_is_foreign(path))
-        return error_set("--moe-use-upcycling reads checkpoints of this program; convert %s first: bevatron checkpoint "
-                         "convert --to bevatron",
-                         path);
     TRY(checkpoint_load_state(path, &state));
     int status = check_dense(run->config, &state, path, &is_centered);
     checkpoint_state_free(&state);
     TRY(status);
-    if (is_centered != run->config->apply_layernorm_1p)
+    if (is_centered != run->config->model.apply_layernorm_1p)
         return error_set("%s stores the gains of norms in another way; --moe-use-upcycling needs the same "
                          "--apply-layernorm-1p",
                          path);
     step_draw_weights(run->step);
-    make_list(&list, run->step, run->config->num_experts);
+    make_list(&list, run->step, run->config->model.num_experts);
     status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                .part = CHECKPOINT_MODEL,
                                                                .device = step_device(run->step),

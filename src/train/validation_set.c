@@ -45,7 +45,7 @@ static int count_windows(const struct config *config, const struct text_data *te
                          int64_t *windows) {
     struct data_paths paths;
     struct blend_list list = {0};
-    const double T = (double)config->seq_length;
+    const double T = (double)config->run.seq_length;
     double sum = 0, tokens = 1;
     int status = data_paths_find(&paths, config, SPLIT_VALID);
     text_data_replace(texts, &paths.items);
@@ -71,22 +71,13 @@ static int set(struct config *config, const char *flag, const char *value) {
 
 // The shares of a run that resumes, to be freed; NULL if there are none.
 static int find_saved(const struct config *config, char **split) {
-    bool is_begun = false;
-    char *path;
-    int64_t iteration;
     struct json *object = NULL;
     *split = NULL;
-    if (config->load && !config->finetune && !config_upcycles_load(config))
-        TRY(state_is_begun(config, &is_begun));
-    if (!is_begun)
-        return 0;
-    TRY(state_find_here(config, true, &path, &iteration));
-    int status = state_is_release(path) ? 0 : state_read_config(&object, path);
+    int status = state_read_resumed(&object, config);
     const struct json *member = status == 0 && object ? json_member(object, "split") : NULL;
     if (member && member->type == JSON_STRING)
         *split = memory_string(member->string);
     json_free(object);
-    free(path);
     return status;
 }
 
@@ -116,17 +107,17 @@ static int settle_shares(struct config *config, const struct text_data *texts, c
     if (choice == NONE)
         log_warn("there is no validation: a tenth of the documents has fewer than %d windows of %" PRId64
                  " tokens; give more text, or shares of your own with --split",
-                 LEAST_WINDOWS, config->seq_length);
+                 LEAST_WINDOWS, config->run.seq_length);
     else if (choice > 0)
         log_info("chosen for this run: --split %s, so that validation has %d windows of %" PRId64 " tokens or more",
-                 shares[choice], LEAST_WINDOWS, config->seq_length);
+                 shares[choice], LEAST_WINDOWS, config->run.seq_length);
     return choice > 0 ? set(config, "--split", shares[choice]) : 0;
 }
 
 // An evaluation should not read a window twice.
 static int settle_iterations(struct config *config, const struct text_data *texts, const struct mesh *mesh) {
     const int64_t batch = config_eval_batch_size(config);
-    int64_t windows = 0, most = config->eval_iters * batch;
+    int64_t windows = 0, most = config->run.eval_iters * batch;
     int status = mesh->rank == 0 ? count_windows(config, texts, NULL, most, &windows) : 0;
     TRY(comm_agree(mesh->all, status, "windows of the validation set"));
     comm_broadcast_i64(mesh->all, &windows, 1, 0, "windows of rank 0's validation set");
@@ -143,16 +134,19 @@ static int settle_iterations(struct config *config, const struct text_data *text
     if (status == 0 && windows < most)
         log_warn("the validation set repeats: it has %" PRId64 " windows of %" PRId64
                  " tokens, and an evaluation reads %" PRId64 "; %s%" PRId64 " reads it once",
-                 windows, config->seq_length, most, enough < config->eval_iters ? "--eval-iters " : "a batch of ",
-                 enough < config->eval_iters ? enough : windows);
+                 windows, config->run.seq_length, most,
+                 enough < config->run.eval_iters ? "--eval-iters " : "a batch of ",
+                 enough < config->run.eval_iters ? enough : windows);
     return status;
 }
 
 int validation_set_settle(struct config *config, const struct text_data *texts, const struct mesh *mesh) {
     bool is_text = texts->names.count > 0, is_open = flag_source(&config->given, "--split") == FLAG_FROM_DEFAULT;
-    if (config->mock_data || config->skip_train || config->eval_iters == 0)
-        return 0;
-    if (is_text && is_open && config->split)
+    bool has_evaluation = !config->data.mock_data && !config->run.skip_train && config->run.eval_iters > 0;
+    if (has_evaluation && is_text && is_open && config->data.split)
         TRY(settle_shares(config, texts, mesh));
-    return settle_iterations(config, texts, mesh);
+    if (!config->data.mock_data && config->data.split && flag_source(&config->given, "--split") == FLAG_FROM_DEFAULT)
+        log_info("note: --split is not given; %s of the documents are for training, validation and test",
+                 config->data.split);
+    return has_evaluation ? settle_iterations(config, texts, mesh) : 0;
 }

@@ -8,7 +8,7 @@
 
 // The file of the tokenizer that this machine does not have; NULL if it has all that the flags name.
 static const char *missing_file(const struct config *config) {
-    const char *files[] = {config->vocab_file, config->merge_file, config->tokenizer_model};
+    const char *files[] = {config->data.vocab_file, config->data.merge_file, config->data.tokenizer_model};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (files[i] && !file_exists(files[i]))
             return files[i];
@@ -26,8 +26,8 @@ static int64_t size_of_type(const struct config *config) {
                  {"BertWordPieceLowerCase", 30522},
                  {"BertWordPieceCase", 28996},
                  {"FairseqTokenizer", 50265}};
-    const char *type = config->tokenizer_type ? config->tokenizer_type : types[0].type;
-    if (strcmp(type, "FairseqTokenizer") == 0 && !config->vocab_file)
+    const char *type = config->data.tokenizer_type ? config->data.tokenizer_type : types[0].type;
+    if (strcmp(type, "FairseqTokenizer") == 0 && !config->data.vocab_file)
         return 267745;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(type, types[i].type) == 0)
@@ -37,23 +37,23 @@ static int64_t size_of_type(const struct config *config) {
 
 // The flags, the published tokenizer of this type, or that of the preset.
 static int assume(struct config *config, const char *file) {
-    if (config->vocab_size == 0 && config->padded_vocab_size > 0)
-        return config_pad_vocab(config, config->padded_vocab_size);
-    int64_t size = config->vocab_size > 0 ? config->vocab_size : size_of_type(config);
-    if (size == 0 && config->preset)
-        size = config_preset_vocabulary(config->preset);
+    if (config->data.vocab_size == 0 && config->model.padded_vocab_size > 0)
+        return config_pad_vocab(config, config->model.padded_vocab_size);
+    int64_t size = config->data.vocab_size > 0 ? config->data.vocab_size : size_of_type(config);
+    if (size == 0 && config->model.preset)
+        size = config_preset_vocabulary(config->model.preset);
     if (size == 0)
         return error_set_code(
             EXIT_CODE_USAGE,
             "%s is not on this machine, so the size of the vocabulary is unknown; give --vocab-size or "
             "--padded-vocab-size",
             file);
-    return config_pad_vocab(config, size + config->vocab_extra_ids);
+    return config_pad_vocab(config, size + config->data.vocab_extra_ids);
 }
 
 int planned_vocabulary_set(struct config *config, const char **assumed_for) {
     const char *missing = missing_file(config);
-    *assumed_for = config->vocab_size > 0 || config->padded_vocab_size > 0 ? NULL : missing;
+    *assumed_for = config->data.vocab_size > 0 || config->model.padded_vocab_size > 0 ? NULL : missing;
     if (missing)
         return assume(config, missing);
     struct tokenizer *tokenizer;

@@ -18,36 +18,40 @@
 static const double DONE_SECONDS = 10, FAILED_SECONDS = 5;
 
 const char *watching_name(const struct config *config) {
-    return config->save ? config->save : config->metrics_file ? config->metrics_file : config->tensorboard_dir;
+    return config->run.save             ? config->run.save
+           : config->watch.metrics_file ? config->watch.metrics_file
+                                        : config->watch.tensorboard_dir;
 }
 
 void watching_begin(struct watching *watching, const struct trainer_options *options) {
     *watching = (struct watching){.options = options};
     watching->on_event = on_event_open(&(struct on_event_options){
-        .command = options->config->on_event, .run = watching_name(options->config), .job = options->job.number});
+        .command = options->config->watch.on_event, .run = watching_name(options->config), .job = options->job.number});
     watching->farewell =
         (struct farewell){.on_event = watching->on_event, .rank = options->mesh->rank, .ranks = options->mesh->size};
     farewell_open(&watching->farewell);
 }
 
 static struct metrics_choice tensorboard_choice(const struct config *config) {
-    return (struct metrics_choice){.no_loss_scale = config->no_log_loss_scale_to_tensorboard,
-                                   .timers = config->log_timers_to_tensorboard,
-                                   .validation_ppl = config->log_validation_ppl_to_tensorboard,
-                                   .world_size = config->log_world_size_to_tensorboard ? config->world_size : 0};
+    return (struct metrics_choice){.no_loss_scale = config->watch.no_log_loss_scale_to_tensorboard,
+                                   .timers = config->watch.log_timers_to_tensorboard,
+                                   .validation_ppl = config->watch.log_validation_ppl_to_tensorboard,
+                                   .world_size =
+                                       config->watch.log_world_size_to_tensorboard ? config->machine.world_size : 0};
 }
 
 static struct wandb_options wandb_options(struct watching *watching) {
     const struct config *config = watching->options->config;
     // Scripts pass the name of a variable that may be empty.
-    if (!config->wandb_project || !*config->wandb_project)
+    if (!config->watch.wandb_project || !*config->watch.wandb_project)
         return (struct wandb_options){0};
-    if (!config->wandb_save_dir)
-        watching->wandb_folder = file_join(config->save ? config->save : ".", "wandb");
-    return (struct wandb_options){.folder = config->wandb_save_dir ? config->wandb_save_dir : watching->wandb_folder,
-                                  .project = config->wandb_project,
-                                  .name = config->wandb_exp_name,
-                                  .entity = config->wandb_entity};
+    if (!config->watch.wandb_save_dir)
+        watching->wandb_folder = file_join(config->run.save ? config->run.save : ".", "wandb");
+    return (struct wandb_options){.folder = config->watch.wandb_save_dir ? config->watch.wandb_save_dir
+                                                                         : watching->wandb_folder,
+                                  .project = config->watch.wandb_project,
+                                  .name = config->watch.wandb_exp_name,
+                                  .entity = config->watch.wandb_entity};
 }
 
 int watching_open_report(struct watching *watching, const struct step *step, int64_t iteration,
@@ -62,16 +66,16 @@ int watching_open_report(struct watching *watching, const struct step *step, int
     struct census census = census_take(config);
     TRY(report_open(&watching->report,
                     &(struct report_options){.console = stdout,
-                                             .is_fairseq = strcmp(config->log_format, "json") == 0,
-                                             .metrics_path = config->metrics_file,
-                                             .tensorboard_folder = config->tensorboard_dir,
-                                             .tensorboard_interval = config->tensorboard_log_interval,
+                                             .is_fairseq = strcmp(config->watch.log_format, "json") == 0,
+                                             .metrics_path = config->watch.metrics_file,
+                                             .tensorboard_folder = config->watch.tensorboard_dir,
+                                             .tensorboard_interval = config->watch.tensorboard_log_interval,
                                              .tensorboard = tensorboard_choice(config),
-                                             .no_live_view = config->no_live_view,
+                                             .no_live_view = config->watch.no_live_view,
                                              .peak_teraflops = peak_teraflops(device, step_values(step).dtype),
                                              .device_bytes = is_host ? 0 : (double)step_memory(step)->total,
                                              .first_iteration = iteration,
-                                             .train_iters = config->train_iters,
+                                             .train_iters = config->run.train_iters,
                                              .job = job->number,
                                              .job_log = job->log,
                                              .ranks = watching->options->mesh->size,
@@ -80,9 +84,9 @@ int watching_open_report(struct watching *watching, const struct step *step, int
                                              .planned_seconds = watching->planned.seconds,
                                              .on_event = watching->on_event,
                                              .wandb = wandb_options(watching),
-                                             .prometheus = {.textfile = config->prometheus_textfile,
-                                                            .address = config->prometheus_host,
-                                                            .port = (int)config->prometheus_port,
+                                             .prometheus = {.textfile = config->watch.prometheus_textfile,
+                                                            .address = config->watch.prometheus_host,
+                                                            .port = (int)config->watch.prometheus_port,
                                                             .run = watching_name(config)}}));
     *report = watching->farewell.report = watching->report;
     atomic_store(&watching->farewell.iteration, iteration);
@@ -96,7 +100,7 @@ int watching_open_report(struct watching *watching, const struct step *step, int
 
 void watching_tell_end(struct watching *watching, int64_t iteration, const char *stopped, enum exit_code code) {
     char done[96];
-    if (watching->options->config->skip_train)
+    if (watching->options->config->run.skip_train)
         snprintf(done, sizeof done, "evaluated without training (--skip-train)");
     else
         snprintf(done, sizeof done, "finished all %" PRId64 " iterations", iteration);
@@ -110,7 +114,7 @@ void watching_tell_failure(struct watching *watching) {
     int number = interrupt_received();
     enum exit_code code = error_exit_code();
     // Same rule as in the command: "run me again" makes sense only if there is a checkpoint.
-    if (code == EXIT_CODE_STOPPED && !watching->options->config->save)
+    if (code == EXIT_CODE_STOPPED && !watching->options->config->run.save)
         code = (enum exit_code)(128 + (number ? number : SIGTERM));
     // If all ranks have the error, only the first reports it.
     bool is_shared = error_is_shared() || number != 0;

@@ -2,7 +2,7 @@
 // tier: all
 #include "tcp_ranks.h"
 #include "base/memory.h"
-#include "comm/star_parts.h"
+#include "comm/star.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/star_parts.h"
+#include "comm/star.h"
 
 #include <netinet/in.h>
 #include <stdlib.h>

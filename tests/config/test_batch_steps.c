@@ -17,7 +17,7 @@ static int validate_steps(const char *schedule, const char *flags) {
     int status = parse_line(&config, line);
     free(line);
     TRY(status);
-    config.step_batch_size_schedule = memory_string(schedule);
+    config.run.step_batch_size_schedule = memory_string(schedule);
     return config_validate(&config, 1);
 }
 
@@ -40,8 +40,8 @@ TEST(batch_steps) {
         }
         for (int k = 0; k < 3; k++)
             largest = cases[i].sizes[k] > largest ? cases[i].sizes[k] : largest;
-        EXPECT_INT(config.train_iters, iterations);
-        EXPECT_INT(config.global_batch_size, largest);
+        EXPECT_INT(config.run.train_iters, iterations);
+        EXPECT_INT(config.run.global_batch_size, largest);
         EXPECT(config_batch_varies(&config));
     }
     static const char *const bad[][2] = {

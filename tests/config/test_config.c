@@ -98,20 +98,21 @@ TEST(no_flag_of_any_release_is_unknown) {
 
 TEST(defaults_are_megatrons) {
     EXPECT_OK(parse(""));
-    EXPECT(config.hidden_dropout == 0.1 && config.attention_dropout == 0.1 && config.norm_epsilon == 1e-5);
-    EXPECT(config.init_method_std == 0.02 && config.weight_decay == 0.01 && config.clip_grad == 1);
-    EXPECT(config.adam_beta1 == 0.9 && config.adam_beta2 == 0.999 && config.adam_eps == 1e-8);
-    EXPECT(config.initial_loss_scale == 4294967296.0 && config.min_lr == 0 && config.lr == 0);
-    EXPECT_INT(config.seed, 1234);
-    EXPECT_INT(config.eval_iters, 100);
-    EXPECT_INT(config.eval_interval, 1000);
-    EXPECT_INT(config.log_interval, 100);
-    EXPECT_INT(config.make_vocab_size_divisible_by, 128);
-    EXPECT_INT(config.ckpt_step, -1);
-    EXPECT_STRING(config.lr_decay_style, "linear");
-    EXPECT_STRING(config.lr_wsd_decay_style, "exponential");
-    EXPECT_STRING(config.optimizer, "adam");
-    EXPECT(!config.save && !config.preset && config.data_path.count == 0);
+    EXPECT(config.model.hidden_dropout == 0.1 && config.model.attention_dropout == 0.1 &&
+           config.model.norm_epsilon == 1e-5);
+    EXPECT(config.model.init_method_std == 0.02 && config.run.weight_decay == 0.01 && config.run.clip_grad == 1);
+    EXPECT(config.run.adam_beta1 == 0.9 && config.run.adam_beta2 == 0.999 && config.run.adam_eps == 1e-8);
+    EXPECT(config.run.initial_loss_scale == 4294967296.0 && config.run.min_lr == 0 && config.run.lr == 0);
+    EXPECT_INT(config.run.seed, 1234);
+    EXPECT_INT(config.run.eval_iters, 100);
+    EXPECT_INT(config.run.eval_interval, 1000);
+    EXPECT_INT(config.watch.log_interval, 100);
+    EXPECT_INT(config.model.make_vocab_size_divisible_by, 128);
+    EXPECT_INT(config.run.ckpt_step, -1);
+    EXPECT_STRING(config.run.lr_decay_style, "linear");
+    EXPECT_STRING(config.run.lr_wsd_decay_style, "exponential");
+    EXPECT_STRING(config.run.optimizer, "adam");
+    EXPECT(!config.run.save && !config.model.preset && config.data.data_path.count == 0);
 }
 
 // A typical v1.1 script, without its launcher line.
@@ -127,36 +128,37 @@ TEST(script_of_2020) {
               "--checkpoint-num-layers 1 --min-scale 2 --layernorm-epsilon 1e-6 --override-lr-scheduler "
               "--scaled-upper-triang-masked-softmax-fusion --bias-gelu-fusion"));
     log_set_level(LOG_INFO);
-    EXPECT_INT(config.micro_batch_size, 8);
-    EXPECT(config.lr_warmup_fraction == 0.01 && config.min_loss_scale == 2 && config.norm_epsilon == 1e-6);
-    EXPECT_INT(config.tensor_model_parallel_size, 1);
-    EXPECT_INT(config.recompute_num_layers, 1);
-    EXPECT(config.accumulate_allreduce_grads_in_fp32 && config.override_opt_param_scheduler);
-    EXPECT_STRING(config.split, "949,50,1");
-    EXPECT_STRING(config.data_path.items[0], "my-gpt2_text_document");
+    EXPECT_INT(config.run.micro_batch_size, 8);
+    EXPECT(config.run.lr_warmup_fraction == 0.01 && config.run.min_loss_scale == 2 &&
+           config.model.norm_epsilon == 1e-6);
+    EXPECT_INT(config.machine.tensor_model_parallel_size, 1);
+    EXPECT_INT(config.machine.recompute_num_layers, 1);
+    EXPECT(config.run.accumulate_allreduce_grads_in_fp32 && config.run.override_opt_param_scheduler);
+    EXPECT_STRING(config.data.split, "949,50,1");
+    EXPECT_STRING(config.data.data_path.items[0], "my-gpt2_text_document");
 }
 
 TEST(other_names) {
     log_set_level(LOG_ERROR);
     EXPECT_OK(parse("--checkpoint-activations"));
-    EXPECT_STRING(config.recompute_granularity, "full");
-    EXPECT_STRING(config.recompute_method, "uniform");
+    EXPECT_STRING(config.machine.recompute_granularity, "full");
+    EXPECT_STRING(config.machine.recompute_method, "uniform");
     EXPECT_OK(parse("--activations-checkpoint-method block --activations-checkpoint-num-layers 2"));
-    EXPECT_STRING(config.recompute_granularity, "full");
-    EXPECT_STRING(config.recompute_method, "block");
-    EXPECT_INT(config.recompute_num_layers, 2);
+    EXPECT_STRING(config.machine.recompute_granularity, "full");
+    EXPECT_STRING(config.machine.recompute_method, "block");
+    EXPECT_INT(config.machine.recompute_num_layers, 2);
     EXPECT_OK(parse("--recompute-activations"));
-    EXPECT_STRING(config.recompute_granularity, "selective");
+    EXPECT_STRING(config.machine.recompute_granularity, "selective");
     EXPECT_OK(parse("--use-checkpoint-opt-param-scheduler"));
-    EXPECT(config.use_checkpoint_opt_param_scheduler);
+    EXPECT(config.run.use_checkpoint_opt_param_scheduler);
     EXPECT_OK(parse("--persistent-save-interval 5 --no-pad-vocab-size"));
-    EXPECT_INT(config.save_interval, 5);
-    EXPECT_INT(config.make_vocab_size_divisible_by, 1);
+    EXPECT_INT(config.run.save_interval, 5);
+    EXPECT_INT(config.model.make_vocab_size_divisible_by, 1);
     // Without meaning: accepted, and their values are not taken for anything else.
     EXPECT_OK(parse(
         "--one-logger-project p --use-mcore-models --transformer-impl local --num-workers 4 --no-masked-softmax-fusion "
         "--profile-ranks 0 1 --lazy-mpu-init --seed 7"));
-    EXPECT_INT(config.seed, 7);
+    EXPECT_INT(config.run.seed, 7);
     // Flags that would change numbers: refused, unless the value is the default.
     EXPECT_ERROR(parse("--mtp-detach-heads"), "--mtp-detach-heads is a Megatron flag that bevatron does not implement");
     EXPECT_ERROR(parse("--moe-latent-size 4"), "--moe-latent-size describes a model that bevatron cannot train");
@@ -171,9 +173,9 @@ TEST(other_names) {
 
 TEST(presets) {
     EXPECT_OK(parse("--preset gpt2-124m --num-layers 3 --seq-length 4096"));
-    EXPECT_INT(config.num_layers, 3);
-    EXPECT_INT(config.hidden_size, 768);
-    EXPECT_INT(config.max_position_embeddings, 4096);
+    EXPECT_INT(config.model.num_layers, 3);
+    EXPECT_INT(config.model.hidden_size, 768);
+    EXPECT_INT(config.model.max_position_embeddings, 4096);
     EXPECT_INT(flag_source(&config.given, "--hidden-size"), FLAG_FROM_PRESET);
     EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; `bevatron help presets` lists them");
     EXPECT_ERROR(parse("--preset gpt2"),
@@ -188,20 +190,20 @@ TEST(presets) {
 
 TEST(families) {
     EXPECT_OK(parse("--model llama --hidden-dropout 0.2"));
-    EXPECT_STRING(config.model, "gpt");
-    EXPECT_STRING(config.normalization, "RMSNorm");
-    EXPECT(config.swiglu && config.untie_embeddings_and_output_weights && config.disable_bias_linear);
-    EXPECT(config.hidden_dropout == 0.2 && config.attention_dropout == 0);
+    EXPECT_STRING(config.model.family, "gpt");
+    EXPECT_STRING(config.model.normalization, "RMSNorm");
+    EXPECT(config.model.swiglu && config.model.untie_embeddings_and_output_weights && config.model.disable_bias_linear);
+    EXPECT(config.model.hidden_dropout == 0.2 && config.model.attention_dropout == 0);
     EXPECT_OK(parse("--model opt"));
-    EXPECT_STRING(config.model, "gpt");
-    EXPECT_STRING(config.activation, "relu");
+    EXPECT_STRING(config.model.family, "gpt");
+    EXPECT_STRING(config.model.activation, "relu");
     EXPECT_OK(parse("--model roberta --sample-break-mode eos"));
-    EXPECT_STRING(config.model, "bert");
-    EXPECT_STRING(config.sample_break_mode, "eos");
-    EXPECT(config.bert_no_binary_head && config.position_offset == 2);
+    EXPECT_STRING(config.model.family, "bert");
+    EXPECT_STRING(config.data.sample_break_mode, "eos");
+    EXPECT(config.model.bert_no_binary_head && config.model.position_offset == 2);
     EXPECT_OK(parse("--preset bert-large --model roberta"));  // the user's flag overrides the preset
-    EXPECT_INT(config.hidden_size, 1024);
-    EXPECT_INT(config.num_token_types, 1);
+    EXPECT_INT(config.model.hidden_size, 1024);
+    EXPECT_INT(config.model.num_token_types, 1);
 }
 
 TEST(pad_vocab) {
@@ -209,14 +211,14 @@ TEST(pad_vocab) {
         {50257, 128, 1, 50304}, {50257, 128, 2, 50304}, {50257, 128, 8, 50304}, {128, 128, 1, 128}, {1, 1, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         EXPECT_OK(parse(""));
-        config.make_vocab_size_divisible_by = cases[i][1];
-        config.tensor_model_parallel_size = cases[i][2];
+        config.model.make_vocab_size_divisible_by = cases[i][1];
+        config.machine.tensor_model_parallel_size = cases[i][2];
         EXPECT_OK(config_pad_vocab(&config, cases[i][0]));
-        EXPECT_INT(config.padded_vocab_size, cases[i][3]);
+        EXPECT_INT(config.model.padded_vocab_size, cases[i][3]);
     }
     EXPECT_OK(parse("--padded-vocab-size 100"));
     EXPECT_OK(config_pad_vocab(&config, 99));
-    EXPECT_INT(config.padded_vocab_size, 100);
+    EXPECT_INT(config.model.padded_vocab_size, 100);
     EXPECT_ERROR(config_pad_vocab(&config, 101), "the tokenizer has 101 tokens, but --padded-vocab-size is 100");
     EXPECT_ERROR(config_pad_vocab(&config, 0), "out of range");
 }
@@ -252,15 +254,15 @@ TEST(json_round_trip) {
     // Into an empty run: the model and tokenizer, not the schedule; given flags are kept.
     EXPECT_OK(parse("--seq-length 512 --vocab-file other.json"));
     EXPECT_OK(config_from_json(&config, object));
-    EXPECT_INT(config.num_layers, 12);
-    EXPECT_INT(config.ffn_hidden_size, 1000);
-    EXPECT_INT(config.seq_length, 512);
-    EXPECT_INT(config.padded_vocab_size, 50304);
-    EXPECT_INT(config.train_iters, 0);
-    EXPECT_STRING(config.vocab_file, "other.json");
-    EXPECT_STRING(config.merge_file, "m.txt");
-    EXPECT_STRING(config.tokenizer_type, "GPT2BPETokenizer");
-    EXPECT(config.norm_epsilon == 1e-6 && config.lr == 0);
+    EXPECT_INT(config.model.num_layers, 12);
+    EXPECT_INT(config.model.ffn_hidden_size, 1000);
+    EXPECT_INT(config.run.seq_length, 512);
+    EXPECT_INT(config.model.padded_vocab_size, 50304);
+    EXPECT_INT(config.run.train_iters, 0);
+    EXPECT_STRING(config.data.vocab_file, "other.json");
+    EXPECT_STRING(config.data.merge_file, "m.txt");
+    EXPECT_STRING(config.data.tokenizer_type, "GPT2BPETokenizer");
+    EXPECT(config.model.norm_epsilon == 1e-6 && config.run.lr == 0);
     json_free(object);
 }
 
@@ -324,7 +326,7 @@ TEST(json_of_stored_gains) {
     EXPECT_ERROR(config_check_storage(&config, object, "x"), "--optimizer is adam there and sgd here;");
     EXPECT_OK(parse(""));
     EXPECT_OK(config_from_json(&config, object));
-    EXPECT(config.apply_layernorm_1p);
+    EXPECT(config.model.apply_layernorm_1p);
     json_free(object);
     EXPECT_OK(json_parse(&object, "[1]", 3, "x"));
     EXPECT(!config_json_is_centered(object));
@@ -376,11 +378,11 @@ TEST(schedules_of_others) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         EXPECT_ERROR(match_schedule(bad[i][0]), bad[i][1]);
         EXPECT(strstr(error_message(), "ckpt/config.json"));
-        EXPECT(config.lr == 0.5 && strcmp(config.lr_decay_style, "linear") == 0);
+        EXPECT(config.run.lr == 0.5 && strcmp(config.run.lr_decay_style, "linear") == 0);
     }
     EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": null}}"));
     EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 2, \"lr_decay_steps\": 1e3, \"lr_decay_style\": \"cosine\"}}"));
-    EXPECT(config.lr == 2 && config.lr_decay_steps == 1000 && strcmp(config.lr_decay_style, "cosine") == 0);
+    EXPECT(config.run.lr == 2 && config.run.lr_decay_steps == 1000 && strcmp(config.run.lr_decay_style, "cosine") == 0);
     EXPECT_OK(parse("--lr 0.5"));
     EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 0.5}}"));
     EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.25}}"), "lr is 0.25 there and 0.5 here.");

@@ -34,23 +34,23 @@ TEST(published_files) {
                     "\"fp16\": {\"enabled\": true, \"loss_scale\": 0, \"loss_scale_window\": 500, \"hysteresis\": 3, "
                     "\"min_loss_scale\": 2, \"initial_scale_power\": 11}, \"bf16\": {\"enabled\": false}, "
                     "\"curriculum_learning\": {\"enabled\": false}, \"wall_clock_breakdown\": false}"));
-    EXPECT(config.clip_grad == 0.7 && config.loss_scale == 0 && config.initial_loss_scale == 2048);
-    EXPECT(config.min_loss_scale == 2 && config.loss_scale_window == 500 && config.hysteresis == 3);
+    EXPECT(config.run.clip_grad == 0.7 && config.run.loss_scale == 0 && config.run.initial_loss_scale == 2048);
+    EXPECT(config.run.min_loss_scale == 2 && config.run.loss_scale_window == 500 && config.run.hysteresis == 3);
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(config.zero_stage == 1 && config.use_distributed_optimizer);
+    EXPECT(config.machine.zero_stage == 1 && config.machine.use_distributed_optimizer);
     // Sizes that only the file has; no clipping unless it says so.
     EXPECT_OK(parse("--train-iters 9 --bf16"));
     EXPECT_OK(apply("{\"train_batch_size\": 8, \"bf16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 0}}"));
-    EXPECT(config.global_batch_size == 8 && config.clip_grad == 0 && config.loss_scale_window == 1000);
+    EXPECT(config.run.global_batch_size == 8 && config.run.clip_grad == 0 && config.run.loss_scale_window == 1000);
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(!config.use_distributed_optimizer);
+    EXPECT(!config.machine.use_distributed_optimizer);
     EXPECT_OK(parse("--train-iters 9 --zero-stage 2 --overlap-param-gather --overlap-grad-reduce"));
     EXPECT_OK(config_validate(&config, 2));
     // Four micro-batches of two: one data-parallel rank. The stage is the file's, 0 if it has none.
     EXPECT_OK(parse("--train-iters 9 --global-batch-size 8 --zero-stage 1"));
     EXPECT_OK(apply("{\"gradient_accumulation_steps\": 4, \"fp16\": {\"enabled\": false}}"));
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(config.zero_stage == 0 && !config.use_distributed_optimizer);
+    EXPECT(config.machine.zero_stage == 0 && !config.machine.use_distributed_optimizer);
     config_free(&config);
 }
 
@@ -94,7 +94,7 @@ TEST(what_is_refused) {
     EXPECT_ERROR(apply("{\"train_batch_size\": 1e300}"), "train_batch_size 1e+300 is not a size of a batch");
     EXPECT_OK(parse("--train-iters 9 --zero-stage 3"));
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT_INT(config.use_distributed_optimizer, true);
+    EXPECT_INT(config.machine.use_distributed_optimizer, true);
     EXPECT_OK(parse("--train-iters 9 --deepspeed"));
     EXPECT_ERROR(config_validate(&config, 1), "--deepspeed needs its file; give --deepspeed_config FILE");
     EXPECT_ERROR(parse("--train-iters 9 --deepspeed --deepspeed_config /no/such/file.json"), "/no/such/file.json");
@@ -105,11 +105,11 @@ TEST(schedules_in_tokens) {
     log_set_level(LOG_ERROR);
     EXPECT_OK(parse("--train-samples 1000 --lr-decay-tokens 12_800 --lr-warmup-tokens 1600 --train-tokens 3200"));
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(config.lr_decay_steps == 800 && config.lr_warmup_steps == 100 && config.train_iters == 500);
+    EXPECT(config.run.lr_decay_steps == 800 && config.run.lr_warmup_steps == 100 && config.run.train_iters == 500);
     // 16 tokens a sample: to the nearest sample, the warmup exactly.
     EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 1000 --lr-warmup-tokens 24"));
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(config.lr_decay_steps == 63 && config.lr_warmup_steps == 1.5);
+    EXPECT(config.run.lr_decay_steps == 63 && config.run.lr_warmup_steps == 1.5);
     EXPECT_OK(parse("--train-iters 9 --lr-warmup-tokens 24"));
     EXPECT_ERROR(config_validate(&config, 1), "--lr-warmup-tokens needs --lr-decay-tokens");
     EXPECT_OK(parse("--train-iters 9 --lr-decay-tokens 7"));
@@ -126,8 +126,9 @@ TEST(other_names) {
     EXPECT_OK(parse("--train-iters 9 --num-key-value-heads 2 --pad-vocab-size-to 96 --lr-decay-style WSD "
                     "--lr-wsd-decay-iters 3 --lr-wsd-decay-style 1-sqrt --use-mpi --no-pipeline-parallel"));
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT(config.group_query_attention && config.num_query_groups == 2 && config.padded_vocab_size == 96);
-    EXPECT(strcmp(config.lr_wsd_decay_style, "minus_sqrt") == 0);
+    EXPECT(config.model.group_query_attention && config.model.num_query_groups == 2 &&
+           config.model.padded_vocab_size == 96);
+    EXPECT(strcmp(config.run.lr_wsd_decay_style, "minus_sqrt") == 0);
     EXPECT_OK(parse("--train-iters 9 --pp-partition-method type:transformer|embedding --num-layers 6 "
                     "--pipeline-model-parallel-size 4"));
     EXPECT_OK(config_validate(&config, 4));
@@ -139,18 +140,18 @@ TEST(other_names) {
     EXPECT_ERROR(config_validate(&config, 1), "--pp-partition-method uniform is not implemented; give");
     EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type mrope"), "positions of images");
     EXPECT_OK(parse("--train-iters 9 --position-embedding-type rotary"));
-    EXPECT_STRING(config.position_embedding_type, "rope");
+    EXPECT_STRING(config.model.position_embedding_type, "rope");
     EXPECT_OK(parse("--train-iters 9 --max-padding-length 3 --train-mode pretrain --dataset Qwen-Pretrain-Idxmap"));
     EXPECT_ERROR(parse("--train-iters 9 --train-mode finetune"), "--train-mode is for finetuning");
     EXPECT_ERROR(parse("--train-iters 9 --dataset LLama-SFT"), "--dataset does not name data here; use --data-path");
     EXPECT_OK(parse("--train-iters 9 --ds-sequence-parallel-size 4 --intermediate-size 96 --n-head-kv 2"));
-    EXPECT_INT(config.context_parallel_size, 4);
-    EXPECT_STRING(config.cp_comm_type.items[0], "a2a");
-    EXPECT_INT(config.ffn_hidden_size, 96);
-    EXPECT_INT(config.group_query_attention, true);
-    EXPECT_INT(config.num_query_groups, 2);
+    EXPECT_INT(config.machine.context_parallel_size, 4);
+    EXPECT_STRING(config.machine.cp_comm_type.items[0], "a2a");
+    EXPECT_INT(config.model.ffn_hidden_size, 96);
+    EXPECT_INT(config.model.group_query_attention, true);
+    EXPECT_INT(config.model.num_query_groups, 2);
     EXPECT_OK(parse("--train-iters 9 --use-torch-fsdp2 --fsdp-double-buffer --megatron-fsdp-main-grads-dtype bf16"));
-    EXPECT_INT(config.use_distributed_optimizer, true);
+    EXPECT_INT(config.machine.use_distributed_optimizer, true);
     EXPECT_ERROR(parse("--train-iters 9 --extra-vocab-size 3"), "--extra-vocab-size is not needed: give");
     EXPECT_ERROR(parse("--train-iters 9 --universal-checkpoint"), "reads a checkpoint of DeepSpeed");
     config_free(&config);

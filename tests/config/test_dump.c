@@ -46,7 +46,7 @@ TEST(dump) {
     buffer_free(&text);
     // Folded: given flags, even with their default value, and what was derived from them.
     EXPECT_OK(parse("--num-layers 2 --lr 1 --log-interval 100 --train-iters 3"));
-    config.ffn_hidden_size = 256;
+    config.model.ffn_hidden_size = 256;
     config_dump(&config, true, &text);
     size_t count = 0;
     struct flag_table table = config_flag_table(0);
@@ -89,7 +89,7 @@ TEST(secrets_are_not_stored) {
                      "s3://KEY:s3cret@bucket/run"};
     config_free(&config);
     EXPECT_OK(config_parse(&config, sizeof words / sizeof words[0], words));
-    EXPECT_STRING(config.on_event, words[2]);
+    EXPECT_STRING(config.watch.on_event, words[2]);
     struct buffer text = {0}, json = {0}, changes = {0};
     struct json_writer writer = {.out = &json};
     config_dump(&config, false, &text);
@@ -109,8 +109,8 @@ TEST(secrets_are_not_stored) {
     char *again[] = {"train", "--config", path};
     config_free(&config);
     EXPECT_OK(config_parse(&config, 3, again));
-    EXPECT(!config.on_event && !config.save_to && config.data_path.count == 0);
-    EXPECT_STRING(config.save, "run");
+    EXPECT(!config.watch.on_event && !config.run.save_to && config.data.data_path.count == 0);
+    EXPECT_STRING(config.run.save, "run");
     remove(path);
     buffer_free(&text);
     buffer_free(&json);

@@ -26,15 +26,15 @@ TEST(scales_evaluations) {
     } cases[] = {{1, 1}, {10, 1}, {11, 2}, {250, 25}, {1000, 100}, {5000, 100}, {20, 2}};
     EXPECT_OK(validate("--train-iters 100"));
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        config.train_iters = cases[i].iters;
-        config.lr_decay_iters = 0;
+        config.run.train_iters = cases[i].iters;
+        config.run.lr_decay_iters = 0;
         EXPECT_OK(config_validate(&config, 1));
-        EXPECT_INT(config.eval_iters, cases[i].batches);
+        EXPECT_INT(config.run.eval_iters, cases[i].batches);
     }
     EXPECT_OK(validate("--train-iters 100 --eval-iters 70"));
-    EXPECT_INT(config.eval_iters, 70);
+    EXPECT_INT(config.run.eval_iters, 70);
     EXPECT_OK(validate("--train-samples 1000 --global-batch-size 16"));
-    EXPECT_INT(config.eval_iters, 7);
+    EXPECT_INT(config.run.eval_iters, 7);
 }
 
 TEST_MAIN(TEST_CASE(scales_evaluations))

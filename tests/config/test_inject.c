@@ -112,7 +112,7 @@ TEST(seeds) {
         EXPECT(ranks[i] > 30);
     EXPECT(kinds[FAULT_KILL] > 20 && kinds[FAULT_STUCK_FSYNC] > 20 && kinds[FAULT_FLIP] == 0);
     free(second);
-    config.inject_seed = 8;
+    config.machine.inject_seed = 8;
     EXPECT_OK(inject_list(&config, &second, &again));
     for (int64_t i = 0; i < count; i++)
         differ += strcmp(first[i].text, second[i].text) != 0;

@@ -32,7 +32,7 @@ static int validate(const char *more, int world_size) {
 
 // Every layer of each stack is in one chunk, in order.
 static void expect_all_layers(void) {
-    int64_t chunks = config.pipeline_model_parallel_size * config_chunks(&config), encoder = 0, decoder = 0;
+    int64_t chunks = config.machine.pipeline_model_parallel_size * config_chunks(&config), encoder = 0, decoder = 0;
     for (int64_t i = 0; i < chunks; i++) {
         struct config_chunk chunk = config_chunk(&config, i);
         EXPECT(chunk.encoder_count + chunk.decoder_count > 0);
@@ -213,7 +213,7 @@ TEST(layouts_are_megatrons) {
         for (int64_t p = 0; p < all; p++) {
             struct config_chunk chunk = config_chunk(&config, p);
             EXPECT(chunk.begins == (p == 0) && chunk.ends == (p == all - 1));
-            EXPECT_INT(chunk.depths, chunk.ends ? config.mtp_num_layers : 0);
+            EXPECT_INT(chunk.depths, chunk.ends ? config.model.mtp_num_layers : 0);
             EXPECT_INT(chunk.decoder_first, total);
             total += chunk.decoder_count;
         }
@@ -342,7 +342,7 @@ TEST(refusals) {
 // Megatron-LM's 2 stages of T5's encoder before 1 of its decoder are 3 stages here, the first 2 of the encoder.
 TEST(encoder_stages) {
     EXPECT_OK(validate("--num-layers 4 --model t5 --encoder-pipeline-model-parallel-size 2", 3));
-    EXPECT_INT(config.pipeline_model_parallel_size, 3);
+    EXPECT_INT(config.machine.pipeline_model_parallel_size, 3);
     EXPECT_INT(config_split_stage(&config), 2);
     expect_all_layers();
     EXPECT_ERROR(validate("--num-layers 4 --encoder-pipeline-model-parallel-size 2", 3), "is for --model t5");

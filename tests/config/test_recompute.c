@@ -25,10 +25,10 @@ TEST(recompute_of_experts) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *line = memory_printf(MODEL "%s", rows[i][0]);
         EXPECT_OK(validate(line, 1));
-        EXPECT_STRING(config.recompute_granularity, "selective");
-        EXPECT_INT(config.recompute_modules.count, 2);
-        EXPECT_STRING(config.recompute_modules.items[0], rows[i][1]);
-        EXPECT_STRING(config.recompute_modules.items[1], "moe");
+        EXPECT_STRING(config.machine.recompute_granularity, "selective");
+        EXPECT_INT(config.machine.recompute_modules.count, 2);
+        EXPECT_STRING(config.machine.recompute_modules.items[0], rows[i][1]);
+        EXPECT_STRING(config.machine.recompute_modules.items[1], "moe");
         free(line);
     }
     EXPECT_ERROR(validate(MODEL "--recompute-granularity full", 1), "does not work with --recompute-granularity full");

@@ -25,24 +25,24 @@ static int validate(const char *line, int world_size) {
 
 TEST(derives_the_model) {
     EXPECT_OK(validate(BY_ITERS, 1));
-    EXPECT_INT(config.ffn_hidden_size, 256);
-    EXPECT_INT(config.kv_channels, 16);
-    EXPECT_INT(config.max_position_embeddings, 32);
-    EXPECT_INT(config.global_batch_size, 2);
-    EXPECT_STRING(config.params_dtype, "fp32");
-    EXPECT(config.metrics_file == NULL && config.split == NULL);
+    EXPECT_INT(config.model.ffn_hidden_size, 256);
+    EXPECT_INT(config.model.kv_channels, 16);
+    EXPECT_INT(config.model.max_position_embeddings, 32);
+    EXPECT_INT(config.run.global_batch_size, 2);
+    EXPECT_STRING(config.run.params_dtype, "fp32");
+    EXPECT(config.watch.metrics_file == NULL && config.data.split == NULL);
     EXPECT_OK(validate(BY_ITERS "--kv-channels 7 --ffn-hidden-size 100 --num-attention-heads 5 --bf16", 1));
-    EXPECT_INT(config.kv_channels, 7);
-    EXPECT_STRING(config.params_dtype, "bf16");
+    EXPECT_INT(config.model.kv_channels, 7);
+    EXPECT_STRING(config.run.params_dtype, "bf16");
     EXPECT_OK(validate(BY_ITERS "--save out/ck --save-interval 5", 1));
     EXPECT_OK(validate(BY_ITERS "--save out/ck", 1));
-    EXPECT_STRING(config.metrics_file, "out/ck/metrics.jsonl");
+    EXPECT_STRING(config.watch.metrics_file, "out/ck/metrics.jsonl");
 }
 
 // Like Megatron: a project needs a name for the run. Scripts may give an empty one.
 TEST(wandb) {
     EXPECT_OK(validate(BY_ITERS "--wandb-project p --wandb-exp-name n --wandb-save-dir d --wandb-entity e", 1));
-    EXPECT_STRING(config.wandb_project, "p");
+    EXPECT_STRING(config.watch.wandb_project, "p");
     EXPECT_OK(validate(BY_ITERS "--wandb-project= --save run", 1));
     EXPECT_ERROR(validate(BY_ITERS "--wandb-project p --save run", 1), "--wandb-project needs --wandb-exp-name");
     EXPECT_OK(validate(BY_ITERS "--wandb-project p --wandb-exp-name n", 1));
@@ -52,10 +52,10 @@ TEST(wandb) {
 
 TEST(derives_batches) {
     EXPECT_OK(validate(BY_ITERS, 4));
-    EXPECT_INT(config.data_parallel_size, 4);
-    EXPECT_INT(config.global_batch_size, 8);
+    EXPECT_INT(config.machine.data_parallel_size, 4);
+    EXPECT_INT(config.run.global_batch_size, 8);
     EXPECT_OK(validate(BY_ITERS "--global-batch-size 24", 4));
-    EXPECT_INT(config.global_batch_size, 24);
+    EXPECT_INT(config.run.global_batch_size, 24);
     EXPECT_INT(config_global_batch_size(&config, 12345), 24);
     EXPECT_ERROR(validate(BY_ITERS "--global-batch-size 20", 4),
                  "--global-batch-size 20 is not a multiple of micro-batch size × data-parallel ranks = 2 × 4; make it");
@@ -65,29 +65,30 @@ TEST(derives_batches) {
 TEST(derives_schedules) {
     EXPECT_OK(validate(
         BY_ITERS "--global-batch-size 8 --lr-warmup-iters 10 --lr-decay-style WSD --lr-wsd-decay-iters 20", 1));
-    EXPECT_INT(config.lr_decay_iters, 100);
-    EXPECT_INT(config.lr_decay_steps, 800);
-    EXPECT(config.lr_warmup_steps == 80);
-    EXPECT_INT(config.lr_wsd_decay_steps, 160);
-    EXPECT_INT(config.wd_incr_steps, 800);
-    EXPECT(config.start_weight_decay == 0.01 && config.end_weight_decay == 0.01);
+    EXPECT_INT(config.run.lr_decay_iters, 100);
+    EXPECT_INT(config.run.lr_decay_steps, 800);
+    EXPECT(config.run.lr_warmup_steps == 80);
+    EXPECT_INT(config.run.lr_wsd_decay_steps, 160);
+    EXPECT_INT(config.run.wd_incr_steps, 800);
+    EXPECT(config.run.start_weight_decay == 0.01 && config.run.end_weight_decay == 0.01);
     EXPECT_OK(validate(BY_ITERS "--global-batch-size 8 --lr-decay-iters 33 --lr-warmup-fraction 0.3", 1));
-    EXPECT_INT(config.lr_decay_steps, 264);
-    EXPECT_NEAR(config.lr_warmup_steps, 79.2, 1e-15);
+    EXPECT_INT(config.run.lr_decay_steps, 264);
+    EXPECT_NEAR(config.run.lr_warmup_steps, 79.2, 1e-15);
     // fairseq's schedule may end before its warmup does.
     EXPECT_OK(validate(BY_ITERS "--lr-warmup-iters 240 --lr-decay-style polynomial_decay", 1));
-    EXPECT(config.lr_warmup_steps == 480);
+    EXPECT(config.run.lr_warmup_steps == 480);
     EXPECT_OK(validate(BY_SAMPLES
                        "--train-samples 1000 --global-batch-size 16 --lr-warmup-samples 48 --start-weight-decay 0 "
                        "--end-weight-decay 0.1 --weight-decay-incr-style cosine",
                        1));
-    EXPECT_INT(config.train_iters, 62);
-    EXPECT_INT(config.lr_decay_steps, 1000);
-    EXPECT(config.lr_warmup_steps == 48 && config.start_weight_decay == 0 && config.end_weight_decay == 0.1);
-    EXPECT_INT(config.wd_incr_steps, 1000);
+    EXPECT_INT(config.run.train_iters, 62);
+    EXPECT_INT(config.run.lr_decay_steps, 1000);
+    EXPECT(config.run.lr_warmup_steps == 48 && config.run.start_weight_decay == 0 &&
+           config.run.end_weight_decay == 0.1);
+    EXPECT_INT(config.run.wd_incr_steps, 1000);
     // Validating again changes nothing.
     EXPECT_OK(config_validate(&config, 1));
-    EXPECT_INT(config.train_iters, 62);
+    EXPECT_INT(config.run.train_iters, 62);
 }
 
 // Megatron's loop, one iteration at a time.
@@ -111,7 +112,7 @@ TEST(rampup) {
     EXPECT_INT(config_global_batch_size(&config, 297620), 1016);
     EXPECT_INT(config_global_batch_size(&config, 300000), 1024);
     EXPECT_INT(config_global_batch_size(&config, 300001), 1024);
-    EXPECT_INT(config.train_iters, simulate(16, 8, 300000, 1024, 1000000));
+    EXPECT_INT(config.run.train_iters, simulate(16, 8, 300000, 1024, 1000000));
     static const int64_t cases[][5] = {
         {2, 2, 1000, 64, 5000},      {2, 2, 7, 64, 5000}, {4, 4, 99999, 32, 100000},  {64, 2, 1000, 64, 5000},
         {2, 62, 123456, 64, 200000}, {2, 2, 1, 64, 500},  {6, 2, 1234567, 8, 2000000}};
@@ -122,21 +123,21 @@ TEST(rampup) {
                                    c[0], c[1], c[2], c[3], c[4]);
         EXPECT_OK(validate(line, 1));
         free(line);
-        EXPECT_INT(config.train_iters, simulate(c[0], c[1], c[2], c[3], c[4]));
+        EXPECT_INT(config.run.train_iters, simulate(c[0], c[1], c[2], c[3], c[4]));
     }
     // A ramp-up of 10^15 samples in steps of 1 is computed without iterating.
     EXPECT_OK(validate(MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 2000000000000000 --global-batch-size 4 "
                                   "--rampup-batch-size 1 1 1000000000000000",
                        1));
-    EXPECT(config.train_iters > 800000000000000 && config.train_iters < 900000000000000);
+    EXPECT(config.run.train_iters > 800000000000000 && config.run.train_iters < 900000000000000);
 }
 
 // Numbers in a list are read like those of other flags.
 TEST(rampup_with_underscores) {
     EXPECT_OK(
         validate(BY_SAMPLES "--train-samples 6_348_800 --global-batch-size 16 --rampup-batch-size 0_8 8 9_765", 1));
-    EXPECT(config.rampup_start == 8 && config.rampup_increment == 8 && config.rampup_samples == 9765);
-    EXPECT_INT(config.train_samples, 6348800);
+    EXPECT(config.run.rampup_start == 8 && config.run.rampup_increment == 8 && config.run.rampup_samples == 9765);
+    EXPECT_INT(config.run.train_samples, 6348800);
     EXPECT_ERROR(validate(BY_SAMPLES "--train-samples 64 --global-batch-size 16 --rampup-batch-size 8 8 9_", 1),
                  "three whole numbers above 0");
 }
@@ -264,17 +265,17 @@ TEST(models) {
         free(line);
     }
     EXPECT_OK(validate(BY_ITERS "--swiglu --hidden-size 4096 --num-attention-heads 32", 1));
-    EXPECT_INT(config.ffn_hidden_size, 10880);
+    EXPECT_INT(config.model.ffn_hidden_size, 10880);
     EXPECT_STRING(config_activation(&config), "silu");
     EXPECT_OK(validate(BY_ITERS "--disable-bias-linear --no-position-embedding", 1));
     EXPECT_STRING(config_activation(&config), "gelu");
-    EXPECT_STRING(config.position_embedding_type, "none");
+    EXPECT_STRING(config.model.position_embedding_type, "none");
     EXPECT_OK(validate(BY_ITERS "--use-rotary-position-embeddings --no-position-embedding", 1));
-    EXPECT_STRING(config.position_embedding_type, "rope");
+    EXPECT_STRING(config.model.position_embedding_type, "rope");
     EXPECT_OK(validate(BY_ITERS "--window-size 127,0", 1));
-    EXPECT(config.sliding_window == 128 && !config_mixes_windows(&config));
+    EXPECT(config.model.sliding_window == 128 && !config_mixes_windows(&config));
     EXPECT_OK(validate(BY_ITERS "--window-size (-1,0)", 1));
-    EXPECT_INT(config.sliding_window, 0);
+    EXPECT_INT(config.model.sliding_window, 0);
     EXPECT_OK(validate(BY_ITERS "--num-layers 7 --sliding-window 9 --window-attn-skip-freq 3", 1));
     for (int64_t i = 0; i < 7; i++)
         EXPECT_INT(config_layer_window(&config, i), i % 3 == 2 ? 0 : 9);
@@ -282,12 +283,12 @@ TEST(models) {
     EXPECT_OK(validate(BY_ITERS "--num-layers 3 --sliding-window 9 --window-attn-skip-freq [1]*2+[0]", 1));
     EXPECT(config_layer_window(&config, 1) == 9 && config_layer_window(&config, 2) == 0);
     EXPECT_OK(validate(BY_ITERS "--checkpoint-activations", 1));
-    EXPECT_STRING(config.recompute_method, "uniform");
-    EXPECT_INT(config.recompute_num_layers, 1);
+    EXPECT_STRING(config.machine.recompute_method, "uniform");
+    EXPECT_INT(config.machine.recompute_num_layers, 1);
     EXPECT_OK(validate(BY_ITERS "--model t5 --encoder-num-layers 3", 1));
     EXPECT_INT(config_encoder_layers(&config), 3);
-    EXPECT_INT(config_decoder_layers(&config), config.num_layers);
-    EXPECT_INT(config.decoder_seq_length, config.seq_length);
+    EXPECT_INT(config_decoder_layers(&config), config.model.num_layers);
+    EXPECT_INT(config.run.decoder_seq_length, config.run.seq_length);
     // An explicit --model decides, and a flag without effect is not an error.
     EXPECT_OK(validate(BY_ITERS "--model gpt --mask-prob 0.15 --short-seq-prob 0.1 --bert-no-binary-head", 1));
     EXPECT_OK(validate(BY_ITERS "--model t5 --mask-prob 0.15 --bert-no-binary-head", 1));
@@ -305,7 +306,8 @@ TEST(experts) {
         BY_ITERS "--num-experts 4 --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
                  "--moe-permute-fusion --moe-router-fusion --moe-router-dtype fp32 --expert-tensor-parallel-size 1",
         1));
-    EXPECT(config.moe_router_topk == 2 && config_expert_width(&config) == 256 && config_expert_layers(&config) == 2);
+    EXPECT(config.model.moe_router_topk == 2 && config_expert_width(&config) == 256 &&
+           config_expert_layers(&config) == 2);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-pre-softmax --moe-router-score-function sigmoid", 1));
     struct config_balance balance = config_balance(&config);
     EXPECT(balance.batch == 0 && balance.sequence == 0 && balance.z == 0);
@@ -317,11 +319,11 @@ TEST(experts) {
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-load-balancing-type global_aux_loss "
                                 "--moe-aux-loss-coeff 1e-2 --moe-input-jitter-eps 0.01",
                        1));
-    EXPECT(config_balance(&config).global == 1e-2 && config.moe_input_jitter_eps == 0.01);
+    EXPECT(config_balance(&config).global == 1e-2 && config.model.moe_input_jitter_eps == 0.01);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 " SINKHORN, 1));
-    EXPECT(config_has_sinkhorn(&config) && config.moe_router_pre_softmax);
+    EXPECT(config_has_sinkhorn(&config) && config.model.moe_router_pre_softmax);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-topk 1 " SINKHORN, 1));
-    EXPECT_STRING(config.moe_router_score_function, "sigmoid");
+    EXPECT_STRING(config.model.moe_router_score_function, "sigmoid");
     static const struct {
         const char *flags, *message;
     } refused[] = {
@@ -418,13 +420,13 @@ TEST(ranks_that_share_out_experts) {
                                 "--expert-model-parallel-size 2",
                        2));
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --expert-model-parallel-size 2", 4));
-    EXPECT_INT(config.data_parallel_size, 4);
+    EXPECT_INT(config.machine.data_parallel_size, 4);
     EXPECT_ERROR(validate(BY_ITERS "--expert-model-parallel-size 2", 2), "needs --num-experts");
 }
 
 TEST(depths) {
     EXPECT_OK(validate(BY_ITERS, 1));
-    EXPECT(config.mtp_num_layers == 0 && config.mtp_loss_scaling_factor == 0.1);
+    EXPECT(config.model.mtp_num_layers == 0 && config.model.mtp_loss_scaling_factor == 0.1);
     EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [0,1]", 1));
     EXPECT(config_expert_layers(&config) == 1 && config_routed_layers(&config) == 3);
     EXPECT_OK(validate(BY_ITERS "--mtp-num-layers 2 --num-experts 4 --moe-layer-freq [1,0]", 1));
@@ -457,7 +459,7 @@ TEST(tokenizers_of_models) {
         char *line = memory_printf(BY_ITERS "--decoder-seq-length 8 --vocab-file v %s", rows[i][0]);
         EXPECT_OK(parse(line));
         (void)config_validate(&config, 1);  // --decoder-seq-length is only T5's
-        EXPECT_STRING(config.tokenizer_type, rows[i][1]);
+        EXPECT_STRING(config.data.tokenizer_type, rows[i][1]);
         free(line);
     }
 }
@@ -554,7 +556,7 @@ TEST(sizes) {
     EXPECT_ERROR(config_pad_vocab(&config, 9), "a vocabulary of 9 tokens leaves nothing for the last of "
                                                "--tensor-model-parallel-size 4 ranks; give --padded-vocab-size 12");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
-    config.padded_vocab_size = 0;
+    config.model.padded_vocab_size = 0;
     EXPECT_OK(config_pad_vocab(&config, 10));
     // Every flag at its maximum: no arithmetic overflows.
     EXPECT_ERROR(validate(BY_ITERS "--num-layers 100000 --hidden-size 1048576 --ffn-hidden-size 4194304 "
@@ -566,20 +568,20 @@ TEST(sizes) {
 TEST(other_uses) {
     EXPECT_OK(parse(MODEL));
     EXPECT_OK(config_validate_for(&config, 1, CONFIG_GENERATE));
-    EXPECT_INT(config.kv_channels, 16);
-    EXPECT_INT(config.micro_batch_size, 1);
+    EXPECT_INT(config.model.kv_channels, 16);
+    EXPECT_INT(config.run.micro_batch_size, 1);
     EXPECT_OK(parse(MODEL "--data-path d --micro-batch-size 3"));
     log_set_level(LOG_ERROR);
     EXPECT_OK(config_validate_for(&config, 2, CONFIG_EVALUATE));
     log_set_level(LOG_INFO);
-    EXPECT_INT(config.global_batch_size, 6);
-    EXPECT(config.split == NULL);
+    EXPECT_INT(config.run.global_batch_size, 6);
+    EXPECT(config.data.split == NULL);
     EXPECT_OK(parse(MODEL));
     EXPECT_OK(config_validate_for(&config, 1, CONFIG_EVALUATE));
     log_set_level(LOG_ERROR);
     EXPECT_OK(validate(MODEL "--data-path d --micro-batch-size 2 --train-iters 100 --lr 1e-3", 1));
     log_set_level(LOG_INFO);
-    EXPECT_STRING(config.split, "969, 30, 1");
+    EXPECT_STRING(config.data.split, "969, 30, 1");
     EXPECT_OK(parse("--num-layers 2"));
     EXPECT_ERROR(config_validate_for(&config, 1, CONFIG_GENERATE), "--hidden-size is missing");
     EXPECT_OK(parse(MODEL DATA "--micro-batch-size 1 --skip-train"));

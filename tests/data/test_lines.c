@@ -159,13 +159,9 @@ static int check_number(void *context, void *item) {
 }
 
 static int run_stream(struct line_stream *stream, int threads, int items) {
-    int64_t numbers[16];
-    void *item[16];
-    for (int i = 0; i < items; i++)
-        item[i] = &numbers[i];
     struct pipeline pipeline = {.threads = threads,
                                 .items = items,
-                                .item = item,
+                                .item_bytes = sizeof(int64_t),
                                 .context = stream,
                                 .produce = produce_number,
                                 .work = square_number,

@@ -3,7 +3,6 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "data/sentence_words.h"
 #include "data/tokenizer/unicode_category.h"
 #include "test.h"
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "text_fixture.h"
+#include <limits.h>
 
 #define MODELS "tests/golden/spm/"
 
@@ -43,7 +44,7 @@ TEST(trie_finds_what_a_list_finds) {
                 longest = (struct trie_match){keys[i].length, i};
         }
         EXPECT_INT(trie_find(&trie, text, length), expected);
-        struct trie_match found = trie_longest(&trie, text, length);
+        struct trie_match found = trie_longest(&trie, text, length, INT_MAX);
         EXPECT_INT(found.length, longest.length);
         EXPECT_INT(found.value, longest.value);
     }

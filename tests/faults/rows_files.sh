@@ -217,5 +217,5 @@ row_26() {
     checks 26 "umask 000: no file is world-writable" modes
     checks 26 "a symbolic link as marker is not followed" link_at latest_checkpointed_iteration.txt
     checks 26 "a symbolic link as metrics.jsonl is not followed" link_at metrics.jsonl
-    tests 26 "two runs on one folder" '^(formats/owner|base/file_lock|train/save_folder|cli/folders)$'
+    tests 26 "two runs on one folder" '^(formats/contents|base/file_lock|train/save_folder|cli/folders)$'
 }

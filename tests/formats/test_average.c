@@ -44,7 +44,7 @@ static void save(const char *folder, int64_t iteration, struct small_model model
     struct model_source source = {0};
     config_defaults(&source.config);
     EXPECT_OK(parse_line(&source.config, model.flags));
-    source.config.padded_vocab_size = 11;
+    source.config.model.padded_vocab_size = 11;
     EXPECT_OK(source_build(&source));
     struct checkpoint_tensor *tensors = memory_alloc(2 * source.count * sizeof tensors[0]);
     struct checkpoint_tensor *others = tensors + source.count;

@@ -15,12 +15,12 @@ TEST(configuration) {
     struct model_source source;
     EXPECT_OK(open_model(&source, golden));
     EXPECT_STRING(source.kind, "fairseq");
-    EXPECT_INT(source.config.num_layers, 2);
-    EXPECT_INT(source.config.num_attention_heads, 3);
-    EXPECT_INT(source.config.padded_vocab_size, 43);
-    EXPECT_INT(source.config.max_position_embeddings, 11);
-    EXPECT(source.config.hidden_dropout == 0.1 && !source.config.untie_embeddings_and_output_weights);
-    EXPECT(!source.config.tokenizer_type && strstr(buffer_string(&source.notes), "FairseqTokenizer"));
+    EXPECT_INT(source.config.model.num_layers, 2);
+    EXPECT_INT(source.config.model.num_attention_heads, 3);
+    EXPECT_INT(source.config.model.padded_vocab_size, 43);
+    EXPECT_INT(source.config.model.max_position_embeddings, 11);
+    EXPECT(source.config.model.hidden_dropout == 0.1 && !source.config.model.untie_embeddings_and_output_weights);
+    EXPECT(!source.config.data.tokenizer_type && strstr(buffer_string(&source.notes), "FairseqTokenizer"));
     model_source_close(&source);
 }
 
@@ -35,14 +35,14 @@ TEST(tokenizer) {
         struct model_source source;
         char *file = file_join(temporary.path, names[i]);
         EXPECT_OK(open_model(&source, temporary.path));
-        EXPECT(!source.config.tokenizer_type && source.files.count == 0);
+        EXPECT(!source.config.data.tokenizer_type && source.files.count == 0);
         model_source_close(&source);
         write_whole(file, "a 1\n", 4);
         free(file);
     }
     struct model_source source;
     EXPECT_OK(open_model(&source, temporary.path));
-    EXPECT_STRING(source.config.tokenizer_type, "FairseqTokenizer");
+    EXPECT_STRING(source.config.data.tokenizer_type, "FairseqTokenizer");
     EXPECT_INT(source.files.count, 3);
     model_source_close(&source);
     free(path);
@@ -78,7 +78,8 @@ TEST(refused) {
     EXPECT_OK(open_with("gelu", "relu"));
     EXPECT_ERROR(open_with("gelu", "tanh"), "\"activation_fn\" is tanh, which is not supported");
     EXPECT_ERROR(open_with("roberta_base", "transformer1"), "--arch is transformer1; only RoBERTa of fairseq");
-    EXPECT_ERROR(open_with("layers.1.fc2.bias", "layers.1.fc3.bias"), "tensors are missing: sentence_encoder.layers.1.fc2.bias");
+    EXPECT_ERROR(open_with("layers.1.fc2.bias", "layers.1.fc3.bias"),
+                 "tensors are missing: sentence_encoder.layers.1.fc2.bias");
     EXPECT_ERROR(open_with("sentence_encoder.emb_layer_norm", "sentence_encoder.emb_layer_morm"),
                  "sentence_encoder.layernorm_embedding.weight");
     struct model_source source;

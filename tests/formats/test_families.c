@@ -1,7 +1,21 @@
 // Families of Hugging Face: variants that would compute something else are refused by name, and a model can be written
 // as every family that can express it, but not as any other.
 #include "formats/families.h"
+#include "formats/hf_family.h"
 #include "formats/weights.h"
+
+// The page for users names every family.
+TEST(documented) {
+    struct buffer page = {0};
+    const struct hf_family *family;
+    EXPECT_OK(file_read_own("docs/checkpoints.md", 1 << 20, &page));
+    for (size_t i = 0; (family = hf_family_at(i)); i++) {
+        char *name = memory_printf("`%s`", family->model_type);
+        EXPECT(strstr(buffer_string(&page), name) != NULL);
+        free(name);
+    }
+    buffer_free(&page);
+}
 
 TEST(refused_longrope) {
     static const struct variant rows[] = {
@@ -196,7 +210,7 @@ TEST(dropouts) {
         replace(&spoiled, "config.json", rows[i].from, rows[i].to);
         struct model_source source;
         EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
-        EXPECT(source.config.hidden_dropout == 0.25);
+        EXPECT(source.config.model.hidden_dropout == 0.25);
         model_source_close(&source);
         temporary_remove(&spoiled.folder);
     }
@@ -245,7 +259,8 @@ TEST(stretched_base) {
     struct spoiled spoiled = copy_model("hunyuan_v1_dense");
     struct model_source source;
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
-    EXPECT(fabs(source.config.rotary_base / (512 * pow(50, 1.5)) - 1) < 1e-15 && !source.config.use_rope_scaling);
+    EXPECT(fabs(source.config.model.rotary_base / (512 * pow(50, 1.5)) - 1) < 1e-15 &&
+           !source.config.model.use_rope_scaling);
     char *hf = file_join(spoiled.folder.path, "out");
     EXPECT_OK(model_write_huggingface(&(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30}));
     EXPECT(real_in(hf, "rope_theta") == 512);
@@ -331,7 +346,7 @@ TEST(centered_gains) {
     struct temporary folder = temporary_create();
     char *hf = file_join(folder.path, "hf");
     struct model_source source = open_golden("starcoder2_plain");
-    source.config.rotary_seq_len_interpolation_factor = 1;  // Nemotron has no scaling
+    source.config.model.rotary_seq_len_interpolation_factor = 1;  // Nemotron has no scaling
     EXPECT_OK(model_write_huggingface(
         &(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = "nemotron"}));
     model_source_close(&source);
@@ -354,6 +369,6 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
+TEST_MAIN(TEST_CASE(documented), TEST_CASE(refused_longrope), TEST_CASE(refused_variants), TEST_CASE(refused_likes),
           TEST_CASE(unknown_families), TEST_CASE(dropouts), TEST_CASE(no_windows), TEST_CASE(other_words),
           TEST_CASE(stretched_base), TEST_CASE(other_families), TEST_CASE(centered_gains))

@@ -1,7 +1,7 @@
 // Families with experts: variants that would compute something else are refused by name, a model is written as the
 // families that can express it, and 4-bit matrices become bf16 to the bit.
 #include "formats/families.h"
-#include "formats/hf_reorder.h"
+#include "formats/hf_names.h"
 #include "formats/weights.h"
 
 TEST(refused_experts) {
@@ -178,7 +178,7 @@ TEST(losses_of_megatron) {
     struct model_source source = open_golden("megatron_experts_grouped");
     struct config_balance balance = config_balance(&source.config);
     EXPECT(balance.batch == 0.01 && balance.sequence == 1e-4 && balance.global == 0);
-    EXPECT_STRING(source.config.moe_router_dtype, "fp32");  // it says fp64
+    EXPECT_STRING(source.config.model.moe_router_dtype, "fp32");  // it says fp64
     model_source_close(&source);
     source = open_golden("megatron_experts_packed");
     balance = config_balance(&source.config);
@@ -223,7 +223,7 @@ TEST(inexpressible_experts) {
             EXPECT_OK(model_write_huggingface(&write));
         EXPECT(file_exists(hf) == !rows[i].message);
         write.folder = gguf;
-        if (source.config.num_experts > 0)
+        if (source.config.model.num_experts > 0)
             // Of what Hugging Face can express, the tokenizer is missing, or llama.cpp has no such model.
             EXPECT_ERROR(model_write_gguf(&write), rows[i].message ? rows[i].message : "");
         EXPECT(!file_exists(gguf));

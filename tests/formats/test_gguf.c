@@ -3,9 +3,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "formats/gguf.h"
-#include "formats/gguf_check.h"
-#include "formats/gguf_config.h"
-#include "formats/gguf_names.h"
+#include "formats/gguf_model.h"
 #include "formats/gguf_vocabulary.h"
 #include "formats/model_source.h"
 #include "formats/spoiled.h"
@@ -270,10 +268,10 @@ static void open_foreign(struct model_source *source, const char *name) {
     char *path = memory_printf("tests/golden/foreign/%s", name);
     EXPECT_OK(model_source_open(source, &(struct model_source_options){.path = path, .step = -1}));
     free(path);
-    free(source->config.tokenizer_type);
-    source->config.tokenizer_type = memory_string("NullTokenizer");
+    free(source->config.data.tokenizer_type);
+    source->config.data.tokenizer_type = memory_string("NullTokenizer");
     // Their T5 has the only distance that llama.cpp supports; weights and names are the same.
-    source->config.relative_attention_max_distance = 128;
+    source->config.model.relative_attention_max_distance = 128;
 }
 
 struct written {
@@ -460,7 +458,7 @@ TEST(overflow) {
     write_whole(file, content.data, content.length);
     struct model_source source;
     EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
-    source.config.tokenizer_type = memory_string("NullTokenizer");
+    source.config.data.tokenizer_type = memory_string("NullTokenizer");
     struct model_write write = {.source = &source, .folder = path, .has_dtype = true, .dtype = DTYPE_F16};
     EXPECT_ERROR(model_write_gguf(&write),
                  "decoder.layers.1.mlp.linear_fc2.weight has values that F16 cannot represent");
@@ -483,7 +481,8 @@ TEST(read_back) {
         struct model_source source;
         open_foreign(&source, models[m]);
         struct model_write write = {.source = &source, .has_dtype = true, .dtype = DTYPE_F32};
-        struct gguf_check check = {.asked = &write, .path = written.path, .rows = source.config.padded_vocab_size};
+        struct gguf_check check = {
+            .asked = &write, .path = written.path, .rows = source.config.model.padded_vocab_size};
         const char *table = written.file.tensors[0].name - 8;  // after the length of the name
         struct gguf_pairs pairs = {.count = written.file.value_count};
         buffer_append(&pairs.bytes, content.data + GGUF_HEADER_BYTES,
@@ -533,8 +532,8 @@ TEST(keys_read_back) {
     char *path = file_join(folder.path, "model.gguf");
     struct model_source source;
     open_foreign(&source, "llama");
-    free(source.config.tokenizer_type);
-    source.config.tokenizer_type = memory_string("HuggingFaceTokenizer");
+    free(source.config.data.tokenizer_type);
+    source.config.data.tokenizer_type = memory_string("HuggingFaceTokenizer");
     checkpoint_file_list_add(&source.files, "tokenizer-model", "tests/golden/hf/gpt2.json");
     int64_t rows = 410;
     struct gguf_vocabulary vocabulary;

@@ -22,7 +22,7 @@ static const char *type_of(const char *path) {
 static struct model_source source_with(const char *type, const char *path) {
     struct model_source source = {0};
     config_defaults(&source.config);
-    source.config.tokenizer_type = memory_string(type);
+    source.config.data.tokenizer_type = memory_string(type);
     checkpoint_file_list_add(&source.files, strstr(path, ".txt") ? "vocab-file" : "tokenizer-model", path);
     return source;
 }
@@ -281,9 +281,9 @@ static void expect_token(const struct gguf_vocabulary *v, int32_t id, const char
 // One of Hugging Face begins as config.json says. The ids there are not those of another tokenizer.
 TEST(special_ids) {
     struct model_source source = source_with("SentencePieceTokenizer", "tests/golden/gguf_unigram.model");
-    free(source.config.model);
-    source.config.model = memory_string("t5");
-    source.config.vocab_extra_ids = 3;
+    free(source.config.model.family);
+    source.config.model.family = memory_string("t5");
+    source.config.data.vocab_extra_ids = 3;
     static const char text[] = "{\"eos_token_id\": 9, \"decoder_start_token_id\": 7}";
     struct gguf_vocabulary v;
     EXPECT_OK(json_parse(&source.foreign_config, text, strlen(text), "config.json"));
@@ -309,7 +309,7 @@ TEST(named_end) {
     struct model_source source = source_with("HuggingFaceTokenizer", "tests/golden/hf/gpt2.json");
     checkpoint_file_list_add(&source.files, HF_ROLE, path);
     for (int is_named = 0; is_named < 2; is_named++) {
-        source.config.eod_token = is_named ? memory_string("nd") : NULL;
+        source.config.data.eod_token = is_named ? memory_string("nd") : NULL;
         struct gguf_vocabulary v;
         EXPECT_OK(gguf_vocabulary_make(&v, &source, 500));
         expect_token(&v, v.eos, is_named ? "nd" : "mm");

@@ -121,15 +121,15 @@ static void expect_read(const char *model, const char *from, const char *to, voi
 }
 
 static void expect_halves(const struct config *config) {
-    EXPECT(config->latent_rotary_halves);
+    EXPECT(config->model.latent_rotary_halves);
 }
 
 static void expect_whole_range(const struct config *config) {
-    EXPECT(config->no_yarn_correction_range_round_to_int);
+    EXPECT(config->model.no_yarn_correction_range_round_to_int);
 }
 
 static void expect_base(const struct config *config) {
-    EXPECT(config->rotary_base == 10000 && config->rotary_seq_len_interpolation_factor == 3);
+    EXPECT(config->model.rotary_base == 10000 && config->model.rotary_seq_len_interpolation_factor == 3);
 }
 
 // Null, absent and 0 as transformers reads them, and members that change nothing.
@@ -169,7 +169,7 @@ TEST(released_models) {
         if (result < 0)
             fprintf(stderr, "%s: %s\n", all->keys[i].string, error_message());
         EXPECT(result == 0);
-        EXPECT(config.num_layers > 0);
+        EXPECT(config.model.num_layers > 0);
         config_free(&config);
         free(head.name);
     }

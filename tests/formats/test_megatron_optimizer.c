@@ -59,11 +59,11 @@ static void check_run(const char *name, double loss_scale) {
     EXPECT_INT(source.state.schedule_samples, 20);
     EXPECT_INT(source.state.seed, 1234);
     EXPECT(source.state.loss_scale == loss_scale);
-    EXPECT_INT(source.config.lr_decay_steps, 80);
-    EXPECT(source.config.lr_warmup_steps == 40);
-    EXPECT(source.config.lr == 2e-3 && source.config.min_lr == 2e-4 && source.config.weight_decay == 0.1);
-    EXPECT(source.config.adam_beta2 == 0.95 && source.config.clip_grad == 1);
-    EXPECT_STRING(source.config.lr_decay_style, "cosine");
+    EXPECT_INT(source.config.run.lr_decay_steps, 80);
+    EXPECT(source.config.run.lr_warmup_steps == 40);
+    EXPECT(source.config.run.lr == 2e-3 && source.config.run.min_lr == 2e-4 && source.config.run.weight_decay == 0.1);
+    EXPECT(source.config.run.adam_beta2 == 0.95 && source.config.run.clip_grad == 1);
+    EXPECT_STRING(source.config.run.lr_decay_style, "cosine");
     compare_states(&source, expected);
     model_source_close(&source);
     free(path);
@@ -122,8 +122,8 @@ static void check_written(const char *name) {
     EXPECT_INT(written.state.consumed_train_samples, 20);
     EXPECT_INT(written.state.schedule_samples, 20);
     EXPECT(written.state.loss_scale == source.state.loss_scale);
-    EXPECT_INT(written.config.lr_decay_steps, 80);
-    EXPECT(written.config.lr_warmup_steps == 40 && written.config.adam_beta2 == 0.95);
+    EXPECT_INT(written.config.run.lr_decay_steps, 80);
+    EXPECT(written.config.run.lr_warmup_steps == 40 && written.config.run.adam_beta2 == 0.95);
     compare_states(&written, expected);
     model_source_close(&written);
     EXPECT_ERROR(model_write_megatron(&(struct model_write){.source = &source, .folder = to}), "not an empty folder");

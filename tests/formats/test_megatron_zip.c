@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "data/extract/codec.h"
+#include "formats/contents.h"
 #include "formats/model_source.h"
 #include "formats/torch_zip.h"
 #include "test.h"
@@ -17,7 +18,7 @@ static struct model_source_options options_of(const char *path, int64_t step) {
 
 // Whether both have the same tensors, byte for byte.
 static bool is_same(struct model_source *a, struct model_source *b) {
-    bool same = a->count == b->count && a->config.num_layers == b->config.num_layers;
+    bool same = a->count == b->count && a->config.model.num_layers == b->config.model.num_layers;
     for (size_t i = 0; i < a->count && same; i++) {
         same = strcmp(a->tensors[i].name, b->tensors[i].name) == 0 && a->tensors[i].bytes == b->tensors[i].bytes;
         unsigned char *x = memory_alloc(a->tensors[i].bytes + 1), *y = memory_alloc(b->tensors[i].bytes + 1);
@@ -41,26 +42,37 @@ static void expect_same(const char *folder, const char *archive, int64_t step) {
     model_source_close(&packed);
 }
 
+static struct contents look(const char *path, int64_t step) {
+    struct contents contents;
+    EXPECT_OK(contents_look(&contents, path, step));
+    return contents;
+}
+
 TEST(same_as_the_folder) {
     expect_same(FOREIGN "megatron_v0", FOREIGN "megatron_v0.zip", -1);
     expect_same(FOREIGN "megatron_v0_tp2", FOREIGN "megatron_v0_tp2.zip", -1);
     expect_same(FOREIGN "megatron_v0_tp2", FOREIGN "megatron_v0_tp2.zip", 100);
     expect_same(FOREIGN "megatron_v0", FOREIGN "megatron_v0_tp2.zip", 50);
-    EXPECT_INT(model_source_iteration(FOREIGN "megatron_v0_tp2.zip", -1), 100);
-    EXPECT_INT(model_source_iteration(FOREIGN "megatron_v0_tp2.zip", 50), 50);
-    EXPECT_INT(model_source_iteration(FOREIGN "megatron_v0_tp2.zip", 51), -1);
-    EXPECT_INT(model_source_iteration(FOREIGN "megatron_v0.zip", -1), -1);
+    EXPECT_INT(look(FOREIGN "megatron_v0_tp2.zip", -1).iteration, 100);
+    EXPECT_INT(look(FOREIGN "megatron_v0_tp2.zip", 50).iteration, 50);
+    EXPECT_INT(look(FOREIGN "megatron_v0_tp2.zip", 51).iteration, -1);
+    EXPECT_INT(look(FOREIGN "megatron_v0.zip", -1).iteration, -1);
     struct model_source source;
     struct model_source_options missing = options_of(FOREIGN "megatron_v0_tp2.zip", 51);
     EXPECT_ERROR(model_source_open(&source, &missing), "megatron_v0_tp2.zip has no checkpoint iter_0000051");
 }
 
+static bool is_foreign(const char *path) {
+    struct contents contents = look(path, -1);
+    return contents_is_foreign(&contents);
+}
+
 TEST(other_files) {
-    EXPECT(model_source_is_foreign(FOREIGN "megatron_v0.zip"));
-    EXPECT(!model_source_is_foreign("tests/golden/torch/plain.pt"));
-    EXPECT(!model_source_is_foreign("tests/golden/torch/evil_cut.pt"));
-    EXPECT(!model_source_is_foreign("tests/golden/make_zip.py"));
-    EXPECT(!model_source_is_foreign("tests/golden/none.zip"));
+    EXPECT(is_foreign(FOREIGN "megatron_v0.zip"));
+    EXPECT(!is_foreign("tests/golden/torch/plain.pt"));
+    EXPECT(!is_foreign("tests/golden/torch/evil_cut.pt"));
+    EXPECT(!is_foreign("tests/golden/make_zip.py"));
+    EXPECT(!is_foreign("tests/golden/none.zip"));
     // torch.save never compresses, so the reader for its files accepts nothing compressed.
     struct buffer bytes = {0};
     struct torch_zip zip;

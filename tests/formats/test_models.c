@@ -1,7 +1,7 @@
 // Folders with wrong content: missing, extra, misshapen and mistyped tensors, wrong indexes, configurations of
 // unsupported models. Every error names the problem, and nothing is written halfway.
 #include "base/memory.h"
-#include "formats/model_check.h"
+#include "formats/model_bytes.h"
 #include "formats/model_source.h"
 #include "formats/names.h"
 #include "formats/spoiled.h"
@@ -464,8 +464,9 @@ TEST(writing) {
     weights_close(&weights);
     options.path = hf;
     EXPECT_OK(model_source_open(&source, &options));
-    EXPECT_INT(source.config.padded_vocab_size, 30);
-    EXPECT(source.config.use_rope_scaling && source.config.rotary_base == 500 && source.config.kv_channels == 4);
+    EXPECT_INT(source.config.model.padded_vocab_size, 30);
+    EXPECT(source.config.model.use_rope_scaling && source.config.model.rotary_base == 500 &&
+           source.config.model.kv_channels == 4);
     model_source_close(&source);
     free(taken);
     free(inside);

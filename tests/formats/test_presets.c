@@ -75,8 +75,8 @@ TEST(published_vocabularies) {
         struct config config;
         EXPECT_OK(config_parse(&config, sizeof argv / sizeof argv[0], argv));
         EXPECT_OK(config_validate(&config, 1));
-        EXPECT_OK(config_pad_vocab(&config, config.vocab_size));
-        EXPECT_INT(config.padded_vocab_size, rows[i].padded);
+        EXPECT_OK(config_pad_vocab(&config, config.data.vocab_size));
+        EXPECT_INT(config.model.padded_vocab_size, rows[i].padded);
         config_free(&config);
     }
 }

@@ -2,6 +2,7 @@
 // which nobody writes the other end, and weights without a configuration.
 #include "base/file.h"
 #include "base/memory.h"
+#include "formats/contents.h"
 #include "formats/hf_surroundings.h"
 #include "formats/hf_tokenizer_files.h"
 #include "formats/model_source.h"
@@ -123,10 +124,16 @@ static void expect_unreadable(const char *message) {
     EXPECT_ERROR(model_source_open(&source, &options), message);
 }
 
+static bool is_foreign(const char *name) {
+    struct contents contents;
+    EXPECT_OK(contents_look(&contents, at(name), -1));
+    return contents_is_foreign(&contents);
+}
+
 TEST(configurations_that_are_not_files_are_refused) {
     begin();
     make("model/model.safetensors", "");
-    EXPECT(model_source_is_foreign(at("model")));
+    EXPECT(is_foreign("model"));
     EXPECT_ERROR(checkpoint_verify(at("model"), false), "has weights of Hugging Face but no config.json");
     expect_unreadable("model has weights of Hugging Face but no config.json, which says what model they are");
     EXPECT_INT(mkfifo(at("model/config.json"), 0600), 0);
@@ -140,7 +147,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     expect_unreadable("config.json is a link that leads out of the folder");
     unlink(at("model/config.json"));
     make("adapter/adapter_model.safetensors", "");
-    EXPECT(model_source_is_foreign(at("adapter")));
+    EXPECT(is_foreign("adapter"));
     make("model/config.json", "[1, 2]");
     expect_unreadable("config.json: it is not a JSON object");
     make("model/config.json", "{\"a\": 1}");
@@ -149,7 +156,7 @@ TEST(configurations_that_are_not_files_are_refused) {
     // A checkpoint of ours has weights of that name, too: without its manifest it is damaged, and not a stranger's.
     make("run/iter_0000007/model.safetensors", "");
     make("run/iter_0000007/config.json", "{\"a\": 1}");
-    EXPECT(!model_source_is_foreign(at("run/iter_0000007")) && !model_source_is_foreign(at("run")));
+    EXPECT(!is_foreign("run/iter_0000007") && !is_foreign("run"));
     end();
 }
 

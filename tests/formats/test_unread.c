@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "failing_calls.h"
-#include "formats/owner.h"
+#include "formats/contents.h"
 #include "moved_clock.h"
 #include "store/folder.h"
 #include "store/small_run.h"
@@ -197,8 +197,8 @@ static int64_t verified_in(const char *folder) {
 }
 
 static int64_t latest_in(const char *folder) {
-    struct owner owner;
-    return owner_find(&owner, folder) == 0 ? owner.iteration : -3;
+    struct contents contents;
+    return contents_look(&contents, folder, -1) == 0 ? contents.iteration : -3;
 }
 
 static int64_t files_in(const char *folder) {

@@ -74,16 +74,16 @@ static void try_file(const uint8_t *data, size_t size) {
         abort();
     struct config config;
     config_defaults(&config);
-    config.per_split_data_args_path = memory_printf("/proc/self/fd/%d", descriptor);
+    config.data.per_split_data_args_path = memory_printf("/proc/self/fd/%d", descriptor);
     for (int which = 0; which < SPLIT_COUNT; which++) {
         struct data_paths paths;
         if (data_paths_find(&paths, &config, (enum split)which) == 0)
             try_words(&paths.items);
         data_paths_free(&paths);
     }
-    free(config.per_split_data_args_path);
-    config.per_split_data_args_path = NULL;
-    config.valid_weighted_split_paths_path = memory_printf("/proc/self/fd/%d", descriptor);
+    free(config.data.per_split_data_args_path);
+    config.data.per_split_data_args_path = NULL;
+    config.data.valid_weighted_split_paths_path = memory_printf("/proc/self/fd/%d", descriptor);
     try_groups(&config);
     config_free(&config);
     close(descriptor);

@@ -32,10 +32,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     config_defaults(&config);
     if (flags_read_text(config_command(), &config, "fuzz", (const char *)data, size) == 0 &&
         config_apply_preset(&config) == 0 && config_validate(&config, 1) == 0) {
-        CHECK(config.train_iters > 0 || config.skip_train);
-        CHECK(config.lr_warmup_steps < (double)config.lr_decay_steps || config.lr_decay_steps == 0 ||
-              strcmp(config.lr_decay_style, "polynomial_decay") == 0);
-        if (config_pad_vocab(&config, config.vocab_size > 0 ? config.vocab_size : 50257) == 0)
+        CHECK(config.run.train_iters > 0 || config.run.skip_train);
+        CHECK(config.run.lr_warmup_steps < (double)config.run.lr_decay_steps || config.run.lr_decay_steps == 0 ||
+              strcmp(config.run.lr_decay_style, "polynomial_decay") == 0);
+        if (config_pad_vocab(&config, config.data.vocab_size > 0 ? config.data.vocab_size : 50257) == 0)
             round_trip(&config);
     }
     config_free(&config);

@@ -15,14 +15,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     log_set_level(LOG_ERROR);
     CHECK(config_parse(&config, size % 2 ? 3 : 1, words) == 0);
     if (json_parse(&file, (const char *)data, size, "ds.json") == 0 && deepspeed_apply(&config, file, "ds.json") == 0) {
-        CHECK(config.clip_grad >= 0 && isfinite(config.clip_grad) && config.zero_stage >= 0 && config.zero_stage <= 3);
-        CHECK(config.global_batch_size >= 0 && config.micro_batch_size >= 0 && config.hysteresis >= 1);
-        CHECK(config.loss_scale >= 0 && config.initial_loss_scale >= 1 && config.loss_scale_window >= 1);
-        double clip_grad = config.clip_grad, scale = config.initial_loss_scale;
-        int64_t size_of_batch = config.global_batch_size, stage = config.zero_stage;
+        CHECK(config.run.clip_grad >= 0 && isfinite(config.run.clip_grad) && config.machine.zero_stage >= 0 &&
+              config.machine.zero_stage <= 3);
+        CHECK(config.run.global_batch_size >= 0 && config.run.micro_batch_size >= 0 && config.run.hysteresis >= 1);
+        CHECK(config.run.loss_scale >= 0 && config.run.initial_loss_scale >= 1 && config.run.loss_scale_window >= 1);
+        double clip_grad = config.run.clip_grad, scale = config.run.initial_loss_scale;
+        int64_t size_of_batch = config.run.global_batch_size, stage = config.machine.zero_stage;
         CHECK(deepspeed_apply(&config, file, "ds.json") == 0);
-        CHECK(config.clip_grad == clip_grad && config.initial_loss_scale == scale);
-        CHECK(config.global_batch_size == size_of_batch && config.zero_stage == stage);
+        CHECK(config.run.clip_grad == clip_grad && config.run.initial_loss_scale == scale);
+        CHECK(config.run.global_batch_size == size_of_batch && config.machine.zero_stage == stage);
     }
     json_free(file);
     config_free(&config);

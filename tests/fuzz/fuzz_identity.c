@@ -1,4 +1,5 @@
-// layer: train A checkpoint's identity of data, from hostile bytes, compared with a run's.
+// layer: train
+// A checkpoint's identity of data, from hostile bytes, compared with a run's.
 #include "fuzz.h"
 
 #include "base/buffer.h"

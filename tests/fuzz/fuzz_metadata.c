@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "formats/megatron_metadata.h"
+#include "formats/megatron_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *backend = NULL;

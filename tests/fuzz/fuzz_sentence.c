@@ -3,7 +3,6 @@
 #include "fuzz.h"
 
 #include "data/sentence.h"
-#include "data/sentence_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     // The first byte selects the language.

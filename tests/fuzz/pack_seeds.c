@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include "formats/contents.h"
 #include "formats/model_source.h"
 #include "parts.h"
 #include <dirent.h>
@@ -94,6 +95,11 @@ static void pack_as_ours(const char *path, const char *to, const char *name) {
     model_source_close(&source);
 }
 
+static bool is_foreign(const char *path) {
+    struct contents contents;
+    return contents_look(&contents, path, -1) == 0 && contents_is_foreign(&contents);
+}
+
 static void pack_models(const char *to) {
     static const char golden[] = "tests/golden/foreign";
     DIR *models = opendir(golden);
@@ -102,7 +108,7 @@ static void pack_models(const char *to) {
     for (struct dirent *entry; (entry = readdir(models)) != NULL;) {
         char *path = file_join(golden, entry->d_name);
         // One folder holds only arguments.
-        if (entry->d_name[0] != '.' && file_is_folder(path) && model_source_is_foreign(path)) {
+        if (entry->d_name[0] != '.' && file_is_folder(path) && is_foreign(path)) {
             struct buffer seed = {0};
             pack_folder(path, "", &seed);
             write_seed(to, entry->d_name, "", &seed);

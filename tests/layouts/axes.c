@@ -203,7 +203,7 @@ static int parse(struct config *config, const char *line, int ranks) {
         status = config_validate(config, ranks);
     string_list_free(&words);
     if (status == 0)
-        status = config_pad_vocab(config, config->vocab_size);
+        status = config_pad_vocab(config, config->data.vocab_size);
     return status;
 }
 

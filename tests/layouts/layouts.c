@@ -40,10 +40,11 @@ static int64_t tokens_of_layers(const struct step *step, const struct config *co
     for (int i = 0; i < step_params(step)->count; i++) {
         const char *name = step_params(step)->items[i]->name;
         if (strstr(name, "self_attention.linear_qkv.weight"))
-            tokens += config_form(config) == CONFIG_T5 && strncmp(name, "decoder", 7) == 0 ? config->decoder_seq_length
-                                                                                           : config->seq_length;
+            tokens += config_form(config) == CONFIG_T5 && strncmp(name, "decoder", 7) == 0
+                          ? config->run.decoder_seq_length
+                          : config->run.seq_length;
         else if (strstr(name, "linear_kv.weight") || strstr(name, "linear_kv_up_proj.weight"))
-            tokens += config->seq_length;
+            tokens += config->run.seq_length;
     }
     return tokens;
 }
@@ -67,11 +68,11 @@ static struct forward_counts forward_times(const struct layout *layout, bool of_
 static bool is_by_formula(const struct step *step, const struct config *config, const struct layout *layout,
                           const struct exchanged *found) {
     const int *v = layout->value;
-    int64_t values = config->multi_latent_attention ? config->v_head_dim : config->kv_channels;
-    int64_t keys = config_query_groups(config) * config_kv_ranks(config) * (config->kv_channels + values);
-    int64_t heads = config->num_attention_heads * (config->kv_channels + values) + keys;
-    int64_t micro_batches = config->global_batch_size / config->micro_batch_size / v[LAYOUT_DATA];
-    int64_t rows = STEPS * micro_batches * config->micro_batch_size * tokens_of_layers(step, config);
+    int64_t values = config->model.multi_latent_attention ? config->model.v_head_dim : config->model.kv_channels;
+    int64_t keys = config_query_groups(config) * config_kv_ranks(config) * (config->model.kv_channels + values);
+    int64_t heads = config->model.num_attention_heads * (config->model.kv_channels + values) + keys;
+    int64_t micro_batches = config->run.global_batch_size / config->run.micro_batch_size / v[LAYOUT_DATA];
+    int64_t rows = STEPS * micro_batches * config->run.micro_batch_size * tokens_of_layers(step, config);
     int64_t bytes = rows * (int64_t)dtype_bytes(step_values(step).dtype) / v[LAYOUT_TENSOR];
     int near = layout_head_ranks(layout);
     // Of 1 / near of the heads, which a rank has of all tokens, keys are gathered.

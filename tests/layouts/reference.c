@@ -13,7 +13,7 @@ int train(struct step *step, const struct config *config, struct loss_history *h
     int status = 0;
     for (int i = 0; i < STEPS && status == 0; i++) {
         struct step_source source = samples_step(&samples);
-        status = step_train(step, &source, config->lr, 0.01);
+        status = step_train(step, &source, config->run.lr, 0.01);
         if (status == 0) {
             struct step_result result = step_result(step);
             history->loss[i] = result.loss;

@@ -39,7 +39,7 @@ static int next_input(void *context, struct batch *input) {
     int64_t first = samples->first + (samples->next++ * samples->data_ranks + samples->data_rank) * B;
     for (int64_t b = 0; b < B; b++) {
         struct batch row = batch_row(&samples->input, b);
-        fill(&row, first + b, samples->config->vocab_size);
+        fill(&row, first + b, samples->config->data.vocab_size);
     }
     *input = samples->input;
     return 0;
@@ -47,20 +47,20 @@ static int next_input(void *context, struct batch *input) {
 
 void samples_open(struct samples *samples, const struct config *config, int data_rank, int data_ranks) {
     enum config_form family = config_form(config);
-    struct batch_form form = {.T = config->seq_length,
+    struct batch_form form = {.T = config->run.seq_length,
                               .fields = BATCH_BIT(TOKENS) | BATCH_BIT(LABELS) | BATCH_BIT(LOSS_MASK)};
     if (family != CONFIG_GPT)
         form.fields |= BATCH_BIT(LENGTHS);
     if (family == CONFIG_BERT)
         form.fields |= BATCH_BIT(TOKEN_TYPES) | BATCH_BIT(PAIR_LABELS);
     if (family == CONFIG_T5) {
-        form.S = config->decoder_seq_length;
+        form.S = config->run.decoder_seq_length;
         form.fields |= BATCH_BIT(DECODER_TOKENS);
     }
-    if (config->reset_attention_mask)
+    if (config->data.reset_attention_mask)
         form.fields |= BATCH_BIT(DOCUMENT_STARTS);
     *samples = (struct samples){.config = config, .data_rank = data_rank, .data_ranks = data_ranks};
-    batch_allocate(&samples->input, &form, config->micro_batch_size);
+    batch_allocate(&samples->input, &form, config->run.micro_batch_size);
 }
 
 void samples_close(struct samples *samples) {
@@ -70,9 +70,10 @@ void samples_close(struct samples *samples) {
 struct step_source samples_step(struct samples *samples) {
     const struct config *config = samples->config;
     if (samples->next > 0)
-        samples->first += config->global_batch_size;
+        samples->first += config->run.global_batch_size;
     samples->next = 0;
     return (struct step_source){.next = next_input,
                                 .context = samples,
-                                .count = config->global_batch_size / config->micro_batch_size / samples->data_ranks};
+                                .count =
+                                    config->run.global_batch_size / config->run.micro_batch_size / samples->data_ranks};
 }

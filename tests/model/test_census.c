@@ -37,9 +37,9 @@ TEST(published_counts) {
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         take_preset(known[i].name, "");
-        EXPECT_INT(config.padded_vocab_size, known[i].vocab == 51200 ? 51200 : 50304);
-        EXPECT_INT(config.seq_length, config.max_position_embeddings);
-        config.padded_vocab_size = known[i].vocab;
+        EXPECT_INT(config.model.padded_vocab_size, known[i].vocab == 51200 ? 51200 : 50304);
+        EXPECT_INT(config.run.seq_length, config.model.max_position_embeddings);
+        config.model.padded_vocab_size = known[i].vocab;
         double count = (double)census_parameters(&config);
         if (fabs(count / known[i].published - 1) > known[i].tolerance)
             test_fail("%s has %.0f parameters, published are %.0f", known[i].name, count, known[i].published);
@@ -95,7 +95,7 @@ TEST(experts) {
     double want = 6 * 2048.0 * (32 * (attention + 2 * expert) + 4096.0 * 32000) + 6 * 2048.0 * 2048 * 4096 * 32;
     EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
     // Weights that begin as 0 are not biases.
-    config.init_method_std = 0;
+    config.model.init_method_std = 0;
     census = census_take(&config);
     EXPECT_NEAR(census_flops(&census, &config, 1) / want, 1, 1e-12);
     // Two of six layers dense, narrower experts with biases, and a shared one.
@@ -104,8 +104,8 @@ TEST(experts) {
                                   "--moe-layer-freq [0]*2+[1] --moe-router-topk 3"));
     int64_t same = 6 * 18 + 18 + 6 * 6 + 6 + 2 * 12, dense = 6 * 7 + 7 + 7 * 6 + 6, one = 6 * 4 + 4 + 4 * 6 + 6;
     int64_t rest = 12 + (11 + 4) * 6, router = 5 * 6 + 5;
-    config.max_position_embeddings = 4;
-    config.kv_channels = 3;
+    config.model.max_position_embeddings = 4;
+    config.model.kv_channels = 3;
     EXPECT_INT(census_parameters(&config), 3 * same + 2 * dense + router + 5 * one + rest);
     EXPECT_INT(census_active_parameters(&config), 3 * same + 2 * dense + router + 3 * one + rest);
 }
@@ -130,32 +130,34 @@ TEST(depths) {
 // 6 B s [L h f 2 + L (h (q + 2k) + q h) + h V] + 6 B s^2 q L, with q = heads * head size and k the same for key/value
 // heads; 3 in place of 2 if the MLP is gated, and attention that is not causal counts twice.
 static double attention_products(void) {
-    double h = (double)config.hidden_size, heads = (double)config.num_attention_heads;
-    double q = heads * (double)config.kv_channels;
-    double k = (double)config_query_groups(&config) * (double)config.kv_channels;
-    if (!config.multi_latent_attention)
+    double h = (double)config.model.hidden_size, heads = (double)config.model.num_attention_heads;
+    double q = heads * (double)config.model.kv_channels;
+    double k = (double)config_query_groups(&config) * (double)config.model.kv_channels;
+    if (!config.model.multi_latent_attention)
         return h * (q + 2 * k) + q * h;
     // By way of latents.
-    double q_rank = (double)config.q_lora_rank, kv_rank = (double)config.kv_lora_rank, v = (double)config.v_head_dim;
+    double q_rank = (double)config.model.q_lora_rank, kv_rank = (double)config.model.kv_lora_rank,
+           v = (double)config.model.v_head_dim;
     double queries = q_rank > 0 ? q_rank * (h + q) : h * q;
-    return queries + h * (kv_rank + (double)config.qk_pos_emb_head_dim) +
-           kv_rank * heads * ((double)config.qk_head_dim + v) + heads * v * h;
+    return queries + h * (kv_rank + (double)config.model.qk_pos_emb_head_dim) +
+           kv_rank * heads * ((double)config.model.qk_head_dim + v) + heads * v * h;
 }
 
 static double stack_products(int64_t layers, int attentions) {
-    double h = (double)config.hidden_size, f = (double)config.ffn_hidden_size;
+    double h = (double)config.model.hidden_size, f = (double)config.model.ffn_hidden_size;
     // Of a layer with experts, those that a token goes to and the shared ones.
-    double chosen = (double)(config.moe_router_topk * config_expert_width(&config));
-    double widths = f * (double)layers, shared = (double)config.moe_shared_expert_intermediate_size;
+    double chosen = (double)(config.model.moe_router_topk * config_expert_width(&config));
+    double widths = f * (double)layers, shared = (double)config.model.moe_shared_expert_intermediate_size;
     widths += (chosen + shared - f) * (double)config_expert_layers(&config);
     return h * widths * (config_is_gated(&config) ? 3 : 2) + (double)layers * attentions * attention_products();
 }
 
 static double formula(double B) {
-    double s = (double)config.seq_length, S = (double)config.decoder_seq_length;
-    double q = (double)config.num_attention_heads * (double)(config.kv_channels + config_value_channels(&config)) / 2;
-    double h = (double)config.hidden_size, e = (double)config_word_embedding_size(&config);
-    double head = e * (double)config.padded_vocab_size + (e != h ? 2 * e * h : 0);
+    double s = (double)config.run.seq_length, S = (double)config.run.decoder_seq_length;
+    double q = (double)config.model.num_attention_heads *
+               (double)(config.model.kv_channels + config_value_channels(&config)) / 2;
+    double h = (double)config.model.hidden_size, e = (double)config_word_embedding_size(&config);
+    double head = e * (double)config.model.padded_vocab_size + (e != h ? 2 * e * h : 0);
     int64_t encoder = config_encoder_layers(&config), decoder = config_decoder_layers(&config);
     if (config_form(&config) == CONFIG_GPT)
         return 6 * B * s * (stack_products(decoder, 1) + head) + 6 * B * s * s * q * (double)decoder;
@@ -180,7 +182,7 @@ TEST(flops_are_megatrons) {
     take_preset("gpt2-355m", "--untie-embeddings-and-output-weights");
     struct census census = census_take(&config);
     EXPECT(census_flops(&census, &config, 8) == formula(8));
-    config.padded_vocab_size = 50304;
+    config.model.padded_vocab_size = 50304;
     census = census_take(&config);
     EXPECT_NEAR(census_flops(&census, &config, 8), 1.8612240777216e13, 1e-12);
     config_free(&config);

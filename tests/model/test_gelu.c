@@ -85,7 +85,7 @@ TEST(flags_compute_megatrons_gelu) {
     }
     // The activation in a checkpoint does not depend on the flags that chose it.
     compute(&config, "--use-legacy-models --openai-gelu --disable-bias-linear", y, x, COUNT);
-    EXPECT_STRING(config.activation, "gelu_tanh");
+    EXPECT_STRING(config.model.activation, "gelu_tanh");
     config_free(&config);
     log_set_level(LOG_INFO);
 }

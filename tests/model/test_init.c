@@ -43,14 +43,14 @@ TEST(a_slice_draws_what_the_whole_would) {
 static void expect_deviations(bool is_scaled) {
     struct config config;
     config_defaults(&config);
-    config.num_layers = 2;
-    config.no_scaled_init = !is_scaled;
-    config.hidden_size = 64;
-    config.num_attention_heads = 4;
-    config.kv_channels = 16;
-    config.ffn_hidden_size = 256;
-    config.max_position_embeddings = 32;
-    config.padded_vocab_size = 128;
+    config.model.num_layers = 2;
+    config.model.no_scaled_init = !is_scaled;
+    config.model.hidden_size = 64;
+    config.model.num_attention_heads = 4;
+    config.model.kv_channels = 16;
+    config.model.ffn_hidden_size = 256;
+    config.model.max_position_embeddings = 32;
+    config.model.padded_vocab_size = 128;
     struct device *device;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct param_list list = {0};

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "model/deferred.h"
 #include "model/init.h"
+#include "model/linear.h"
 #include "ops/device.h"
 #include "test.h"
 

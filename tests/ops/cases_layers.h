@@ -4,7 +4,7 @@
 #define TESTS_OPS_CASES_LAYERS_H
 
 #include "lab.h"
-#include "ops/dropout_rate.h"
+#include "ops/formulas.h"
 
 struct naive_norm {
     int64_t rows, channels;

@@ -326,7 +326,7 @@ static inline void case_rope(struct lab *lab) {
         rope_variant(lab, &wide[i]);
 }
 
-// The rule of Raffel et al. (2020), in doubles; test_relative.c tests the exact borders.
+// The rule of Raffel et al. (2020), in doubles; test_formulas.c tests the exact borders.
 static inline int64_t naive_bucket(const struct relative_rule *rule, int64_t distance) {
     int64_t side = rule->is_bidirectional ? rule->buckets / 2 : rule->buckets, exact = side / 2;
     int64_t start = rule->is_bidirectional && distance > 0 ? side : 0;

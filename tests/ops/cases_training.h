@@ -348,7 +348,7 @@ static inline void case_sums(struct lab *lab) {
     }
 }
 
-// The digest of digest.h, byte by byte: words of eight bytes, the last padded with zeros.
+// The digest of formulas.h, byte by byte: words of eight bytes, the last padded with zeros.
 static inline uint64_t plain_digest(const unsigned char *bytes, size_t count, uint64_t seed) {
     uint64_t sum = 0;
     for (size_t first = 0; first < count; first += 8) {

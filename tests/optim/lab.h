@@ -38,7 +38,7 @@ static inline void optim_lab_open(struct optim_lab *lab) {
     EXPECT_OK(mesh_place(&lab->mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&lab->mesh, lab->world));
     config_defaults(&lab->config);
-    lab->config.clip_grad = 0;
+    lab->config.run.clip_grad = 0;
 }
 
 // Values and gradients are zero then.

@@ -48,11 +48,11 @@ static void set_text(char **slot, const char *text) {
 }
 
 static void configure(struct config *config, const char *optimizer) {
-    set_text(&config->optimizer, optimizer);
-    set_text(&config->muon_coefficient_type, "simple");
-    set_text(&config->muon_scale_mode, "shape_scaling");
-    config->muon_momentum = 0.95;
-    config->muon_nesterov = true;
+    set_text(&config->run.optimizer, optimizer);
+    set_text(&config->run.muon_coefficient_type, "simple");
+    set_text(&config->run.muon_scale_mode, "shape_scaling");
+    config->run.muon_momentum = 0.95;
+    config->run.muon_nesterov = true;
 }
 
 struct lab_options {

@@ -31,11 +31,11 @@ static void open_lab(struct optim_lab *lab, const struct config *config, struct 
     optim_lab_open(lab);
     config_free(&lab->config);
     config_copy(&lab->config, config);
-    lab->config.clip_grad = 0;
+    lab->config.run.clip_grad = 0;
     lab->pace = (struct pace){.lr = 0.02, .weight_decay = 0.1};
     (void)param_add(&lab->params, "matrix", shard, INIT_ZERO, 0);
-    optim_lab_build(lab,
-                    &(struct optim_lab_options){.rule = optimizer_find(config->optimizer), .dtype = dtype, .parts = 1});
+    optim_lab_build(
+        lab, &(struct optim_lab_options){.rule = optimizer_find(config->run.optimizer), .dtype = dtype, .parts = 1});
     float *weights = optim_lab_weights(lab, 0);
     for (int64_t n = 0; n < shard_global_count(&shard); n++)
         weights[n] = (float)weight_of(n);
@@ -162,16 +162,16 @@ static const double SIMPLE[][3] = {{3.4445, -4.7750, 2.0315}, {3.4445, -4.7750, 
 static struct config make_config(const char *mode, const char *type, int64_t steps, bool is_nesterov) {
     struct config config;
     config_defaults(&config);
-    free(config.optimizer);
-    free(config.muon_scale_mode);
-    free(config.muon_coefficient_type);
-    free(config.muon_fp32_matmul_prec);
-    config.optimizer = memory_string("muon");
-    config.muon_scale_mode = memory_string(mode);
-    config.muon_coefficient_type = memory_string(type);
-    config.muon_fp32_matmul_prec = memory_string("high");
-    config.muon_num_ns_steps = steps;
-    config.muon_nesterov = is_nesterov;
+    free(config.run.optimizer);
+    free(config.run.muon_scale_mode);
+    free(config.run.muon_coefficient_type);
+    free(config.run.muon_fp32_matmul_prec);
+    config.run.optimizer = memory_string("muon");
+    config.run.muon_scale_mode = memory_string(mode);
+    config.run.muon_coefficient_type = memory_string(type);
+    config.run.muon_fp32_matmul_prec = memory_string("high");
+    config.run.muon_num_ns_steps = steps;
+    config.run.muon_nesterov = is_nesterov;
     return config;
 }
 
@@ -206,7 +206,7 @@ TEST(modes_beside_a_loop_in_double) {
     expect_naive(&config, shard_whole(2, 9, 13), &naive, 1);
     config_free(&config);
     config = make_config("unit_rms_norm", "simple", 3, true);
-    config.muon_extra_scale_factor = 0.2;
+    config.run.muon_extra_scale_factor = 0.2;
     naive = (struct naive_muon){8, 8, 0, 3, SIMPLE, 0.9, 0.2, true, NULL};
     expect_naive(&config, shard_whole(2, 8, 8), &naive, 1);
     config_free(&config);
@@ -220,7 +220,7 @@ TEST(twenty_updates_with_every_set_beside_numpy) {
     char type[32];
     while (fscanf(file, " case %31s %d %d %d", type, &steps, &rows, &columns) == 4) {
         struct config config = make_config("spectral", type, steps, true);
-        config.muon_extra_scale_factor = 0.2;
+        config.run.muon_extra_scale_factor = 0.2;
         struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, rows, columns), DTYPE_F32);
         const float *found = run_updates(&lab);
@@ -255,9 +255,9 @@ TEST(two_steps_at_once) {
     for (int is_wide = 0; is_wide < 2; is_wide++)
         for (int steps = 1; steps <= 5; steps++) {
             struct config config = make_config("unit_rms_norm", "quintic", steps, true);
-            free(config.muon_fp32_matmul_prec);
-            config.muon_fp32_matmul_prec = memory_string("medium");
-            config.muon_extra_scale_factor = 0.2;
+            free(config.run.muon_fp32_matmul_prec);
+            config.run.muon_fp32_matmul_prec = memory_string("medium");
+            config.run.muon_extra_scale_factor = 0.2;
             int rows = is_wide ? 6 : 17, columns = 23 - rows;
             double scale = 0.2 * sqrt((double)rows / columns);
             struct naive_muon naive = {rows, columns, 0, steps, QUINTIC, 0.9, scale, true, NULL};
@@ -268,11 +268,11 @@ TEST(two_steps_at_once) {
 
 static struct config adaptive_config(const char *method) {
     struct config config = make_config("spectral", "quintic", 5, true);
-    free(config.optimizer);
-    free(config.adaptive_muon_moment2_method);
-    config.optimizer = memory_string("adaptive_muon");
-    config.adaptive_muon_moment2_method = memory_string(method);
-    config.muon_extra_scale_factor = 0.2;
+    free(config.run.optimizer);
+    free(config.run.adaptive_muon_moment2_method);
+    config.run.optimizer = memory_string("adaptive_muon");
+    config.run.adaptive_muon_moment2_method = memory_string(method);
+    config.run.muon_extra_scale_factor = 0.2;
     return config;
 }
 
@@ -317,7 +317,7 @@ TEST(last_bits_of_gradients) {
     for (int k = 0; k < 3; k++) {
         double theirs = 0, ours = 0;
         struct config config = k > 0 ? adaptive_config(methods[k]) : make_config("spectral", "quintic", 5, true);
-        config.muon_extra_scale_factor = 0.2;
+        config.run.muon_extra_scale_factor = 0.2;
         struct naive_muon naive = {M, N, 0, 5, QUINTIC, 0.9, 0.2 * sqrt(M), true, methods[k]};
         for (int seed = 0; seed < SEEDS; seed++) {
             double w[3][M * N];
@@ -356,7 +356,7 @@ TEST(queries_keys_and_values_are_matrices_of_their_own) {
                                  {3, 10, 6, 5, QUINTIC, 0.9, sqrt(10), true, NULL},
                                  {3, 10, 9, 5, QUINTIC, 0.9, sqrt(10), true, NULL}};
     expect_naive(&config, packed, parts, 3);
-    config.muon_no_split_qkv = true;
+    config.run.muon_no_split_qkv = true;
     struct naive_muon one = {12, 10, 0, 5, QUINTIC, 0.9, sqrt(12), true, NULL};
     expect_naive(&config, packed, &one, 1);
     config_free(&config);
@@ -462,10 +462,10 @@ TEST(twenty_updates_beside_torch) {
     char mode[32];
     while (fscanf(file, " case %d %d %31s", &rows, &columns, mode) == 3) {
         struct config config = make_config(mode, "simple", 5, true);
-        free(config.muon_fp32_matmul_prec);
-        config.muon_fp32_matmul_prec = memory_string("medium");
-        config.muon_momentum = 0.95;
-        config.muon_extra_scale_factor = strcmp(mode, "spectral") == 0 ? 0.2 : 1;
+        free(config.run.muon_fp32_matmul_prec);
+        config.run.muon_fp32_matmul_prec = memory_string("medium");
+        config.run.muon_momentum = 0.95;
+        config.run.muon_extra_scale_factor = strcmp(mode, "spectral") == 0 ? 0.2 : 1;
         struct optim_lab lab;
         open_lab(&lab, &config, shard_whole(2, rows, columns), DTYPE_F32);
         const float *found = run_updates(&lab);

@@ -213,14 +213,14 @@ static void add_params(struct param_list *params, bool has_matrices) {
 
 static void set_flags(struct config *config, const struct run_options *options) {
     config_defaults(config);
-    free(config->optimizer);
-    free(config->exp_avg_dtype);
-    free(config->exp_avg_sq_dtype);
-    config->optimizer = memory_string(options->optimizer);
-    config->ema_decay = options->decay;
-    config->exp_avg_dtype = memory_string(options->moments);
-    config->exp_avg_sq_dtype = memory_string(options->moments);
-    config->optimizer_offload_fraction = options->fraction;
+    free(config->run.optimizer);
+    free(config->run.exp_avg_dtype);
+    free(config->run.exp_avg_sq_dtype);
+    config->run.optimizer = memory_string(options->optimizer);
+    config->run.ema_decay = options->decay;
+    config->run.exp_avg_dtype = memory_string(options->moments);
+    config->run.exp_avg_sq_dtype = memory_string(options->moments);
+    config->run.optimizer_offload_fraction = options->fraction;
 }
 
 struct memories {
@@ -455,7 +455,7 @@ TEST(fractions_are_whole_states) {
         struct arena arena, host;
         arena_init(&arena, "device", memory, sizeof memory);
         arena_init(&host, "host", other, sizeof other);
-        config.optimizer_offload_fraction = cases[i].fraction;
+        config.run.optimizer_offload_fraction = cases[i].fraction;
         struct optimizer optimizer;
         optimizer_build(&optimizer, &arena,
                         &(struct optimizer_options){.rule = &optimizer_adam,

@@ -11,7 +11,7 @@ static const struct pace PACE = {.lr = 1e-2, .weight_decay = 0.1, .decoupled_lr 
 // Two matrices, one of which is the vocabulary's, and a vector.
 static void open_lab(struct optim_lab *lab, const struct optimizer_rule *rule, int parts, int part) {
     optim_lab_open(lab);
-    lab->config.decoupled_lr = PACE.decoupled_lr;
+    lab->config.run.decoupled_lr = PACE.decoupled_lr;
     (void)param_add(&lab->params, "matrix", shard_whole(2, 9, 11), INIT_ZERO, 0);
     (void)param_add(&lab->params, "vector", shard_whole(1, 13, 1), INIT_ZERO, 0);
     param_add(&lab->params, "words", shard_whole(2, 17, 9), INIT_ZERO, 0)->is_vocabulary = true;
@@ -38,10 +38,10 @@ static void make_update(struct optim_lab *lab) {
 static double adam_twice(const struct config *config, double value, double grad, double lr, double decay) {
     double m = 0, v = 0;
     for (int t = 1; t <= 2; t++) {
-        m = config->adam_beta1 * m + (1 - config->adam_beta1) * grad;
-        v = config->adam_beta2 * v + (1 - config->adam_beta2) * grad * grad;
-        double first = m / (1 - pow(config->adam_beta1, t)), second = v / (1 - pow(config->adam_beta2, t));
-        value -= lr * first / (sqrt(second) + config->adam_eps) + lr * decay * value;
+        m = config->run.adam_beta1 * m + (1 - config->run.adam_beta1) * grad;
+        v = config->run.adam_beta2 * v + (1 - config->run.adam_beta2) * grad * grad;
+        double first = m / (1 - pow(config->run.adam_beta1, t)), second = v / (1 - pow(config->run.adam_beta2, t));
+        value -= lr * first / (sqrt(second) + config->run.adam_eps) + lr * decay * value;
     }
     return value;
 }
@@ -79,7 +79,7 @@ static double sgd_twice(const struct config *config, double value, double grad, 
     double buffer = 0;
     for (int t = 1; t <= 2; t++) {
         double g = grad + decay * value;
-        buffer = t == 1 ? g : config->sgd_momentum * buffer + g;
+        buffer = t == 1 ? g : config->run.sgd_momentum * buffer + g;
         value -= lr * buffer;
     }
     return value;

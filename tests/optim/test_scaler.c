@@ -23,7 +23,7 @@ static struct scaler make(struct arena *arena, const struct config *config, stru
 static struct config fp16_config(void) {
     struct config config;
     config_defaults(&config);
-    config.fp16 = true;
+    config.run.fp16 = true;
     return config;
 }
 
@@ -55,10 +55,10 @@ TEST(every_step_equals_megatron_cores) {
     int initial, least, window, hysteresis, rules = 0;
     while (fscanf(file, " rule %d %d %d %d", &initial, &least, &window, &hysteresis) == 4) {
         struct config config = fp16_config();
-        config.initial_loss_scale = ldexp(1, initial);
-        config.min_loss_scale = ldexp(1, least);
-        config.loss_scale_window = window;
-        config.hysteresis = hysteresis;
+        config.run.initial_loss_scale = ldexp(1, initial);
+        config.run.min_loss_scale = ldexp(1, least);
+        config.run.loss_scale_window = window;
+        config.run.hysteresis = hysteresis;
         struct scaler scaler = make(&arena, &config, device);
         config_free(&config);
         char kind;
@@ -98,7 +98,7 @@ TEST(gradients_and_norm_are_those_without_it) {
     struct device *device = open_cpu();
     struct arena arena;
     struct config config = fp16_config();
-    config.loss_scale = 1024;
+    config.run.loss_scale = 1024;
     struct scaler scaler = make(&arena, &config, device);
     struct tensor weights = arena_1d(&arena, DTYPE_F32, 3);
     float values[3] = {0.5f, 0, 2}, norm;
@@ -121,7 +121,7 @@ TEST(a_checkpoint_keeps_it) {
     struct device *device = open_cpu();
     struct arena arena;
     struct config config = fp16_config();
-    config.loss_scale_window = 3;
+    config.run.loss_scale_window = 3;
     struct scaler scaler = make(&arena, &config, device);
     float norm;
     finish_step(&scaler, &arena, device, INFINITY, &norm);

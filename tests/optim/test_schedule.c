@@ -11,15 +11,15 @@ enum { BATCH = 8 };
 static struct config make(const char *style, const char *wsd_style) {
     struct config config;
     config_defaults(&config);
-    free(config.lr_decay_style);
-    config.lr_decay_style = memory_string(style);
-    free(config.lr_wsd_decay_style);
-    config.lr_wsd_decay_style = memory_string(wsd_style);
-    config.lr = 1e-3;
-    config.min_lr = 1e-4;
-    config.lr_decay_steps = 100 * BATCH;
-    config.lr_warmup_steps = 10 * BATCH;
-    config.lr_wsd_decay_steps = 20 * BATCH;
+    free(config.run.lr_decay_style);
+    config.run.lr_decay_style = memory_string(style);
+    free(config.run.lr_wsd_decay_style);
+    config.run.lr_wsd_decay_style = memory_string(wsd_style);
+    config.run.lr = 1e-3;
+    config.run.min_lr = 1e-4;
+    config.run.lr_decay_steps = 100 * BATCH;
+    config.run.lr_warmup_steps = 10 * BATCH;
+    config.run.lr_wsd_decay_steps = 20 * BATCH;
     return config;
 }
 
@@ -68,7 +68,7 @@ TEST(polynomial_decay) {
     const int64_t iterations[7] = {1, 5, 10, 11, 50, 90, 100};
     const double squared[7] = {1e-4, 5e-4, 1e-3, 9.80111111111111e-4, 3.777777777777778e-4, 1.1111111111111113e-4,
                                1e-4};
-    config.lr_decay_power = 2;
+    config.run.lr_decay_power = 2;
     for (int i = 0; i < 7; i++)
         EXPECT(fabs(schedule_lr(&config, iterations[i] * BATCH) - squared[i]) < 1e-12);
     EXPECT(schedule_lr(&config, 0) == 0);
@@ -85,18 +85,18 @@ TEST(constant_and_beyond_the_end) {
 
 TEST(weight_decay) {
     struct config config = make("constant", "exponential");
-    config.weight_decay = 0.01;
+    config.run.weight_decay = 0.01;
     EXPECT_NEAR(schedule_weight_decay(&config, 123), 0.01, 1e-15);
-    free(config.weight_decay_incr_style);
-    config.weight_decay_incr_style = memory_string("linear");
-    config.start_weight_decay = 0.1;
-    config.end_weight_decay = 0.3;
-    config.wd_incr_steps = 100;
+    free(config.run.weight_decay_incr_style);
+    config.run.weight_decay_incr_style = memory_string("linear");
+    config.run.start_weight_decay = 0.1;
+    config.run.end_weight_decay = 0.3;
+    config.run.wd_incr_steps = 100;
     EXPECT_NEAR(schedule_weight_decay(&config, 0), 0.1, 1e-15);
     EXPECT_NEAR(schedule_weight_decay(&config, 25), 0.15, 1e-15);
     EXPECT_NEAR(schedule_weight_decay(&config, 101), 0.3, 1e-15);
-    free(config.weight_decay_incr_style);
-    config.weight_decay_incr_style = memory_string("cosine");
+    free(config.run.weight_decay_incr_style);
+    config.run.weight_decay_incr_style = memory_string("cosine");
     EXPECT_NEAR(schedule_weight_decay(&config, 50), 0.2, 1e-12);
     EXPECT_NEAR(schedule_weight_decay(&config, 0), 0.1, 1e-12);
     config_free(&config);
@@ -111,9 +111,9 @@ TEST(both_groups_equal_megatron_cores) {
     int lines = 0;
     for (; fscanf(file, " %31s %31s %31s", style, wsd_style, minimum) == 3; lines++) {
         struct config config = make(style, wsd_style);
-        config.lr_warmup_init = 1e-6;
-        config.decoupled_lr = 5e-3;
-        config.decoupled_min_lr = strcmp(minimum, "none") == 0 ? config.min_lr : strtod(minimum, NULL);
+        config.run.lr_warmup_init = 1e-6;
+        config.run.decoupled_lr = 5e-3;
+        config.run.decoupled_min_lr = strcmp(minimum, "none") == 0 ? config.run.min_lr : strtod(minimum, NULL);
         for (size_t i = 0; i < sizeof iterations / sizeof iterations[0]; i++) {
             double lr, decoupled;
             EXPECT(fscanf(file, "%lf %lf", &lr, &decoupled) == 2);

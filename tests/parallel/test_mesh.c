@@ -23,8 +23,9 @@ TEST(places_follow_megatrons_order) {
 // Batches are counted by the ranks of one copy of the model, and read by the mesh: both numbers agree.
 TEST(flags_and_mesh_count_alike) {
     struct mesh mesh;
-    struct config config = {
-        .tensor_model_parallel_size = 2, .context_parallel_size = 3, .pipeline_model_parallel_size = 5};
+    struct config config = {.machine.tensor_model_parallel_size = 2,
+                            .machine.context_parallel_size = 3,
+                            .machine.pipeline_model_parallel_size = 5};
     EXPECT_INT(config_model_ranks(&config), 30);
     EXPECT_OK(mesh_place_config(&mesh, 59, 120, &config));
     EXPECT_INT(mesh.length[AXIS_DATA], 4);
@@ -34,10 +35,10 @@ TEST(flags_and_mesh_count_alike) {
 // Ranks that share out experts and share no layer are some of those that read other samples, next to each other.
 TEST(expert_ranks_are_data_parallel_ranks) {
     struct mesh mesh;
-    const struct config config = {.tensor_model_parallel_size = 2,
-                                  .context_parallel_size = 1,
-                                  .expert_model_parallel_size = 3,
-                                  .pipeline_model_parallel_size = 2};
+    const struct config config = {.machine.tensor_model_parallel_size = 2,
+                                  .machine.context_parallel_size = 1,
+                                  .machine.expert_model_parallel_size = 3,
+                                  .machine.pipeline_model_parallel_size = 2};
     EXPECT_INT(config_model_ranks(&config), 4);
     EXPECT_INT(config_least_ranks(&config), 12);
     for (int rank = 0; rank < 24; rank++) {
@@ -64,12 +65,12 @@ TEST(expert_ranks_are_a_grid_of_their_own) {
         for (int context = 1; context <= 4; context *= 2)
             for (int slices = 1; slices <= tensor; slices *= 2)
                 for (int experts = 1; experts <= SIZE; experts *= 2) {
-                    const struct config config = {.num_experts = 16,
-                                                  .tensor_model_parallel_size = tensor,
-                                                  .context_parallel_size = context,
-                                                  .expert_model_parallel_size = experts,
-                                                  .expert_tensor_parallel_size = slices,
-                                                  .pipeline_model_parallel_size = 1};
+                    const struct config config = {.model.num_experts = 16,
+                                                  .machine.tensor_model_parallel_size = tensor,
+                                                  .machine.context_parallel_size = context,
+                                                  .machine.expert_model_parallel_size = experts,
+                                                  .machine.expert_tensor_parallel_size = slices,
+                                                  .machine.pipeline_model_parallel_size = 1};
                     struct mesh mesh;
                     if (tensor * context > SIZE || slices * experts > SIZE)
                         continue;
@@ -119,14 +120,14 @@ TEST(neighbours_share_heads_of_keys) {
     struct mesh place, mesh;
     struct world *world;
     struct device *device;
-    const struct config config = {.tensor_model_parallel_size = 8,
-                                  .context_parallel_size = 2,
-                                  .pipeline_model_parallel_size = 1,
-                                  .expert_model_parallel_size = 2,
-                                  .expert_tensor_parallel_size = 1,
-                                  .num_attention_heads = 16,
-                                  .group_query_attention = true,
-                                  .num_query_groups = 2};
+    const struct config config = {.machine.tensor_model_parallel_size = 8,
+                                  .machine.context_parallel_size = 2,
+                                  .machine.pipeline_model_parallel_size = 1,
+                                  .machine.expert_model_parallel_size = 2,
+                                  .machine.expert_tensor_parallel_size = 1,
+                                  .model.num_attention_heads = 16,
+                                  .model.group_query_attention = true,
+                                  .model.num_query_groups = 2};
     for (int rank = 0; rank < 32; rank++) {
         EXPECT_OK(mesh_place_config(&place, rank, 32, &config));
         EXPECT_INT(place.kv_ranks, 4);
@@ -138,7 +139,7 @@ TEST(neighbours_share_heads_of_keys) {
         device_close(device);
     }
     struct config enough = config;
-    enough.num_query_groups = 8;
+    enough.model.num_query_groups = 8;
     EXPECT_OK(mesh_place_config(&place, 3, 32, &enough));
     EXPECT(place.kv_ranks == 1 && !place.kv_group);
 }
@@ -150,13 +151,13 @@ TEST(neighbours_exchange_heads) {
     struct mesh place, mesh;
     struct world *world;
     struct device *device;
-    struct config config = {.tensor_model_parallel_size = 2,
-                            .context_parallel_size = 6,
-                            .pipeline_model_parallel_size = 1,
-                            .expert_model_parallel_size = 1,
-                            .num_attention_heads = 8,
-                            .cp_comm_type = {types, 1},
-                            .hierarchical_context_parallel_sizes = {sizes, 2}};
+    struct config config = {.machine.tensor_model_parallel_size = 2,
+                            .machine.context_parallel_size = 6,
+                            .machine.pipeline_model_parallel_size = 1,
+                            .machine.expert_model_parallel_size = 1,
+                            .model.num_attention_heads = 8,
+                            .machine.cp_comm_type = {types, 1},
+                            .machine.hierarchical_context_parallel_sizes = {sizes, 2}};
     for (int rank = 0; rank < 24; rank++) {
         EXPECT_OK(mesh_place_config(&place, rank, 24, &config));
         EXPECT_INT(place.near_ranks, 2);

@@ -39,7 +39,7 @@ static int put_batch(FILE *file, const struct batch *b) {
 static int put_split(FILE *file, const struct batch_dump *dump, const struct datasets *datasets,
                      const struct mesh *mesh, enum split split) {
     struct loader *loader;
-    int64_t count = split == SPLIT_TRAIN ? dump->config.train_iters : dump->config.eval_iters;
+    int64_t count = split == SPLIT_TRAIN ? dump->config.run.train_iters : dump->config.run.eval_iters;
     TRY(datasets_loader(&loader, datasets, split, &dump->config, mesh, 0));
     int status = 0;
     for (int64_t i = 0; i < count && status == 0; i++) {

@@ -39,13 +39,13 @@ static void *rows(const struct file_feed *feed, const char *name) {
 static int next_input(void *context, struct batch *input) {
     struct file_feed *feed = context;
     static int64_t samples[64];
-    int64_t B = feed->config->micro_batch_size;
+    int64_t B = feed->config->run.micro_batch_size;
     CHECK(B <= 64);
     for (int64_t b = 0; b < B; b++)
         samples[b] = feed->next + b;
     *input = (struct batch){.B = B,
-                            .T = feed->config->seq_length,
-                            .S = feed->config->decoder_seq_length,
+                            .T = feed->config->run.seq_length,
+                            .S = feed->config->run.decoder_seq_length,
                             .tokens = rows(feed, "tokens"),
                             .labels = rows(feed, "labels"),
                             .loss_mask = rows(feed, "mask"),
@@ -58,13 +58,13 @@ static int next_input(void *context, struct batch *input) {
     return 0;
 }
 
-// One of the two kinds of step with the weights of `path`.
-static int open_step(struct step **step, const struct asked *asked, const char *path, struct mesh *mesh,
-                     struct device *device, enum step_mode mode) {
+// One of the two kinds of step with the weights of what was found.
+static int open_step(struct step **step, const struct asked *asked, const struct found_checkpoint *found,
+                     struct mesh *mesh, struct device *device, enum step_mode mode) {
     TRY(setup_step(step, &(struct setup){&asked->config, device, mesh, mode}));
     if (mode == STEP_TRAIN)
         step_initialize(*step);
-    return state_load(&(struct run_state){.step = *step, .config = &asked->config}, path, false);
+    return state_load_found(&(struct run_state){.step = *step, .config = &asked->config}, found, false);
 }
 
 static int write_logits(struct step *step, const struct asked *asked, const struct safetensors *file) {
@@ -84,12 +84,12 @@ static int write_logits(struct step *step, const struct asked *asked, const stru
 }
 
 static int save_as(struct step *step, struct asked *asked, const char *folder) {
-    char *kept = asked->config.save;
-    asked->config.save = memory_string(folder);
+    char *kept = asked->config.run.save;
+    asked->config.run.save = memory_string(folder);
     struct progress_state progress = {.iteration = 1};
     int result = state_save(&(struct run_state){.step = step, .config = &asked->config, .progress = &progress});
-    free(asked->config.save);
-    asked->config.save = kept;
+    free(asked->config.run.save);
+    asked->config.run.save = kept;
     return result;
 }
 
@@ -119,24 +119,23 @@ static int save_gradients(struct step *step, struct asked *asked) {
 
 static int train(struct step *step, struct asked *asked, const struct safetensors *file) {
     struct file_feed feed = {.file = file, .config = &asked->config};
-    for (int64_t i = 0; i < asked->config.train_iters; i++) {
+    for (int64_t i = 0; i < asked->config.run.train_iters; i++) {
         struct step_source source = {.next = next_input, .context = &feed, .count = 1};
-        TRY(step_train(step, &source, asked->config.lr, asked->config.weight_decay));
+        TRY(step_train(step, &source, asked->config.run.lr, asked->config.run.weight_decay));
         struct step_result result = step_result(step);
         printf("%.9g %.9g %.9g %.9g\n", result.loss, result.pair_loss, result.grad_norm,
                result.has_balance[BALANCE_BATCH] ? result.balance[BALANCE_BATCH] : 0);
         if (i == 0)
             TRY(save_gradients(step, asked));
     }
-    return save_as(step, asked, asked->config.save);
+    return save_as(step, asked, asked->config.run.save);
 }
 
 static int run_asked(struct asked *asked) {
     struct config *config = &asked->config;
-    char *path = NULL;
-    int64_t iteration = 0;
-    TRY(state_find_here(config, false, &path, &iteration));
-    TRY(state_load_config(config, path));
+    struct found_checkpoint found;
+    TRY(find_checkpoint_here(&found, config, false));
+    TRY(state_load_config(config, &found));
     TRY(config_validate(config, 1));
     struct safetensors file;
     TRY(safetensors_open(&file, asked->samples));
@@ -148,18 +147,18 @@ static int run_asked(struct asked *asked) {
     TRY(mesh_place(&mesh, 0, 1, NULL));
     TRY(mesh_connect(&mesh, world));
     struct step *step;
-    TRY(open_step(&step, asked, path, &mesh, device, STEP_EVALUATE));
+    TRY(open_step(&step, asked, &found, &mesh, device, STEP_EVALUATE));
     TRY(write_logits(step, asked, &file));
     step_close(step);
     if (asked->gradients) {
-        TRY(open_step(&step, asked, path, &mesh, device, STEP_TRAIN));
+        TRY(open_step(&step, asked, &found, &mesh, device, STEP_TRAIN));
         TRY(train(step, asked, &file));
         step_close(step);
     }
     world_close(world);
     device_close(device);
     safetensors_close(&file);
-    free(path);
+    found_checkpoint_free(&found);
     return 0;
 }
 

@@ -115,7 +115,7 @@ TEST(hidden_exchanges) {
     struct plan shown, hidden;
     struct plan_options options = {.config = &config, .ranks = 8, .machine = machine_find("dgx-h100")};
     EXPECT_OK(plan_make(&shown, &options));
-    config.overlap_moe_expert_parallel_comm = true;
+    config.machine.overlap_moe_expert_parallel_comm = true;
     EXPECT_OK(plan_make(&hidden, &options));
     double part = 0.75 * (1 - 32.0 / 132);
     EXPECT(hidden.stage[0].expert > (1 - part) * shown.stage[0].expert);
@@ -134,7 +134,7 @@ TEST(hidden_exchanges) {
                     "--num-virtual-stages-per-pipeline-rank 2 --micro-batch-size 1 --global-batch-size 32",
                     8);
     EXPECT_OK(plan_make(&shown, &options));
-    config.overlap_moe_expert_parallel_comm = true;
+    config.machine.overlap_moe_expert_parallel_comm = true;
     EXPECT_OK(plan_make(&hidden, &options));
     for (int stage = 0; stage < 2; stage++) {
         part = (1 - (stage == 0 ? 5 : 3) / 16.0) * (1 - 32.0 / 132);

@@ -55,7 +55,7 @@ static void parse(struct config *config, const char *flags, int ranks) {
     split_words(&words, line);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
-    EXPECT_OK(config_pad_vocab(config, config->vocab_size));
+    EXPECT_OK(config_pad_vocab(config, config->data.vocab_size));
     string_list_free(&words);
     free(line);
 }

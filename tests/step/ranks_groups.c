@@ -63,8 +63,8 @@ static float gradient_of(int param, int64_t n, int replica) {
 static void open_lab(struct groups_lab *lab, struct arena *arena, const struct groups_choice *choice) {
     *lab = (struct groups_lab){.params = make_params()};
     config_defaults(&lab->config);
-    lab->config.clip_grad = MAX_NORM;
-    lab->config.adam_eps = 1e-3;  // the sign of gradients near zero is arbitrary
+    lab->config.run.clip_grad = MAX_NORM;
+    lab->config.run.adam_eps = 1e-3;  // the sign of gradients near zero is arbitrary
     struct division divisions[GROUPS];
     struct pieces pieces[GROUPS];
     struct optimizer_options options[GROUPS];
@@ -145,7 +145,7 @@ static double expected_weight(const struct groups_lab *lab, int param, int64_t n
     double g = summed_gradient(lab, param, n) * scale, value = (double)weight_of(param, n);
     double lr = PACE.lr * lab->params.groups[own->group].lr_multiplier;
     double decay = own->has_decay ? PACE.weight_decay * value : 0;
-    return value - lr * decay - lr * (own->group == 0 ? g / (fabs(g) + lab->config.adam_eps) : g);
+    return value - lr * decay - lr * (own->group == 0 ? g / (fabs(g) + lab->config.run.adam_eps) : g);
 }
 
 static void set_weights(struct groups_lab *lab) {

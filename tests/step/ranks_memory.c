@@ -60,7 +60,7 @@ static struct memory_course run_flags(const char *flags) {
     course.memory = *step_memory(r.step);
     course.keeps_results = r.step->keeps_results;
     for (int i = 0; i < STEPS; i++) {
-        struct step_result result = rank_step_train(&r, 4 / r.config.data_parallel_size);
+        struct step_result result = rank_step_train(&r, 4 / r.config.machine.data_parallel_size);
         course.loss[i] = result.loss;
         course.norm[i] = result.grad_norm;
     }

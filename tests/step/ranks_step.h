@@ -50,7 +50,7 @@ static inline void rank_step_parse(struct config *config, const char *flags, int
     split_words(&words, line);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
-    EXPECT_OK(config_pad_vocab(config, config->vocab_size));
+    EXPECT_OK(config_pad_vocab(config, config->data.vocab_size));
     string_list_free(&words);
     free(line);
 }
@@ -58,8 +58,10 @@ static inline void rank_step_parse(struct config *config, const char *flags, int
 static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, const char *flags) {
     *r = (struct rank_step){0};
     rank_step_parse(&r->config, flags, ranks->place.size);
-    int parts = (int)r->config.tensor_model_parallel_size, stages = (int)r->config.pipeline_model_parallel_size;
-    int owners = (int)r->config.expert_model_parallel_size, sharers = (int)r->config.context_parallel_size;
+    int parts = (int)r->config.machine.tensor_model_parallel_size,
+        stages = (int)r->config.machine.pipeline_model_parallel_size;
+    int owners = (int)r->config.machine.expert_model_parallel_size,
+        sharers = (int)r->config.machine.context_parallel_size;
     struct mesh *mesh = stages > 1                          ? &ranks->pipeline
                         : owners > 1                        ? &ranks->experts
                         : config_kv_ranks(&r->config) > 1   ? &ranks->keys
@@ -72,8 +74,8 @@ static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, cons
     }
     EXPECT_OK(setup_step(&r->step, &(struct setup){&r->config, ranks->device, mesh, STEP_TRAIN}));
     step_initialize(r->step);
-    int64_t B = r->config.micro_batch_size, V = r->config.padded_vocab_size;
-    r->N = B * r->config.seq_length;
+    int64_t B = r->config.run.micro_batch_size, V = r->config.model.padded_vocab_size;
+    r->N = B * r->config.run.seq_length;
     r->tokens = memory_alloc(sizeof *r->tokens * (size_t)r->N);
     r->labels = memory_alloc(sizeof *r->labels * (size_t)r->N);
     r->mask = memory_alloc(sizeof *r->mask * (size_t)r->N);
@@ -97,10 +99,10 @@ static inline void rank_step_close(struct rank_step *r) {
 
 static inline int rank_step_next(void *context, struct batch *input) {
     struct rank_step *r = context;
-    for (int64_t b = 0; b < r->config.micro_batch_size; b++)
+    for (int64_t b = 0; b < r->config.run.micro_batch_size; b++)
         r->samples[b] = r->next++;
-    *input = (struct batch){.B = r->config.micro_batch_size,
-                            .T = r->config.seq_length,
+    *input = (struct batch){.B = r->config.run.micro_batch_size,
+                            .T = r->config.run.seq_length,
                             .tokens = r->tokens,
                             .labels = r->labels,
                             .loss_mask = r->mask,
@@ -119,7 +121,7 @@ static inline int rank_step_next_of_family(void *context, struct batch *input) {
     if (form == CONFIG_BERT)
         input->pair_labels = pairs;
     if (form == CONFIG_T5) {
-        input->S = r->config.decoder_seq_length;
+        input->S = r->config.run.decoder_seq_length;
         input->decoder_tokens = r->labels;
     }
     return 0;

@@ -17,7 +17,7 @@ static void run_steps(struct rank_step *r, struct borrow_course *course) {
     struct step_source source = {.next = rank_step_next_of_family, .context = r, .count = 1};
     for (int i = 0; i < STEPS; i++) {
         if (i == 3)
-            r->config.micro_batch_size = 1;
+            r->config.run.micro_batch_size = 1;
         EXPECT_OK(step_train(r->step, &source, 1e-2, 0.01));
         course->loss[i] = step_result(r->step).loss;
         course->norm[i] = step_result(r->step).grad_norm;

@@ -57,14 +57,14 @@ static size_t needs(const char *flags, int rank, int size, bool keeps) {
     struct device *device = open_device(PLENTY);
     struct attempt attempt = try_rank(device, flags, rank, size);
     EXPECT_OK(attempt.status);
-    EXPECT(attempt.step->keeps_results || attempt.config.recompute_granularity);
+    EXPECT(attempt.step->keeps_results || attempt.config.machine.recompute_granularity);
     size_t kept = step_memory(attempt.step)->total;
     end_attempt(&attempt);
     scarce.claimed = 1;
     attempt = try_rank(device, flags, rank, size);
     EXPECT_OK(attempt.status);
     size_t again = step_memory(attempt.step)->total;
-    EXPECT(attempt.step->keeps_results ? again == kept : again < kept || attempt.config.recompute_granularity);
+    EXPECT(attempt.step->keeps_results ? again == kept : again < kept || attempt.config.machine.recompute_granularity);
     end_attempt(&attempt);
     close_device(device);
     return keeps ? kept : again;

@@ -35,7 +35,7 @@ static struct replay_course run_flags(const char *flags, const struct changes *c
     rank_step_open(&r, &ranks, line);
     for (int i = 0; i < STEPS; i++) {
         if (changes->shorter_from > 0 && i == changes->shorter_from)
-            r.config.micro_batch_size = 1;
+            r.config.run.micro_batch_size = 1;
         struct step_source source = {
             .next = rank_step_next_of_family, .context = &r, .count = changes->micro_batches[i]};
         course.called = tape.called;

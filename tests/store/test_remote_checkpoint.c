@@ -8,9 +8,7 @@
 #include "net/object_server.h"
 #include "net/remote.h"
 #include "store/checkpoint.h"
-#include "store/remote_copy.h"
-#include "store/remote_fetch.h"
-#include "store/remote_folder.h"
+#include "store/remote_checkpoint.h"
 #include <sys/wait.h>
 
 static struct object_server server;

@@ -95,7 +95,8 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
     EXPECT_OK(mesh_connect(&mesh, g->world));
     EXPECT_OK(setup_step(&g->step, &(struct setup){&g->config, g->device, &mesh, mode}));
     struct config counted = g->config;
-    counted.mtp_num_layers = mode == STEP_GENERATE ? 0 : g->config.mtp_num_layers;  // which is left out then
+    counted.model.mtp_num_layers =
+        mode == STEP_GENERATE ? 0 : g->config.model.mtp_num_layers;  // which is left out then
     EXPECT_INT(param_list_elements(step_params(g->step)), census_parameters(&counted));
     if (mode == STEP_TRAIN)
         step_initialize(g->step);
@@ -123,12 +124,12 @@ static inline void golden_close(struct golden_model *g) {
 static inline int golden_next(void *context, struct batch *input) {
     struct golden_model *g = context;
     static int64_t samples[64];
-    int64_t B = g->config.micro_batch_size, first = g->next;
+    int64_t B = g->config.run.micro_batch_size, first = g->next;
     for (int64_t b = 0; b < B; b++)
         samples[b] = first + b;
     *input = (struct batch){.B = B,
-                            .T = g->config.seq_length,
-                            .S = g->config.decoder_seq_length,
+                            .T = g->config.run.seq_length,
+                            .S = g->config.run.decoder_seq_length,
                             .tokens = golden_row(g, "tokens", first),
                             .labels = golden_row(g, "labels", first),
                             .loss_mask = golden_row(g, "mask", first),

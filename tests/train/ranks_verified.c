@@ -110,7 +110,7 @@ TEST(in_the_background_with_a_split_optimizer) {
 TEST(all_save_when_the_first_clock_says) {
     struct rank_step r;
     rank_step_open(&r, &ranks, MODEL "--save run");
-    r.config.save_interval = 0;
+    r.config.run.save_interval = 0;
     for (int late = 0; late < 2; late++) {
         struct moved_clock clock;
         bool is_first = ranks.place.rank == 0;

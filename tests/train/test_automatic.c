@@ -46,7 +46,7 @@ static int choose(const char *flags) {
     world_close(world);
     device_close(device);
     if (status == 0 && open_flags.precision)
-        EXPECT(config.bf16 == is_fast && !config.fp16);
+        EXPECT(config.run.bf16 == is_fast && !config.run.fp16);
     return status;
 }
 
@@ -74,22 +74,22 @@ TEST(only_what_is_missing_is_open) {
 TEST(batches_follow_from_tokens) {
     log_hush(true);
     EXPECT_OK(choose("--mock-data --seq-length 512 --train-iters 5"));
-    EXPECT_INT(config.micro_batch_size, 8);
-    EXPECT_INT(config.global_batch_size, 8);
-    EXPECT(config.lr == 1e-3 && config.min_lr == 1e-4 && strcmp(config.lr_decay_style, "cosine") == 0);
+    EXPECT_INT(config.run.micro_batch_size, 8);
+    EXPECT_INT(config.run.global_batch_size, 8);
+    EXPECT(config.run.lr == 1e-3 && config.run.min_lr == 1e-4 && strcmp(config.run.lr_decay_style, "cosine") == 0);
     config_free(&config);
     EXPECT_OK(choose("--mock-data --seq-length 8192 --train-iters 5 --lr 0.5"));
-    EXPECT_INT(config.micro_batch_size, 1);
-    EXPECT(config.lr == 0.5 && config.min_lr == 0 && strcmp(config.lr_decay_style, "linear") == 0);
+    EXPECT_INT(config.run.micro_batch_size, 1);
+    EXPECT(config.run.lr == 0.5 && config.run.min_lr == 0 && strcmp(config.run.lr_decay_style, "linear") == 0);
     config_free(&config);
     // It divides the given batch, and the given length is kept.
     EXPECT_OK(choose("--mock-data --seq-length 512 --train-samples 120 --global-batch-size 12 --bf16=false"));
-    EXPECT_INT(config.micro_batch_size, 4);
-    EXPECT_INT(config.train_iters, 10);
-    EXPECT(!config.bf16);
+    EXPECT_INT(config.run.micro_batch_size, 4);
+    EXPECT_INT(config.run.train_iters, 10);
+    EXPECT(!config.run.bf16);
     config_free(&config);
     EXPECT_OK(choose("--mock-data --seq-length 16 --train-iters 5 --lr-warmup-iters 2"));
-    EXPECT(config.lr_warmup_iters == 2 && config.lr_warmup_fraction == 0);
+    EXPECT(config.run.lr_warmup_iters == 2 && config.run.lr_warmup_fraction == 0);
     config_free(&config);
     log_hush(false);
 }
@@ -98,18 +98,18 @@ TEST(batches_follow_from_tokens) {
 TEST(a_length_in_tokens) {
     log_hush(true);
     EXPECT_OK(choose("--mock-data --seq-length 16 --tokens 16K --global-batch-size 10 --lr-warmup-iters 5"));
-    EXPECT_INT(config.train_iters, 100);
-    EXPECT_INT(config.lr_decay_iters, 100);
-    EXPECT_INT(config.train_samples, 0);
+    EXPECT_INT(config.run.train_iters, 100);
+    EXPECT_INT(config.run.lr_decay_iters, 100);
+    EXPECT_INT(config.run.train_samples, 0);
     config_free(&config);
     EXPECT_OK(choose("--mock-data --seq-length 512 --tokens 40960 --lr-warmup-samples 8"));
-    EXPECT_INT(config.global_batch_size, 8);
-    EXPECT_INT(config.train_samples, 80);
-    EXPECT_INT(config.train_iters, 10);
-    EXPECT_INT(config.lr_decay_samples, 80);
+    EXPECT_INT(config.run.global_batch_size, 8);
+    EXPECT_INT(config.run.train_samples, 80);
+    EXPECT_INT(config.run.train_iters, 10);
+    EXPECT_INT(config.run.lr_decay_samples, 80);
     config_free(&config);
     EXPECT_OK(choose("--mock-data --seq-length 512 --tokens 1"));
-    EXPECT_INT(config.train_iters, 1);
+    EXPECT_INT(config.run.train_iters, 1);
     config_free(&config);
     log_hush(false);
     EXPECT_ERROR(choose("--mock-data --seq-length 16 --tokens 1B --train-iters 5"), "exclude each other; give one");
@@ -136,21 +136,21 @@ TEST(little_data_makes_small_batches) {
     log_hush(true);
     EXPECT_OK(choose(flags));
     log_hush(false);
-    EXPECT_INT(config.micro_batch_size, 2);
-    EXPECT_INT(config.global_batch_size, 2);
-    EXPECT_INT(config.train_iters, 200);
-    EXPECT_INT(config.lr_decay_iters, 200);
-    EXPECT_INT(config.log_interval, 10);
+    EXPECT_INT(config.run.micro_batch_size, 2);
+    EXPECT_INT(config.run.global_batch_size, 2);
+    EXPECT_INT(config.run.train_iters, 200);
+    EXPECT_INT(config.run.lr_decay_iters, 200);
+    EXPECT_INT(config.watch.log_interval, 10);
     config_free(&config);
     // Three passes over all, and two over the part that the default --split leaves for training, 96.9 %.
     char *all = memory_printf("%s --split 1 --epochs 3", flags), *part = memory_printf("%s --epochs 2", flags);
     log_hush(true);
     EXPECT_OK(choose(all));
-    EXPECT_INT(config.train_iters, 150);
+    EXPECT_INT(config.run.train_iters, 150);
     config_free(&config);
     EXPECT_OK(choose(part));
-    EXPECT_INT(config.global_batch_size, 1);  // a fiftieth of an epoch
-    EXPECT_INT(config.train_iters, 193);
+    EXPECT_INT(config.run.global_batch_size, 1);  // a fiftieth of an epoch
+    EXPECT_INT(config.run.train_iters, 193);
     config_free(&config);
     log_hush(false);
     free(all);

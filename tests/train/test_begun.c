@@ -11,7 +11,7 @@ enum { FOR_EVER = 1 << 30 };
 
 TEST(an_error_is_no_answer) {
     struct temporary folder = temporary_create_fast();
-    const struct config config = {.load = folder.path};
+    const struct config config = {.run.load = folder.path, .run.ckpt_step = -1};
     log_set_level(LOG_ERROR);
     EXPECT_OK(small_save(folder.path, 10, 0));
     for (int times = 1; times > 0; times = times == 1 ? FOR_EVER : 0)
@@ -19,16 +19,17 @@ TEST(an_error_is_no_answer) {
             struct moved_clock moved;
             moved_clock_open(&moved, true);
             struct file_patience patience = {.clock = &moved.clock};
-            bool is_begun = false;
+            struct found_checkpoint found;
             error_clear();
             file_patience_begin(&patience);
             failing = (struct failing_calls){.error = EIO, .first = first, .times = times};
-            int result = state_is_begun(&config, &is_begun);
+            int result = find_checkpoint_here(&found, &config, true);
             failing.error = 0;
             failed = failing.failed;
             file_patience_end(&patience);
             unread += result < 0;
-            EXPECT(result < 0 ? strstr(error_message(), "Input/output error") != NULL : is_begun);
+            EXPECT(result < 0 ? strstr(error_message(), "Input/output error") != NULL : found.path != NULL);
+            found_checkpoint_free(&found);
             EXPECT(failed > 0 || (unread > 0) == (times > 1));
         }
     temporary_remove(&folder);

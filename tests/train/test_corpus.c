@@ -46,16 +46,16 @@ static void add_words(struct string_list *list, const char *text) {
 }
 
 static void set_words(struct config *config, char *split, char *text) {
-    free(config->split);
-    config->split = strcmp(split, "-") == 0 ? NULL : memory_string(split);
-    add_words(&config->data_path, config->split ? text : "");
-    struct string_list *own[SPLIT_COUNT] = {&config->train_data_path, &config->valid_data_path,
-                                            &config->test_data_path};
+    free(config->data.split);
+    config->data.split = strcmp(split, "-") == 0 ? NULL : memory_string(split);
+    add_words(&config->data.data_path, config->data.split ? text : "");
+    struct string_list *own[SPLIT_COUNT] = {&config->data.train_data_path, &config->data.valid_data_path,
+                                            &config->data.test_data_path};
     for (int i = 0; i < SPLIT_COUNT; i++) {
         char *end = text + strcspn(text, "|");
         char *next = *end ? end + 1 : end;
         *end = 0;
-        add_words(own[i], config->split ? "" : text);
+        add_words(own[i], config->data.split ? "" : text);
         text = next;
     }
 }
@@ -90,8 +90,8 @@ static void run_golden(struct config *config, const struct corpus_place *place) 
     int checked = 0, used;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
-        if (sscanf(line, "run %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %31s %n", &config->seq_length,
-                   &config->seed, &sizes[0], &sizes[1], &sizes[2], split, &used) == 6) {
+        if (sscanf(line, "run %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %31s %n",
+                   &config->run.seq_length, &config->run.seed, &sizes[0], &sizes[1], &sizes[2], split, &used) == 6) {
             set_words(config, split, line + used);
             continue;
         }
@@ -156,7 +156,7 @@ TEST(samples_of_whole_runs_equal_megatron_cores) {
     struct corpus_place place = {.mesh = &mesh};
     run_golden(&config, &place);
     // Again with the existing caches, and those of blends in a folder.
-    config.data_cache_path = memory_printf("%s/cache", folder);
+    config.data.data_cache_path = memory_printf("%s/cache", folder);
     run_golden(&config, &place);
     run_golden(&config, &place);
     expect_small_splits(&config, &place);

@@ -189,11 +189,10 @@ static void open_model(struct opened_model *o, const char *name, const char *pat
         EXPECT_OK(flag_set(&table, &o->config, "--num-attention-heads", "6", FLAG_FROM_COMMAND));
     if (row(o, "decoder_tokens", NULL))
         EXPECT_OK(flag_set(&table, &o->config, "--decoder-seq-length", "5", FLAG_FROM_COMMAND));
-    char *found = NULL;
-    int64_t iteration = 0;
-    EXPECT_OK(state_find_here(&o->config, false, &found, &iteration));
-    EXPECT_OK(state_load_config(&o->config, found));
-    o->config.apply_layernorm_1p = o->config.apply_layernorm_1p != turns_gains;
+    struct found_checkpoint found;
+    EXPECT_OK(find_checkpoint_here(&found, &o->config, false));
+    EXPECT_OK(state_load_config(&o->config, &found));
+    o->config.model.apply_layernorm_1p = o->config.model.apply_layernorm_1p != turns_gains;
     EXPECT_OK(config_validate_for(&o->config, 1, CONFIG_EVALUATE));
     struct mesh mesh;
     EXPECT_OK(device_open(&o->device, &(struct device_options){.name = "cpu", .threads = 1}));
@@ -201,8 +200,8 @@ static void open_model(struct opened_model *o, const char *name, const char *pat
     EXPECT_OK(mesh_place(&mesh, 0, 1, NULL));
     EXPECT_OK(mesh_connect(&mesh, o->world));
     EXPECT_OK(setup_step(&o->step, &(struct setup){&o->config, o->device, &mesh, STEP_EVALUATE}));
-    EXPECT_OK(state_load(&(struct run_state){.step = o->step, .config = &o->config}, found, false));
-    free(found);
+    EXPECT_OK(state_load_found(&(struct run_state){.step = o->step, .config = &o->config}, &found, false));
+    found_checkpoint_free(&found);
 }
 
 static void close_model(struct opened_model *o) {
@@ -362,10 +361,10 @@ TEST(megatron_state) {
     struct model_source source = open_source(path);
     EXPECT_INT(source.state.iteration, 100);
     EXPECT_INT(source.state.consumed_train_samples, 3200);
-    EXPECT_INT(source.config.padded_vocab_size, 40);
-    EXPECT_INT(source.config.vocab_size, 40);
-    EXPECT(!source.config.vocab_file && !source.config.tokenizer_type);
-    EXPECT(source.config.hidden_dropout == 0.1);
+    EXPECT_INT(source.config.model.padded_vocab_size, 40);
+    EXPECT_INT(source.config.data.vocab_size, 40);
+    EXPECT(!source.config.data.vocab_file && !source.config.data.tokenizer_type);
+    EXPECT(source.config.model.hidden_dropout == 0.1);
     model_source_close(&source);
     free(path);
 }
@@ -374,7 +373,7 @@ TEST(megatron_state) {
 TEST(dropouts) {
     char *path = golden_path("t5");
     struct model_source source = open_source(path);
-    EXPECT(source.config.hidden_dropout == 0.1 && source.config.attention_dropout == 0.1);
+    EXPECT(source.config.model.hidden_dropout == 0.1 && source.config.model.attention_dropout == 0.1);
     model_source_close(&source);
     free(path);
 }

@@ -18,16 +18,16 @@ static void set_up_with(const char *const *flags) {
     struct flag_table table = config_flag_table(0);
     for (; flags && *flags; flags += 2)
         EXPECT_OK(flag_set(&table, &config, flags[0], flags[1], FLAG_FROM_FILE));
-    config.num_layers = 2;
-    config.hidden_size = 24;
-    config.num_attention_heads = 3;
-    config.kv_channels = 8;
-    config.ffn_hidden_size = 96;
-    config.max_position_embeddings = P;
-    config.seq_length = P;
-    config.padded_vocab_size = 40;
-    config.micro_batch_size = 1;
-    config.init_method_std = 0.5;
+    config.model.num_layers = 2;
+    config.model.hidden_size = 24;
+    config.model.num_attention_heads = 3;
+    config.model.kv_channels = 8;
+    config.model.ffn_hidden_size = 96;
+    config.model.max_position_embeddings = P;
+    config.run.seq_length = P;
+    config.model.padded_vocab_size = 40;
+    config.run.micro_batch_size = 1;
+    config.model.init_method_std = 0.5;
     struct mesh mesh;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 2}));
     EXPECT_OK(world_open(&world, &(struct world_options){.backend = "self"}, device));

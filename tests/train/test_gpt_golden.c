@@ -25,21 +25,21 @@ static const struct safetensors_tensor *find(const char *prefix, const char *nam
 
 static void set_up(const char *device_name, int threads, int64_t rows) {
     config_defaults(&config);
-    config.num_layers = 4;
-    config.hidden_size = 24;
-    config.num_attention_heads = 3;
-    config.kv_channels = 8;
-    config.ffn_hidden_size = 96;
-    config.max_position_embeddings = 20;
-    config.seq_length = T;
-    config.padded_vocab_size = 50;
-    config.micro_batch_size = rows;
-    config.global_batch_size = B;
-    config.hidden_dropout = config.attention_dropout = 0;
-    config.clip_grad = 1;
-    config.adam_beta1 = 0.9;
-    config.adam_beta2 = 0.95;
-    config.adam_eps = 1e-8;
+    config.model.num_layers = 4;
+    config.model.hidden_size = 24;
+    config.model.num_attention_heads = 3;
+    config.model.kv_channels = 8;
+    config.model.ffn_hidden_size = 96;
+    config.model.max_position_embeddings = 20;
+    config.run.seq_length = T;
+    config.model.padded_vocab_size = 50;
+    config.run.micro_batch_size = rows;
+    config.run.global_batch_size = B;
+    config.model.hidden_dropout = config.model.attention_dropout = 0;
+    config.run.clip_grad = 1;
+    config.run.adam_beta1 = 0.9;
+    config.run.adam_beta2 = 0.95;
+    config.run.adam_eps = 1e-8;
     struct mesh mesh;
     EXPECT_OK(safetensors_open(&golden, "tests/golden/gpt_tiny.safetensors"));
     EXPECT_OK(device_open(&device, &(struct device_options){.name = device_name, .threads = threads}));

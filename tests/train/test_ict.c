@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "lab.h"
-#include "train/bert_load.h"
+#include "train/initial_weights.h"
 #include "train/state.h"
 
 static const char *const kinds[] = {"ict", "ict_shared"};
@@ -16,14 +16,15 @@ static void check_embeddings(const char *name, const char *more, double bound) {
     struct step_source source = golden_source(&g);
     EXPECT_OK(step_evaluate(g.step, &source));
     struct step_embeddings embeddings = step_evaluated_embeddings(g.step);
-    int64_t B = g.config.micro_batch_size, E = embeddings.queries.shape[1];
+    int64_t B = g.config.run.micro_batch_size, E = embeddings.queries.shape[1];
     EXPECT_INT(embeddings.contexts.shape[0], B);
-    EXPECT_INT(E, g.config.biencoder_projection_dim > 0 ? g.config.biencoder_projection_dim : g.config.hidden_size);
+    EXPECT_INT(E, g.config.model.biencoder_projection_dim > 0 ? g.config.model.biencoder_projection_dim
+                                                              : g.config.model.hidden_size);
     float *queries = memory_alloc(tensor_bytes(embeddings.queries)),
           *contexts = memory_alloc(tensor_bytes(embeddings.contexts));
     device_copy_out(g.device, queries, embeddings.queries);
     device_copy_out(g.device, contexts, embeddings.contexts);
-    double scale = g.config.retriever_score_scaling ? 1 / sqrt((double)g.config.hidden_size) : 1;
+    double scale = g.config.model.retriever_score_scaling ? 1 / sqrt((double)g.config.model.hidden_size) : 1;
     for (int64_t i = 0; i < B * B; i++) {
         double score = 0, want = (double)golden_float(&g, "logits", i);
         for (int64_t e = 0; e < E; e++)
@@ -166,7 +167,7 @@ static void load_bert(const char *folder, const char *more) {
     free(line);
     EXPECT_OK(bert_load(ict.step, &ict.config));
     int compared = 0;
-    bool is_shared = ict.config.biencoder_shared_query_context_model;
+    bool is_shared = ict.config.model.biencoder_shared_query_context_model;
     for (int i = 0; i < step_params(bert.step)->count; i++)
         for (size_t k = 0; k < 2; k++) {
             const char *name = step_params(bert.step)->items[i]->name;
@@ -181,7 +182,7 @@ static void load_bert(const char *folder, const char *more) {
             free(context);
         }
     EXPECT_INT(compared, 3 + 2 * 12 + 2);
-    if (!is_shared && ict.config.biencoder_projection_dim > 0)
+    if (!is_shared && ict.config.model.biencoder_projection_dim > 0)
         expect_drawn(&ict);
     lab_close(&ict);
     lab_close(&bert);

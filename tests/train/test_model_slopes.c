@@ -197,7 +197,7 @@ static int next_input(void *context, struct batch *input) {
                             .loss_mask = mask,
                             .token_types = form == CONFIG_BERT ? types : NULL,
                             .lengths = form == CONFIG_GPT ? NULL : lengths,
-                            .document_starts = lab->config.reset_attention_mask ? starts : NULL,
+                            .document_starts = lab->config.data.reset_attention_mask ? starts : NULL,
                             .pair_labels = form == CONFIG_BERT ? pairs : NULL,
                             .samples = samples};
     if (form == CONFIG_ICT) {
@@ -220,12 +220,12 @@ static double loss_of(struct train_lab *lab) {
     const double coefficients[BALANCE_COUNT] = {balance.batch, balance.sequence, balance.global, balance.z};
     double loss = result.loss + result.pair_loss;
     for (int i = 0; i < BALANCE_COUNT; i++) {
-        EXPECT(result.has_balance[i] == (lab->config.num_experts > 0 && coefficients[i] > 0));
+        EXPECT(result.has_balance[i] == (lab->config.model.num_experts > 0 && coefficients[i] > 0));
         loss += coefficients[i] * result.balance[i] * (double)config_routed_layers(&lab->config);
     }
-    EXPECT_INT(result.depths, lab->config.mtp_num_layers);
+    EXPECT_INT(result.depths, lab->config.model.mtp_num_layers);
     for (int i = 0; i < result.depths; i++)
-        loss += lab->config.mtp_loss_scaling_factor / result.depths * result.depth_losses[i];
+        loss += lab->config.model.mtp_loss_scaling_factor / result.depths * result.depth_losses[i];
     return loss;
 }
 
@@ -290,7 +290,7 @@ TEST(slopes) {
             // A step may cross the kink of a ReLU, or change which experts a token goes to: beyond that the slope
             // differs. A short step does so only if it begins close to it; the error of a wrong gradient is the same
             // for all steps.
-            bool has_kinks = strstr(models[m].flags, "--activation relu") || lab.config.num_experts > 0;
+            bool has_kinks = strstr(models[m].flags, "--activation relu") || lab.config.model.num_experts > 0;
             for (double step = 5e-4; error >= 0.02 && has_kinks && step > 1e-4; step /= 2)
                 error = slope_error(&lab, param, gradients + param->offset, step);
             worst = error > worst ? error : worst;

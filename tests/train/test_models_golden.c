@@ -22,7 +22,7 @@ static void check_logits(const char *name, int threads) {
     EXPECT_OK(step_evaluate(g.step, &source));
     // The arena was released, but nothing has been written since.
     double error = 0;
-    int64_t B = g.config.micro_batch_size, V = step_vocabulary(g.step);
+    int64_t B = g.config.run.micro_batch_size, V = step_vocabulary(g.step);
     struct tensor logits = step_evaluated_logits(g.step);
     int64_t rows = tensor_count(logits) / V / B;  // of a sample
     const int32_t *lengths = config_form(&g.config) == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
@@ -136,11 +136,11 @@ static void generate(const char *name, int64_t piece) {
     golden_open(&g, name, "", STEP_GENERATE, 2);
     int64_t V = step_vocabulary(g.step);
     int32_t *tokens = golden_row(&g, "tokens", 0);
-    int64_t count = g.config.seq_length;
+    int64_t count = g.config.run.seq_length;
     if (step_has_encoder(g.step)) {
         step_encode(g.step, tokens, *(const int32_t *)golden_row(&g, "lengths", 0));
         tokens = golden_row(&g, "decoder_tokens", 0);
-        count = g.config.decoder_seq_length;
+        count = g.config.run.decoder_seq_length;
     }
     const struct safetensors_tensor *whole = golden_find(&g, "", "logits");
     float *logits = memory_alloc(sizeof(float) * (size_t)V);

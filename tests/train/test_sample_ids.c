@@ -52,7 +52,7 @@ static void parse(struct config *config, const struct sample_layout *layout, con
     split_words(&words, flags);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, layout->ranks, CONFIG_TRAIN));
-    EXPECT_OK(config_pad_vocab(config, config->vocab_size));
+    EXPECT_OK(config_pad_vocab(config, config->data.vocab_size));
     string_list_free(&words);
     free(flags);
 }
@@ -75,7 +75,7 @@ static int64_t read_as_rank(const struct sample_layout *layout, int rank, int64_
     for (int64_t i = 0; i < layout->iterations; i++) {
         int64_t batch = config_global_batch_size(&config, consumed);
         struct step_source source =
-            datasets_source(loader, batch / (config.micro_batch_size * config.data_parallel_size));
+            datasets_source(loader, batch / (config.run.micro_batch_size * config.machine.data_parallel_size));
         for (int64_t m = 0; m < source.count; m++) {
             struct batch input;
             EXPECT_OK(source.next(source.context, &input));

@@ -61,7 +61,7 @@ static const char elsewhere[] = "another-machine 4711 0123/pid:[1]\n";
 
 TEST(a_run_that_is_alive_here_ends_the_second) {
     struct temporary t = temporary_create();
-    struct config config = {.save = t.path};
+    struct config config = {.run.save = t.path};
     struct mesh mesh = {.size = 1};
     struct save_folder folder = {0};
     hold(t.path, NULL);
@@ -78,7 +78,7 @@ TEST(a_run_that_is_alive_here_ends_the_second) {
 
 TEST(the_lock_of_another_machine_allows_another_attempt) {
     struct temporary t = temporary_create();
-    struct config config = {.save = t.path};
+    struct config config = {.run.save = t.path};
     struct mesh mesh = {.size = 1};
     struct save_folder folder = {0};
     hold(t.path, elsewhere);
@@ -101,7 +101,7 @@ TEST(the_lock_of_another_machine_allows_another_attempt) {
 
 TEST(a_lock_that_is_dropped_meanwhile_is_taken) {
     struct temporary t = temporary_create();
-    struct config config = {.save = t.path};
+    struct config config = {.run.save = t.path};
     struct mesh mesh = {.size = 1};
     struct save_folder folder = {0};
     hold(t.path, elsewhere);
@@ -116,7 +116,7 @@ TEST(a_lock_that_is_dropped_meanwhile_is_taken) {
 // A run whose lock was removed by hand takes it again, unless a second run has it: then the first writes no more.
 TEST(a_lock_that_is_removed_is_noticed) {
     struct temporary t = temporary_create();
-    struct config config = {.save = t.path};
+    struct config config = {.run.save = t.path};
     struct mesh mesh = {.size = 1};
     struct save_folder folder = {0}, second = {0};
     char *path = file_join(t.path, ".bevatron-lock");

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "lab.h"
 #include "train/state.h"
-#include "train/upcycle.h"
+#include "train/initial_weights.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -64,7 +64,7 @@ static void upcycle(const char *mlp, const char *router, double scale) {
     EXPECT_OK(upcycle_load(&(struct run_state){.step = mixture.step, .config = &mixture.config}, path));
     compare(mixture.step, dense.step, drawn.step, scale);
     // Of another width it is another model.
-    mixture.config.ffn_hidden_size++;
+    mixture.config.model.ffn_hidden_size++;
     EXPECT_ERROR(upcycle_load(&(struct run_state){.step = mixture.step, .config = &mixture.config}, path),
                  "--ffn-hidden-size is 20 there and 21 here");
     lab_close(&dense);

@@ -2,15 +2,130 @@
 #include "data/extract/content.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
-#include "data/extract/text_shape.h"
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include "net/hub.h"
+#include <ctype.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
+
+// ---- shapes of text ----
+
+// Text that is not meant to be learned as it is, by its first bytes: markup, tables, JSON arrays, and bytes that are
+// hardly text at all. Prose must never be taken for one of them: a wrong guess would refuse it.
+
+// The first byte that is neither white space nor a byte order mark.
+static size_t skip_blanks(const char *text, size_t length, size_t at) {
+    if (at == 0 && length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
+        at = 3;
+    while (at < length && memchr(" \t\r\n", text[at], 4))
+        at++;
+    return at;
+}
+
+static bool has_zeros(const char *text, size_t length) {
+    return length > 0 && memchr(text, 0, length);
+}
+
+static bool is_html(const char *text, size_t length) {
+    static const char *const tags[] = {"<!doctype html", "<html", "<head>", "<body"};
+    size_t at = skip_blanks(text, length, 0);
+    for (size_t i = 0; i < sizeof tags / sizeof tags[0]; i++)
+        if (length - at > strlen(tags[i]) && strncasecmp(text + at, tags[i], strlen(tags[i])) == 0)
+            return true;
+    return false;
+}
+
+bool content_is_object(const char *text, size_t length) {
+    size_t at = skip_blanks(text, length, 0);
+    if (at == length || text[at] != '{')
+        return false;
+    at = skip_blanks(text, length, at + 1);
+    return at < length && (text[at] == '"' || text[at] == '}');
+}
+
+// A bracket and then an object: `[{"text": …`. Text may begin with a bracket.
+static bool is_array(const char *text, size_t length) {
+    size_t at = skip_blanks(text, length, 0);
+    if (at == length || text[at] != '[')
+        return false;
+    at = skip_blanks(text, length, at + 1);
+    return content_is_object(text + at, length - at);
+}
+
+// The end of the record that begins at `at`, which is cut into fields as in RFC 4180: quotes hide separators and line
+// ends. SIZE_MAX if its end is not within the text.
+static size_t end_of_record(const char *text, size_t length, size_t at, char separator, int *fields) {
+    bool is_quoted = false;
+    *fields = 1;
+    for (; at < length; at++) {
+        is_quoted = is_quoted != (text[at] == '"');
+        *fields += !is_quoted && text[at] == separator;
+        if (!is_quoted && text[at] == '\n')
+            return at;
+    }
+    return SIZE_MAX;
+}
+
+// A name of a column has letters or digits at both ends and at most 40 bytes, so no space follows a comma as in prose.
+static bool is_header(const char *text, size_t length, char separator) {
+    enum { MOST_BYTES = 40 };
+    while (length > 0 && text[length - 1] == '\r')
+        length--;
+    for (size_t at = 0, end; at <= length; at = end + 1) {
+        const char *next = memchr(text + at, separator, length - at);
+        end = next ? (size_t)(next - text) : length;
+        if (end == at || end - at > MOST_BYTES)
+            return false;
+        const unsigned char first = (unsigned char)text[at], last = (unsigned char)text[end - 1];
+        if (!(isalnum(first) || strchr("_\"#", first)) || !(isalnum(last) || strchr("_\")?", last)))
+            return false;
+    }
+    return true;
+}
+
+// At least three records with the same number of fields, of which the first has names of columns.
+static bool is_table(const char *text, size_t length, char separator) {
+    enum { LEAST_RECORDS = 3 };
+    size_t begin = skip_blanks(text, length, 0), at = begin, end;
+    int records = 0, columns = 0, fields;
+    for (; at < length && (end = end_of_record(text, length, at, separator, &fields)) != SIZE_MAX; at = end + 1) {
+        if (records++ == 0)
+            columns = fields;
+        if (fields != columns || columns < 2 || (records == 1 && !is_header(text + at, end - at, separator)))
+            return false;
+    }
+    return records >= LEAST_RECORDS;
+}
+
+static bool is_csv(const char *text, size_t length) {
+    return is_table(text, length, ',');
+}
+
+static bool is_tsv(const char *text, size_t length) {
+    return is_table(text, length, '\t');
+}
+
+// More than a quarter of the bytes are ill-formed UTF-8 or control characters.
+static bool is_garbled(const char *text, size_t length) {
+    enum { LEAST_BYTES = 64 };
+    size_t bad = 0;
+    for (size_t at = 0; at < length; at++) {
+        uint32_t character;
+        bool is_valid;
+        size_t bytes = utf8_decode((const unsigned char *)text + at, length - at, &character, &is_valid);
+        bad += !is_valid || (character < ' ' && !isspace((int)character) && character != '\b' && character != 0x1B);
+        at += bytes - 1;
+    }
+    return length >= LEAST_BYTES && bad > length / 4;
+}
+
+// ---- kinds of files ----
 
 enum { TAR_BYTES = 512, TAR_SUM = 148, TAR_SUM_BYTES = 8, TAR_MAGIC = 257 };
 
@@ -82,27 +197,27 @@ static const struct content_kind kinds[] = {
     {.what = "a spreadsheet", .advice = "save its table as CSV", .endings = {".xlsx", ".ods"}},
     {.what = "not text: it has NUL bytes",
      .advice = "check the path; `tr -d '\\0' <%s >OUT` drops them from a text",
-     .has_shape = text_shape_has_zeros},
+     .has_shape = has_zeros},
     {.what = "an HTML page",
      .advice = "extract its text, e.g. `pandoc -f html -t plain %s -o OUT.txt`",
      .endings = {".html", ".htm"},
-     .has_shape = text_shape_is_html},
+     .has_shape = is_html},
     {.what = "a JSON array, not JSON Lines",
      .advice = "convert it: `jq -c '.[]' %s > LINES.jsonl`",
-     .has_shape = text_shape_is_array},
+     .has_shape = is_array},
     {.what = "a CSV table",
      .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
                "csv.DictReader(sys.stdin)]' <%s >LINES.jsonl`, and name the column with --json-keys",
      .endings = {".csv"},
-     .has_shape = text_shape_is_csv},
+     .has_shape = is_csv},
     {.what = "a table of tab-separated values",
      .advice = "write it as JSON Lines: `python3 -c 'import csv,json,sys; [print(json.dumps(r)) for r in "
                "csv.DictReader(sys.stdin,delimiter=\"\\t\")]' <%s >LINES.jsonl`, and name the column with --json-keys",
      .endings = {".tsv"},
-     .has_shape = text_shape_is_tsv},
+     .has_shape = is_tsv},
     {.what = "not text in UTF-8",
      .advice = "convert text of another encoding: `iconv -f ENCODING -t utf-8 %s > OUT`",
-     .has_shape = text_shape_is_garbled},
+     .has_shape = is_garbled},
 };
 
 static const struct content_kind tar = {.what = "a tar archive",

@@ -17,6 +17,10 @@ int content_check_text(const char *path, const char *text, size_t length);
 // content_check for a file that was left out because of its name.
 int content_explain(const char *path);
 
+// Whether a text begins as an object does, with { and the quote of its first name, or is {}.
+bool content_is_object(const char *text, size_t length);
+enum { CONTENT_TEXT_BYTES = 4096 };  // enough to tell the shape of a text
+
 // content_check for the name of an input: gs://… and hf://… are not files.
 int content_check_name(const char *name);
 // content_check for the PREFIX of a dataset, which is two files and cannot be piped.

@@ -1,17 +1,21 @@
 // Expands the values of --input into existing files.
 #include "data/extract/inputs.h"
 #include "data/extract/content.h"
-#include "data/extract/left_out.h"
+#include "data/extract/text_format.h"
+#include "base/buffer.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "net/hub.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/remote.h"
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 // strcmp order in every locale, so that a dataset does not depend on the locale.
@@ -34,7 +38,7 @@ static int expand_pattern(struct string_list *files, const char *pattern) {
     return 0;
 }
 
-// ---- folders ----
+// ---- names ----
 
 static bool ends_with(const char *name, size_t length, const char *ending) {
     size_t bytes = strlen(ending);
@@ -58,6 +62,162 @@ bool inputs_are_wanted(const char *name, const char *const *endings) {
     return false;
 }
 
+// ---- files that are not read ----
+
+// Files in a folder of other kinds, hidden ones, and those that tell people about the data (README.md, LICENSE, cards).
+// They are counted and named; for a kind that may hold text, with the command that extracts it.
+struct left_out {
+    struct string_list others;  // paths
+    struct string_list about;   // names of files about the data
+    int64_t hidden;
+};
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// Whether the file is about the data beside it: README.md, LICENSE.txt, dataset_infos.json.
+static bool is_about(const char *name) {
+    static const char *const stems[] = {"readme",          "license",      "licence",      "copying",      "notice",
+                                        "contributing",    "citation",     "security",     "changelog",    "authors",
+                                        "code_of_conduct", "dataset_card", "datacard",     "datasheet",    "model_card",
+                                        "dataset_infos",   "dataset_info", "dataset_dict", "requirements", "state"};
+    static const char *const for_people[] = {".md", ".txt", ".text", ".json", NULL};
+    if (strchr(name, '.') && !inputs_are_wanted(name, for_people))
+        return false;
+    size_t length = strcspn(name, ".");
+    // LICENSE-MIT.txt, README_de.md
+    if (strncasecmp(name, "readme", 6) == 0 || strncasecmp(name, "licen", 5) == 0)
+        length = strcspn(name, ".-_");
+    for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++)
+        if (strlen(stems[i]) == length && strncasecmp(name, stems[i], length) == 0)
+            return true;
+    return false;
+}
+
+// Notes a file that is not read.
+static void leave_out(struct left_out *left, const char *path) {
+    const char *name = name_of(path);
+    if (name[0] == '.')
+        left->hidden += strcmp(name, ".bevatron-cache") != 0;
+    else
+        string_list_add(is_about(name) ? &left->about : &left->others, path);
+}
+
+static void left_out_free(struct left_out *left) {
+    string_list_free(&left->others);
+    string_list_free(&left->about);
+    *left = (struct left_out){0};
+}
+
+// ".parquet" or ".csv.gz" of a path; "" if it has none.
+static const char *ending_of(const char *path) {
+    const char *name = name_of(path);
+    size_t at = inputs_stem_bytes(name);
+    while (at > 0 && name[at] != '.')
+        at--;
+    const char *last = strrchr(name, '.');
+    return at > 0 ? name + at : last ? last : "";
+}
+
+static int compare_base_names(const void *a, const void *b) {
+    return strcmp(name_of(*(char *const *)a), name_of(*(char *const *)b));
+}
+
+static int compare_endings(const void *a, const void *b) {
+    const char *one = *(char *const *)a, *other = *(char *const *)b;
+    int order = strcmp(ending_of(one), ending_of(other));
+    return order != 0 ? order : strcmp(one, other);
+}
+
+// Sorted: how many files from `at` on have the same ending.
+static int64_t count_alike(const struct left_out *left, int64_t at) {
+    int64_t end = at;
+    while (end < left->others.count &&
+           strcmp(ending_of(left->others.items[end]), ending_of(left->others.items[at])) == 0)
+        end++;
+    return end - at;
+}
+
+// "3 .parquet files"
+static void append_files(struct buffer *out, int64_t count, const char *kind) {
+    buffer_printf(out, "%s%" PRId64 " %s%sfile%s", out->length > 0 ? ", " : "", count, kind, *kind ? " " : "",
+                  count == 1 ? "" : "s");
+}
+
+// Sets the error that says what a file is and how to get its text; 0 if that is not known.
+static int explain(const char *path) {
+    return inputs_are_wanted(path, text_format_endings) ? error_set("--input-format auto reads them, too")
+                                                        : content_explain(path);
+}
+
+// Appends files that no command converts to text, by name or count.
+static void append_rest(struct buffer *out, const struct left_out *left) {
+    enum { MOST_NAMES = 4 };
+    for (int64_t i = 0; i < left->about.count && i < MOST_NAMES; i++)
+        buffer_printf(out, "%s%s", i > 0 ? ", " : "", name_of(left->about.items[i]));
+    if (left->about.count > MOST_NAMES)
+        append_files(out, left->about.count - MOST_NAMES, "more such");
+    if (left->hidden > 0)
+        append_files(out, left->hidden, "hidden");
+    for (int64_t at = 0, count; at < left->others.count; at += count) {
+        count = count_alike(left, at);
+        if (explain(left->others.items[at]) == 0)
+            append_files(out, count, ending_of(left->others.items[at]));
+        error_clear();
+    }
+}
+
+static void sort(struct left_out *left) {
+    if (left->about.count > 0)
+        qsort(left->about.items, (size_t)left->about.count, sizeof *left->about.items, compare_base_names);
+    if (left->others.count > 0)
+        qsort(left->others.items, (size_t)left->others.count, sizeof *left->others.items, compare_endings);
+}
+
+// Logs the files left out of the folder, with a warning for each kind that may hold text.
+static void say_left_out(struct left_out *left, const char *folder) {
+    struct buffer rest = {0};
+    sort(left);
+    for (int64_t at = 0, count; at < left->others.count; at += count) {
+        struct buffer files = {0};
+        count = count_alike(left, at);
+        append_files(&files, count, ending_of(left->others.items[at]));
+        if (explain(left->others.items[at]) < 0)
+            log_warn("%s left out of %s: %s", buffer_string(&files), folder, error_message());
+        error_clear();
+        buffer_free(&files);
+    }
+    append_rest(&rest, left);
+    if (rest.length > 0)
+        log_info("note: left out of %s: %s", folder, buffer_string(&rest));
+    buffer_free(&rest);
+}
+
+// The error of a folder that has nothing to read, and wanted files with the first of the endings: -1.
+static int refuse_left_out(struct left_out *left, const char *folder, const char *const *endings) {
+    struct buffer rest = {0}, wanted = {0};
+    sort(left);
+    for (int64_t at = 0; at < left->others.count; at += count_alike(left, at))
+        if (explain(left->others.items[at]) < 0) {
+            append_files(&rest, count_alike(left, at), ending_of(left->others.items[at]));
+            error_context("%s has no text but %s", folder, buffer_string(&rest));
+            buffer_free(&rest);
+            return -1;
+        }
+    append_rest(&rest, left);
+    for (; *endings; endings++)
+        buffer_printf(&wanted, "%s%s", wanted.length > 0 ? ", " : "", *endings);
+    error_set("%s is a folder without %s files (or .gz, .bz2, .xz, .zst of them)%s%s; name the files, e.g. '%s/*'",
+              folder, buffer_string(&wanted), rest.length > 0 ? "; it has " : "", buffer_string(&rest), folder);
+    buffer_free(&rest);
+    buffer_free(&wanted);
+    return -1;
+}
+
+// ---- walking a folder ----
+
 // The files to read in a folder or prefix, and those left out.
 struct input_walk {
     struct string_list *files;
@@ -66,11 +226,11 @@ struct input_walk {
 };
 
 static void take_file(struct input_walk *walk, const char *path, const char *name) {
-    bool is_data = name[0] != '.' && !left_out_is_about(name) && inputs_are_wanted(name, walk->endings);
+    bool is_data = name[0] != '.' && !is_about(name) && inputs_are_wanted(name, walk->endings);
     if (is_data)
         string_list_add(walk->files, path);
     else
-        left_out_add(&walk->left, path);
+        leave_out(&walk->left, path);
 }
 
 static int walk_folder(struct input_walk *walk, const char *path) {
@@ -103,9 +263,9 @@ static int expand_folder(struct string_list *files, const char *path, const char
     struct input_walk walk = {.files = files, .endings = endings};
     int status = walk_folder(&walk, path);
     if (status == 0 && files->count == before)
-        status = left_out_refuse(&walk.left, path, endings);
+        status = refuse_left_out(&walk.left, path, endings);
     else if (status == 0)
-        left_out_say(&walk.left, path);
+        say_left_out(&walk.left, path);
     left_out_free(&walk.left);
     TRY(status);
     qsort(files->items + before, (size_t)(files->count - before), sizeof *files->items, compare_names);
@@ -127,7 +287,7 @@ static int add_prefix(struct string_list *files, const char *prefix, const char 
             take_file(&walk, url, name);
     }
     if (files->count > before)
-        left_out_say(&walk.left, prefix);
+        say_left_out(&walk.left, prefix);
     left_out_free(&walk.left);
     remote_list_free(&list);
     return 0;

@@ -74,32 +74,38 @@ static int fill(struct reader *reader) {
     return reader->ended && reader->remote ? remote_stream_check(reader->remote) : 0;
 }
 
-static bool begins_with(const struct reader *reader, const char *magic, size_t length) {
-    return reader->end >= length && memcmp(reader->input, magic, length) == 0;
+// How compressed files begin.
+static const struct format_magic {
+    const struct codec *codec;
+    const char *suffix;  // of such files
+    const char *magic;
+    size_t bytes;
+} magics[] = {
+    {&codec_gzip, ".gz", "\x1F\x8B", 2},
+    {&codec_xz, ".xz", "\xFD\x37\x7A\x58\x5A\x00", 6},
+    {&codec_bzip2, ".bz2", "BZh", 3},
+    {&codec_zstd, ".zst", "\x28\xB5\x2F\xFD", 4},
+};
+enum { MAGICS = sizeof magics / sizeof magics[0] };
+
+// After BZh: the level, and the mark of a block or of the end of an empty stream.
+static bool continues_as_bzip2(const unsigned char *bytes) {
+    return bytes[3] >= '1' && bytes[3] <= '9' &&
+           (memcmp(bytes + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0 ||
+            memcmp(bytes + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0);
 }
 
-static bool begins_as_bzip2(const struct reader *reader) {
-    if (!begins_with(reader, "BZh", 3) || reader->end < 10 || reader->input[3] < '1' || reader->input[3] > '9')
-        return false;
-    return memcmp(reader->input + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0 ||
-           memcmp(reader->input + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0;
-}
-
-static bool begins_as_zstd(const struct reader *reader) {
-    bool skippable =
-        reader->end >= 4 && (reader->input[0] & 0xF0) == 0x50 && memcmp(reader->input + 1, "\x2A\x4D\x18", 3) == 0;
-    return skippable || begins_with(reader, "\x28\xB5\x2F\xFD", 4);
+static const struct codec *find_codec(const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < MAGICS; i++)
+        if (count >= magics[i].bytes && memcmp(bytes, magics[i].magic, magics[i].bytes) == 0 &&
+            (magics[i].codec != &codec_bzip2 || (count >= MAGIC_BYTES && continues_as_bzip2(bytes))))
+            return magics[i].codec;
+    bool is_skippable = count >= 4 && (bytes[0] & 0xF0) == 0x50 && memcmp(bytes + 1, "\x2A\x4D\x18", 3) == 0;
+    return is_skippable ? &codec_zstd : NULL;
 }
 
 static int recognise(struct reader *reader, int threads) {
-    if (begins_with(reader, "\x1F\x8B", 2))
-        reader->codec = &codec_gzip;
-    else if (begins_with(reader, "\xFD\x37\x7A\x58\x5A\x00", 6))
-        reader->codec = &codec_xz;
-    else if (begins_as_bzip2(reader))
-        reader->codec = &codec_bzip2;
-    else if (begins_as_zstd(reader))
-        reader->codec = &codec_zstd;
+    reader->codec = find_codec(reader->input, reader->end);
     if (reader->codec && reader->codec->open(&reader->state, threads) < 0) {
         reader->codec = NULL;
         return error_context("%s", reader->name);
@@ -119,24 +125,15 @@ static int read_beginning(struct reader *reader) {
 // The name says that the file is compressed, but it is empty or too short to tell: probably a download that failed
 // early.
 static int check_promise(const struct reader *reader, const char *path) {
-    static const struct {
-        const char *suffix, *magic;
-        size_t magic_bytes;
-    } promises[] = {
-        {".gz", "\x1F\x8B", 2},
-        {".bz2", "BZh", 3},
-        {".xz", "\xFD\x37\x7A\x58\x5A\x00", 6},
-        {".zst", "\x28\xB5\x2F\xFD", 4},
-    };
     size_t length = strlen(path), got = reader->end;
-    for (size_t i = 0; i < sizeof promises / sizeof promises[0]; i++) {
-        size_t suffix = strlen(promises[i].suffix), compared = promises[i].magic_bytes;
-        if (length <= suffix || strcmp(path + length - suffix, promises[i].suffix) != 0)
+    for (size_t i = 0; i < MAGICS; i++) {
+        size_t suffix = strlen(magics[i].suffix), compared = magics[i].bytes;
+        if (length <= suffix || strcmp(path + length - suffix, magics[i].suffix) != 0)
             continue;
         if (got == 0)
             return bad_data("%s is empty, so it is not a compressed file; copy or download it again", reader->name);
         if (!reader->codec && got < MAGIC_BYTES &&
-            memcmp(reader->input, promises[i].magic, got < compared ? got : compared) == 0)
+            memcmp(reader->input, magics[i].magic, got < compared ? got : compared) == 0)
             return bad_data("%s is truncated: it ends at byte %zu, near the start of its compressed data; copy or "
                             "download it again",
                             reader->name, got);

@@ -5,7 +5,6 @@
 #include "data/extract/content.h"
 #include "data/extract/inputs.h"
 #include "data/extract/reader.h"
-#include "data/extract/text_shape.h"
 #include "net/url.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -20,7 +19,7 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
     // A pipe can be read only once, and many objects in S3 would be requested twice.
     if (format == TEXT_FORMAT_PLAIN || !(file_is_regular(path) || (*is_plain && url_is_remote(path))))
         return 0;
-    char text[TEXT_SHAPE_BYTES];
+    char text[CONTENT_TEXT_BYTES];
     size_t length = 0;
     struct reader *reader;
     TRY(reader_open(&reader, path));
@@ -29,7 +28,7 @@ int text_format_find(bool *is_plain, enum text_format format, const char *path) 
         length += (size_t)got;
     reader_close(reader);
     TRY((int)got);
-    if (text_shape_is_object(text, length)) {
+    if (content_is_object(text, length)) {
         *is_plain = false;
         return 0;
     }

@@ -3,24 +3,115 @@
 // expanded, a first run of the same pipeline collects them.
 #include "data/extract/wiki_extract.h"
 #include "data/bad_data.h"
+#include "data/extract/codec.h"
 #include "data/extract/inputs.h"
-#include "data/extract/output.h"
 #include "data/extract/wiki_pages.h"
 #include "data/extract/wiki_store.h"
 #include "data/extract/wiki_text.h"
 #include "data/pipeline.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { SHOWN_PROBLEMS = 3 };
+
+// ---- the output ----
+
+// Plain, or compressed if its name ends in .gz or .zst. It appears under its name when it is complete (base/file.h).
+// "-" is standard output, plain.
+struct output {
+    struct file_writer file;
+    bool is_stdout;
+    int (*pack)(struct buffer *out, const void *bytes, size_t count);  // NULL for plain
+    uint64_t written_bytes;
+};
+
+static bool ends_with(const char *path, const char *suffix) {
+    size_t length = strlen(path), end = strlen(suffix);
+    return length > end && strcmp(path + length - end, suffix) == 0;
+}
+
+static bool is_articles(const char *begin, size_t length) {
+    static const char first[] = "{\"id\":";
+    return length >= sizeof first - 1 && memcmp(begin, first, sizeof first - 1) == 0;
+}
+
+static int output_open(struct output *output, const char *path) {
+    *output = (struct output){.file.descriptor = -1};
+    output->is_stdout = strcmp(path, "-") == 0;
+    if (output->is_stdout)
+        return 0;
+    if (ends_with(path, ".bz2") || ends_with(path, ".xz"))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "cannot write %s: output is plain, .gz or .zst; choose one of these names", path);
+    struct buffer trial = {0};
+    if (ends_with(path, ".gz"))
+        output->pack = pack_gzip;
+    else if (ends_with(path, ".zst"))
+        output->pack = pack_zstd;
+    // A build without the library must fail now, not after hours of work.
+    int status = output->pack ? output->pack(&trial, "", 0) : 0;
+    buffer_free(&trial);
+    TRY(status);
+    // The beginning of a compressed file does not reveal its content.
+    TRY(file_check_output(path, "a file of articles", output->pack ? NULL : is_articles));
+    TRY(file_make_parent(path));
+    return file_create(&output->file, path);
+}
+
+// The bytes to write for these plain bytes; may be called by several threads at once.
+static int output_pack(const struct output *output, struct buffer *packed, struct buffer *plain) {
+    buffer_clear(packed);
+    if (output->pack)
+        return plain->length ? output->pack(packed, plain->data, plain->length) : 0;
+    struct buffer swapped = *packed;
+    *packed = *plain;
+    *plain = swapped;
+    return 0;
+}
+
+static int write_stdout(const char *bytes, size_t count) {
+    while (count > 0) {
+        ssize_t done = write(STDOUT_FILENO, bytes, count);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return error_set("cannot write to standard output: %s; check what reads it", strerror(errno));
+        bytes += done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
+// Called by one thread at a time, in order.
+static int output_write(struct output *output, const struct buffer *packed) {
+    output->written_bytes += packed->length;
+    if (output->is_stdout)
+        return write_stdout(packed->data, packed->length);
+    return file_write(&output->file, packed->data, packed->length);
+}
+
+static int output_commit(struct output *output) {
+    return output->is_stdout ? 0 : file_commit(&output->file);
+}
+
+static void output_abort(struct output *output) {
+    if (!output->is_stdout)
+        file_abort(&output->file);
+}
+
+// ---- the run ----
 
 // An item of the pipeline.
 struct extract_item {
@@ -74,10 +165,8 @@ static void put_json(struct buffer *out, const struct wiki_site *site, int64_t i
     snprintf(number, sizeof number, "%" PRId64, id);
     char *url = memory_printf("%s?curid=%s", site->url, number);
     json_begin_object(&json);
-    json_key(&json, "id");
-    json_cstring(&json, number);
-    json_key(&json, "url");
-    json_cstring(&json, url);
+    json_put_string(&json, "id", number);
+    json_put_string(&json, "url", url);
     json_key(&json, "title");
     json_string(&json, worker->title.data, worker->title.length);
     json_key(&json, "text");
@@ -249,6 +338,16 @@ static int store_batch(void *context, void *argument) {
 
 // ---- beginning and end ----
 
+static void free_item(void *argument) {
+    struct extract_item *item = argument;
+    buffer_free(&item->batch.xml);
+    buffer_free(&item->json);
+    buffer_free(&item->packed);
+    buffer_free(&item->templates);
+    free(item->template_ends);
+    free(item->problem);
+}
+
 static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
     const struct wiki_pages_options pages = {
         .paths = (const char *const *)run->files.items,
@@ -256,26 +355,13 @@ static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
         .threads = run->options->workers,
     };
     pipeline->threads = run->options->workers;
-    pipeline->items = 2 * run->options->workers;
     pipeline->context = run;
     pipeline->produce = read_batch;
-    pipeline->item = memory_alloc((size_t)pipeline->items * sizeof *pipeline->item);
-    for (int i = 0; i < pipeline->items; i++)
-        pipeline->item[i] = memory_alloc(sizeof(struct extract_item));
+    pipeline->item_bytes = sizeof(struct extract_item);
+    pipeline->free_item = free_item;
     wiki_pages_open(&run->pages, &pages);
     int status = pipeline_run(pipeline);
     wiki_pages_close(run->pages);
-    for (int i = 0; i < pipeline->items; i++) {
-        struct extract_item *item = pipeline->item[i];
-        buffer_free(&item->batch.xml);
-        buffer_free(&item->json);
-        buffer_free(&item->packed);
-        buffer_free(&item->templates);
-        free(item->template_ends);
-        free(item->problem);
-        free(item);
-    }
-    free(pipeline->item);
     return status;
 }
 

@@ -172,7 +172,7 @@ static bool evaluate(struct wiki_slice text, double *value) {
 // The arguments of a function: the text after the colon and the parts after it, with their names.
 struct function_call {
     struct buffer *out;
-    struct wiki_slice first;
+    struct wiki_slice name, first;
     const struct wiki_call *call;
 };
 
@@ -256,33 +256,18 @@ static void function_switch(const struct function_call *f) {
     wiki_append(f->out, fallback);
 }
 
+// {{lc:…}}, {{ucfirst:…}}
 static void put_in_case(const struct function_call *f, bool upper, bool first_only) {
     for (size_t i = 0; i < f->first.length; i++) {
         char byte = f->first.data[i];
-        if (i == 0 || !first_only) {
-            if (upper && byte >= 'a' && byte <= 'z')
-                byte = (char)(byte - 'a' + 'A');
-            else if (!upper && byte >= 'A' && byte <= 'Z')
-                byte = (char)(byte - 'A' + 'a');
-        }
+        if (i == 0 || !first_only)
+            byte = upper ? wiki_upper(byte) : wiki_lower(byte);
         buffer_append_byte(f->out, byte);
     }
 }
 
-static void function_lc(const struct function_call *f) {
-    put_in_case(f, false, false);
-}
-
-static void function_uc(const struct function_call *f) {
-    put_in_case(f, true, false);
-}
-
-static void function_lcfirst(const struct function_call *f) {
-    put_in_case(f, false, true);
-}
-
-static void function_ucfirst(const struct function_call *f) {
-    put_in_case(f, true, true);
+static void function_case(const struct function_call *f) {
+    put_in_case(f, wiki_lower(f->name.data[0]) == 'u', f->name.length > 2);
 }
 
 void wiki_format_number(struct buffer *out, struct wiki_slice number) {
@@ -344,10 +329,10 @@ static const struct {
     {"#formatdate", function_first},
     {"#tag", function_nothing},
     {"#invoke", function_nothing},
-    {"lc", function_lc},
-    {"uc", function_uc},
-    {"lcfirst", function_lcfirst},
-    {"ucfirst", function_ucfirst},
+    {"lc", function_case},
+    {"uc", function_case},
+    {"lcfirst", function_case},
+    {"ucfirst", function_case},
     {"formatnum", function_formatnum},
     {"plural", function_plural},
     {"defaultsort", function_nothing},
@@ -376,6 +361,7 @@ bool wiki_function(const struct wiki_context *context, struct buffer *out, const
     struct wiki_slice name = wiki_trim((struct wiki_slice){call->name.data, (size_t)(colon - call->name.data)});
     struct function_call f = {
         .out = out,
+        .name = name,
         .first = wiki_trim((struct wiki_slice){colon + 1, call->name.length - (size_t)(colon + 1 - call->name.data)}),
         .call = call,
     };

@@ -213,9 +213,38 @@ static void put_chem(struct buffer *out, const struct wiki_call *call) {
 
 // ---- the tables ----
 
-static const struct format_row {
+struct format_row {
     const char *format, *names;
-} format_rows[] = {
+};
+
+// Symbols and short formats with one name.
+static const struct format_row short_rows[] = {
+    {"$(1)", "math"},    {"*-", "dts"},      {"*+", "key"},        {"*+", "key press"}, {"*+", "keypress"},
+    {"$<$1>", "$"},      {"10^$1", "10^"},   {"A$<$1>", "a$"},     {"A$<$1>", "aud"},   {"As of $1", "asof"},
+    {"⟨$1|", "bra"},     {"⟨$2⟩", "braket"}, {"CA$<$1>", "ca$"},   {"CA$<$1>", "cad"},  {"⌈$1⌉", "ceil"},
+    {"CN¥<$1>", "cny"},  {"doi:$1", "doi"},  {"“$1”", "dquote"},   {"“$1”", "quoted"},  {"“$1”", "tq"},
+    {"×10^$1", "e"},     {"×10^$1", "x10^"}, {"€<$1>", "eur"},     {"€<$1>", "euro"},   {"€<$1>", "€"},
+    {"$1^$2", "exp"},    {"⌊$1⌋", "floor"},  {"‘$1’", "gloss"},    {"‘$1’", "squote"},  {"/$1/", "ipaslink"},
+    {"/$1/", "phoneme"}, {"¥<$1>", "jpy"},   {"¥<$1>", "jp¥"},     {"¥<$1>", "¥"},      {"$5$1⟩", "ket"},
+    {"₩<$1>", "krw"},    {"No. $1", "no."},  {"No. $1", "numero"}, {"‖$1‖", "norm"},    {"$1@$2", "nospam"},
+    {"NZ$<$1>", "nz$"},  {"$1<$2>", "ord"},  {"$1^<$2>", "pow"},   {"₽<$1>", "rub"},  {"$1/$2", "sfrac2"},
+    {"^$1", "sup"},      {"$ $1$", "tmath"}, {"U+$1", "unichar"},  {"US$<$1>", "us$"},  {"US$<$1>", "usd"},
+    {"\x1E", "br"},      {"\x1E", "break"},  {"\x1E", "crlf"},     {"\x1E", "crlf2"},   {"—", "em dash"},
+    {"—", "emdash"},     {"—", "mdash"},     {"—", "—"},           {"–", "en dash"},    {"–", "endash"},
+    {"–", "ndash"},      {"–", "–"},         {"|", "!"},           {"|", "pipe"},       {"||", "!!"},
+    {"|}", "!)"},        {"|-", "!-"},       {"“‘", "\"'"},        {"’", "'"},          {"’ ”", "' \""},
+    {"’s", "'s"},        {"{|", "(!"},       {"”", "-\""},         {"…", "..."},        {"…", "ellipsis"},
+    {"=", "="},          {"ʻ", "`"},         {"ʻ", "okina"},       {"ʿ", "ayin"},       {"•", "bull"},
+    {"•", "bullet"},     {"•", "•"},         {"✓", "check mark"},  {"✓", "checkmark"},  {"✓", "tick"},
+    {"✗", "cross"},      {"†", "dagger"},    {"†", "extinct"},     {"▼", "decrease"},   {"▼", "down"},
+    {"▼", "loss"},       {"·", "dot"},       {"·", "middot"},      {"·", "·"},          {"\n |}\n", "end"},
+    {"⇌", "eqm"},        {"♀", "female"},    {"♭", "flat"},        {"▲", "gain"},       {"▲", "increase"},
+    {"▲", "up"},         {"ʾ", "hamza"},     {"#", "hash"},        {"♂", "male"},       {" — ", "mdashb"},
+    {"−", "minus"},      {"N/A", "n/a"},     {"♮", "natural"},     {"+", "plus"},       {"\n|}\n", "s-end"},
+    {"♯", "sharp"},      {"×", "times"},
+};
+
+static const struct format_row format_rows[] = {
     {"$1", "' '|=math|abbr|abbreviation|abbrlink|arabic|bibleref2|big|bigmath|bo-textonly|bold|button|caps|center|"
            "centre|char|chem name|cjkv|clarify span|cn span|codepoint|country|element|em|em quote|emphasis|"
            "fact span|flag|flagcountry|flaglink|flagteam|flagu|flatlist|grc|hebrew|highlight|ipa|ipa link|ipa2|"
@@ -238,14 +267,11 @@ static const struct format_row {
     {"$(lt,1)", "ill|interlanguage link|interlanguage link multi"},
     {"$(2,text)", "lang|language"},
     {"$(lt,en)", "link-interwiki"},
-    {"$(1)", "math"},
     {"$(2,quote)", "rquote"},
     {"$(text,1)", "vanchor|visible anchor"},
     {"*, ", "bulleted list|collapsible list|comma separated entries|cslist|enum|hlist|ubl|ublist|unbulleted list|"
             "vunblist"},
     {"*", "as written|gaps|linktext|not a typo|notatypo"},
-    {"*-", "dts"},
-    {"*+", "key|key press|keypress"},
     {"$N $1< ($2)>", "hmas|hmcs|hms|ins|ms|mv|rms|sms|ss|usns|uss"},
     {"$N $1", "gts|isbn|issn|oclc|pmid|usat|uscgc"},
     {"$n $1", "b.|born|d.|died|p.|pp.|vol."},
@@ -253,111 +279,40 @@ static const struct format_row {
     {"$1< $2>", "bible ref|bible verse|bibleref|bibleverse|sortname"},
     {"⟨$1⟩", "angbr|angbr ipa|angle bracket|grapheme"},
     {"c. <$1>< – c. $2>", "c.|ca|ca.|circa"},
-    {"$<$1>", "$"},
-    {"10^$1", "10^"},
-    {"A$<$1>", "a$|aud"},
     {"\x05$1\x05", "abs|mabs"},
     {"arXiv:$1", "arxiv"},
-    {"As of $1", "asof"},
-    {"⟨$1|", "bra"},
     {"⟨$1|$2⟩", "bra-ket"},
-    {"⟨$2⟩", "braket"},
-    {"CA$<$1>", "ca$|cad"},
-    {"⌈$1⌉", "ceil"},
     {"<Chinese: $(c,s,t)><; pinyin: $(p)>", "chinese"},
     {"Quran $1<:$2>", "cite quran|quran|quran-usc"},
-    {"CN¥<$1>", "cny"},
-    {"doi:$1", "doi"},
-    {"“$1”", "dquote|quoted|tq"},
     {"<$1 h ><$2 min><$3 s>", "duration"},
-    {"×10^$1", "e|x10^"},
-    {"€<$1>", "eur|euro|€"},
-    {"$1^$2", "exp"},
     {"fl. <$1>< – $2>", "fl.|floruit"},
     {"$1< ($2)>", "flagathlete"},
-    {"⌊$1⌋", "floor"},
     {"£<$1>", "gbp|pound sterling|£"},
-    {"‘$1’", "gloss|squote"},
     {"<$(ft) ft><$(in) in><$(m) m><$(cm) cm>", "height"},
     {"₹<$1>", "indian rupee|inr|rupee"},
-    {"/$1/", "ipaslink|phoneme"},
     {"$1-class $2", "jclass|sclass|sclass2"},
-    {"¥<$1>", "jpy|jp¥|¥"},
-    {"$5$1⟩", "ket"},
     {"<$1>< ($2)>", "ko-hhrm"},
     {"<$(hangul)>", "korean"},
-    {"₩<$1>", "krw"},
     {"Greek: $1", "lang-grc-gre"},
     {"lit. ‘$1’< or ‘$2’>", "lit"},
     {"lit. ‘$1’", "literally"},
     {"$1 (m. $2<; $(end) $3>)", "marriage"},
     {"$1< ($2<, $3><, $4>)>", "nihongo|nihongo3"},
     {"$1< ($2<, $3>)>", "nihongo krt|nihongo4"},
-    {"No. $1", "no.|numero"},
-    {"‖$1‖", "norm"},
-    {"$1@$2", "nospam"},
-    {"NZ$<$1>", "nz$"},
-    {"$1<$2>", "ord"},
     {"±<$1>", "plusminus"},
-    {"$1^<$2>", "pow"},
     {"r. <$1>< – $2>", "r.|reign"},
-    {"₽<$1>", "rub"},
     {"$1 § $2", "section link|slink"},
-    {"$1/$2", "sfrac2"},
     {"$1 $2< ($3)>", "ship"},
     {"$1< $2> [sic]", "sic"},
     {"$1-$2", "simplenuclide|simplenuclide2"},
     {"<$(p)>< $(b)>", "su"},
-    {"^$1", "sup"},
-    {"$ $1$", "tmath"},
-    {"U+$1", "unichar"},
-    {"US$<$1>", "us$|usd"},
     {"<Chinese: $(c,s,t)><; pinyin: $(p)><; lit. ‘$(l)’>", "zh"},
     {" ", "hair space|hairsp|nbsp|nnbsp|pad|sp|space|spaces|thin space|thinsp"},
     {" – ", "snd|snds|spaced en dash|spaced ndash|spnd|spndash"},
-    {"\x1E", "br|break|crlf|crlf2"},
-    {"—", "em dash|emdash|mdash|—"},
-    {"–", "en dash|endash|ndash|–"},
-    {"|", "!|pipe"},
-    {"||", "!!"},
-    {"|}", "!)"},
-    {"|-", "!-"},
-    {"“‘", "\"'"},
-    {"’", "'"},
-    {"’ ”", "' \""},
-    {"’s", "'s"},
-    {"{|", "(!"},
-    {"”", "-\""},
-    {"…", "...|ellipsis"},
-    {"=", "="},
-    {"ʻ", "`|okina"},
-    {"ʿ", "ayin"},
-    {"•", "bull|bullet|•"},
-    {"✓", "check mark|checkmark|tick"},
-    {"✗", "cross"},
-    {"†", "dagger|extinct"},
-    {"▼", "decrease|down|loss"},
-    {"·", "dot|middot|·"},
     {"‡", "double dagger|double-dagger"},
-    {"\n |}\n", "end"},
-    {"⇌", "eqm"},
-    {"♀", "female"},
-    {"♭", "flat"},
-    {"▲", "gain|increase|up"},
-    {"ʾ", "hamza"},
-    {"#", "hash"},
-    {"♂", "male"},
-    {" — ", "mdashb"},
-    {"−", "minus"},
-    {"N/A", "n/a"},
-    {"♮", "natural"},
     {"\n\n", "paragraph|paragraph break|pb"},
-    {"+", "plus"},
-    {"\n|}\n", "s-end"},
     {"(see above)", "see above"},
     {"(see below)", "see below"},
-    {"♯", "sharp"},
-    {"×", "times"},
     {"", "centered pull quote|div col|fossil range|fs interlinear|hnd|hr|hs|listen|multiple image|notelist|"
          "nowrap begin|ntsh|official website|pull quote|quote box|refn|shy|steady|wbr|zwj|zwnj|zwsp"},
 };
@@ -382,6 +337,7 @@ static const struct function_row {
 };
 
 enum {
+    SHORT_ROWS = sizeof short_rows / sizeof short_rows[0],
     FORMAT_ROWS = sizeof format_rows / sizeof format_rows[0],
     FUNCTION_ROWS = sizeof function_rows / sizeof function_rows[0]
 };
@@ -408,6 +364,8 @@ static int compare_natives(const void *a, const void *b) {
 
 void wiki_natives_open(struct wiki_natives *natives) {
     *natives = (struct wiki_natives){0};
+    for (size_t i = 0; i < SHORT_ROWS; i++)
+        add_names(natives, short_rows[i].names, short_rows[i].format, NULL);
     for (size_t i = 0; i < FORMAT_ROWS; i++)
         add_names(natives, format_rows[i].names, format_rows[i].format, NULL);
     for (size_t i = 0; i < FUNCTION_ROWS; i++)

@@ -48,7 +48,6 @@ struct wiki_context {
 void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_slice text);
 
 // The parts that wiki_resolve calls, one file each.
-void wiki_link(const struct wiki_context *context, struct buffer *out, struct wiki_slice content);
 void wiki_template(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 // {{#if: …}}, {{formatnum: …}}, {{PAGENAME}}; false if there is no such function.
 bool wiki_function(const struct wiki_context *context, struct buffer *out, const struct wiki_call *call);

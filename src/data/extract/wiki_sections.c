@@ -2,7 +2,7 @@
 // and byte order.
 #include "data/extract/wiki_passes.h"
 #include "base/utf8.h"
-#include "base/word_list.h"
+#include "base/words.h"
 #include "data/tokenizer/unicode_category.h"
 
 static const struct word_list titles = WORD_LIST(

@@ -22,6 +22,15 @@ static inline bool wiki_is_blank(char byte) {
     return byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
 }
 
+// ASCII letters in another case.
+static inline char wiki_lower(char byte) {
+    return byte >= 'A' && byte <= 'Z' ? (char)(byte - 'A' + 'a') : byte;
+}
+
+static inline char wiki_upper(char byte) {
+    return byte >= 'a' && byte <= 'z' ? (char)(byte - 'a' + 'A') : byte;
+}
+
 static inline struct wiki_slice wiki_trim(struct wiki_slice text) {
     while (text.length && wiki_is_blank(text.data[0]))
         text = (struct wiki_slice){text.data + 1, text.length - 1};

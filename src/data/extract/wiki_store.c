@@ -4,6 +4,7 @@
 #include "data/extract/wiki_passes.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { MOST_REDIRECTS = 4 };
@@ -65,12 +66,8 @@ static void plain_title(struct buffer *out, struct wiki_slice title) {
     if (title.length > strlen("template:") && strncasecmp(title.data, "template:", strlen("template:")) == 0)
         title = wiki_trim((struct wiki_slice){title.data + strlen("template:"), title.length - strlen("template:")});
     for (size_t i = 0; i < title.length; i++) {
-        char byte = title.data[i];
-        if (byte == '_')
-            byte = ' ';
-        else if (i == 0 && byte >= 'a' && byte <= 'z')
-            byte = (char)(byte - 'a' + 'A');
-        buffer_append_byte(out, byte);
+        char byte = i == 0 ? wiki_upper(title.data[i]) : title.data[i];
+        buffer_append_byte(out, byte == '_' ? ' ' : byte);
     }
 }
 
@@ -78,14 +75,8 @@ static void plain_title(struct buffer *out, struct wiki_slice title) {
 static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_slice *before,
                          struct wiki_slice *inside) {
     char open[32], close[32];
-    size_t open_length = strlen(name) + 2;
-    memcpy(open + 1, name, strlen(name) + 1);
-    open[0] = '<';
-    open[open_length - 1] = '>';
-    open[open_length] = '\0';
-    close[0] = '<';
-    close[1] = '/';
-    memcpy(close + 2, open + 1, open_length);
+    size_t open_length = (size_t)snprintf(open, sizeof open, "<%s>", name);
+    (void)snprintf(close, sizeof close, "</%s>", name);
     const char *begin = rest->length ? memmem(rest->data, rest->length, open, open_length) : NULL;
     if (!begin)
         return false;

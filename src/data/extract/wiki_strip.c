@@ -5,124 +5,58 @@
 #include <stdlib.h>
 
 enum action {
-    KEEP_CONTENT,  // drop the tag, keep its content
-    DROP_CONTENT,  // up to the first close tag
-    DROP_NESTED,   // up to the matching close tag
-    TO_NOTHING,    // a tag without content
-    TO_BREAK,      // a line end inside a paragraph
-    TO_PARAGRAPH,
-    TO_ITEM,
-    TO_INDENT,
-    TO_QUOTE,
-    TO_SUPERSCRIPT,
-    TO_SHIELD,  // content is text, not markup
-    TO_CODE,    // the same, on separate lines if it has several
-    TO_MATH,
+    KEEP,         // drop the tag, keep its content
+    DROP,         // up to the first close tag
+    DROP_NESTED,  // up to the matching close tag
+    NOTHING,      // a tag without content
+    BREAK,        // a line end inside a paragraph
+    PARAGRAPH,
+    ITEM,
+    INDENT,
+    QUOTE,
+    RAISE,
+    SHIELD,  // content is text, not markup
+    CODE,    // the same, on separate lines if it has several
+    MATH,
 };
 
-// Sorted by name, for bsearch.
-static const struct tag {
+struct tag {
     const char *name;
     enum action action;
-} tags[] = {
-    {"abbr", KEEP_CONTENT},
-    {"b", KEEP_CONTENT},
-    {"bdi", KEEP_CONTENT},
-    {"bdo", KEEP_CONTENT},
-    {"big", KEEP_CONTENT},
-    {"blockquote", TO_PARAGRAPH},
-    {"br", TO_BREAK},
-    {"caption", DROP_CONTENT},
-    {"categorytree", DROP_CONTENT},
-    {"ce", TO_MATH},
-    {"center", TO_PARAGRAPH},
-    {"charinsert", DROP_CONTENT},
-    {"chem", TO_MATH},
-    {"cite", KEEP_CONTENT},
-    {"code", KEEP_CONTENT},
-    {"data", KEEP_CONTENT},
-    {"dd", TO_INDENT},
-    {"del", DROP_CONTENT},
-    {"dfn", KEEP_CONTENT},
-    {"div", TO_PARAGRAPH},
-    {"dl", TO_PARAGRAPH},
-    {"dt", TO_INDENT},
-    {"em", KEEP_CONTENT},
-    {"font", KEEP_CONTENT},
-    {"gallery", DROP_CONTENT},
-    {"graph", DROP_CONTENT},
-    {"h1", TO_PARAGRAPH},
-    {"h2", TO_PARAGRAPH},
-    {"h3", TO_PARAGRAPH},
-    {"h4", TO_PARAGRAPH},
-    {"h5", TO_PARAGRAPH},
-    {"h6", TO_PARAGRAPH},
-    {"hiero", DROP_CONTENT},
-    {"hr", TO_PARAGRAPH},
-    {"i", KEEP_CONTENT},
-    {"imagemap", DROP_CONTENT},
-    {"includeonly", DROP_CONTENT},
-    {"indicator", DROP_CONTENT},
-    {"inputbox", DROP_CONTENT},
-    {"ins", KEEP_CONTENT},
-    {"kbd", KEEP_CONTENT},
-    {"li", TO_ITEM},
-    {"mapframe", DROP_CONTENT},
-    {"maplink", DROP_CONTENT},
-    {"mark", KEEP_CONTENT},
-    {"math", TO_MATH},
-    {"noinclude", KEEP_CONTENT},
-    {"nowiki", TO_SHIELD},
-    {"ol", TO_PARAGRAPH},
-    {"onlyinclude", KEEP_CONTENT},
-    {"p", TO_PARAGRAPH},
-    {"poem", KEEP_CONTENT},
-    {"pre", TO_CODE},
-    {"q", TO_QUOTE},
-    {"rb", KEEP_CONTENT},
-    {"ref", DROP_CONTENT},
-    {"references", DROP_CONTENT},
-    {"rp", DROP_CONTENT},
-    {"rt", DROP_CONTENT},
-    {"ruby", KEEP_CONTENT},
-    {"s", KEEP_CONTENT},
-    {"samp", KEEP_CONTENT},
-    {"score", DROP_CONTENT},
-    {"script", DROP_CONTENT},
-    {"section", TO_NOTHING},
-    {"small", KEEP_CONTENT},
-    {"source", TO_CODE},
-    {"span", KEEP_CONTENT},
-    {"strike", KEEP_CONTENT},
-    {"strong", KEEP_CONTENT},
-    {"style", DROP_CONTENT},
-    {"sub", KEEP_CONTENT},
-    {"sup", TO_SUPERSCRIPT},
-    {"syntaxhighlight", TO_CODE},
-    {"table", DROP_NESTED},
-    {"tbody", KEEP_CONTENT},
-    {"td", DROP_CONTENT},
-    {"templatestyles", TO_NOTHING},
-    {"th", DROP_CONTENT},
-    {"thead", KEEP_CONTENT},
-    {"time", KEEP_CONTENT},
-    {"timeline", DROP_CONTENT},
-    {"tr", DROP_CONTENT},
-    {"translate", KEEP_CONTENT},
-    {"tt", KEEP_CONTENT},
-    {"tvar", KEEP_CONTENT},
-    {"u", KEEP_CONTENT},
-    {"ul", TO_PARAGRAPH},
-    {"var", KEEP_CONTENT},
-    {"wbr", TO_NOTHING},
 };
 
-enum { TAG_COUNT = sizeof tags / sizeof tags[0], LONGEST_NAME = 16 };
+// Sorted by name, for bsearch: names of up to SHORT_NAME bytes, then longer ones.
+static const struct tag short_tags[] = {
+    {"abbr", KEEP},      {"b", KEEP},        {"bdi", KEEP},          {"bdo", KEEP},         {"big", KEEP},
+    {"br", BREAK},       {"caption", DROP},  {"ce", MATH},           {"center", PARAGRAPH}, {"chem", MATH},
+    {"cite", KEEP},      {"code", KEEP},     {"data", KEEP},         {"dd", INDENT},        {"del", DROP},
+    {"dfn", KEEP},       {"div", PARAGRAPH}, {"dl", PARAGRAPH},      {"dt", INDENT},        {"em", KEEP},
+    {"font", KEEP},      {"gallery", DROP},  {"graph", DROP},        {"h1", PARAGRAPH},     {"h2", PARAGRAPH},
+    {"h3", PARAGRAPH},   {"h4", PARAGRAPH},  {"h5", PARAGRAPH},      {"h6", PARAGRAPH},     {"hiero", DROP},
+    {"hr", PARAGRAPH},   {"i", KEEP},        {"imagemap", DROP},     {"indicator", DROP},   {"inputbox", DROP},
+    {"ins", KEEP},       {"kbd", KEEP},      {"li", ITEM},           {"mapframe", DROP},    {"maplink", DROP},
+    {"mark", KEEP},      {"math", MATH},     {"noinclude", KEEP},    {"nowiki", SHIELD},    {"ol", PARAGRAPH},
+    {"p", PARAGRAPH},    {"poem", KEEP},     {"pre", CODE},          {"q", QUOTE},          {"rb", KEEP},
+    {"ref", DROP},       {"rp", DROP},       {"rt", DROP},           {"ruby", KEEP},        {"s", KEEP},
+    {"samp", KEEP},      {"score", DROP},    {"script", DROP},       {"section", NOTHING},  {"small", KEEP},
+    {"source", CODE},    {"span", KEEP},     {"strike", KEEP},       {"strong", KEEP},      {"style", DROP},
+    {"sub", KEEP},       {"sup", RAISE},     {"table", DROP_NESTED}, {"tbody", KEEP},       {"td", DROP},
+    {"th", DROP},        {"thead", KEEP},    {"time", KEEP},         {"timeline", DROP},    {"tr", DROP},
+    {"translate", KEEP}, {"tt", KEEP},       {"tvar", KEEP},         {"u", KEEP},           {"ul", PARAGRAPH},
+    {"var", KEEP},       {"wbr", NOTHING},
+};
+static const struct tag long_tags[] = {
+    {"blockquote", PARAGRAPH}, {"categorytree", DROP}, {"charinsert", DROP},      {"includeonly", DROP},
+    {"onlyinclude", KEEP},     {"references", DROP},   {"syntaxhighlight", CODE}, {"templatestyles", NOTHING},
+};
+
+enum { SHORT_NAME = 9, LONGEST_NAME = 16 };
+enum { SHORT_TAGS = sizeof short_tags / sizeof short_tags[0], LONG_TAGS = sizeof long_tags / sizeof long_tags[0] };
 
 struct stripper {
     struct buffer *out;
-    const char *end;               // of the page
-    bool never_closed[TAG_COUNT];  // no close tag of this name follows
+    const char *end;                            // of the page
+    bool never_closed[SHORT_TAGS + LONG_TAGS];  // no close tag of this name follows
 };
 
 // A tag as found in the text.
@@ -176,7 +110,8 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
     name[length] = '\0';
     if (length == 0 || at == s->end || !strchr(" \t\n\r/>|", *at))
         return false;
-    found->tag = bsearch(name, tags, TAG_COUNT, sizeof tags[0], compare_tag);
+    found->tag = length <= SHORT_NAME ? bsearch(name, short_tags, SHORT_TAGS, sizeof short_tags[0], compare_tag)
+                                      : bsearch(name, long_tags, LONG_TAGS, sizeof long_tags[0], compare_tag);
     if (!found->tag)
         return false;
     while (at < s->end && wiki_is_blank(*at))
@@ -204,7 +139,8 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
 // Finds the close tag of the same name from text on, at the same nesting level if tags nest: its beginning, and the
 // text after it.
 static const char *find_close(struct stripper *s, const struct tag *tag, const char *text, const char **after) {
-    size_t index = (size_t)(tag - tags);
+    bool is_short = strlen(tag->name) <= SHORT_NAME;
+    size_t index = is_short ? (size_t)(tag - short_tags) : SHORT_TAGS + (size_t)(tag - long_tags);
     int64_t depth = 1;
     struct found found;
     while (!s->never_closed[index] && (text = memchr(text, '<', (size_t)(s->end - text)))) {
@@ -317,11 +253,11 @@ static const char *strip_element(struct stripper *s, const struct found *found) 
     if (!close)
         return found->after;
     struct wiki_slice content = {found->after, (size_t)(close - found->after)};
-    if (found->tag->action == TO_MATH)
+    if (found->tag->action == MATH)
         put_math(s->out, content);
-    else if (found->tag->action == TO_CODE)
+    else if (found->tag->action == CODE)
         put_code(s->out, content);
-    else if (found->tag->action == TO_SHIELD)
+    else if (found->tag->action == SHIELD)
         append_shielded(s->out, content);
     return after;
 }
@@ -329,25 +265,25 @@ static const char *strip_element(struct stripper *s, const struct found *found) 
 static const char *strip_tag(struct stripper *s, const struct found *found) {
     const char *text = NULL;
     switch (found->tag->action) {
-    case KEEP_CONTENT:
-    case TO_NOTHING:
+    case KEEP:
+    case NOTHING:
         return found->after;
-    case TO_BREAK:
+    case BREAK:
         buffer_append_byte(s->out, WIKI_BREAK);
         return found->after;
-    case TO_PARAGRAPH:
+    case PARAGRAPH:
         text = "\n\n";
         break;
-    case TO_ITEM:
+    case ITEM:
         text = found->is_close ? "\n" : "\n* ";
         break;
-    case TO_INDENT:
+    case INDENT:
         text = found->is_close ? "\n" : "\n:";
         break;
-    case TO_QUOTE:
+    case QUOTE:
         text = "\"";
         break;
-    case TO_SUPERSCRIPT:
+    case RAISE:
         return strip_superscript(s, found);
     default:
         return strip_element(s, found);

@@ -72,7 +72,7 @@ static bool begins_value(const char *format) {
 static const char *put_name(struct buffer *out, const struct wiki_call *call, const char *format) {
     for (size_t i = 0; i < call->name.length; i++) {
         char byte = call->name.data[i];
-        buffer_append_byte(out, format[1] == 'N' && byte >= 'a' && byte <= 'z' ? (char)(byte - 'a' + 'A') : byte);
+        buffer_append_byte(out, format[1] == 'N' ? wiki_upper(byte) : byte);
     }
     return format + 2;
 }
@@ -187,7 +187,7 @@ static bool plain_name(struct wiki_slice name, char plain[LONGEST_NAME]) {
         return false;
     for (size_t i = 0; i < name.length; i++) {
         char byte = name.data[i];
-        plain[i] = byte == '_' ? ' ' : byte >= 'A' && byte <= 'Z' ? (char)(byte | 0x20) : byte;
+        plain[i] = byte == '_' ? ' ' : wiki_lower(byte);
     }
     plain[name.length] = '\0';
     return true;

@@ -70,6 +70,23 @@ int pack_zstd(struct buffer *out, const void *bytes, size_t count) {
 
 // ---- frames ----
 
+// Reads up to count bytes: how many, fewer only at the end of the file, -1 on error.
+static int64_t read_at(int descriptor, const char *name, void *out, size_t count, uint64_t offset) {
+    size_t done = 0;
+    ssize_t got = 1;
+    while (done < count && got > 0) {
+        got = pread(descriptor, (char *)out + done, count - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got < 0)
+            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", name, offset + done,
+                             strerror(errno));
+        else
+            done += (size_t)got;
+    }
+    return (int64_t)done;
+}
+
 struct zstd_frame {
     uint64_t begin, end;  // bytes of the file
     bool is_skippable;    // it holds no data
@@ -87,23 +104,6 @@ struct frame_walk {
     const char *name;
     uint64_t at;
 };
-
-// Reads up to count bytes at the current place: how many, -1 on error.
-static int64_t peek(const struct frame_walk *walk, unsigned char *bytes, size_t count) {
-    size_t done = 0;
-    while (done < count) {
-        ssize_t got = pread(walk->descriptor, bytes + done, count - done, (off_t)(walk->at + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", walk->name,
-                             walk->at + done, strerror(errno));
-        if (got == 0)
-            break;
-        done += (size_t)got;
-    }
-    return (int64_t)done;
-}
 
 static int cut_short(const struct frame_walk *walk) {
     return bad_data("%s: zstd data is truncated: the file ends at byte %" PRIu64
@@ -125,7 +125,7 @@ static int walk_blocks(struct frame_walk *walk, bool has_checksum) {
     bool is_last = false;
     while (!is_last) {
         unsigned char bytes[BLOCK_HEADER];
-        int64_t got = peek(walk, bytes, sizeof bytes);
+        int64_t got = read_at(walk->descriptor, walk->name, bytes, sizeof bytes, walk->at);
         TRY((int)got);
         if (got < BLOCK_HEADER)
             return cut_short(walk);
@@ -142,7 +142,7 @@ static int walk_blocks(struct frame_walk *walk, bool has_checksum) {
 
 static int walk_frame(struct frame_walk *walk, struct zstd_frame *frame) {
     unsigned char bytes[LONGEST_HEADER];
-    int64_t got = peek(walk, bytes, sizeof bytes);
+    int64_t got = read_at(walk->descriptor, walk->name, bytes, sizeof bytes, walk->at);
     TRY((int)got);
     if (got == 0)
         return 0;
@@ -176,7 +176,7 @@ static int find_frame(struct zstd_frame *frame, int descriptor, const char *name
         return status;
     unsigned char last;
     frame->end = walk.at--;
-    int64_t got = peek(&walk, &last, 1);
+    int64_t got = read_at(descriptor, name, &last, 1, walk.at);
     TRY((int)got);
     if (got == 0)
         return cut_short(&walk);
@@ -213,20 +213,16 @@ struct scratch {
     struct buffer packed;
 };
 
-static int read_at(const struct parallel_zstd *zstd, struct buffer *out, uint64_t offset, size_t count) {
+// Reads a part of a frame that was found whole.
+static int read_packed(const struct parallel_zstd *zstd, struct buffer *out, uint64_t offset, size_t count) {
     buffer_clear(out);
     buffer_reserve(out, count);
-    while (out->length < count) {
-        ssize_t got =
-            pread(zstd->descriptor, out->data + out->length, count - out->length, (off_t)(offset + out->length));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", zstd->name,
-                             offset + out->length, got < 0 ? strerror(errno) : "it was truncated");
-        out->length += (size_t)got;
-    }
-    return 0;
+    int64_t got = read_at(zstd->descriptor, zstd->name, out->data, count, offset);
+    if (got >= 0 && (size_t)got < count)
+        return error_set("cannot read %s at byte %" PRIu64 ": it was truncated; check the file and the disk",
+                         zstd->name, offset + (uint64_t)got);
+    out->length = count;
+    return got < 0 ? -1 : 0;
 }
 
 // Decompresses a small frame: 1, 0 if its text is not small, -1 on error.
@@ -236,7 +232,7 @@ static int decode(const void *codec, void *piece, struct buffer *plain, void *ow
     struct scratch *scratch = own;
     if (frame->end - frame->begin > SMALL_PACKED)
         return 0;
-    TRY(read_at(zstd, &scratch->packed, frame->begin, (size_t)(frame->end - frame->begin)));
+    TRY(read_packed(zstd, &scratch->packed, frame->begin, (size_t)(frame->end - frame->begin)));
     ZSTD_DCtx_reset(scratch->context, ZSTD_reset_session_only);
     ZSTD_inBuffer in = {scratch->packed.data, scratch->packed.length, 0};
     buffer_clear(plain);
@@ -319,7 +315,7 @@ static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *f
         if (zstd->packed_used == zstd->packed.length) {
             uint64_t left = frame->end - zstd->large_at;
             size_t part = left < STEP_BYTES ? (size_t)left : STEP_BYTES;
-            TRY(read_at(zstd, &zstd->packed, zstd->large_at, part));
+            TRY(read_packed(zstd, &zstd->packed, zstd->large_at, part));
             zstd->large_at += part;
             zstd->packed_used = 0;
         }

@@ -197,32 +197,11 @@ int fairseq_walk_next(struct fairseq_walk *walk, uint64_t *first_token, int64_t 
 
 // One token as a number. A u64 above INT64_MAX becomes negative, which is refused anyway.
 static int64_t token_at(const struct fairseq_reader *r, const unsigned char *from) {
-    union {
-        uint8_t u8;
-        int8_t i8;
-        int16_t i16;
-        uint16_t u16;
-        int32_t i32;
-        uint32_t u32;
-        int64_t i64;
-    } token;
-    memcpy(&token, from, r->item_bytes);
-    switch (r->code) {
-    case INDEX_U8:
-        return token.u8;
-    case INDEX_I8:
-        return token.i8;
-    case INDEX_I16:
-        return token.i16;
-    case INDEX_I32:
-        return token.i32;
-    case INDEX_U16:
-        return token.u16;
-    case FAIRSEQ_U32:
-        return token.u32;
-    default:  // INDEX_I64 and FAIRSEQ_U64
-        return token.i64;
-    }
+    bool is_signed = r->code == INDEX_I8 || r->code == INDEX_I16 || r->code == INDEX_I32 || r->code == INDEX_I64;
+    const unsigned unused_bits = 64 - 8 * (unsigned)r->item_bytes;
+    uint64_t value = 0;
+    memcpy(&value, from, r->item_bytes);
+    return is_signed ? (int64_t)(value << unused_bits) >> unused_bits : (int64_t)value;
 }
 
 int fairseq_read(const struct fairseq_reader *r, uint64_t first, int64_t count, int32_t *out) {

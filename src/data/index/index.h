@@ -99,7 +99,7 @@ int index_write_boundaries(struct file_writer *index, const struct index_list *d
 // ---- checksums ----
 
 // PREFIX.sha256 has the SHA-256 of .bin and .idx. Writing it reads both; `name` is the prefix that they will have.
-// `tokenizer` is the record of the one that made the ids (tokenizer/identity.h); "" if it is not known.
+// `tokenizer` is the record of the one that made the ids (tokenizer/tokenizer.h); "" if it is not known.
 enum { INDEX_SUMS = 2 };
 int index_sums_write(const char *prefix, const char *name, const char *tokenizer);
 // Appends that record; nothing if there is none.

@@ -2,7 +2,7 @@
 //
 //   64 hexadecimal digits, two spaces, NAME.bin, newline; the same for NAME.idx
 //
-// A comment before them, "# tokenizer COUNT SHA-256", names what made the ids; see tokenizer/identity.h. The names are
+// A comment before them, "# tokenizer COUNT SHA-256", names what made the ids; see tokenizer/tokenizer.h. The names are
 // for sha256sum: a dataset that was renamed is still checked. Other programs' datasets have no such file.
 #include "data/index/index.h"
 

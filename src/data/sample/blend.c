@@ -4,7 +4,6 @@
 #include "data/sample/blend.h"
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
 #include "data/sample/blend_index.h"
@@ -16,7 +15,8 @@
 enum { ARRAY_DATASETS, ARRAY_NUMBERS, ARRAY_COUNT };
 
 struct blend {
-    struct sample_source *sources;  // (count)
+    const struct blend_options *options;  // while it is opened
+    struct sample_source *sources;        // (count)
     int64_t count, size;
     int64_t asked;  // samples that can be read: more than size if the blend repeats
     char *name;
@@ -93,27 +93,20 @@ static void name_cache(struct index_cache *cache, const struct blend_options *op
     struct buffer text = {0};
     struct json_writer w = {.out = &text, .indent = 4};
     json_begin_object(&w);
-    json_key(&w, "class");
-    json_cstring(&w, "BlendedDataset");
+    json_put_string(&w, "class", "BlendedDataset");
     json_key(&w, "datasets");
     json_begin_array(&w);
     for (int64_t i = 0; i < options->count; i++) {
         json_begin_object(&w);
-        json_key(&w, "name");
-        json_cstring(&w, options->sources[i].name);
-        json_key(&w, "samples");
-        json_int(&w, options->sources[i].count);
-        json_key(&w, "weight");
-        json_double(&w, options->weights ? options->weights[i] : (double)options->sources[i].count);
+        json_put_string(&w, "name", options->sources[i].name);
+        json_put_int(&w, "samples", options->sources[i].count);
+        json_put_double(&w, "weight", options->weights ? options->weights[i] : (double)options->sources[i].count);
         json_end_object(&w);
     }
     json_end_array(&w);
-    json_key(&w, "random_seed");
-    json_int(&w, options->seed);
-    json_key(&w, "split");
-    json_cstring(&w, split_name(options->which));
-    json_key(&w, "size");
-    json_int(&w, size);
+    json_put_int(&w, "random_seed", options->seed);
+    json_put_string(&w, "split", split_name(options->which));
+    json_put_int(&w, "size", size);
     json_end_object(&w);
     char *name = memory_printf("BlendedDataset-%s", split_name(options->which));
     index_cache_name(cache, options->cache_folder, name, &text);
@@ -127,36 +120,31 @@ static void list_arrays(struct index_cache_array arrays[ARRAY_COUNT], int64_t si
         .name = "dataset_sample_index.npy", .shape = {NPY_I64, 1, size, 1}, .data = index ? index->numbers : NULL};
 }
 
-static int open_cache(const struct index_cache *cache, struct blend *blend, const struct blend_options *options) {
+static void close_arrays(struct blend *blend) {
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        npy_close(&blend->mapped[i]);
+}
+
+static int open_cache(const struct index_cache *cache, void *context) {
+    struct blend *blend = context;
     struct index_cache_array arrays[ARRAY_COUNT];
     list_arrays(arrays, blend->size, NULL);
     TRY(index_cache_open(cache, arrays, ARRAY_COUNT, blend->mapped));
     blend->index = (struct blend_index){.datasets = (int16_t *)(uintptr_t)blend->mapped[ARRAY_DATASETS].data,
                                         .numbers = (int64_t *)(uintptr_t)blend->mapped[ARRAY_NUMBERS].data};
-    if (check(options, &blend->index, blend->size) == 0)
+    if (check(blend->options, &blend->index, blend->size) == 0)
         return 0;
-    for (int i = 0; i < ARRAY_COUNT; i++)
-        npy_close(&blend->mapped[i]);
+    close_arrays(blend);
     return -1;
 }
 
-static int build(const struct index_cache *cache, const struct blend_options *options, int64_t size) {
-    struct blend probe = {.size = size};
+static int build_cache(const struct index_cache *cache, void *context) {
+    const struct blend *blend = context;
     struct index_cache_array arrays[ARRAY_COUNT];
-    list_arrays(arrays, size, NULL);
-    if (index_cache_exists(cache, arrays, ARRAY_COUNT)) {
-        if (open_cache(cache, &probe, options) == 0) {
-            for (int i = 0; i < ARRAY_COUNT; i++)
-                npy_close(&probe.mapped[i]);
-            return 0;
-        }
-        log_warn("%s; rebuilding it", error_message());
-        error_clear();
-    }
     struct blend_index index;
-    fill(&index, options, size);
-    list_arrays(arrays, size, &index);
-    int result = check(options, &index, size);
+    fill(&index, blend->options, blend->size);
+    list_arrays(arrays, blend->size, &index);
+    int result = check(blend->options, &index, blend->size);
     if (result == 0)
         result = index_cache_write(cache, arrays, ARRAY_COUNT);
     free_index(&index);
@@ -166,10 +154,13 @@ static int build(const struct index_cache *cache, const struct blend_options *op
 int blend_build(const struct blend_options *options) {
     if (!options->cache_folder)
         return 0;
-    int64_t size = size_of(options);
+    struct blend blend = {.options = options, .size = size_of(options)};
     struct index_cache cache;
-    name_cache(&cache, options, size);
-    int result = build(&cache, options, size);
+    struct index_cache_array arrays[ARRAY_COUNT];
+    list_arrays(arrays, blend.size, NULL);
+    name_cache(&cache, options, blend.size);
+    int result = index_cache_ensure(&cache, arrays, ARRAY_COUNT, open_cache, build_cache, &blend);
+    close_arrays(&blend);
     index_cache_free(&cache);
     return result;
 }
@@ -184,6 +175,7 @@ int blend_open(struct blend **out, const struct blend_options *options) {
     CHECK(options->count > 0 && options->count <= BLEND_MOST_DATASETS);
     *out = NULL;
     struct blend *blend = memory_alloc(sizeof *blend);
+    blend->options = options;
     blend->count = options->count;
     blend->size = size_of(options);
     bool repeats = options->which != SPLIT_TRAIN && blend->size > 0 && options->size > blend->size;
@@ -198,7 +190,7 @@ int blend_open(struct blend **out, const struct blend_options *options) {
     if (options->cache_folder) {
         struct index_cache cache;
         name_cache(&cache, options, blend->size);
-        result = open_cache(&cache, blend, options);
+        result = open_cache(&cache, blend);
         if (result < 0)
             error_context("cannot use the blend's order in %s (remove it to have it rebuilt)", cache.folder);
         index_cache_free(&cache);
@@ -218,8 +210,7 @@ int blend_open(struct blend **out, const struct blend_options *options) {
 void blend_close(struct blend *blend) {
     if (!blend)
         return;
-    for (int i = 0; i < ARRAY_COUNT; i++)
-        npy_close(&blend->mapped[i]);
+    close_arrays(blend);
     free_index(&blend->made);
     free(blend->sources);
     free(blend->name);

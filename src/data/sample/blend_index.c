@@ -138,44 +138,17 @@ static double behind(double weight, int64_t i, int64_t given) {
     return weight * (i > 1 ? (double)i : 1.0) - (double)given;
 }
 
-static struct phase *begin_phase(int64_t samples) {
-    return phase_begin_amount("mixing the datasets", "samples", (double)samples);
-}
-
-void blend_index_fill(struct blend_index *index, int64_t size, const double *weights, int64_t count) {
+// The next sample is from the dataset that lags most; with sizes, from one that is not used up.
+static void fill(struct blend_index *index, int64_t size, const double *weights, const int64_t *sizes, int64_t count) {
     int64_t *given = memory_alloc((size_t)count * sizeof *given);
-    struct phase *phase = begin_phase(size);
+    struct phase *phase = phase_begin_amount("mixing the datasets", "samples", (double)size);
     for (int64_t i = 0; i < size; i++) {
-        int64_t chosen = 0;
-        double most = behind(weights[0], i, given[0]);
-        for (int64_t j = 1; j < count; j++) {
-            double value = behind(weights[j], i, given[j]);
-            if (value > most) {
-                most = value;
-                chosen = j;
-            }
-        }
-        index->datasets[i] = (int16_t)chosen;
-        index->numbers[i] = given[chosen]++;
-        if (i % STRETCH == STRETCH - 1)
-            phase_advance(phase, STRETCH);
-    }
-    phase_end(phase);
-    free(given);
-}
-
-void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64_t count) {
-    int64_t *given = memory_alloc((size_t)count * sizeof *given), total = 0;
-    for (int64_t j = 0; j < count; j++)
-        total += sizes[j];
-    struct phase *phase = begin_phase(total);
-    for (int64_t i = 0; i < total; i++) {
         int64_t chosen = -1;
         double most = 0;
         for (int64_t j = 0; j < count; j++) {
-            if (given[j] == sizes[j])
+            if (sizes && given[j] == sizes[j])
                 continue;
-            double value = behind((double)sizes[j] / (double)total, i, given[j]);
+            double value = behind(weights[j], i, given[j]);
             if (chosen < 0 || value > most) {
                 most = value;
                 chosen = j;
@@ -188,4 +161,19 @@ void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64
     }
     phase_end(phase);
     free(given);
+}
+
+void blend_index_fill(struct blend_index *index, int64_t size, const double *weights, int64_t count) {
+    fill(index, size, weights, NULL, count);
+}
+
+void blend_index_fill_all(struct blend_index *index, const int64_t *sizes, int64_t count) {
+    double *weights = memory_alloc((size_t)count * sizeof *weights);
+    int64_t total = 0;
+    for (int64_t j = 0; j < count; j++)
+        total += sizes[j];
+    for (int64_t j = 0; j < count; j++)
+        weights[j] = (double)sizes[j] / (double)total;
+    fill(index, total, weights, sizes, count);
+    free(weights);
 }

@@ -41,12 +41,6 @@ static void list_arrays(const struct gpt_shape *shape, struct index_cache_array 
         .name = "shuffle_index.npy", .shape = {shape->wide_order ? NPY_I64 : NPY_U32, 1, shape->samples, 1}};
 }
 
-static bool cache_exists(const struct index_cache *cache, const struct gpt_shape *shape) {
-    struct index_cache_array arrays[GPT_ARRAY_COUNT];
-    list_arrays(shape, arrays);
-    return index_cache_exists(cache, arrays, GPT_ARRAY_COUNT);
-}
-
 int gpt_cache_write(const struct index_cache *cache, const struct gpt_shape *shape, const struct gpt_index *index) {
     struct index_cache_array arrays[GPT_ARRAY_COUNT];
     list_arrays(shape, arrays);
@@ -88,7 +82,8 @@ static bool order_in_range(const struct gpt_dataset *dataset) {
 
 // Maps the arrays into dataset->arrays and verifies them: shapes, checksums, every entry in range. dataset->range and
 // shape are set. On error nothing is left open.
-static int open_cache(const struct index_cache *cache, struct gpt_dataset *dataset) {
+static int open_cache(const struct index_cache *cache, void *context) {
+    struct gpt_dataset *dataset = context;
     struct index_cache_array arrays[GPT_ARRAY_COUNT];
     list_arrays(&dataset->shape, arrays);
     TRY(index_cache_open(cache, arrays, GPT_ARRAY_COUNT, dataset->arrays));
@@ -125,66 +120,56 @@ static int find_range(const struct gpt_options *options, struct gpt_dataset *dat
 static int open_reader(struct gpt_dataset *dataset, const struct gpt_options *options) {
     TRY(check_options(options));
     dataset->vocab_size = options->vocab_size;
+    dataset->seed = (uint32_t)options->seed;
     dataset->name = memory_printf("%s split of %s", split_name(options->which), options->prefix);
     TRY(index_open(&dataset->reader, options->prefix));
     TRY(find_range(options, dataset));
     return gpt_shape_make(&dataset->shape, dataset->range, options->seq_length, options->sample_count);
 }
 
-static int build(const struct index_cache *cache, const struct gpt_dataset *dataset, uint32_t seed) {
+static int build_cache(const struct index_cache *cache, void *context) {
+    const struct gpt_dataset *dataset = context;
     const struct gpt_shape *shape = &dataset->shape;
     log_info("building the sample index of the %s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64
              " epochs%s, %" PRId64 " samples of %" PRId64 " tokens",
              dataset->name, shape->documents_per_epoch, shape->tokens_per_epoch, shape->epochs,
              shape->is_last_separate ? " (the last shuffled separately)" : "", shape->samples, shape->seq_length);
     struct gpt_index index = {0};
-    TRY(gpt_index_build(&index, shape, dataset->range, seed));
+    TRY(gpt_index_build(&index, shape, dataset->range, dataset->seed));
     int result = gpt_cache_write(cache, shape, &index);
     gpt_index_free(&index);
     return result;
 }
 
-static int ensure_cache(const struct index_cache *cache, struct gpt_dataset *dataset, uint32_t seed) {
-    if (cache_exists(cache, &dataset->shape)) {
-        if (open_cache(cache, dataset) == 0)
-            return 0;
-        log_warn("%s; rebuilding it", error_message());
-        error_clear();
-    }
-    return build(cache, dataset, seed);
+// Opens the arrays, or makes sure that they are there.
+static int use_cache(struct gpt_dataset *dataset, const struct gpt_options *options, bool builds) {
+    struct index_cache cache;
+    struct index_cache_array arrays[GPT_ARRAY_COUNT];
+    TRY(open_reader(dataset, options));
+    list_arrays(&dataset->shape, arrays);
+    gpt_cache_name(&cache, options, dataset->reader);
+    int result = builds ? index_cache_ensure(&cache, arrays, GPT_ARRAY_COUNT, open_cache, build_cache, dataset)
+                        : open_cache(&cache, dataset);
+    if (result < 0 && !builds)
+        error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
+    index_cache_free(&cache);
+    return result;
 }
 
 int gpt_dataset_build(const struct gpt_options *options) {
     struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
-    int result = open_reader(dataset, options);
-    if (result == 0) {
-        struct index_cache cache;
-        gpt_cache_name(&cache, options, dataset->reader);
-        result = ensure_cache(&cache, dataset, (uint32_t)options->seed);
-        index_cache_free(&cache);
-    }
+    int result = use_cache(dataset, options, true);
     gpt_dataset_close(dataset);
     return result;
 }
 
-int gpt_dataset_open(struct gpt_dataset **out, const struct gpt_options *options) {
-    *out = NULL;
-    struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
-    int result = open_reader(dataset, options);
-    if (result == 0) {
-        struct index_cache cache;
-        gpt_cache_name(&cache, options, dataset->reader);
-        result = open_cache(&cache, dataset);
-        if (result < 0)
-            error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
-        index_cache_free(&cache);
-    }
-    if (result < 0) {
-        gpt_dataset_close(dataset);
-        return -1;
-    }
-    *out = dataset;
-    return 0;
+int gpt_dataset_open(struct gpt_dataset **dataset, const struct gpt_options *options) {
+    *dataset = memory_alloc(sizeof **dataset);
+    if (use_cache(*dataset, options, false) == 0)
+        return 0;
+    gpt_dataset_close(*dataset);
+    *dataset = NULL;
+    return -1;
 }
 
 void gpt_dataset_close(struct gpt_dataset *dataset) {

@@ -80,6 +80,7 @@ struct gpt_dataset {
     struct gpt_range range;  // the sequences of the split
     struct gpt_shape shape;  // shape.samples is the number of samples, at least as many as requested
     int64_t vocab_size;
+    uint32_t seed;
     char *name;                          // "valid split of PREFIX"
     struct npy arrays[GPT_ARRAY_COUNT];  // struct gpt_index, mapped from its files
 };

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
 #include <inttypes.h>
@@ -16,31 +17,20 @@ static char *file_name(const struct index_cache *cache, const char *what) {
 }
 
 void index_cache_describe_samples(struct json_writer *w, const struct index_cache_samples *samples) {
-    json_key(w, "class");
-    json_cstring(w, samples->class);
-    json_key(w, "dataset_path");
-    json_cstring(w, samples->prefix);
-    json_key(w, "num_samples");
-    json_int(w, samples->sample_count);
-    json_key(w, "index_split");
-    json_cstring(w, split_name(samples->which));
-    json_key(w, "random_seed");
-    json_int(w, samples->seed);
-    json_key(w, "sequence_length");
-    json_int(w, samples->seq_length);
-    json_key(w, "split");
-    json_cstring(w, samples->split);
+    json_put_string(w, "class", samples->class);
+    json_put_string(w, "dataset_path", samples->prefix);
+    json_put_int(w, "num_samples", samples->sample_count);
+    json_put_string(w, "index_split", split_name(samples->which));
+    json_put_int(w, "random_seed", samples->seed);
+    json_put_int(w, "sequence_length", samples->seq_length);
+    json_put_string(w, "split", samples->split);
 }
 
 void index_cache_describe_dataset(struct json_writer *w, const struct index_reader *reader) {
-    json_key(w, "sequences");
-    json_int(w, reader->sequence_count);
-    json_key(w, "documents");
-    json_int(w, reader->document_count);
-    json_key(w, "tokens");
-    json_int(w, reader->token_count);
-    json_key(w, "dtype");
-    json_cstring(w, index_dtype_name(reader->dtype));
+    json_put_int(w, "sequences", reader->sequence_count);
+    json_put_int(w, "documents", reader->document_count);
+    json_put_int(w, "tokens", reader->token_count);
+    json_put_string(w, "dtype", index_dtype_name(reader->dtype));
 }
 
 void index_cache_name(struct index_cache *cache, const char *folder, const char *name, struct buffer *description) {
@@ -59,14 +49,15 @@ void index_cache_free(struct index_cache *cache) {
     *cache = (struct index_cache){0};
 }
 
-bool index_cache_exists(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
-    bool exists = false;
-    for (int i = 0; i < count && !exists; i++) {
+// True if any array of the cache exists, complete or not.
+static bool exists(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
+    bool is_there = false;
+    for (int i = 0; i < count && !is_there; i++) {
         char *path = file_name(cache, arrays[i].name);
-        exists = file_exists(path);
+        is_there = file_exists(path);
         free(path);
     }
-    return exists;
+    return is_there;
 }
 
 static inline uint64_t mix(uint64_t state, uint64_t word) {
@@ -172,4 +163,16 @@ int index_cache_open(const struct index_cache *cache, const struct index_cache_a
     for (int i = 0; i < count && result < 0; i++)
         npy_close(&opened[i]);
     return result;
+}
+
+int index_cache_ensure(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
+                       int (*open)(const struct index_cache *cache, void *dataset),
+                       int (*build)(const struct index_cache *cache, void *dataset), void *dataset) {
+    if (exists(cache, arrays, count)) {
+        if (open(cache, dataset) == 0)
+            return 0;
+        log_warn("%s; rebuilding it", error_message());
+        error_clear();
+    }
+    return build(cache, dataset);
 }

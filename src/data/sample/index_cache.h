@@ -32,13 +32,17 @@ struct index_cache_array {
 void index_cache_name(struct index_cache *cache, const char *folder, const char *name, struct buffer *description);
 void index_cache_free(struct index_cache *cache);
 
-// True if any array of the cache exists, complete or not.
-bool index_cache_exists(const struct index_cache *cache, const struct index_cache_array *arrays, int count);
 int index_cache_write(const struct index_cache *cache, const struct index_cache_array *arrays, int count);
 // Maps the arrays and compares their shapes and checksums. On error nothing is left open. The caller must verify that
 // entries are in range.
 int index_cache_open(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
                      struct npy *opened);
+
+// For the rank that builds: does nothing if `open` can use the cache, else makes it. `open` maps and verifies the
+// arrays; on error it leaves nothing open. A damaged cache is replaced, with a warning.
+int index_cache_ensure(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
+                       int (*open)(const struct index_cache *cache, void *dataset),
+                       int (*build)(const struct index_cache *cache, void *dataset), void *dataset);
 
 // The first members of every description, with Megatron's names and in its order.
 struct index_cache_samples {

@@ -107,11 +107,9 @@ static void name_cache(struct index_cache *cache, const struct sentence_dataset 
                                                                    .seq_length = options->seq_length,
                                                                    .seed = options->seed});
     if (options->kind != SENTENCE_ICT) {
-        json_key(&w, "short_sequence_probability");
-        json_double(&w, options->short_seq_prob);
+        json_put_double(&w, "short_sequence_probability", options->short_seq_prob);
     }
-    json_key(&w, "min_sentences");
-    json_int(&w, least_sentences(options));
+    json_put_int(&w, "min_sentences", least_sentences(options));
     index_cache_describe_dataset(&w, dataset->reader);
     if (dataset->titles) {
         json_key(&w, "titles");
@@ -152,7 +150,8 @@ static bool rows_in_range(const struct sentence_dataset *dataset) {
     return ok && first >= 0 && last <= dataset->reader->sequence_count;
 }
 
-static int open_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
+static int open_cache(const struct index_cache *cache, void *context) {
+    struct sentence_dataset *dataset = context;
     struct index_cache_array array = map_array(dataset, NULL);
     TRY(index_cache_open(cache, &array, 1, &dataset->rows));
     if (rows_in_range(dataset))
@@ -161,7 +160,8 @@ static int open_cache(const struct index_cache *cache, struct sentence_dataset *
     return bad_data("%s-sample_index.npy: an entry is out of range", cache->stem);
 }
 
-static int build_map(const struct index_cache *cache, const struct sentence_dataset *dataset) {
+static int build_map(const struct index_cache *cache, void *context) {
+    const struct sentence_dataset *dataset = context;
     const struct sentence_options *options = &dataset->options;
     struct sentence_map map;
     struct sentence_map_options how = {.first_document = dataset->first_document,
@@ -181,26 +181,23 @@ static int build_map(const struct index_cache *cache, const struct sentence_data
     return result;
 }
 
-static int ensure_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
+// Opens the sample map, or makes sure that it is there.
+static int use_cache(struct sentence_dataset *dataset, const struct sentence_options *options, bool builds) {
+    struct index_cache cache;
+    TRY(open_reader(dataset, options));
     struct index_cache_array array = map_array(dataset, NULL);
-    if (index_cache_exists(cache, &array, 1)) {
-        if (open_cache(cache, dataset) == 0)
-            return 0;
-        log_warn("%s; rebuilding it", error_message());
-        error_clear();
-    }
-    return build_map(cache, dataset);
+    name_cache(&cache, dataset);
+    int result =
+        builds ? index_cache_ensure(&cache, &array, 1, open_cache, build_map, dataset) : open_cache(&cache, dataset);
+    if (result < 0 && !builds)
+        error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
+    index_cache_free(&cache);
+    return result;
 }
 
 int sentence_dataset_build(const struct sentence_options *options) {
     struct sentence_dataset *dataset = memory_alloc(sizeof *dataset);
-    int result = open_reader(dataset, options);
-    if (result == 0) {
-        struct index_cache cache;
-        name_cache(&cache, dataset);
-        result = ensure_cache(&cache, dataset);
-        index_cache_free(&cache);
-    }
+    int result = use_cache(dataset, options, true);
     sentence_dataset_close(dataset);
     return result;
 }
@@ -223,24 +220,14 @@ static void create_buffers(struct sentence_dataset *dataset) {
     dataset->original = memory_alloc((size_t)options->seq_length * sizeof *dataset->original);
 }
 
-int sentence_dataset_open(struct sentence_dataset **out, const struct sentence_options *options) {
-    *out = NULL;
-    struct sentence_dataset *dataset = memory_alloc(sizeof *dataset);
-    int result = open_reader(dataset, options);
-    if (result == 0) {
-        struct index_cache cache;
-        name_cache(&cache, dataset);
-        result = open_cache(&cache, dataset);
-        if (result < 0)
-            error_context("cannot use the sample index in %s (remove it to have it rebuilt)", cache.folder);
-        index_cache_free(&cache);
-    }
-    if (result < 0) {
-        sentence_dataset_close(dataset);
+int sentence_dataset_open(struct sentence_dataset **dataset, const struct sentence_options *options) {
+    *dataset = memory_alloc(sizeof **dataset);
+    if (use_cache(*dataset, options, false) < 0) {
+        sentence_dataset_close(*dataset);
+        *dataset = NULL;
         return -1;
     }
-    create_buffers(dataset);
-    *out = dataset;
+    create_buffers(*dataset);
     return 0;
 }
 

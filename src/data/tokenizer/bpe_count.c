@@ -94,26 +94,23 @@ static int note_chunk(void *context, void *item) {
     return 0;
 }
 
+static void free_chunk(void *item) {
+    buffer_free(&((struct line_chunk *)item)->text);
+}
+
 static int run_pipeline(struct counting *run, const struct string_list *files) {
     struct pipeline pipeline = {
         .threads = run->corpus->threads,
-        .items = 2 * run->corpus->threads,
+        .item_bytes = sizeof(struct line_chunk),
         .context = run,
         .produce = read_chunk,
         .work = count_chunk,
         .consume = note_chunk,
+        .free_item = free_chunk,
     };
-    struct line_chunk *chunks = memory_alloc((size_t)pipeline.items * sizeof *chunks);
-    pipeline.item = memory_alloc((size_t)pipeline.items * sizeof *pipeline.item);
-    for (int i = 0; i < pipeline.items; i++)
-        pipeline.item[i] = &chunks[i];
     progress_begin(&run->progress, "counting", "MB", (double)inputs_bytes(files) / 1e6);
     int status = pipeline_run(&pipeline);
     progress_end(&run->progress, NULL);
-    for (int i = 0; i < pipeline.items; i++)
-        buffer_free(&chunks[i].text);
-    free(chunks);
-    free(pipeline.item);
     return status;
 }
 

@@ -16,7 +16,7 @@
 
 // ---- vocab.json ----
 
-// Reads vocab.json. The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
+// The whole file is checked here, so that users of the vocabulary can rely on unique ids that are
 // dense enough to index arrays.
 
 enum { VOCABULARY_LIMIT_BYTES = 1 << 30, SHOWN_BYTES = 60 };
@@ -84,14 +84,16 @@ static int fill(struct vocabulary *vocabulary, const struct json *root, const ch
     return 0;
 }
 
-static int take(struct vocabulary *vocabulary, struct json *root, const char *name) {
-    int status;
+int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name) {
+    struct json *root;
     *vocabulary = (struct vocabulary){0};
-    if (root->type != JSON_OBJECT || root->count == 0)
-        status =
-            error_set("%s: not a vocabulary, which is a JSON object {\"token\": id, …} with at least one token", name);
-    else
-        status = fill(vocabulary, root, name);
+    TRY(json_parse(&root, text, length, name));
+    bool is_list = root->type == JSON_OBJECT && root->count > 0;
+    int status = is_list
+                     ? fill(vocabulary, root, name)
+                     : error_set("%s: not a vocabulary, which is a JSON object {\"token\": id, …} with at least one "
+                                 "token",
+                                 name);
     json_free(root);
     if (status < 0)
         vocabulary_free(vocabulary);
@@ -99,15 +101,13 @@ static int take(struct vocabulary *vocabulary, struct json *root, const char *na
 }
 
 int vocabulary_read_json(struct vocabulary *vocabulary, const char *path) {
-    struct json *root;
-    TRY(json_parse_file(&root, path, VOCABULARY_LIMIT_BYTES));
-    return take(vocabulary, root, path);
-}
-
-int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name) {
-    struct json *root;
-    TRY(json_parse(&root, text, length, name));
-    return take(vocabulary, root, name);
+    struct buffer text = {0};
+    *vocabulary = (struct vocabulary){0};
+    int status = file_read_all(path, VOCABULARY_LIMIT_BYTES, &text);
+    if (status == 0)
+        status = vocabulary_parse_json(vocabulary, buffer_string(&text), text.length, path);
+    buffer_free(&text);
+    return status;
 }
 
 void vocabulary_free(struct vocabulary *vocabulary) {

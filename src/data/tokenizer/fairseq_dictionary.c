@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { MOST_BYTES = 1 << 30 };
+static const char *const specials[FAIRSEQ_SPECIALS] = {"<s>", "<pad>", "</s>", "<unk>"};
 
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length) {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -98,7 +99,6 @@ static int add_line(struct vocabulary *dictionary, struct token_line line, const
 }
 
 int fairseq_dictionary_parse(struct vocabulary *dictionary, const char *text, size_t length, const char *name) {
-    static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
     size_t bad = utf8_check(text, length);
     if (bad < length)
         return error_set("%s: byte %zu is not UTF-8; this is not a fairseq dictionary", name, bad);
@@ -149,7 +149,6 @@ static int compare_counted(const void *left, const void *right) {
 }
 
 static bool is_special(const struct counted_word *word) {
-    static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
     for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
         if (strlen(specials[i]) == word->length && memcmp(specials[i], word->bytes, word->length) == 0)
             return true;

@@ -98,6 +98,11 @@ static bool reads(const char *type, const char *types) {
     return false;
 }
 
+static void add_kind(const char *path, enum file_kind kind) {
+    error_set_code(error_exit_code(), "%s; %s looks like %s; use %s", error_message(), path, kinds[kind].look,
+                   kinds[kind].advice);
+}
+
 static bool add_look(const char *type, const char *path, bool is_merges) {
     const char *other;
     enum file_kind kind = look_at(path, &other);
@@ -109,8 +114,7 @@ static bool add_look(const char *type, const char *path, bool is_merges) {
     }
     if (kind == OTHER || is_right)
         return false;
-    error_set_code(error_exit_code(), "%s; %s looks like %s; use %s", error_message(), path, kinds[kind].look,
-                   kinds[kind].advice);
+    add_kind(path, kind);
     return true;
 }
 
@@ -126,8 +130,7 @@ static bool add_neighbour(const char *folder) {
         enum file_kind kind = look_at(path, &other);
         found = kind != OTHER;
         if (found)
-            error_set_code(error_exit_code(), "%s; %s looks like %s; use %s", error_message(), path, kinds[kind].look,
-                           kinds[kind].advice);
+            add_kind(path, kind);
         free(path);
     }
     return found;

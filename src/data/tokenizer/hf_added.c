@@ -2,6 +2,7 @@
 #include "data/tokenizer/hf.h"
 #include "base/memory.h"
 #include "base/utf8.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static int64_t next_added(const struct hf *hf, bool normalized, const char *text
     while (everywhere ? *at <= length : trie->size > 0 && (*at = next_start(starts, text, length, *at)) < length) {
         struct trie_match found = {0};
         if (trie->size > 0)
-            found = trie_longest(trie, text + *at, length - *at);
+            found = trie_longest(trie, text + *at, length - *at, INT_MAX);
         *match = (struct pattern_match){*at, *at + found.length};
         if (found.length > 0) {
             *at = match->end;

@@ -113,6 +113,16 @@ static bool is_printable(const unsigned char *text, size_t length) {
     return true;
 }
 
+// Encodes state->normal, of which `zero` bytes come from the beginning of the text.
+static int encode_words(const struct hf *hf, struct hf_state *state, size_t zero, struct token_list *out) {
+    TRY(hf_pretokenize(hf, state, zero));
+    for (size_t i = 0; i < state->words.count; i++) {
+        const struct hf_split *word = &state->words.items[i];
+        TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
+    }
+    return 0;
+}
+
 // A word with the spaces before it; spaces and line feeds that only separate words are dropped.
 static int encode_spaced_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                                struct token_list *out) {
@@ -127,12 +137,7 @@ static int encode_spaced_piece(const void *opaque, void *opaque_state, const uns
         buffer_append(&state->normal, piece, length);
     else
         TRY(hf_normalize(hf, state, (const char *)piece, length, &(size_t){0}));
-    TRY(hf_pretokenize(hf, state, 0));
-    for (size_t i = 0; i < state->words.count; i++) {
-        const struct hf_split *word = &state->words.items[i];
-        TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
-    }
-    return 0;
+    return encode_words(hf, state, 0, out);
 }
 
 // Characters that do not form a cluster with a space beside them, from blocks that are common in texts. A charsmap
@@ -187,12 +192,7 @@ static int encode_normal(const struct hf *hf, struct hf_state *state, const stru
     // The pre-tokenizer owns the words' buffers; the normalized text is copied so that it can stay in place.
     buffer_clear(&state->normal);
     buffer_append(&state->normal, text + part->begin, length);
-    TRY(hf_pretokenize(hf, state, part->zero));
-    for (size_t i = 0; i < state->words.count; i++) {
-        const struct hf_split *word = &state->words.items[i];
-        TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
-    }
-    return 0;
+    return encode_words(hf, state, part->zero, out);
 }
 
 // Encodes normalized text after cutting out added tokens.

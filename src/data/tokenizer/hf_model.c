@@ -164,13 +164,9 @@ static int encode_cached(const struct hf *hf, struct hf_state *state, const char
     if (length > WORD_CACHE_MAX_BYTES)
         return encode_piece(hf, state, word, length, out);
     struct word_key key = word_key_of((const unsigned char *)word, length, length);
-    struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-    const struct word_entry *entry = word_cache_find(bucket, key);
-    if (entry) {
-        for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-            token_list_append(out, entry->ids[i]);
+    struct word_bucket *bucket;
+    if (word_cache_append(&state->cache, key, &bucket, out))
         return 0;
-    }
     int64_t before = out->count;
     TRY(encode_piece(hf, state, word, length, out));
     word_cache_add(bucket, key, out->ids + before, out->count - before);
@@ -226,7 +222,7 @@ static int load_vocab(struct hf *hf, const struct json *vocab) {
     return 0;
 }
 
-static int load_unknown(struct hf *hf, const struct json *model, bool needed) {
+static int load_unknown(struct hf *hf, const struct json *model) {
     const struct json *unknown;
     hf->unknown = -1;
     hf->drops_unknown = true;
@@ -235,8 +231,6 @@ static int load_unknown(struct hf *hf, const struct json *model, bool needed) {
         return found;
     hf->drops_unknown = false;
     hf->unknown = byte_table_find(&hf->vocab, unknown->string, unknown->length);
-    if (hf->unknown < 0 && needed)
-        return hf_error(hf, "model", "\"unk_token\" is not in the vocabulary");
     return 0;
 }
 
@@ -351,20 +345,22 @@ static void load_byte_tokens(struct hf *hf) {
     }
 }
 
+static int load_affix(struct hf *hf, const struct json *model, const char *key, struct hf_string *affix) {
+    const struct json *string;
+    int found = hf_get_string(hf, model, key, &string);
+    if (found == 1)
+        *affix = hf_copy(string->string, string->length);
+    return found;
+}
+
 static int load_bpe(struct hf *hf, const struct json *model) {
-    const struct json *dropout = json_member(model, "dropout"), *affix;
+    const struct json *dropout = json_member(model, "dropout");
     if (dropout && dropout->type != JSON_NULL && !(dropout->type == JSON_NUMBER && dropout->number == 0))
         return hf_error(hf, "model", "\"dropout\" makes ids random, which is not supported; set it to null");
     TRY(load_vocab(hf, json_member(model, "vocab")));
-    TRY(load_unknown(hf, model, false));
-    int found = hf_get_string(hf, model, "continuing_subword_prefix", &affix);
-    if (found == 1)
-        hf->prefix = hf_copy(affix->string, affix->length);
-    TRY(found);
-    found = hf_get_string(hf, model, "end_of_word_suffix", &affix);
-    if (found == 1)
-        hf->suffix = hf_copy(affix->string, affix->length);
-    TRY(found);
+    TRY(load_unknown(hf, model));
+    TRY(load_affix(hf, model, "continuing_subword_prefix", &hf->prefix));
+    TRY(load_affix(hf, model, "end_of_word_suffix", &hf->suffix));
     hf->fuse_unknown = hf_get_bool(model, "fuse_unk", false);
     hf->byte_fallback = hf_get_bool(model, "byte_fallback", false);
     hf->ignore_merges = hf_get_bool(model, "ignore_merges", false);
@@ -392,16 +388,13 @@ static void build_vocab_trie(const struct hf *hf, struct trie *trie) {
 static int load_wordpiece(struct hf *hf, const struct json *model) {
     const struct json *prefix, *most = json_member(model, "max_input_chars_per_word");
     TRY(load_vocab(hf, json_member(model, "vocab")));
-    TRY(load_unknown(hf, model, false));
+    TRY(load_unknown(hf, model));
     TRY(hf_get_string(hf, model, "continuing_subword_prefix", &prefix));
     build_vocab_trie(hf, &hf->wordpiece_trie);
     const char *text = prefix && prefix->type == JSON_STRING ? prefix->string : "##";
-    int32_t node = TRIE_ROOT;
-    for (; *text && node >= 0; text++)
-        node = trie_step(&hf->wordpiece_trie, node, (unsigned char)*text);
     hf->wordpiece = (struct wordpiece){
         .trie = &hf->wordpiece_trie,
-        .continued = node,
+        .continued = trie_walk(&hf->wordpiece_trie, text, strlen(text)),
         .unknown = hf->unknown,
         .most_chars = most && most->type == JSON_NUMBER ? (int64_t)most->number : 100,
     };
@@ -475,11 +468,6 @@ static int load_unigram(struct hf *hf, const struct json *model) {
     return 0;
 }
 
-static int load_wordlevel(struct hf *hf, const struct json *model) {
-    TRY(load_vocab(hf, json_member(model, "vocab")));
-    return load_unknown(hf, model, false);
-}
-
 // Guesses the type from the members, in the order in which Hugging Face tries them.
 static enum hf_model guess_type(const struct json *model) {
     if (json_member(model, "merges"))
@@ -519,6 +507,7 @@ int hf_load_model(struct hf *hf, const struct json *model) {
         return load_unigram(hf, model);
     case HF_MODEL_WORDLEVEL:
     default:
-        return load_wordlevel(hf, model);
+        TRY(load_vocab(hf, json_member(model, "vocab")));
+        return load_unknown(hf, model);
     }
 }

@@ -175,41 +175,34 @@ static void cut_by_characters(const struct hf *hf, enum hf_pretokenizer kind, co
         cut(cutter, done, text->length, false);
 }
 
-// Words between spaces, punctuation split off.
-static void cut_as_bert(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
-    size_t done = 0;
-    for (size_t at = 0; at < text->length;) {
-        uint32_t c;
-        size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
-        bool blank = unicode_is_white_space(c);
-        if (blank || is_punctuation(hf, c)) {
-            add_word(cutter, done, at);
-            if (!blank)
-                add_word(cutter, at, at + bytes);
-            done = at + bytes;
-        }
-        at += bytes;
-    }
-    add_word(cutter, done, text->length);
+// Spaces separate words. For BERT, punctuation marks are words by themselves; else a pattern: \w+|[^\w\s]+.
+enum word_class { CLASS_BLANK, CLASS_ALONE, CLASS_WORD, CLASS_OTHER };
+
+static enum word_class class_of(const struct hf *hf, enum hf_pretokenizer kind, uint32_t c) {
+    if (unicode_is_white_space(c))
+        return CLASS_BLANK;
+    if (kind == HF_PRETOKENIZER_BERT)
+        return is_punctuation(hf, c) ? CLASS_ALONE : CLASS_WORD;
+    return unicode_is_word(hf->table, c) ? CLASS_WORD : CLASS_OTHER;
 }
 
-// \w+|[^\w\s]+
-static void cut_as_whitespace(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
+static void cut_by_class(const struct hf *hf, enum hf_pretokenizer kind, const struct buffer *text,
+                         struct cutter *cutter) {
     size_t done = 0;
-    int before = -1;
+    enum word_class before = CLASS_BLANK;
     for (size_t at = 0; at < text->length;) {
         uint32_t c;
         size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
-        int class = unicode_is_white_space(c) ? 2 : unicode_is_word(hf->table, c);
-        if (class != before) {
-            if (before == 0 || before == 1)
+        enum word_class class = class_of(hf, kind, c);
+        if (class != before || class == CLASS_ALONE) {
+            if (before != CLASS_BLANK)
                 add_word(cutter, done, at);
             done = at;
         }
         before = class;
         at += bytes;
     }
-    if (before == 0 || before == 1)
+    if (before != CLASS_BLANK)
         add_word(cutter, done, text->length);
 }
 
@@ -238,10 +231,8 @@ static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *rule
         status = cut_by_pattern(hf, rule, state, word, &cutter);
         break;
     case HF_PRETOKENIZER_BERT:
-        cut_as_bert(hf, &text, &cutter);
-        break;
     case HF_PRETOKENIZER_WHITESPACE:
-        cut_as_whitespace(hf, &text, &cutter);
+        cut_by_class(hf, rule->kind, &text, &cutter);
         break;
     case HF_PRETOKENIZER_FIXED_LENGTH:
         cut_by_length(&text, rule->length, &cutter);

@@ -91,18 +91,18 @@ bool tokenizer_fits(const struct tokenizer *tokenizer, const char *record) {
 // one.
 
 struct tokenizer_options tokenizer_options_of(const struct config *config) {
-    return (struct tokenizer_options){.type = config->tokenizer_type,
-                                      .vocab_file = config->vocab_file,
-                                      .merge_file = config->merge_file,
-                                      .model_file = config->tokenizer_model,
-                                      .vocab_size = config->vocab_size,
-                                      .extra_ids = config->vocab_extra_ids,
-                                      .as_today = config->no_legacy_tokenizer,
-                                      .hf_without_specials = config->tokenizer_hf_no_include_special_tokens,
-                                      .tiktoken_pattern = config->tiktoken_pattern,
-                                      .tiktoken_specials = config->tiktoken_num_special_tokens,
-                                      .null_eod_given = config->null_tokenizer_eod_id >= 0,
-                                      .null_eod_id = config->null_tokenizer_eod_id,
-                                      .needs_mask = strcmp(config->model, "bert") == 0,
-                                      .eod_token = config->eod_token};
+    return (struct tokenizer_options){.type = config->data.tokenizer_type,
+                                      .vocab_file = config->data.vocab_file,
+                                      .merge_file = config->data.merge_file,
+                                      .model_file = config->data.tokenizer_model,
+                                      .vocab_size = config->data.vocab_size,
+                                      .extra_ids = config->data.vocab_extra_ids,
+                                      .as_today = config->data.no_legacy_tokenizer,
+                                      .hf_without_specials = config->data.tokenizer_hf_no_include_special_tokens,
+                                      .tiktoken_pattern = config->data.tiktoken_pattern,
+                                      .tiktoken_specials = config->data.tiktoken_num_special_tokens,
+                                      .null_eod_given = config->data.null_tokenizer_eod_id >= 0,
+                                      .null_eod_id = config->data.null_tokenizer_eod_id,
+                                      .needs_mask = strcmp(config->model.family, "bert") == 0,
+                                      .eod_token = config->data.eod_token};
 }

@@ -20,7 +20,7 @@ struct tokenizer_kind {
     const char *name;
     // Sets vocab_size, eod and model of a zeroed tokenizer. On error nothing is left in model.
     int (*open)(struct tokenizer *tokenizer, const struct tokenizer_options *options);
-    void (*close)(struct tokenizer *tokenizer);
+    void (*close)(struct tokenizer *tokenizer);  // optional, and so is a state
     int (*state_create)(const struct tokenizer *tokenizer, void **state);
     void (*state_free)(void *state);
     int (*encode)(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,

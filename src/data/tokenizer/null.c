@@ -21,20 +21,6 @@ static int null_open(struct tokenizer *tokenizer, const struct tokenizer_options
     return 0;
 }
 
-static void null_close(struct tokenizer *tokenizer) {
-    (void)tokenizer;
-}
-
-static int null_state_create(const struct tokenizer *tokenizer, void **state) {
-    (void)tokenizer;
-    *state = NULL;
-    return 0;
-}
-
-static void null_state_free(void *state) {
-    (void)state;
-}
-
 static int null_encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
                        struct token_list *out) {
     (void)state;
@@ -70,9 +56,6 @@ static int null_decode(const struct tokenizer *tokenizer, const int32_t *ids, in
 const struct tokenizer_kind tokenizer_kind_null = {
     .name = "NullTokenizer",
     .open = null_open,
-    .close = null_close,
-    .state_create = null_state_create,
-    .state_free = null_state_free,
     .encode = null_encode,
     .decode = null_decode,
 };

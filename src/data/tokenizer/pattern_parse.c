@@ -281,6 +281,14 @@ static void skip_spaces(struct pattern_parser *parser) {
     }
 }
 
+static void append_child(struct pattern_tree *tree, struct pattern_node *parent, int32_t *last, int32_t child) {
+    if (*last < 0)
+        parent->first = child;
+    else
+        tree->nodes[*last].next = child;
+    *last = child;
+}
+
 static int parse_sequence(struct pattern_parser *parser, int32_t *node) {
     struct pattern_node sequence = {.kind = NODE_SEQUENCE, .first = -1};
     int32_t last = -1;
@@ -297,11 +305,7 @@ static int parse_sequence(struct pattern_parser *parser, int32_t *node) {
         sequence.longest = sequence.longest < 0 || child->longest < 0 ? -1
                            : sequence.longest + child->longest > FAR  ? FAR
                                                                       : sequence.longest + child->longest;
-        if (last < 0)
-            sequence.first = atom;
-        else
-            parser->tree->nodes[last].next = atom;
-        last = atom;
+        append_child(parser->tree, &sequence, &last, atom);
     }
     *node = pattern_add_node(parser, sequence);
     return 0;
@@ -318,11 +322,7 @@ int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node) {
         alternatives.longest = child->longest < 0 || alternatives.longest < 0 ? -1
                                : child->longest > alternatives.longest        ? child->longest
                                                                               : alternatives.longest;
-        if (last < 0)
-            alternatives.first = sequence;
-        else
-            parser->tree->nodes[last].next = sequence;
-        last = sequence;
+        append_child(parser->tree, &alternatives, &last, sequence);
     } while (pattern_accept(parser, "|"));
     *node = pattern_add_node(parser, alternatives);
     return 0;

@@ -5,24 +5,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
-#include <sys/mman.h>
 
 // ---- the cache ----
 
-// Creates, grows and fills the cache of short pieces; the lookup in a piece's own bucket is in the loop of
-// piece_encode.c.
-
-enum { HUGE_PAGE_BYTES = 2 << 20 };
-
 static struct piece_bucket *make_buckets(int bits) {
-    size_t bytes = ((size_t)1 << bits) * sizeof(struct piece_bucket);
-    struct piece_bucket *buckets = aligned_alloc(bytes < HUGE_PAGE_BYTES ? bytes : HUGE_PAGE_BYTES, bytes);
-    if (!buckets)
-        die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
-    // Must come before the memory is touched; the kernel may refuse.
-    (void)madvise(buckets, bytes, MADV_HUGEPAGE);
-    memset(buckets, 0, bytes);
-    return buckets;
+    return word_cache_buckets(((size_t)1 << bits) * sizeof(struct piece_bucket));
 }
 
 void piece_cache_create(struct piece_cache *cache) {

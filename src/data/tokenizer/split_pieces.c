@@ -8,7 +8,7 @@
 
 // ---- from text to masks ----
 
-// From text to masks. Whole blocks are processed with vector instructions; then characters that are not ASCII, of which
+// Whole blocks are processed with vector instructions; then characters that are not ASCII, of which
 // most texts have few, are looked up one by one. Bytes of a character that reach into the next block are carried over.
 
 #define TWO_CASES (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LL))

@@ -17,11 +17,6 @@ struct characters {
     int64_t count, capacity;
 };
 
-static bool takes_part(const struct spm_piece *piece) {
-    return piece->text.data &&
-           (piece->type == SPM_NORMAL || piece->type == SPM_USER_DEFINED || piece->type == SPM_UNUSED);
-}
-
 static void add_character(struct characters *characters, const char *bytes, size_t length) {
     characters->packed =
         list_grow(characters->packed, characters->count, &characters->capacity, sizeof *characters->packed);
@@ -42,7 +37,7 @@ static void find_characters(struct characters *characters, const struct trie *pi
         const struct spm_text text = options->pieces[i].text;
         for (size_t at = 0, bytes; text.data && at < text.length; at += bytes) {
             bytes = character_bytes((unsigned char)text.data[at], text.length - at);
-            bool is_wanted = takes_part(&options->pieces[i]) || bytes == text.length;
+            bool is_wanted = spm_is(&options->pieces[i], SPM_MERGED) || bytes == text.length;
             if (is_wanted && trie_find(pieces, text.data + at, bytes) < 0)
                 add_character(characters, text.data + at, bytes);
         }
@@ -89,11 +84,8 @@ static void build_backward(struct backward *backward, const struct trie_key *key
 }
 
 static void build_symbols(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward) {
-    struct trie_key *keys = memory_alloc((size_t)options->piece_count * sizeof *keys);
-    int64_t count = 0;
-    for (int64_t i = 0; i < options->piece_count; i++)
-        if (takes_part(&options->pieces[i]))
-            keys[count++] = (struct trie_key){options->pieces[i].text.data, options->pieces[i].text.length, (int32_t)i};
+    int64_t count;
+    struct trie_key *keys = spm_choose_keys(options->pieces, options->piece_count, SPM_MERGED, &count);
     trie_build(&bpe->symbols, keys, count);
     struct characters characters = {0};
     find_characters(&characters, &bpe->symbols, options);
@@ -162,7 +154,7 @@ static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *o
     int64_t count = 0;
     for (int64_t i = 0; i < options->piece_count; i++) {
         const struct spm_text text = options->pieces[i].text;
-        if (!takes_part(&options->pieces[i]))
+        if (!text.data || !spm_is(&options->pieces[i], SPM_MERGED))
             continue;
         find_ends(backward, text);
         int32_t node = TRIE_ROOT;
@@ -180,14 +172,12 @@ static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *o
 }
 
 static void build_user_defined(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
-    struct trie_key *keys = memory_alloc((size_t)options->piece_count * sizeof *keys);
-    int64_t count = 0;
-    for (int64_t i = 0; i < options->piece_count; i++) {
-        if (options->pieces[i].type != SPM_USER_DEFINED || !options->pieces[i].text.data)
-            continue;
-        int32_t frozen = bpe->strange + 1 + (int32_t)count;
-        keys[count++] = (struct trie_key){options->pieces[i].text.data, options->pieces[i].text.length, frozen};
-        bpe->written[frozen] = bpe->written[i];
+    int64_t count;
+    struct trie_key *keys = spm_choose_keys(options->pieces, options->piece_count, 1 << SPM_USER_DEFINED, &count);
+    for (int64_t i = 0; i < count; i++) {
+        int32_t frozen = bpe->strange + 1 + (int32_t)i;
+        bpe->written[frozen] = bpe->written[keys[i].value];
+        keys[i].value = frozen;
     }
     trie_build(&bpe->user_defined, keys, count);
     free(keys);

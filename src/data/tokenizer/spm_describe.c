@@ -41,7 +41,7 @@ static bool has_bare_characters(const struct spm_model *model) {
 static bool has_hidden_pieces(const struct spm_model *model) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->pieces[i];
-        if (!spm_is_reserved(piece) && piece->text.data &&
+        if (!spm_is(piece, SPM_RESERVED) && piece->text.data &&
             trie_find(&model->reserved, piece->text.data, piece->text.length) >= 0)
             return true;
     }
@@ -140,7 +140,7 @@ static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
 static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        size_t cut = spm_is_reserved(piece) ? cut_inside(model, piece->text) : 0;
+        size_t cut = spm_is(piece, SPM_RESERVED) ? cut_inside(model, piece->text) : 0;
         if (cut == 0 || (piece->type == SPM_BYTE && i != model->byte_ids[0]))
             continue;
         if (pattern->length > 0)
@@ -254,7 +254,7 @@ static void write_unigram(const struct spm_model *model, struct hf_parts *parts)
         json_begin_array(&json);
         json.indent = 0;
         json_string(&json, piece->text.data, piece->text.length);
-        write_score(&json, spm_is_reserved(piece) ? 0 : model->unigram.scores[i]);
+        write_score(&json, spm_is(piece, SPM_RESERVED) ? 0 : model->unigram.scores[i]);
         json_end_array(&json);
         json.indent = indent;
     }

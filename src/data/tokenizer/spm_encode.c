@@ -112,7 +112,7 @@ static bool spm_words_next(struct spm_words *words) {
     return words->count > 0;
 }
 
-// ---- encoding ----
+// ---- the encoder ----
 
 // A unigram model stores the largest sum in place of the last id of a cache entry.
 enum { UNIGRAM_IDS = WORD_CACHE_MAX_IDS - 1 };
@@ -186,7 +186,7 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
         out->ids[out->count++] = ids[i];
 }
 
-// ---- words ----
+// ---- words of a BPE model ----
 
 // The entry of a word, NULL if there is none. The most recently used of a bucket's two entries is kept first, so that a
 // new word replaces the other.

@@ -98,33 +98,18 @@ static void fold_pieces(struct spm_model *model) {
     free(begins);
 }
 
-// Selects the pieces of a trie.
-struct piece_choice {
-    bool reserved, user_defined, normal, unused;
-};
-
-static bool is_chosen(struct piece_choice choice, const struct spm_piece *piece) {
-    if (!piece->text.data)
-        return false;
-    return spm_is_reserved(piece)            ? choice.reserved
-           : piece->type == SPM_USER_DEFINED ? choice.user_defined
-           : piece->type == SPM_UNUSED       ? choice.unused
-                                             : choice.normal;
-}
-
-static struct trie_key *choose_keys(const struct spm_piece *pieces, int64_t piece_count, struct piece_choice choice,
-                                    int64_t *count) {
+struct trie_key *spm_choose_keys(const struct spm_piece *pieces, int64_t piece_count, int types, int64_t *count) {
     struct trie_key *keys = memory_alloc((size_t)piece_count * sizeof *keys);
     *count = 0;
     for (int64_t i = 0; i < piece_count; i++)
-        if (is_chosen(choice, &pieces[i]))
+        if (pieces[i].text.data && spm_is(&pieces[i], types))
             keys[(*count)++] = (struct trie_key){pieces[i].text.data, pieces[i].text.length, (int32_t)i};
     return keys;
 }
 
-static void build_trie(struct trie *trie, const struct spm_model *model, struct piece_choice choice) {
+static void build_trie(struct trie *trie, const struct spm_model *model, int types) {
     int64_t count;
-    struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, choice, &count);
+    struct trie_key *keys = spm_choose_keys(model->pieces, model->file.piece_count, types, &count);
     trie_build(trie, keys, count);
     free(keys);
 }
@@ -136,7 +121,7 @@ static int check_duplicates(const struct spm_model *model, const char *name) {
     int status = 0;
     for (int64_t i = 0; status == 0 && i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        struct byte_table *table = &seen[spm_is_reserved(piece)];
+        struct byte_table *table = &seen[spm_is(piece, SPM_RESERVED)];
         if (byte_table_add(table, piece->text.data, piece->text.length, (int32_t)i) < 0)
             status = error_set("%s: pieces %" PRId32 " and %" PRId64 " have the same text; the model is damaged", name,
                                byte_table_find(table, piece->text.data, piece->text.length), i);
@@ -148,8 +133,7 @@ static int check_duplicates(const struct spm_model *model, const char *name) {
 
 static int create_normalisers(struct spm_model *model, const char *name) {
     int64_t count;
-    struct piece_choice user_defined = {.user_defined = true};
-    struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, user_defined, &count);
+    struct trie_key *keys = spm_choose_keys(model->file.pieces, model->file.piece_count, 1 << SPM_USER_DEFINED, &count);
     struct spm_normaliser_options options = {
         .spec = &model->file.normaliser,
         .user_defined = keys,
@@ -177,13 +161,13 @@ static int create_unigram(struct spm_model *model, const char *name) {
     bool has_pieces = false;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        has_pieces |= !spm_is_reserved(piece);
+        has_pieces |= !spm_is(piece, SPM_RESERVED);
         if (piece->type == SPM_NORMAL && piece->score < least)
             least = piece->score;
     }
     if (!has_pieces)
         return error_set("%s has only reserved pieces; the model is damaged", name);
-    build_trie(&unigram->trie, model, (struct piece_choice){.user_defined = true, .normal = true});
+    build_trie(&unigram->trie, model, 1 << SPM_USER_DEFINED | 1 << SPM_NORMAL);
     unigram->scores = memory_alloc((size_t)model->file.piece_count * sizeof *unigram->scores);
     unigram->unknown_id = model->unknown_id;
     unigram->unknown_score = (double)(least - unknown_penalty);
@@ -201,8 +185,7 @@ static int create_unigram(struct spm_model *model, const char *name) {
 
 static void create_whole(struct spm_model *model) {
     int64_t count;
-    struct piece_choice all = {true, true, true, true};
-    struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, all, &count);
+    struct trie_key *keys = spm_choose_keys(model->pieces, model->file.piece_count, SPM_RESERVED | SPM_MERGED, &count);
     for (int64_t i = 0; i < count; i++) {
         int32_t reserved = trie_find(&model->reserved, keys[i].text, keys[i].length);
         if (reserved >= 0)
@@ -210,7 +193,7 @@ static void create_whole(struct spm_model *model) {
     }
     trie_build(&model->whole, keys, count);
     free(keys);
-    build_trie(&model->user_defined, model, (struct piece_choice){.user_defined = true});
+    build_trie(&model->user_defined, model, 1 << SPM_USER_DEFINED);
 }
 
 static void join(struct spm_model *model, unsigned char a, unsigned char b) {
@@ -226,7 +209,7 @@ static void join_bytes(struct spm_model *model) {
             model->cuts[spm_pair_index((unsigned char)a, (unsigned char)b)] = b < 0x80 || b >= 0xC0;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->pieces[i];
-        if (spm_is_reserved(piece) || !piece->text.data)
+        if (spm_is(piece, SPM_RESERVED) || !piece->text.data)
             continue;
         const unsigned char *text = (const unsigned char *)piece->text.data;
         for (size_t k = 1; k < piece->text.length; k++) {
@@ -262,7 +245,7 @@ static int build(struct spm_model *model, const char *name) {
     TRY(check_duplicates(model, name));
     TRY(create_normalisers(model, name));
     fold_pieces(model);
-    build_trie(&model->reserved, model, (struct piece_choice){.reserved = true});
+    build_trie(&model->reserved, model, SPM_RESERVED);
     model->bos_id = find_control(model, model->file.bos_piece, "<s>");
     model->eos_id = find_control(model, model->file.eos_piece, "</s>");
     model->pad_id = find_control(model, model->file.pad_piece, "<pad>");

@@ -36,8 +36,13 @@ struct spm_piece {
     enum spm_piece_type type;
 };
 
-static inline bool spm_is_reserved(const struct spm_piece *piece) {
-    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
+// Sets of types: bit N is type N.
+enum {
+    SPM_RESERVED = 1 << SPM_CONTROL | 1 << SPM_UNKNOWN | 1 << SPM_BYTE,
+    SPM_MERGED = 1 << SPM_NORMAL | 1 << SPM_USER_DEFINED | 1 << SPM_UNUSED,
+};
+static inline bool spm_is(const struct spm_piece *piece, int types) {
+    return types >> piece->type & 1;
 }
 
 struct spm_normaliser_spec {
@@ -151,7 +156,9 @@ bool spm_fold(const char *text, size_t length, struct buffer *out);
 
 // SentencePiece's search for user-defined symbols: the longest of the first 64 that text begins with; length 0 for
 // none.
-struct trie_match spm_match_user_defined(const struct trie *user_defined, const char *text, size_t length);
+static inline struct trie_match spm_match_user_defined(const struct trie *symbols, const char *text, size_t length) {
+    return trie_longest(symbols, text, length, 64);
+}
 
 // ---- the model ----
 
@@ -183,6 +190,9 @@ struct spm_model {
     bool is_raw;        // well-formed text needs no normalizer, except for its first word
     double most_score;  // unigram: no score is further from 0
 };
+
+// The pieces of some types that can occur, with their ids as values: (*count), freed by the caller.
+struct trie_key *spm_choose_keys(const struct spm_piece *pieces, int64_t piece_count, int types, int64_t *count);
 
 // Opens a file of at most 256 MB, or bytes that errors call `name` (they are copied).
 int spm_model_open(struct spm_model **model, const char *path);

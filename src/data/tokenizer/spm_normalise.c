@@ -9,29 +9,11 @@
 // form a unit; next_unit handles everything else.
 enum { KIND_OTHER, KIND_PLAIN, KIND_BLANK };
 
-enum { MAX_USER_DEFINED_MATCHES = 64 };
-
 struct unit {
     const char *text;  // its replacement
     size_t length;
     size_t consumed;  // bytes of the input
 };
-
-struct trie_match spm_match_user_defined(const struct trie *user_defined, const char *text, size_t length) {
-    struct trie_match match = {0, -1};
-    int32_t node = TRIE_ROOT;
-    int found = 0;
-    for (size_t i = 0; i < length && found < MAX_USER_DEFINED_MATCHES; i++) {
-        node = trie_step(user_defined, node, (unsigned char)text[i]);
-        if (node < 0)
-            break;
-        if (user_defined->values[node] >= 0) {
-            match = (struct trie_match){i + 1, user_defined->values[node]};
-            found++;
-        }
-    }
-    return match;
-}
 
 static bool is_plain(const struct spm_normaliser *normaliser, unsigned char byte) {
     char text = (char)byte;

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,7 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
     for (const char *at = text; model->special_trie.size && at < end; at++) {
         if (!model->begins_special[(unsigned char)*at])
             continue;
-        struct trie_match match = trie_longest(&model->special_trie, at, (size_t)(end - at));
+        struct trie_match match = trie_longest(&model->special_trie, at, (size_t)(end - at), INT_MAX);
         if (match.length == 0)
             continue;
         TRY(encode_ordinary(model, state, begin, at, out));

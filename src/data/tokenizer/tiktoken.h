@@ -86,6 +86,7 @@ int tiktoken_open_tekken(struct tokenizer *tokenizer, const struct tokenizer_opt
                          const struct file_map *file);
 
 int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t id, const char *path);
+int tiktoken_add_made(struct tiktoken_model *model, char *name, int32_t id, const char *path);  // frees the name
 // A known pattern by its name or text, or any regular expression. Errors call it `name`.
 int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, const char *name);
 

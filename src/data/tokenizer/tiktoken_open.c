@@ -1,4 +1,5 @@
-// Opens rank files and Megatron's list: the pattern, the special tokens, and whether the file is complete.
+// Opens rank files and Megatron's list: how common files split text, the pattern, the special tokens, and whether the
+// file is complete.
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/tiktoken.h"
 #include "base/error.h"
@@ -9,8 +10,6 @@
 #include <string.h>
 
 // ---- known files ----
-
-// Common rank files: how they split text, and their special tokens.
 
 static const struct tiktoken_special gpt2_specials[] = {{"<|endoftext|>", 50256}};
 static const struct tiktoken_special whisper_specials[] = {{"<|endoftext|>", 50257}};
@@ -98,13 +97,18 @@ int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t
     return 0;
 }
 
+int tiktoken_add_made(struct tiktoken_model *model, char *name, int32_t id, const char *path) {
+    int status = tiktoken_add_special(model, name, id, path);
+    free(name);
+    return status;
+}
+
 static void add_reserved(struct tiktoken_model *model, const struct tiktoken_known *known) {
     for (int32_t id = known->first_reserved; known->reserved && id < known->vocab_size; id++) {
         const char *number = strstr(known->reserved, "%d");
         char *name = memory_printf("%.*s%" PRId32 "%s", (int)(number - known->reserved), known->reserved,
                                    known->reserved_number + (id - known->first_reserved), number + 2);
-        CHECK(byte_table_add(&model->specials, name, strlen(name), id) == 0);
-        free(name);
+        CHECK(tiktoken_add_made(model, name, id, known->name) == 0);
     }
 }
 
@@ -174,12 +178,8 @@ static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_option
             tokenizer->eod = known->specials[i].id;
     }
     add_reserved(model, known);
-    for (int32_t i = 0; i < tiktoken_whisper_count(known); i++) {
-        char *name = tiktoken_whisper_name(known, i);
-        int status = tiktoken_add_special(model, name, known->first_reserved + i, path);
-        free(name);
-        TRY(status);
-    }
+    for (int32_t i = 0; i < tiktoken_whisper_count(known); i++)
+        TRY(tiktoken_add_made(model, tiktoken_whisper_name(known, i), known->first_reserved + i, path));
     tokenizer->vocab_size = known->vocab_size > model->ranks.size ? known->vocab_size : model->ranks.size;
     return 0;
 }
@@ -202,9 +202,7 @@ static int open_megatron(struct tokenizer *tokenizer, const struct tokenizer_opt
     model->shift = (int32_t)specials;
     for (int32_t id = 0; id < specials; id++) {
         char *name = id < named ? memory_string(names[id]) : memory_printf("<SPECIAL_%" PRId32 ">", id);
-        int status = tiktoken_add_special(model, name, id, options->model_file);
-        free(name);
-        TRY(status);
+        TRY(tiktoken_add_made(model, name, id, options->model_file));
     }
     tokenizer->eod = 2;
     return 0;

@@ -93,8 +93,7 @@ static int add_specials(const struct tekken *tekken, struct tokenizer *tokenizer
         if (taken[id])
             continue;
         char *name = memory_printf("<SPECIAL_%" PRId64 ">", id);
-        status = tiktoken_add_special(tokenizer->model, name, (int32_t)id, tekken->path);
-        free(name);
+        status = tiktoken_add_made(tokenizer->model, name, (int32_t)id, tekken->path);
     }
     free(taken);
     return status;

@@ -9,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- lists of ids ----
-
-// The growing part of a token list: capacity doubles, so appending takes amortized constant time.
+// ---- lists ----
 
 void *list_grow(void *items, int64_t count, int64_t *capacity, size_t item_bytes) {
     if (count < *capacity)
@@ -178,7 +176,8 @@ int tokenizer_list_special(const struct tokenizer *tokenizer, bool *is_special) 
 void tokenizer_free(struct tokenizer *tokenizer) {
     if (!tokenizer)
         return;
-    tokenizer->kind->close(tokenizer);
+    if (tokenizer->kind->close)
+        tokenizer->kind->close(tokenizer);
     free(tokenizer);
 }
 
@@ -241,9 +240,10 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
 }
 
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
-    void *state;
+    void *state = NULL;
     *encoder = NULL;
-    TRY(tokenizer->kind->state_create(tokenizer, &state));
+    if (tokenizer->kind->state_create)
+        TRY(tokenizer->kind->state_create(tokenizer, &state));
     *encoder = memory_alloc(sizeof **encoder);
     (*encoder)->tokenizer = tokenizer;
     (*encoder)->state = state;
@@ -253,7 +253,8 @@ int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct to
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder) {
     if (!encoder)
         return;
-    encoder->tokenizer->kind->state_free(encoder->state);
+    if (encoder->tokenizer->kind->state_free)
+        encoder->tokenizer->kind->state_free(encoder->state);
     free(encoder);
 }
 
@@ -265,4 +266,55 @@ int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t
         return -1;
     }
     return 0;
+}
+
+// ---- text that grows ----
+
+// Both decodings, with and without the new ids, start at the same id,
+// so that changes that a tokenizer makes at the beginning of a text are in both and cancel out.
+
+void token_stream_begin(struct token_stream *stream, const int32_t *ids, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        token_list_append(&stream->ids, ids[i]);
+    stream->said = stream->ids.count;
+}
+
+// Whether the text ends in U+FFFD, which stands for an incomplete character.
+static bool is_cut(const struct buffer *text) {
+    return text->length >= 3 && memcmp(text->data + text->length - 3, "\xEF\xBF\xBD", 3) == 0;
+}
+
+static int say(struct token_stream *stream, bool is_last, struct buffer *out) {
+    const int32_t *ids = stream->ids.ids + stream->start;
+    struct buffer before = {0}, after = {0};
+    int status = tokenizer_decode(stream->tokenizer, ids, stream->said - stream->start, &before);
+    if (status == 0)
+        status = tokenizer_decode(stream->tokenizer, ids, stream->ids.count - stream->start, &after);
+    if (status == 0 && (is_last || !is_cut(&after))) {
+        size_t common = 0;
+        while (common < before.length && common < after.length && before.data[common] == after.data[common])
+            common++;
+        buffer_append(out, buffer_string(&after) + common, after.length - common);
+        // If nothing was added, the next token would look like the beginning of a text.
+        if (after.length > common)
+            stream->start = stream->said;
+        stream->said = stream->ids.count;
+    }
+    buffer_free(&before);
+    buffer_free(&after);
+    return status;
+}
+
+int token_stream_add(struct token_stream *stream, int32_t id, struct buffer *out) {
+    token_list_append(&stream->ids, id);
+    return say(stream, false, out);
+}
+
+int token_stream_end(struct token_stream *stream, struct buffer *out) {
+    return stream->said == stream->ids.count ? 0 : say(stream, true, out);
+}
+
+void token_stream_free(struct token_stream *stream) {
+    token_list_free(&stream->ids);
+    *stream = (struct token_stream){0};
 }

@@ -151,22 +151,29 @@ void trie_free(struct trie *trie) {
     *trie = (struct trie){0};
 }
 
-int32_t trie_find(const struct trie *trie, const char *text, size_t length) {
+int32_t trie_walk(const struct trie *trie, const char *text, size_t length) {
     int32_t node = TRIE_ROOT;
     for (size_t i = 0; i < length && node >= 0; i++)
         node = trie_step(trie, node, (unsigned char)text[i]);
+    return node;
+}
+
+int32_t trie_find(const struct trie *trie, const char *text, size_t length) {
+    int32_t node = trie_walk(trie, text, length);
     return node < 0 ? -1 : trie->values[node];
 }
 
-struct trie_match trie_longest(const struct trie *trie, const char *text, size_t length) {
+struct trie_match trie_longest(const struct trie *trie, const char *text, size_t length, int most) {
     struct trie_match match = {0, -1};
     int32_t node = TRIE_ROOT;
-    for (size_t i = 0; i < length; i++) {
+    for (size_t i = 0; i < length && most > 0; i++) {
         node = trie_step(trie, node, (unsigned char)text[i]);
         if (node < 0)
             break;
-        if (trie->values[node] >= 0)
+        if (trie->values[node] >= 0) {
             match = (struct trie_match){i + 1, trie->values[node]};
+            most--;
+        }
     }
     return match;
 }

@@ -37,6 +37,8 @@ static inline int32_t trie_step(const struct trie *trie, int32_t node, unsigned 
     return trie->units[next].parent == node ? next : -1;
 }
 
+// The node at the end of a text, -1 if no string begins with it.
+int32_t trie_walk(const struct trie *trie, const char *text, size_t length);
 // The value of a whole string, -1 if there is none.
 int32_t trie_find(const struct trie *trie, const char *text, size_t length);
 
@@ -44,7 +46,7 @@ struct trie_match {
     size_t length;  // 0: no string matches
     int32_t value;
 };
-// The longest string that text[0…length) begins with.
-struct trie_match trie_longest(const struct trie *trie, const char *text, size_t length);
+// The longest of the first `most` strings that text[0…length) begins with.
+struct trie_match trie_longest(const struct trie *trie, const char *text, size_t length, int most);
 
 #endif

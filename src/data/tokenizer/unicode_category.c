@@ -1,4 +1,4 @@
-// Expands the runs of unicode_tables.c, and searches those for lower case.
+// Reads the tables of unicode_tables.c and unicode_properties.c: categories, properties by name, and cases.
 #include "data/tokenizer/unicode_category.h"
 #include "data/tokenizer/character_set.h"
 #include "base/memory.h"
@@ -64,8 +64,7 @@ uint32_t unicode_lower(uint32_t character) {
 
 // ---- properties by name ----
 
-// Properties by name: a table of those given as lists, and those composed of categories. unicode_fold_runs has four
-// numbers per run of characters: first, last, step, and the difference to the character that represents all cases.
+// A table of those given as lists, and those composed of categories.
 
 enum { LONGEST_NAME = 40 };
 

@@ -7,15 +7,19 @@
 
 enum { HUGE_PAGE_BYTES = 2 << 20 };
 
-void word_cache_create(struct word_cache *cache) {
-    size_t bytes = ((size_t)1 << WORD_CACHE_BUCKET_BITS) * sizeof *cache->buckets;
-    cache->buckets = aligned_alloc(HUGE_PAGE_BYTES, bytes);
-    if (!cache->buckets)
+void *word_cache_buckets(size_t bytes) {
+    void *buckets = aligned_alloc(bytes < HUGE_PAGE_BYTES ? bytes : HUGE_PAGE_BYTES, bytes);
+    if (!buckets)
         die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
     // Words are spread over the whole table: Llama-2 was 6 to 9 % faster with two large pages than with a thousand
     // small ones (Neoverse V1, 2026-11). Must come before the memory is touched; the kernel may refuse.
-    (void)madvise(cache->buckets, bytes, MADV_HUGEPAGE);
-    memset(cache->buckets, 0, bytes);
+    (void)madvise(buckets, bytes, MADV_HUGEPAGE);
+    memset(buckets, 0, bytes);
+    return buckets;
+}
+
+void word_cache_create(struct word_cache *cache) {
+    cache->buckets = word_cache_buckets(((size_t)1 << WORD_CACHE_BUCKET_BITS) * sizeof *cache->buckets);
 }
 
 void word_cache_free(struct word_cache *cache) {

@@ -5,6 +5,8 @@
 #ifndef DATA_TOKENIZER_WORD_CACHE_H
 #define DATA_TOKENIZER_WORD_CACHE_H
 
+#include "data/tokenizer/token_list.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -28,6 +30,8 @@ struct word_cache {
     struct word_bucket *buckets;  // 4 MiB, aligned to 64 bytes
 };
 
+// Zeroed memory of a power of two of bytes for buckets, in large pages if there are any. Freed with free().
+void *word_cache_buckets(size_t bytes);
 void word_cache_create(struct word_cache *cache);
 void word_cache_free(struct word_cache *cache);
 
@@ -58,6 +62,16 @@ static inline const struct word_entry *word_cache_find(const struct word_bucket 
         if (bucket->entries[i].key.low == key.low && bucket->entries[i].key.high == key.high)
             return &bucket->entries[i];
     return NULL;
+}
+
+// Appends the ids of a key. False if they are not in the cache; *bucket is where they belong.
+static inline bool word_cache_append(const struct word_cache *cache, struct word_key key, struct word_bucket **bucket,
+                                     struct token_list *out) {
+    *bucket = word_cache_bucket(cache, key);
+    const struct word_entry *entry = word_cache_find(*bucket, key);
+    for (int i = 0; entry && i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
+        token_list_append(out, entry->ids[i]);
+    return entry != NULL;
 }
 
 // Stores ids[0…count) for a key that was not found; more than 4 are not stored.

@@ -71,27 +71,19 @@ struct span {
     size_t length, readable;
 };
 
-// Appends the ids of a short span from the cache. If it is not there, *bucket is where it belongs.
-static inline bool encode_cached(struct bert_state *state, struct span span, struct word_bucket **bucket,
-                                 struct token_list *out) {
-    struct word_key key = word_key_of(span.text, span.length, span.readable);
-    *bucket = word_cache_bucket(&state->cache, key);
-    const struct word_entry *entry = word_cache_find(*bucket, key);
-    if (!entry)
-        return false;
-    for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-        token_list_append(out, entry->ids[i]);
-    return true;
-}
-
-// A run of ASCII letters and digits, or one ASCII punctuation character. Long runs are not cached.
-static int encode_ascii(const struct bert *bert, struct bert_state *state, struct span span, struct token_list *out) {
+// A word; long ones are not cached. `lowers`: it is ASCII, and upper case becomes lower case.
+static int encode_span(const struct bert *bert, struct bert_state *state, struct span span, bool lowers,
+                       struct token_list *out) {
     struct word_bucket *bucket = NULL;
-    if (span.length <= WORD_CACHE_MAX_BYTES && encode_cached(state, span, &bucket, out))
-        return 0;
+    struct word_key key = {0, 0};
+    if (span.length <= WORD_CACHE_MAX_BYTES) {
+        key = word_key_of(span.text, span.length, span.readable);
+        if (word_cache_append(&state->cache, key, &bucket, out))
+            return 0;
+    }
     int64_t before = out->count;
     const unsigned char *word = span.text;
-    if (bert->rules.lower) {
+    if (lowers) {
         buffer_clear(&state->word);
         buffer_append(&state->word, span.text, span.length);
         for (size_t i = 0; i < span.length; i++)
@@ -101,24 +93,16 @@ static int encode_ascii(const struct bert *bert, struct bert_state *state, struc
     }
     TRY(wordpiece_encode_word(&bert->model, word, span.length, out));
     if (bucket)
-        word_cache_add(bucket, word_key_of(span.text, span.length, span.readable), out->ids + before,
-                       out->count - before);
+        word_cache_add(bucket, key, out->ids + before, out->count - before);
     return 0;
 }
 
 // Encodes the word in state->word, which is clean, and clears it.
 static int end_word(const struct bert *bert, struct bert_state *state, struct token_list *out) {
     size_t length = state->word.length;
-    if (length == 0)
-        return 0;
-    struct span span = {(const unsigned char *)state->word.data, length, length};
-    struct word_bucket *bucket = NULL;
-    int64_t before = out->count;
-    if (length > WORD_CACHE_MAX_BYTES || !encode_cached(state, span, &bucket, out)) {
-        TRY(wordpiece_encode_word(&bert->model, span.text, length, out));
-        if (bucket)
-            word_cache_add(bucket, word_key_of(span.text, length, length), out->ids + before, out->count - before);
-    }
+    if (length > 0)
+        TRY(encode_span(bert, state, (struct span){(const unsigned char *)state->word.data, length, length}, false,
+                        out));
     buffer_clear(&state->word);
     return 0;
 }
@@ -214,7 +198,7 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
             continue;
         }
         struct span span = {word, (size_t)(end - word), (size_t)(walk.end - word)};
-        TRY(encode_ascii(bert, state, span, out));
+        TRY(encode_span(bert, state, span, bert->rules.lower, out));
         walk.at = end;
     }
     if (state->word.capacity > KEPT_BYTES)

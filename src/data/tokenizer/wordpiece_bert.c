@@ -89,13 +89,6 @@ struct bert_model {
     struct unicode_table *table;
 };
 
-static int32_t trie_walk(const struct trie *trie, const char *string, size_t length) {
-    int32_t node = TRIE_ROOT;
-    for (size_t i = 0; i < length && node >= 0; i++)
-        node = trie_step(trie, node, (unsigned char)string[i]);
-    return node;
-}
-
 static int check_specials(const struct wordpiece_vocab *vocab, const char *path) {
     static const char *const names[] = {unknown, "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

@@ -10,79 +10,28 @@ enum { PIECE = 256 };
 
 static const float QUICK = 1.702f;
 
-CPU_CLONES static void gelu_tanh(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_gelu(x[i]);
-}
+// y[i] = value, an expression of x[i].
+#define EACH(name_, value_)                                                                                            \
+    CPU_CLONES static void name_(float *y, const float *x, int64_t count) {                                            \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[i] = value_;                                         \
+    }
 
-CPU_CLONES static void gelu_tanh_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_gelu_gradient(x[i]);
-}
-
-CPU_CLONES static void gelu(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_gelu_erf(x[i]);
-}
-
-CPU_CLONES static void gelu_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_gelu_erf_gradient(x[i]);
-}
-
+// clang-format off
+EACH(gelu_tanh, vector_gelu(x[i]))
+EACH(gelu_tanh_gradient, vector_gelu_gradient(x[i]))
+EACH(gelu, vector_gelu_erf(x[i]))
+EACH(gelu_gradient, vector_gelu_erf_gradient(x[i]))
 // NaN is not below 0 and so passes through.
-CPU_CLONES static void relu(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] < 0 ? 0.0f : x[i];
-}
-
-CPU_CLONES static void relu_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] > 0 ? 1.0f : 0.0f;
-}
-
-CPU_CLONES static void squared_relu(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] < 0 ? 0.0f : x[i] * x[i];
-}
-
-CPU_CLONES static void squared_relu_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] > 0 ? 2.0f * x[i] : 0.0f;
-}
-
-CPU_CLONES static void silu(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_silu(x[i]);
-}
-
-CPU_CLONES static void silu_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_silu_gradient(x[i]);
-}
-
-CPU_CLONES static void quick_gelu(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = x[i] * vector_logistic(QUICK * x[i]);
-}
-
+EACH(relu, x[i] < 0 ? 0.0f : x[i])
+EACH(relu_gradient, x[i] > 0 ? 1.0f : 0.0f)
+EACH(squared_relu, x[i] < 0 ? 0.0f : x[i] * x[i])
+EACH(squared_relu_gradient, x[i] > 0 ? 2.0f * x[i] : 0.0f)
+EACH(silu, vector_silu(x[i]))
+EACH(silu_gradient, vector_silu_gradient(x[i]))
+EACH(quick_gelu, x[i] * vector_logistic(QUICK * x[i]))
 // The slope of SiLU at 1.702 x.
-CPU_CLONES static void quick_gelu_gradient(float *y, const float *x, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        y[i] = vector_silu_gradient(QUICK * x[i]);
-}
+EACH(quick_gelu_gradient, vector_silu_gradient(QUICK * x[i]))
+// clang-format on
 
 // Only a pooler uses these two, on one row per sample.
 static void tangent(float *y, const float *x, int64_t count) {

@@ -5,29 +5,17 @@
 #include "tensor/half.h"
 #include <string.h>
 
-CPU_CLONES static void to_bf16(uint16_t *restrict to, const float *restrict from, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        to[i] = half_to_bf16(from[i]);
-}
+#define EACH(name_, to_, from_, convert_)                                                                              \
+    CPU_CLONES static void name_(to_ *restrict to, const from_ *restrict from, int64_t count) {                        \
+        _Pragma("omp simd") for (int64_t i = 0; i < count; i++) to[i] = convert_(from[i]);                             \
+    }
 
-CPU_CLONES static void to_f16(uint16_t *restrict to, const float *restrict from, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        to[i] = half_to_f16(from[i]);
-}
-
-CPU_CLONES static void from_bf16(float *restrict to, const uint16_t *restrict from, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        to[i] = half_from_bf16(from[i]);
-}
-
-CPU_CLONES static void from_f16(float *restrict to, const uint16_t *restrict from, int64_t count) {
-#pragma omp simd
-    for (int64_t i = 0; i < count; i++)
-        to[i] = half_from_f16(from[i]);
-}
+// clang-format off
+EACH(to_bf16, uint16_t, float, half_to_bf16)
+EACH(to_f16, uint16_t, float, half_to_f16)
+EACH(from_bf16, float, uint16_t, half_from_bf16)
+EACH(from_f16, float, uint16_t, half_from_f16)
+// clang-format on
 
 static void narrow(void *to, enum dtype to_dtype, const float *from, int64_t count) {
     if (to_dtype == DTYPE_F32)

@@ -1,15 +1,14 @@
-// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, matmuls by a micro-kernel of our own or
+// The CPU backend: fp32 (and 16 bits through it: half.c), threads of one pool, matmuls by a micro-kernel of our own or
 // by OpenBLAS. An operation is cut into tasks, and the order of a sum follows from the shapes alone: one task in a
 // fixed order, or fixed chunks that are added in order. So results are bitwise equal for any number of threads. Private
 // to ops/cpu.
 #ifndef OPS_CPU_CPU_H
 #define OPS_CPU_CPU_H
 
-#include "ops/device.h"
+#include "base/pool.h"
 #include "ops/cpu/clones.h"
 #include "ops/cpu/kernel.h"
-#include "base/pool.h"
-
+#include "ops/device.h"
 #include <math.h>
 
 struct cpu_device {
@@ -87,5 +86,17 @@ int64_t cpu_tiled_place(int64_t width, int64_t row, int64_t block);
 // op_quantize_blocks in NVFP4, and the dequantized numbers of such an operand, contiguous.
 void cpu_quantize_float4(struct device *device, const struct op_quantize_blocks *op);
 void cpu_restore_float4(float *out, struct tensor t, struct tensor scales);
+
+// bf16 and fp16 on the CPU: storage of 16 bits, arithmetic in fp32. Private to ops/cpu.
+// The operations of cpu.h for any float dtype; fp32 goes straight through.
+#define DECLARE(name_) void half_##name_(struct device *device, const struct op_##name_ *op);
+ACTIVATION_OPERATIONS(DECLARE)
+#undef DECLARE
+
+// In grouped.c.
+struct own_need grouped_matmul_own_bytes(const struct device *device, const struct op_grouped_matmul *op);
+
+// The fp32 copies of an operation's tensors of 16 bits.
+extern const struct own_bytes half_own_bytes;
 
 #endif

@@ -2,7 +2,7 @@
 // one call of the generator; 8 calls run side by side in vector registers.
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/cpu.h"
-#include "ops/dropout_rate.h"
+#include "ops/formulas.h"
 
 enum { PHILOX_LANES = DROPOUT_GRAIN / 8 };
 

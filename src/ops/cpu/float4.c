@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "ops/cpu/cpu.h"
-#include "ops/nvfp4.h"
+#include "ops/formulas.h"
 #include "tensor/float4.h"
 #include "tensor/float8.h"
 

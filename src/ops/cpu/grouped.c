@@ -1,7 +1,7 @@
 // Matmuls over ragged groups of rows, one matmul per expert: small groups are one call of OpenBLAS each, or sums in
 // double (small.h), in parallel on all threads; larger ones run one after the other, each on all threads. The choice
 // depends on the groups alone, and results are bitwise equal for any number of threads.
-#include "ops/cpu/half.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/matmul.h"
 #include "ops/cpu/small.h"

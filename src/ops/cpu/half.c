@@ -5,7 +5,7 @@
 // with bf16 instructions accumulate in fp32 too.
 //
 // The memory grows to the largest operation in the first step and stays; half_own_bytes returns its size beforehand.
-#include "ops/cpu/half.h"
+#include "ops/cpu/cpu.h"
 #include "ops/cpu/matmul.h"
 #include "ops/contract.h"
 #include "base/error.h"

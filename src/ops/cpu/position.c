@@ -1,8 +1,7 @@
 // Positions in attention: rotary angles on queries and keys (Su et al. 2021), T5's table of biases by distance, and
 // ALiBi's biases.
 #include "ops/cpu/cpu.h"
-#include "ops/alibi.h"
-#include "ops/relative.h"
+#include "ops/formulas.h"
 #include <math.h>
 #include <stdlib.h>
 

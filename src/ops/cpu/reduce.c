@@ -2,7 +2,7 @@
 // give partial sums in double, which are then added in order.
 #include "ops/cpu/cpu.h"
 #include "base/error.h"
-#include "ops/digest.h"
+#include "ops/formulas.h"
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "ops/cuda/cuda.cuh"
 
 extern "C" {
-#include "ops/nvfp4.h"
+#include "ops/formulas.h"
 }
 
 // Uses the first bytes of cuda->scratch.

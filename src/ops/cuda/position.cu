@@ -2,8 +2,7 @@
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
 extern "C" {
-#include "ops/alibi.h"
-#include "ops/relative.h"
+#include "ops/formulas.h"
 }
 
 enum { ROPE_THREADS = 256, MOST_PAIRS = MOST_HEAD_SIZE / 2 };
