@@ -6,7 +6,6 @@
 // those of train; the default is GPT-2 124M with 4 sequences of 256 tokens.
 #include "base/clock.h"
 #include "base/error.h"
-#include "cli/bench_model.h"
 #include "cli/bench_time.h"
 
 #include <cblas.h>

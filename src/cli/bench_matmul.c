@@ -2,7 +2,6 @@
 // layers of a model's training step. On a GPU the fastest algorithm is compared with the first of cuBLASLt's list,
 // which is used when algorithms may not be timed.
 #include "base/error.h"
-#include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"

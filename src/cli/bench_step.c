@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "cli/bench_model.h"
 #include "cli/bench_time.h"
 #include "cli/commands.h"
 #include "config/flag_rows.h"

@@ -17,7 +17,6 @@
 #include "cli/features.h"
 #include "cli/job_limits.h"
 #include "cli/ranks.h"
-#include "cli/ranks_watch.h"
 #include "cli/session.h"
 
 #include <errno.h>

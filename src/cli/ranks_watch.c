@@ -1,5 +1,5 @@
-// A thread that polls descriptors of processes. See ranks_watch.h.
-#include "cli/ranks_watch.h"
+// A thread that polls descriptors of processes. See ranks.h.
+#include "cli/ranks.h"
 
 #include "base/buffer.h"
 #include "base/error.h"

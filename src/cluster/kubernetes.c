@@ -84,7 +84,8 @@ static int check_variable(const char *pair) {
                           "--env \"%s\" is not NAME=value with a name of letters, digits and underscores", pair);
 }
 
-int kubernetes_check(const struct kubernetes_job *job) {
+// -1, naming the flag, if a field of the job cannot appear in a manifest.
+static int kubernetes_check(const struct kubernetes_job *job) {
     TRY(check_name("the name of a job", job->launch.name, 40));
     if (job->name_space)
         TRY(check_name("a namespace", job->name_space, 63));

@@ -7,9 +7,6 @@
 
 enum { KUBERNETES_PORT = 29500, PYTORCHJOB_PORT = 23456 };
 
-// -1, naming the flag, if a field of the job cannot appear in a manifest.
-int kubernetes_check(const struct kubernetes_job *job);
-
 // The differences between the pods of the kinds of jobs.
 struct kubernetes_pod {
     const char *container;             // its name
@@ -38,8 +35,6 @@ struct kubernetes_host_path {
 };
 int kubernetes_host_path_parse(struct kubernetes_host_path *host, const char *text);
 
-// Writes the placement of pods and the sources of their images.
-void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher);
 // -1, naming the flag, if placement cannot be written.
 int kubernetes_check_placement(const struct kubernetes_job *job);
 

@@ -141,7 +141,8 @@ static void tolerations(struct yaml *y, const struct string_list *list) {
     yaml_end(y);
 }
 
-void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher) {
+// Writes the placement of pods and the sources of their images.
+static void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher) {
     if (job->pull_secrets.count > 0) {
         yaml_list(y, "imagePullSecrets");
         for (int64_t i = 0; i < job->pull_secrets.count; i++) {
