@@ -175,7 +175,7 @@ part_host() {
     [ "$layers" = 32 ] || config="$config, $layers layers"
     nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits --loop-ms=500 >"$log.used" 2>/dev/null &
     watcher=$!
-    BEVATRON_LARGE_ATTENTION=1 timeout -k 5 $((end - SECONDS)) "$program" train --mock-data --device cuda --bf16 --model llama \
+    timeout -k 5 $((end - SECONDS)) "$program" train --mock-data --device cuda --bf16 --model llama \
         --num-layers "$layers" --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008 --vocab-size 32000 \
         --seq-length 524288 --max-position-embeddings 524288 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 \
         --lr 1e-4 --log-interval 1 --eval-iters 0 --recompute-granularity full --cpu-offloading \

@@ -2,15 +2,20 @@
 // them at a time, with the same result: a part is whole samples, or whole key heads of one sample with all query heads
 // that use them. Parts of one operation are equal, so one plan of a library serves all.
 //
-// cuDNN 9.14 gave right results with ATTENTION_PART_ELEMENTS and wrong ones with ATTENTION_MOST_ELEMENTS
-// (bench/RESULTS.md). At these sizes a few heads keep a GPU busy.
+// A few heads of ATTENTION_PART_ELEMENTS keep a GPU busy. A part's operands have the strides of the whole operation, so
+// their elements may lie far apart, and cuDNN 9.14 counts some of them in 32 bits: an operand of a larger extent is
+// packed in workspace first (measured on an H200, bench/RESULTS.md).
 #ifndef OPS_ATTENTION_PARTS_H
 #define OPS_ATTENTION_PARTS_H
 
 #include "tensor/tensor.h"
 
 static const int64_t ATTENTION_PART_ELEMENTS = INT64_C(1) << 28;
-static const int64_t ATTENTION_MOST_ELEMENTS = INT64_C(1) << 31;
+// The most elements from an operand's first to its last that cuDNN addresses right: of out and dout where it sums their
+// products by row, of the gradients that it writes, and of what it reads or writes otherwise.
+static const int64_t ATTENTION_SUMMED_EXTENT = INT64_C(1) << 31;
+static const int64_t ATTENTION_WRITTEN_EXTENT = INT64_C(1) << 32;
+static const int64_t ATTENTION_READ_EXTENT = INT64_C(1) << 34;
 
 struct attention_part {
     int64_t samples, key_heads, heads;
@@ -39,6 +44,20 @@ static inline struct attention_part attention_part(struct tensor q, struct tenso
     part.count = B / part.samples * (G / part.key_heads);
     part.elements = part.samples * part.key_heads * of_head;
     return part;
+}
+
+// The first part of an operand (B, T, heads, D).
+static inline struct tensor attention_first_part(struct tensor t, int64_t samples, int64_t heads) {
+    t.shape[0] = samples;
+    t.shape[2] = heads;
+    return t;
+}
+
+static inline int64_t attention_extent(struct tensor t) {
+    int64_t extent = 1;
+    for (int i = 0; i < t.rank; i++)
+        extent += (t.shape[i] - 1) * t.stride[i];
+    return extent;
 }
 
 #endif

@@ -48,6 +48,12 @@ static void largest_scores_rules(struct contract_call *call, const struct op_lar
     RULE(call, !op->mask.relative_bias.data, "a relative bias is not taken");
 }
 
+// Of a part of a 16-bit operand, if its extent is beyond a limit.
+static int64_t packed_bytes(struct tensor t, const struct attention_part *part, int64_t heads, int64_t most) {
+    struct tensor first = attention_first_part(t, part->samples, heads);
+    return attention_extent(first) > most ? (int64_t)tensor_bytes(first) : 0;
+}
+
 // In 16 bits a fused kernel accumulates dq in fp32 (with grouped queries also dk and dv of every query head), one part
 // at a time, and reads two bounds per query and a seed per part. With a relative bias, a kernel instead sums the bias's
 // gradient along the distances of each tile of queries.
@@ -63,6 +69,11 @@ int64_t attention_workspace_bytes(struct tensor q, struct tensor k, struct tenso
     if (k.shape[2] != q.shape[2])
         bytes += 2 * part_rows * k.shape[1] * (head_size + v.shape[3]);
     bytes += SEED_BYTES * (part.count - 1);
+    struct tensor out = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], q.shape[2], v.shape[3]);
+    bytes += packed_bytes(q, &part, part.heads, ATTENTION_WRITTEN_EXTENT) +
+             packed_bytes(k, &part, part.key_heads, ATTENTION_WRITTEN_EXTENT) +
+             packed_bytes(v, &part, part.key_heads, ATTENTION_WRITTEN_EXTENT) +
+             2 * packed_bytes(out, &part, part.heads, ATTENTION_SUMMED_EXTENT);
     int64_t tiles = (q.shape[1] + TILE - 1) / TILE, distances = (k.shape[1] + TILE - 1) / TILE * TILE + TILE;
     int64_t bias_bytes = mask->relative_bias.data ? 4 * rows * tiles * distances : 0;
     return bias_bytes > bytes ? bias_bytes : bytes;

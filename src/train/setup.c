@@ -1,9 +1,7 @@
 // From flags to a step. See setup.h.
 #include "train/setup.h"
-#include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "config/config_context.h"
 #include "model/choices.h"
 #include "train/fitting_flags.h"
 #include "train/param_factors.h"
@@ -90,52 +88,6 @@ struct step_options setup_options(const struct setup *setup) {
     return options;
 }
 
-// For a run that shows whether large attention is right; see docs/internals/ops.md.
-static bool is_trial(void) {
-    const char *value = environment_find("BEVATRON_LARGE_ATTENTION");
-    return value && strcmp(value, "1") == 0;
-}
-
-// Fewest ranks that exchange heads in any layer.
-static int64_t fewest_head_ranks(const struct config *config) {
-    int64_t fewest = config_layer_head_ranks(config, 0);
-    for (int64_t i = 1; i < config->machine.cp_comm_type.count; i++) {
-        int64_t ranks = config_layer_head_ranks(config, i);
-        fewest = ranks < fewest ? ranks : fewest;
-    }
-    return fewest;
-}
-
-// On an H200 the gradients of 524,288 tokens with 32 heads of 128 channels, 2^31 elements, had a norm of 1e7
-// (bench/RESULTS.md, 2026-11-18). Attention is cut into parts since, but not below the queries of one head of keys.
-// However ranks share a sequence, the keys and values of a rank's heads are those of all tokens; only an exchange of
-// heads makes them fewer.
-static int check_attention(const struct config *config, const struct step_options *options) {
-    const int64_t limit = INT64_C(1) << 31, sharing = fewest_head_ranks(config);
-    int64_t parts = config->machine.tensor_model_parallel_size, groups = config_query_groups(config);
-    int64_t heads = config->model.num_attention_heads / parts / sharing, more = 1;
-    int64_t key_heads = groups > parts * sharing ? groups / parts / sharing : 1;
-    int64_t of_head = options->largest.T * config->model.kv_channels, elements = options->largest.B * heads * of_head;
-    if (elements < limit)
-        return 0;
-    if (is_trial() && heads / key_heads * of_head < limit) {
-        log_warn("attention of 2^31 elements or more on a rank (BEVATRON_LARGE_ATTENTION=1): not yet seen right on a "
-                 "GPU; compare the norm of gradients with a run that splits it");
-        return 0;
-    }
-    while (elements / more >= limit)
-        more *= 2;
-    bool is_relative = strcmp(config->model.position_embedding_type, "relative") == 0;
-    bool can_exchange = config_form(config) != CONFIG_T5 && !is_relative && groups % (parts * sharing * more) == 0;
-    return error_set_code(EXIT_CODE_USAGE,
-                          "a micro-batch of %" PRId64 " × %" PRId64 " tokens with %" PRId64 " heads of %" PRId64
-                          " channels on a rank: gradients of attention of 2^31 elements or more were wrong on a GPU; "
-                          "give --%s-parallel-size %" PRId64 "%s, or a smaller --micro-batch-size or --seq-length",
-                          options->largest.B, options->largest.T, heads, config->model.kv_channels,
-                          can_exchange ? "context" : "tensor-model", (can_exchange ? sharing : parts) * more,
-                          can_exchange ? " --cp-comm-type a2a" : "");
-}
-
 // Matmuls of experts in fp8, on the device that `text` describes.
 static int check_experts8(const struct config *config, const struct device *device, const char *text) {
     bool is_blockwise = strcmp(config->run.fp8_recipe, "blockwise") == 0,
@@ -170,8 +122,6 @@ static int check_device(const struct setup *setup, const struct step_options *op
                               " is above %d, the most that attention takes on a GPU; give "
                               "less, and the rest becomes further micro-batches",
                               options->largest.B, MOST_SAMPLES);
-    if (is_gpu)
-        TRY(check_attention(setup->config, options));
     if (setup->config->run.fp4_format && !device_supports_scaling(setup->device, SCALING_VECTOR16))
         return error_set("%s has no fp4 matmuls; they need compute capability 10.0 (B200) and CUDA 12.9; give "
                          "--fp8-format hybrid instead of --fp4-format, or --device cpu, which emulates them",

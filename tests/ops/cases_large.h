@@ -506,6 +506,7 @@ static inline void large_adam(struct large *large) {
     X(copy, 6)                                                                                                         \
     X(quantize, 5)                                                                                                     \
     X(adam, 20)                                                                                                        \
-    X(attention, 24)
+    X(attention, 24)                                                                                                   \
+    X(attention_far, 24)
 
 #endif

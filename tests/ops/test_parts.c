@@ -70,6 +70,15 @@ TEST(parts_are_equal_whole_and_as_large_as_possible) {
     EXPECT(counts[0] > 100 && counts[1] > 100 && counts[2] > 100);
 }
 
+// Of 32 heads of 128 whose rows are this far apart.
+static int64_t packed_workspace(int64_t T, int64_t columns) {
+    static uint16_t memory[8];
+    struct tensor t = tensor_4d(memory, DTYPE_BF16, 1, T, 32, 128);
+    t.stride[0] = T * columns;
+    t.stride[1] = columns;
+    return attention_workspace_bytes(t, t, t, &(struct attention_mask){.window = 0});
+}
+
 // Attention of real models: the sizes of one call, and whether cuDNN computes it.
 TEST(sizes_of_models) {
     enum { LONG = 524288 };
@@ -95,11 +104,11 @@ TEST(sizes_of_models) {
         EXPECT_INT(part.samples, cases[i].samples);
         EXPECT_INT(part.key_heads, cases[i].key_heads);
         EXPECT_INT(part.count, cases[i].count);
-        EXPECT((part.elements < ATTENTION_MOST_ELEMENTS) == cases[i].is_taken);
+        EXPECT((part.elements < ATTENTION_SUMMED_EXTENT) == cases[i].is_taken);
     }
 }
 
-// The sums in fp32, the bounds and seeds, and 1 MiB: of a part.
+// The sums in fp32, the bounds and seeds, and 1 MiB: of a part. And what a library does not address where it lies.
 TEST(workspace_is_that_of_a_part) {
     const struct attention_sizes small = {2, 256, 256, 4, 4, 64, 64}, grouped = {2, 256, 128, 4, 2, 64, 32};
     const struct attention_sizes large = {1, 524288, 524288, 32, 32, 128, 128},
@@ -108,7 +117,11 @@ TEST(workspace_is_that_of_a_part) {
     EXPECT_INT(workspace(&small), 4 * 2 * 4 * 256 * 64 + 8 * 2 * 256 + rest);
     EXPECT_INT(workspace(&grouped), 4 * 2 * 4 * 256 * 64 + 2 * 2 * 4 * 128 * 96 + 8 * 2 * 256 + rest);
     EXPECT_INT(workspace(&large), 4 * (INT64_C(1) << 28) + 8 * T + rest + 16 * 7);
-    EXPECT_INT(workspace(&wide), (4 + 2 * 2) * (INT64_C(1) << 29) + 8 * T + rest + 16 * 7);
+    EXPECT_INT(workspace(&wide), (4 + 2 * 2 + 2 * 2) * (INT64_C(1) << 29) + 8 * T + rest + 16 * 7);  // out and dout
+    int64_t plain = 4 * (INT64_C(1) << 28) + 8 * T + rest + 16 * 7;
+    EXPECT_INT(packed_workspace(T, 8192), plain);  // extents just below 2^32
+    EXPECT_INT(packed_workspace(T, 8200), plain + 3 * 2 * (INT64_C(1) << 28));
+    EXPECT_INT(packed_workspace(T, 12288), plain + 3 * 2 * (INT64_C(1) << 28));  // dq, dk and dv of 4 heads
     EXPECT_INT(workspace(&(struct attention_sizes){0, 256, 256, 4, 4, 64, 64}), 1);
 }
 

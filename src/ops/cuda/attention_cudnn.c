@@ -13,8 +13,8 @@
 // deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
 //
 // Large operations are done in parts, see attention_parts.h: a plan is for one part, and tensors have the strides of
-// the whole. Both passes use the same parts, because cuDNN's dropout depends on the part. cuDNN is not used if a part
-// has ATTENTION_MOST_ELEMENTS.
+// the whole. Both passes use the same parts, because cuDNN's dropout depends on the part. What cuDNN does not address
+// correctly by those strides lies packed in the workspace while backward runs.
 #include "ops/cuda/attention_cudnn.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -181,6 +181,15 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
 }
 
+static bool is_of_keys(int place) {
+    return place == PLACE_K || place == PLACE_V || place == PLACE_DK || place == PLACE_DV;
+}
+
+// The first part of an operand.
+static struct tensor part_of(struct tensor t, const struct plan_key *part, int place) {
+    return attention_first_part(t, part->B, is_of_keys(place) ? part->G : part->H);
+}
+
 // False if the operation is not for cuDNN.
 static bool cut_inputs(const struct cudnn_attention *attention, struct attention_cut *cut,
                        const struct attention_inputs *in) {
@@ -192,7 +201,11 @@ static bool cut_inputs(const struct cudnn_attention *attention, struct attention
     cut->part.H = part.heads;
     cut->part.G = part.key_heads;
     cut->count = part.count;
-    return part.elements < ATTENTION_MOST_ELEMENTS;
+    const struct tensor operands[] = {in->q, in->k, in->v, in->out};
+    bool is_near = part.elements < ATTENTION_SUMMED_EXTENT;
+    for (int place = PLACE_Q; place <= PLACE_OUT; place++)
+        is_near = is_near && attention_extent(part_of(operands[place], &cut->part, place)) <= ATTENTION_READ_EXTENT;
+    return is_near;
 }
 
 // ---- Runs ----
@@ -210,11 +223,6 @@ static void run_graph(struct cudnn_attention *attention, const struct cudnn_grap
     }
 }
 
-// Binds a tensor of 16-bit elements from this sample and head on.
-static void bind_part(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t, const int64_t at[2]) {
-    cudnn_bind(bindings, 1 + (int64_t)place, (uint16_t *)t.data + at[0] * t.stride[0] + at[1] * t.stride[2]);
-}
-
 // The start of a part, as sample and head.
 struct part_place {
     int64_t query[2], key[2];
@@ -224,6 +232,12 @@ struct part_place {
 static struct part_place place_part(const struct plan_key *whole, int64_t sample, int64_t key_head) {
     int64_t head = key_head * (whole->H / whole->G);
     return (struct part_place){{sample, head}, {sample, key_head}, (sample * whole->H + head) * whole->Tq};
+}
+
+// The address of a part of an operand, of 16-bit elements.
+static void *part_data(struct tensor t, int place, const struct part_place *at) {
+    const int64_t *first = is_of_keys(place) ? at->key : at->query;
+    return (uint16_t *)t.data + first[0] * t.stride[0] + first[1] * t.stride[2];
 }
 
 // Memory of the forward pass besides its operands. With dropout it always computes statistics, so that all forward
@@ -242,12 +256,41 @@ static int64_t dq_sum_bytes(const struct plan_key *part) {
     return cudnn_align((int64_t)sizeof(float) * part->B * part->H * part->Tq * part->D);
 }
 
+// ---- Packed operands ----
+
+// The most elements from the first to the last of each operand of a part that backward may be given.
+static const int64_t most_extent[PLACE_COUNT] = {
+    [PLACE_Q] = ATTENTION_READ_EXTENT,      [PLACE_K] = ATTENTION_READ_EXTENT,
+    [PLACE_V] = ATTENTION_READ_EXTENT,      [PLACE_OUT] = ATTENTION_SUMMED_EXTENT,
+    [PLACE_DOUT] = ATTENTION_SUMMED_EXTENT, [PLACE_DQ] = ATTENTION_WRITTEN_EXTENT,
+    [PLACE_DK] = ATTENTION_WRITTEN_EXTENT,  [PLACE_DV] = ATTENTION_WRITTEN_EXTENT};
+
+// Where operands of a part lie packed in the workspace, as offsets; -1: they do not.
+struct packing {
+    int64_t offset[PLACE_COUNT], bytes;
+};
+
+// Packs the operands whose extent is too large, and enters the strides of all into the key of the part.
+static struct packing pack_part(struct plan_key *part, const struct tensor operands[PLACE_COUNT]) {
+    struct packing packing = {.bytes = 0};
+    for (int place = 0; place < PLACE_COUNT; place++) {
+        struct tensor t = part_of(operands[place], part, place);
+        packing.offset[place] = -1;
+        if (attention_extent(t) > most_extent[place]) {
+            packing.offset[place] = packing.bytes;
+            packing.bytes += cudnn_align((int64_t)tensor_bytes(t));
+            t = tensor_4d(t.data, t.dtype, t.shape[0], t.shape[1], t.shape[2], t.shape[3]);
+        }
+        memcpy(part->stride[place], t.stride, sizeof part->stride[place]);
+    }
+    return packing;
+}
+
 // Whether both passes of an operation with dropout use cuDNN: decided from the inputs alone, so that the passes agree.
 // Assumes that gradients have the strides of their tensors, and that backward gets the workspace that it asks for.
 static bool draws_both(struct cudnn_attention *attention, const struct attention_cut *inputs,
                        const struct attention_inputs *in) {
-    static const enum tensor_place of[PLACE_COUNT] = {
-        [PLACE_DOUT] = PLACE_OUT, [PLACE_DQ] = PLACE_Q, [PLACE_DK] = PLACE_K, [PLACE_DV] = PLACE_V};
+    const struct tensor operands[PLACE_COUNT] = {in->q, in->k, in->v, in->out, in->out, in->q, in->k, in->v};
     struct attention_cut cut = *inputs;
     struct plan_key *key = &cut.part;
     key->kind = KIND_FORWARD;
@@ -255,10 +298,9 @@ static bool draws_both(struct cudnn_attention *attention, const struct attention
     if (!find_forward(attention, &cut))
         return false;
     key->kind = KIND_BACKWARD;
-    for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
-        memcpy(key->stride[place], key->stride[of[place]], sizeof key->stride[0]);
-    const struct cudnn_graph *graph = plan_find(attention, key);
     int64_t room = attention_workspace_bytes(in->q, in->k, in->v, in->mask) - side_bytes(&cut) - dq_sum_bytes(key);
+    room -= pack_part(key, operands).bytes;
+    const struct cudnn_graph *graph = plan_find(attention, key);
     return graph && graph->workspace_bytes <= room;
 }
 
@@ -278,10 +320,9 @@ static void run_forward(struct cudnn_attention *attention, const struct forward_
     struct part_place at = place_part(&r->cut->whole, sample, key_head);
     const float keep_scale = (float)(1 / part->keep);
     struct cudnn_bindings bindings = {.count = 0};
-    bind_part(&bindings, PLACE_Q, op->q, at.query);
-    bind_part(&bindings, PLACE_K, op->k, at.key);
-    bind_part(&bindings, PLACE_V, op->v, at.key);
-    bind_part(&bindings, PLACE_OUT, op->out, at.query);
+    const struct tensor operands[] = {op->q, op->k, op->v, op->out};
+    for (int place = PLACE_Q; place <= PLACE_OUT; place++)
+        cudnn_bind(&bindings, 1 + place, part_data(operands[place], place, &at));
     side_bind(&bindings, part, &r->side, at.query);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
     if (part->keep < 1)
@@ -320,9 +361,22 @@ static int64_t fixed_bytes(const struct plan_key *key) {
     return key->G == key->H ? bytes : bytes + 2 * heads * key->Tk * (key->D + key->V);
 }
 
+// A plan for a part of an operation, and the memory it works in.
+struct backward_run {
+    const struct op_attention_backward *op;
+    const struct cudnn_graph *graph;
+    const struct attention_cut *cut;
+    struct tensor operands[PLACE_COUNT];  // of the whole operation
+    struct packing packing;
+    struct side_inputs side;
+    unsigned char *packed;
+    void *dq_sum;  // of the nondeterministic plan
+    void *workspace;
+};
+
 // The gradients of all scores are large, so the operation is cut until they fit: first into groups of samples, then
-// into heads of one sample. Narrows the key to such a part; NULL if cuDNN has no plan for it or nothing fits.
-static const struct cudnn_graph *find_fixed(struct cudnn_attention *attention, struct plan_key *key, int64_t room) {
+// into heads of one sample. Narrows the key to such a part; leaves no plan if cuDNN has none for it or nothing fits.
+static void find_fixed(struct cudnn_attention *attention, struct backward_run *r, struct plan_key *key, int64_t room) {
     int64_t B = key->B, G = key->G, H = key->H;
     for (int64_t cuts = 1; cuts < B + G; cuts++) {
         int64_t samples = cuts <= B ? cuts : B, heads = cuts <= B ? 1 : cuts - B + 1;
@@ -331,24 +385,41 @@ static const struct cudnn_graph *find_fixed(struct cudnn_attention *attention, s
         key->B = B / samples;
         key->G = G / heads;
         key->H = H / heads;
-        if (fixed_bytes(key) > room)
+        r->packing = pack_part(key, r->operands);
+        int64_t left = room - r->packing.bytes;
+        if (fixed_bytes(key) > left)
             continue;
-        const struct cudnn_graph *graph = plan_find(attention, key);
-        if (!graph || graph->workspace_bytes <= room)
-            return graph;
+        r->graph = plan_find(attention, key);
+        if (!r->graph || r->graph->workspace_bytes <= left)
+            return;
+        r->graph = NULL;
     }
-    return NULL;
 }
 
-// A plan for a part of an operation, and the memory it works in.
-struct backward_run {
-    const struct op_attention_backward *op;
-    const struct cudnn_graph *graph;
-    const struct attention_cut *cut;
-    struct side_inputs side;
-    void *dq_sum;  // of the nondeterministic plan
-    void *workspace;
-};
+// Copies the packed operands from `first` to `last` of a part to the workspace, or from there to their places.
+static void copy_packed(const struct cudnn_attention *attention, const struct backward_run *r,
+                        const struct part_place *at, int first, int last, bool is_back) {
+    const struct plan_key *part = &r->cut->part;
+    for (int place = first; place <= last; place++) {
+        if (r->packing.offset[place] < 0)
+            continue;
+        struct tensor t = part_of(r->operands[place], part, place);
+        const int64_t *stride = part->stride[place];
+        uint16_t *own = part_data(t, place, at), *packed = (uint16_t *)(r->packed + r->packing.offset[place]);
+        for (int64_t i = 0; i < t.shape[0] * t.shape[2]; i++) {
+            int64_t sample = i / t.shape[2], head = i % t.shape[2];
+            uint16_t *here = own + sample * t.stride[0] + head * t.stride[2];
+            uint16_t *there = packed + sample * stride[0] + head * stride[2];
+            size_t pitch = 2 * (size_t)t.stride[1], packed_pitch = 2 * (size_t)stride[1];
+            cudaError_t status =
+                cudaMemcpy2DAsync(is_back ? here : there, is_back ? pitch : packed_pitch, is_back ? there : here,
+                                  is_back ? packed_pitch : pitch, 2 * (size_t)t.shape[3], (size_t)t.shape[1],
+                                  cudaMemcpyDeviceToDevice, (cudaStream_t)attention->options.stream);
+            if (status != cudaSuccess)
+                die("attention: %s", cudaGetErrorString(status));
+        }
+    }
+}
 
 static void run_backward(struct cudnn_attention *attention, const struct backward_run *r, int64_t sample,
                          int64_t key_head) {
@@ -357,14 +428,10 @@ static void run_backward(struct cudnn_attention *attention, const struct backwar
     struct part_place at = place_part(&r->cut->whole, sample, key_head);
     const float keep = (float)part->keep, keep_scale = (float)(1 / part->keep);
     struct cudnn_bindings bindings = {.count = 0};
-    bind_part(&bindings, PLACE_Q, op->q, at.query);
-    bind_part(&bindings, PLACE_K, op->k, at.key);
-    bind_part(&bindings, PLACE_V, op->v, at.key);
-    bind_part(&bindings, PLACE_OUT, op->out, at.query);
-    bind_part(&bindings, PLACE_DOUT, op->dout, at.query);
-    bind_part(&bindings, PLACE_DQ, op->dq, at.query);
-    bind_part(&bindings, PLACE_DK, op->dk, at.key);
-    bind_part(&bindings, PLACE_DV, op->dv, at.key);
+    for (int place = 0; place < PLACE_COUNT; place++)
+        cudnn_bind(&bindings, 1 + place,
+                   r->packing.offset[place] < 0 ? part_data(r->operands[place], place, &at)
+                                                : r->packed + r->packing.offset[place]);
     cudnn_bind(&bindings, UID_STATS, (const float *)op->lse.data + at.row);
     cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + at.row);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
@@ -374,21 +441,26 @@ static void run_backward(struct cudnn_attention *attention, const struct backwar
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
     side_bind(&bindings, part, &r->side, at.query);
+    copy_packed(attention, r, &at, PLACE_OUT, PLACE_DOUT, false);
     run_graph(attention, r->graph, &bindings, r->workspace);
+    copy_packed(attention, r, &at, PLACE_DQ, PLACE_DV, true);
 }
 
-// Finds the plan and lays out its memory in `room` bytes from r->workspace on; false if there is none or no room.
+// Finds the plan and lays out its memory in `room` bytes from `memory` on; false if there is none or no room.
 static bool find_backward(struct cudnn_attention *attention, struct backward_run *r, struct plan_key *part,
-                          int64_t room) {
+                          unsigned char *memory, int64_t room) {
+    int64_t sum_bytes = 0;
     if (part->kind == KIND_BACKWARD_FIXED) {
-        r->graph = find_fixed(attention, part, room);
-        return r->graph != NULL;
+        find_fixed(attention, r, part, room);
+    } else {
+        sum_bytes = dq_sum_bytes(part);
+        r->dq_sum = memory;
+        r->packing = pack_part(part, r->operands);
+        r->graph = plan_find(attention, part);
     }
-    int64_t bytes = dq_sum_bytes(part);
-    r->dq_sum = r->workspace;
-    r->workspace = (unsigned char *)r->workspace + bytes;
-    r->graph = plan_find(attention, part);
-    return r->graph && bytes + r->graph->workspace_bytes <= room;
+    r->packed = memory + sum_bytes;
+    r->workspace = r->packed + r->packing.bytes;
+    return r->graph && sum_bytes + r->packing.bytes + r->graph->workspace_bytes <= room;
 }
 
 bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
@@ -400,12 +472,14 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
         return false;
     struct plan_key *part = &cut.part;
     part->kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
-    bool is_aligned = note_tensor(part, PLACE_DOUT, op->dout) && note_tensor(part, PLACE_DQ, op->dq) &&
-                      note_tensor(part, PLACE_DK, op->dk) && note_tensor(part, PLACE_DV, op->dv);
+    struct backward_run r = {
+        .op = op, .cut = &cut, .operands = {op->q, op->k, op->v, op->out, op->dout, op->dq, op->dk, op->dv}};
+    bool is_aligned = true;
+    for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
+        is_aligned = is_aligned && note_tensor(part, place, r.operands[place]);
     int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - side_bytes(&cut) : 0;
-    struct backward_run r = {.op = op, .cut = &cut};
-    r.workspace = (unsigned char *)op->workspace.data + side_bytes(&cut);
-    if (!is_aligned || room <= 0 || !find_backward(attention, &r, part, room)) {
+    unsigned char *memory = (unsigned char *)op->workspace.data + side_bytes(&cut);
+    if (!is_aligned || room <= 0 || !find_backward(attention, &r, part, memory, room)) {
         if (part->keep < 1)
             die("attention: cuDNN has drawn the dropout of a forward pass and does not take its backward pass; leave "
                 "out --fast-attention-dropout");
