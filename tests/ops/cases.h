@@ -61,6 +61,7 @@
     X(attention_scores)                                                                                                \
     X(attention_wide)                                                                                                  \
     X(attention_tiles)                                                                                                 \
+    X(attention_rings)                                                                                                 \
     X(attention_values)                                                                                                \
     X(latent)                                                                                                          \
     X(attention_slope)                                                                                                 \

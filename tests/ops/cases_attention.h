@@ -320,18 +320,24 @@ static inline void attention_compare(struct lab *lab, struct attention_setup *s)
     lab_expect_values(lab, gradients[2], expected[2], values);
 }
 
-static inline bool attention_is_too_large(const struct attention_case *c) {
-    enum { TINY = 650000 };  // multiplications: two tiles of a kernel
-    return lab_is_tiny() && c->B * c->H * c->Tq * c->Tk * c->D > TINY;
+static inline bool attention_is_too_large(const struct lab *lab, const struct attention_case *c) {
+    enum { TINY = 650000, TINY_FP32 = 100000 };  // multiplications: two tiles of a kernel, those in fp32 without copies
+    int64_t most = lab->dtype == DTYPE_F32 ? TINY_FP32 : TINY;
+    return lab_is_tiny() && c->B * c->H * c->Tq * c->Tk * c->D > most;
 }
 
 static inline void attention_variant(struct lab *lab, const struct attention_case *c) {
     struct attention_setup s;
-    if (attention_is_too_large(c))
+    if (attention_is_too_large(lab, c))
         return;
     attention_setup(lab, &s, c);
     attention_compare(lab, &s);
     lab_clear(lab);
+}
+
+static inline void attention_variants(struct lab *lab, const struct attention_case *cases, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        attention_variant(lab, &cases[i]);
 }
 
 static inline void case_attention(struct lab *lab) {
@@ -351,8 +357,7 @@ static inline void case_attention(struct lab *lab) {
         {1, 70, 70, 1, 1, 128, .is_causal = true},
         {1, 20, 20, 1, 1, 256, .is_causal = true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        attention_variant(lab, &cases[i]);
+    attention_variants(lab, cases, sizeof cases / sizeof cases[0]);
 }
 
 static inline void case_attention_dropout(struct lab *lab) {
@@ -363,8 +368,7 @@ static inline void case_attention_dropout(struct lab *lab) {
         {1, 17, 150, 2, 2, 16, .is_causal = true, .rate = 0.3f},
         {2, 65, 131, 3, 1, 8, .is_causal = false, .rate = 0.1f},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        attention_variant(lab, &cases[i]);
+    attention_variants(lab, cases, sizeof cases / sizeof cases[0]);
 }
 
 static inline void case_attention_masks(struct lab *lab) {
@@ -388,8 +392,7 @@ static inline void case_attention_masks(struct lab *lab) {
         {2, 131, 131, 4, 2, 16, .is_causal = true, .is_packed = true, .has_bias = true, .is_fixed = true, .rate = 0.1f},
         {2, 40, 140, 2, 2, 24, .is_causal = true, .window = 50, .has_starts = true, .has_bias = true, .is_fixed = true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        attention_variant(lab, &cases[i]);
+    attention_variants(lab, cases, sizeof cases / sizeof cases[0]);
 }
 
 // Caps from those that nearly all scores reach to those that change little, and sinks.
@@ -405,8 +408,7 @@ static inline void case_attention_scores(struct lab *lab) {
         {1, 66, 131, 2, 1, 256, .is_causal = true, .cap = 2, .has_sinks = true},
         {2, 17, 17, 3, 3, 8, .is_causal = true, .has_bias = true, .has_sinks = true},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        attention_variant(lab, &cases[i]);
+    attention_variants(lab, cases, sizeof cases / sizeof cases[0]);
 }
 
 // Heads of any width, for devices without a limit: less than one slice of the CPU's matmuls, one more, several.
@@ -432,6 +434,19 @@ static inline void case_attention_wide(struct lab *lab) {
     lab->tolerance = tolerance;
 }
 
+// Cases with longer sums than others; all with dropout, or as they say.
+static inline void attention_long_variants(struct lab *lab, const struct attention_case *cases, size_t count,
+                                           bool has_dropout) {
+    double tolerance = lab->tolerance;
+    lab->tolerance = 3 * tolerance;
+    for (size_t i = 0; i < count; i++) {
+        struct attention_case c = cases[i];
+        c.rate = has_dropout ? 0.1f : c.rate;
+        attention_variant(lab, &c);
+    }
+    lab->tolerance = tolerance;
+}
+
 // Several tiles of the heads that have kernels of their own on some GPUs, whole ones and parts.
 static inline void case_attention_tiles(struct lab *lab) {
     static const struct attention_case cases[] = {
@@ -452,11 +467,19 @@ static inline void case_attention_tiles(struct lab *lab) {
         {70, 17, 17, 8, 4, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},  // more heads than processors
         {9, 33, 33, 16, 16, 128, .is_causal = false, .has_counts = true, .rate = 0.1f},
     };
-    double tolerance = lab->tolerance;
-    lab->tolerance = 3 * tolerance;  // sums are longer than in other cases
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        attention_variant(lab, &cases[i]);
-    lab->tolerance = tolerance;
+    attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], false);
+}
+
+// As few scores as make those kernels use all of their memory again: for keys, for queries, and for the rows of blocks,
+// which have several heads each. Small enough for a race checker.
+static inline void case_attention_rings(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 9, 700, 1, 1, 64, .is_causal = false},   {1, 330, 17, 1, 1, 64, .is_causal = false},
+        {50, 1, 3, 8, 8, 64, .is_causal = true},     {1, 9, 400, 1, 1, 128, .is_causal = false},
+        {1, 230, 17, 1, 1, 128, .is_causal = false}, {50, 1, 3, 8, 4, 128, .is_causal = true},
+    };
+    attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], false);
+    attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], true);
 }
 
 // Values of another size than keys, as in latent attention.
@@ -483,51 +506,6 @@ static inline void case_attention_values(struct lab *lab) {
         attention_variant(lab, &cases[i]);
     }
     lab->tolerance = tolerance;
-}
-
-// One row after the other, as the contract says.
-static inline void latent_variant(struct lab *lab, int64_t N, int64_t H, const int64_t sizes[3]) {
-    int64_t P = sizes[0], R = sizes[1], V = sizes[2], width = H * (P + R + V), gap = 3;
-    struct sample up = lab_2d(lab, N, H * (P + V), 1), shared = lab_2d(lab, N, gap + R, 1);
-    struct sample kv = lab_2d(lab, N, width, 1), dkv = lab_2d(lab, N, width, 1);
-    struct sample dup = lab_2d(lab, N, H * (P + V), 1), dshared = lab_2d(lab, N, gap + R, 1);
-    for (int64_t n = 0; n < N; n++) {
-        for (int64_t i = 0; i < R; i++)
-            dshared.x[n * (gap + R) + gap + i] = 0;
-        for (int64_t h = 0; h < H; h++) {
-            int64_t key = n * width + h * (P + R), value = n * width + H * (P + R) + h * V, own = (n * H + h) * (P + V);
-            for (int64_t i = 0; i < P + V; i++) {
-                int64_t to = i < P ? key + i : value + i - P;
-                kv.x[to] = up.x[own + i];
-                dup.x[own + i] = dkv.x[to];
-            }
-            for (int64_t i = 0; i < R; i++) {
-                kv.x[key + P + i] = shared.x[n * (gap + R) + gap + i];
-                dshared.x[n * (gap + R) + gap + i] += dkv.x[key + P + i];
-            }
-        }
-    }
-    op_latent_forward(
-        lab->device,
-        &(struct op_latent_forward){
-            .kv = kv.t, .up = up.t, .shared = tensor_slice(shared.t, 1, gap, R), .heads = H, .value_size = V});
-    lab_expect(lab, kv.t, kv.x);
-    op_latent_backward(
-        lab->device,
-        &(struct op_latent_backward){
-            .dup = dup.t, .dshared = tensor_slice(dshared.t, 1, gap, R), .dkv = dkv.t, .heads = H, .value_size = V});
-    lab_expect(lab, dup.t, dup.x);
-    lab_expect(lab, dshared.t, dshared.x);
-    lab_clear(lab);
-}
-
-static inline void case_latent(struct lab *lab) {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 2, 5}, {16, 8, 12}, {128, 64, 128}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        latent_variant(lab, 1, 1, sizes[i]);
-        latent_variant(lab, 17, 3, sizes[i]);
-        latent_variant(lab, 65, 16, sizes[i]);
-    }
 }
 
 static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[5],

@@ -396,6 +396,7 @@ static inline void case_grouped_matmul(struct lab *lab) {
         {4, 256, 64, {128, 127, 129, 256}},
         {4, 360, 344, {130, 0, 1, 66}},
         {3, 256, 520, {63, 64, 65}},
+        {2, 24, 264, {3, 330}},  // sums over more rows than are copied ahead
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         grouped_variant(lab, &cases[i]);

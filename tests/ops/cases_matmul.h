@@ -245,8 +245,10 @@ static inline void case_matmul_many(struct lab *lab) {
         {9, 448, 448, 72, false, true, true},    {3, 832, 832, 64, true, false, true},
         {6, 328, 832, 136, false, false, false}, {2, 640, 640, 640, false, false, true},
         {2, 832, 200, 264, false, false, false}, {40, 320, 320, 136, false, true, true}};
+    enum { TINY = 50000000 };  // multiplications; some have more steps than are copied ahead
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f);
+        if (!lab_is_tiny() || sizes[i].n * sizes[i].M * sizes[i].N * sizes[i].K < TINY)
+            check_many(lab, &sizes[i], i % 3 == 0 ? 0 : -1.5f);
 }
 
 #endif

@@ -403,4 +403,51 @@ static inline void case_alibi(struct lab *lab) {
     alibi_variant(lab, one, 1, 0);
 }
 
+// ---- Latent attention ----
+
+// One row after the other, as the contract says.
+static inline void latent_variant(struct lab *lab, int64_t N, int64_t H, const int64_t sizes[3]) {
+    int64_t P = sizes[0], R = sizes[1], V = sizes[2], width = H * (P + R + V), gap = 3;
+    struct sample up = lab_2d(lab, N, H * (P + V), 1), shared = lab_2d(lab, N, gap + R, 1);
+    struct sample kv = lab_2d(lab, N, width, 1), dkv = lab_2d(lab, N, width, 1);
+    struct sample dup = lab_2d(lab, N, H * (P + V), 1), dshared = lab_2d(lab, N, gap + R, 1);
+    for (int64_t n = 0; n < N; n++) {
+        for (int64_t i = 0; i < R; i++)
+            dshared.x[n * (gap + R) + gap + i] = 0;
+        for (int64_t h = 0; h < H; h++) {
+            int64_t key = n * width + h * (P + R), value = n * width + H * (P + R) + h * V, own = (n * H + h) * (P + V);
+            for (int64_t i = 0; i < P + V; i++) {
+                int64_t to = i < P ? key + i : value + i - P;
+                kv.x[to] = up.x[own + i];
+                dup.x[own + i] = dkv.x[to];
+            }
+            for (int64_t i = 0; i < R; i++) {
+                kv.x[key + P + i] = shared.x[n * (gap + R) + gap + i];
+                dshared.x[n * (gap + R) + gap + i] += dkv.x[key + P + i];
+            }
+        }
+    }
+    op_latent_forward(
+        lab->device,
+        &(struct op_latent_forward){
+            .kv = kv.t, .up = up.t, .shared = tensor_slice(shared.t, 1, gap, R), .heads = H, .value_size = V});
+    lab_expect(lab, kv.t, kv.x);
+    op_latent_backward(
+        lab->device,
+        &(struct op_latent_backward){
+            .dup = dup.t, .dshared = tensor_slice(dshared.t, 1, gap, R), .dkv = dkv.t, .heads = H, .value_size = V});
+    lab_expect(lab, dup.t, dup.x);
+    lab_expect(lab, dshared.t, dshared.x);
+    lab_clear(lab);
+}
+
+static inline void case_latent(struct lab *lab) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 2, 5}, {16, 8, 12}, {128, 64, 128}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        latent_variant(lab, 1, 1, sizes[i]);
+        latent_variant(lab, 17, 3, sizes[i]);
+        latent_variant(lab, 65, 16, sizes[i]);
+    }
+}
+
 #endif

@@ -55,7 +55,7 @@ struct tile_walk {
 };
 
 // Shared memory of a kernel: FIXED times FIXED_BYTES for the block's rows and STAGES times PASSING_BYTES for those that
-// it walks over, with barriers: full (copies have arrived) and empty (all warps are done with them).
+// it walks over, with barriers: full (copies have arrived) and empty (all threads are done with them).
 template <typename SHAPE> struct walk_memory {
     uint8_t *fixed, *passing;
     uint64_t fixed_full[SHAPE::FIXED], fixed_empty[SHAPE::FIXED], full[SHAPE::STAGES], empty[SHAPE::STAGES];
@@ -69,11 +69,11 @@ static __device__ __forceinline__ void open_memory(walk_memory<SHAPE> &memory, u
         memory.passing = memory.fixed + SHAPE::FIXED * SHAPE::FIXED_BYTES;
         for (int i = 0; i < SHAPE::FIXED; i++) {
             barrier_init(&memory.fixed_full[i], 1);
-            barrier_init(&memory.fixed_empty[i], ATTENTION_WARPS);
+            barrier_init(&memory.fixed_empty[i], ATTENTION_WARPS * 32);
         }
         for (int i = 0; i < SHAPE::STAGES; i++) {
             barrier_init(&memory.full[i], arrivals);
-            barrier_init(&memory.empty[i], ATTENTION_WARPS);
+            barrier_init(&memory.empty[i], ATTENTION_WARPS * 32);
         }
         barriers_ready();
     }
@@ -93,10 +93,9 @@ static __device__ __forceinline__ void copy_rows(uint8_t *to, const CUtensorMap 
                           row, place);
 }
 
-// Signals that a warp is done with a stage.
+// Signals that a thread is done with a stage: each has read of it, and waiting for matmuls orders no other reads.
 static __device__ __forceinline__ void release(uint64_t *empty) {
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(empty);
+    barrier_arrive(empty);
 }
 
 // Keeps the compiler from reading sums before this point.
