@@ -54,11 +54,6 @@ static __device__ __host__ __forceinline__ bool expert8_is_silu(const struct exp
     return args.activation == ACTIVATION_SILU && args.rule.limit == 0 && args.rule.offset == 0;
 }
 
-// Not inlined: the many copies would take a minute to compile.
-static __device__ __noinline__ eight_gates expert_gates(enum activation activation, eight_gates at) {
-    return gates_by_pairs(at, [&](float x) { return gate_at<__nv_bfloat16>(activation, x); });
-}
-
 // The eight values of each part; returns the row's share of its weight's gradient. IS_SILU: a unit without limits.
 template <int KIND, bool IS_GATED, bool IS_SILU>
 static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8], const struct expert8_row &row,
@@ -77,7 +72,7 @@ static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8
 #pragma unroll
         for (int i = 0; i < 8; i++)
             gates.x[i] = IS_GATED ? glu_gate(args.rule, x[i]) : x[i];
-        gates = expert_gates(args.activation, gates);
+        gates = any_gates<__nv_bfloat16>(args.activation, gates);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -85,7 +80,8 @@ static __device__ __forceinline__ float expert8_values(float value[MOST_PARTS][8
             value[0][i] = is_there ? x[i] : 0.0f;
             continue;
         }
-        float2 at = IS_SILU ? gate_at<__nv_bfloat16>(ACTIVATION_SILU, x[i]) : make_float2(gates.x[i], gates.slope[i]);
+        float2 at =
+            IS_SILU ? activation_at<__nv_bfloat16>(ACTIVATION_SILU, x[i]) : make_float2(gates.x[i], gates.slope[i]);
         float other = !IS_GATED ? 1.0f : is_silu ? up[i] : glu_up(args.rule, up[i]), y = at.x * other;
         value[KIND == EXPERT8_BACKWARD ? 1 + IS_GATED : 0][i] = is_there ? weight * y : 0.0f;
         if (KIND != EXPERT8_BACKWARD)

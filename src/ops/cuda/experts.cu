@@ -37,18 +37,18 @@ static __device__ __forceinline__ const T *bias_at(const struct expert_args &arg
 }
 
 // Values and slopes of eight gates, unless by SiLU or the quick GELU (IS_LOGISTIC).
-template <bool IS_LOGISTIC>
+template <typename T, bool IS_LOGISTIC>
 static __device__ __forceinline__ eight_gates other_gates(const struct expert_args &args, const float gate[8]) {
     eight_gates at = {};
 #pragma unroll
     for (int i = 0; i < 8 && !IS_LOGISTIC; i++)
         at.x[i] = args.is_gated ? glu_gate(args.rule, gate[i]) : gate[i];
-    return IS_LOGISTIC ? at : any_gates(args.activation, at);
+    return IS_LOGISTIC ? at : any_gates<T>(args.activation, at);
 }
 
 template <typename T, bool IS_LOGISTIC>
 static __device__ __forceinline__ float2 gate_of(const struct expert_args &args, float gate, float value, float slope) {
-    return IS_LOGISTIC ? logistic_gate<T>(args.activation, args.is_gated ? glu_gate(args.rule, gate) : gate)
+    return IS_LOGISTIC ? logistic_at<T>(args.activation, args.is_gated ? glu_gate(args.rule, gate) : gate)
                        : make_float2(value, slope);
 }
 
@@ -67,7 +67,7 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_forward_ke
             add_bias(value, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
-        const eight_gates gates = other_gates<IS_LOGISTIC>(args, value);
+        const eight_gates gates = other_gates<T, IS_LOGISTIC>(args, value);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             float2 at = gate_of<T, IS_LOGISTIC>(args, value[i], gates.x[i], gates.slope[i]);
@@ -97,7 +97,7 @@ template <typename T, bool IS_LOGISTIC> static __global__ void expert_backward_k
             add_bias(gate, bias, column, columns, args.is_wide);
         if (bias && args.is_gated)
             add_bias(up, bias + columns, column, columns, args.is_wide);
-        const eight_gates gates = other_gates<IS_LOGISTIC>(args, gate);
+        const eight_gates gates = other_gates<T, IS_LOGISTIC>(args, gate);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             float2 at = gate_of<T, IS_LOGISTIC>(args, gate[i], gates.x[i], gates.slope[i]);

@@ -76,12 +76,12 @@ template <typename A>
 static __device__ __forceinline__ float epilogue_of(float value, float bias, float aux, enum epilogue epilogue,
                                                     float *stored) {
     if (epilogue == EPILOGUE_ACTIVATION_GRADIENT)
-        return value * gelu_tanh_gradient<A>(aux);
+        return value * activation_at<A>(ACTIVATION_GELU_TANH, aux).y;
     value += bias;
     if (epilogue == EPILOGUE_BIAS_ACTIVATION) {
         // Backward sees the stored aux, so forward activates the stored value.
         *stored = rounded<A>(value);
-        return gelu_tanh<A>(*stored);
+        return activation_at<A>(ACTIVATION_GELU_TANH, *stored).x;
     }
     return value;
 }

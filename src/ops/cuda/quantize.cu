@@ -23,42 +23,10 @@ struct quantize_args {
 // dtype.
 enum { FAST_GELU, FAST_SILU, ANY, AS_E4M3, AS_E5M2 };
 
-// 1 / (1 + 2^x) with an error of about 1e-7, in three instructions: stored numbers have four bits at most, and these
-// kernels are bound by computation as much as by memory.
-static __device__ __forceinline__ float fast_share(float x) {
-    float power, share;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(share) : "f"(1.0f + power));
-    return share;
-}
-
-static const float LOG2_E = 1.4426950409f;
-
-// GELU in its tanh form is x times the logistic function of a x + b x^3; its slope follows from that.
-static __device__ __forceinline__ float fast_gelu_share(float x) {
-    const float a = -TWICE_SQRT_2_OVER_PI * LOG2_E, b = a * GELU_CUBIC;
-    return fast_share(x * (a + b * (x * x)));
-}
-
-// `any` is the value or slope if the activation has no code path of its own.
-template <int FUNCTION> static __device__ __forceinline__ float value_at(float x, float any) {
-    if (FUNCTION == FAST_GELU)
-        return x * fast_gelu_share(x);
-    if (FUNCTION == FAST_SILU)
-        return x * fast_share(-LOG2_E * x);
-    return any;
-}
-
-template <int FUNCTION> static __device__ __forceinline__ float slope_at(float x, float any) {
-    if (FUNCTION == FAST_GELU) {
-        const float a = TWICE_SQRT_2_OVER_PI, b = 3.0f * a * GELU_CUBIC;
-        float s = fast_gelu_share(x);
-        return s + s * (1.0f - s) * (x * (a + b * (x * x)));
-    }
-    if (FUNCTION == FAST_SILU) {
-        float s = fast_share(-LOG2_E * x);
-        return s + s * (1.0f - s) * x;
-    }
+// Value and slope at x; `any` has those of an activation without a code path of its own.
+template <int FUNCTION> static __device__ __forceinline__ float2 function_at(float x, float2 any) {
+    if (FUNCTION == FAST_GELU || FUNCTION == FAST_SILU)
+        return activation_at<__nv_bfloat16>(FUNCTION == FAST_GELU ? ACTIVATION_GELU_TANH : ACTIVATION_SILU, x);
     return any;
 }
 
@@ -83,9 +51,8 @@ static __device__ __forceinline__ void quantize_fetch(struct quantize_row *to, c
 template <int KIND, int FUNCTION, bool HAS_RESULT>
 static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8], const struct quantize_row &row,
                                                        const float bias[MOST_HALVES][8], enum activation activation) {
-    constexpr bool IS_GRADIENT = KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT;
     float x[8], up[8], dy[8];
-    several<8> any = {}, any_slope = {};
+    eight_gates any = {};
     unpack8(x, row.x);
     if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
         unpack8(up, row.up);
@@ -95,10 +62,7 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8
 #pragma unroll
         for (int i = 0; i < 8; i++)
             any.x[i] = x[i] + bias[0][i];
-        if (IS_GRADIENT)
-            any_slope = any_slopes(activation, any);
-        if (KIND != QUANTIZE_ACTIVATION_GRADIENT || HAS_RESULT)
-            any = any_values(activation, any);
+        any = any_gates<__nv_bfloat16>(activation, any);
     }
 #pragma unroll
     for (int i = 0; i < 8; i++) {
@@ -106,23 +70,17 @@ static __device__ __forceinline__ void quantize_values(float value[MOST_PARTS][8
             value[0][i] = x[i];
             continue;
         }
-        float at = x[i] + bias[0][i];
-        if (KIND == QUANTIZE_ACTIVATION)
-            value[0][i] = value_at<FUNCTION>(at, any.x[i]);
-        if (KIND == QUANTIZE_GLU)
-            value[0][i] = value_at<FUNCTION>(at, any.x[i]) * (up[i] + bias[1][i]);
-        if (KIND == QUANTIZE_ACTIVATION_GRADIENT) {
-            value[0][i] = dy[i] * slope_at<FUNCTION>(at, any_slope.x[i]);
-            if (HAS_RESULT)
-                value[1][i] = value_at<FUNCTION>(at, any.x[i]);
+        float2 at = function_at<FUNCTION>(x[i] + bias[0][i], make_float2(any.x[i], any.slope[i]));
+        float other = KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT ? up[i] + bias[1][i] : 1.0f;
+        if (KIND == QUANTIZE_ACTIVATION || KIND == QUANTIZE_GLU) {
+            value[0][i] = at.x * other;
+            continue;
         }
-        if (KIND == QUANTIZE_GLU_GRADIENT) {
-            float gate = value_at<FUNCTION>(at, any.x[i]);
-            value[0][i] = dy[i] * (up[i] + bias[1][i]) * slope_at<FUNCTION>(at, any_slope.x[i]);
-            value[1][i] = dy[i] * gate;
-            if (HAS_RESULT)
-                value[2][i] = gate * (up[i] + bias[1][i]);
-        }
+        value[0][i] = dy[i] * other * at.y;
+        if (KIND == QUANTIZE_GLU_GRADIENT)
+            value[1][i] = dy[i] * at.x;
+        if (HAS_RESULT)
+            value[KIND == QUANTIZE_GLU_GRADIENT ? 2 : 1][i] = at.x * other;
     }
 }
 
