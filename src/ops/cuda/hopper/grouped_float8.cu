@@ -128,49 +128,6 @@ static __device__ __forceinline__ void multiply_exactly(float (&sums)[128], stag
     }
 }
 
-enum {
-    BOX_FLOATS = LINE_BYTES / 4,
-    WARP_ROWS = 16,
-    WARP_BOX_BYTES = WARP_ROWS * LINE_BYTES,
-    BOXES = 2,
-    WARP_BYTES = BOXES * WARP_BOX_BYTES,
-    WEIGHT_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * WARP_BYTES,
-};
-
-// A warp stores its 16 rows of a tile through its own shared memory, 32 columns at a time, while the next BOXES are
-// prepared and the sums of the next tile are computed. Additions to the result happen in memory.
-static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const float (&sums)[128], uint8_t *memory,
-                                                   const struct hopper_tile &tile, const struct grouped_args &args) {
-    int lane = threadIdx.x % 32, row = lane / 4;
-    int first_row = (int)tile.row + threadIdx.x / 32 % 4 * WARP_ROWS;
-#pragma unroll
-    for (int box = 0; box < COLUMNS / BOX_FLOATS; box++) {
-        uint8_t *to = memory + box % BOXES * WARP_BOX_BYTES + row * LINE_BYTES + lane % 2 * 8;
-        int column = (int)tile.column + box * BOX_FLOATS;
-        if (lane == 0)
-            stores_wait<BOXES - 1>();
-        __syncwarp();
-#pragma unroll
-        for (int j = 0; j < BOX_FLOATS / 8; j++) {
-            const float *four = sums + 4 * (box * (BOX_FLOATS / 8) + j);
-            int chunk = (2 * j + lane % 4 / 2 ^ row) * 16;
-            *(float2 *)(to + chunk) = make_float2(four[0], four[1]);
-            *(float2 *)(to + 8 * LINE_BYTES + chunk) = make_float2(four[2], four[3]);
-        }
-        fence_async();
-        __syncwarp();
-        if (lane == 0) {
-            if (first_row < tile.rows_end && column < args.inputs) {
-                if (args.adds)
-                    add_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
-                else
-                    store_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
-            }
-            stores_commit();
-        }
-    }
-}
-
 // The sums of a tile, times the factors of both operands.
 template <enum grouped_kind KIND, enum scaled8 SCALED>
 static __device__ __forceinline__ void multiply_tile8(float (&sums)[128], stages<GROUPED_STAGES> &stages,
@@ -196,8 +153,7 @@ static __device__ __forceinline__ void compute_float8(const struct float8_args &
     const struct grouped_args &grouped = args.grouped;
     stage_turn<GROUPED_STAGES> turn = {0, 0};
     int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
-    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES +
-                    warp * (KIND == GROUPED_WEIGHT ? (int)WARP_BYTES : (int)PART_BYTES);
+    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * store_memory<KIND>::WARP_BYTES;
     float sums[128], factor = 1;
     if (SCALED == BY_RANGE)
         factor = args.a_range[RANGE_FACTOR] * args.b_range[RANGE_FACTOR];
@@ -207,7 +163,7 @@ static __device__ __forceinline__ void compute_float8(const struct float8_args &
         if (KIND == GROUPED_WEIGHT && tile.inner == 0 && grouped.adds)
             continue;
         if (KIND == GROUPED_WEIGHT && grouped.adds)
-            prefetch_floats(place_floats((float *)grouped.d, tile, grouped));
+            prefetch_floats(tile, grouped);
         multiply_tile8<KIND, SCALED>(sums, stages, turn, tile, args, factor);
         if (KIND == GROUPED_WEIGHT)
             store_boxes(d_map, sums, part, tile, grouped);
@@ -289,7 +245,7 @@ void grouped_run_float8(struct cuda_device *cuda, const struct op_grouped_matmul
     }
     CUtensorMap a_map = map_tensor(op->a, ROWS), b_map = map_tensor(op->b, COLUMNS);
     CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
-    int processors = 0, bytes = (is_weight ? (int)WEIGHT_BYTES : (int)HOPPER_BYTES) + ALIGNMENT;
+    int processors = 0, bytes = hopper_bytes(op->kind);
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
     float8_kernel kernel = choose_float8(op);
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

@@ -39,37 +39,36 @@ static __device__ __forceinline__ void copy_operands(stages<GROUPED_STAGES> &sta
 
 template <typename T, enum grouped_kind KIND>
 static __device__ __forceinline__ void compute_tiles(const struct grouped_args &args, stages<GROUPED_STAGES> &stages,
-                                                     const hopper_tiles<KIND> &tiles) {
+                                                     const hopper_tiles<KIND> &tiles, const CUtensorMap *d_map) {
     stage_turn<GROUPED_STAGES> turn = {0, 0};
     int group = threadIdx.x / 128 - 1, warp = threadIdx.x / 32 - 4;
-    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * PART_BYTES;
+    uint8_t *part = stages.memory + GROUPED_STAGES * STAGE_BYTES + warp * store_memory<KIND>::WARP_BYTES;
     float sums[128];
     for (int64_t number = blockIdx.x; number < tiles.count; number += gridDim.x) {
         struct hopper_tile tile = tiles.at(number);
         tile.row += group * 64;
-        if (KIND != GROUPED_WEIGHT) {
-            multiply_tile<tile_kind<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>>(
-                sums, stages, turn, tile.inner, group, nothing_beside());
-            store_halves((T *)args.d, sums, (T *)part, tile, KIND == GROUPED_FORWARD ? args.outputs : args.inputs);
-        } else if (tile.inner > 0 || !args.adds) {
-            if (args.adds)
-                prefetch_floats(place_floats((float *)args.d, tile, args));
-            if (tile.inner == 0) {
+        if (KIND == GROUPED_WEIGHT && tile.inner == 0 && args.adds)
+            continue;
+        if (KIND == GROUPED_WEIGHT && args.adds)
+            prefetch_floats(tile, args);
 #pragma unroll
-                for (int i = 0; i < 128; i++)
-                    sums[i] = 0;
-            }
-            multiply_tile<tile_kind<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>>(
-                sums, stages, turn, tile.inner, group, nothing_beside());
-            store_floats(place_floats((float *)args.d, tile, args), sums, (float *)part, args.adds);
-        }
+        for (int i = 0; i < 128 && KIND == GROUPED_WEIGHT && tile.inner == 0; i++)
+            sums[i] = 0;
+        multiply_tile<tile_kind<T, KIND == GROUPED_WEIGHT, KIND != GROUPED_FORWARD, KIND == GROUPED_WEIGHT>>(
+            sums, stages, turn, tile.inner, group, nothing_beside());
+        if (KIND == GROUPED_WEIGHT)
+            store_boxes(d_map, sums, part, tile, args);
+        else
+            store_halves((T *)args.d, sums, (T *)part, tile, KIND == GROUPED_FORWARD ? args.outputs : args.inputs);
     }
+    if (KIND == GROUPED_WEIGHT && threadIdx.x % 32 == 0)
+        stores_wait();
 }
 
 template <typename T, enum grouped_kind KIND>
 static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     grouped_hopper_kernel(struct grouped_args args, const __grid_constant__ CUtensorMap a_map,
-                          const __grid_constant__ CUtensorMap b_map) {
+                          const __grid_constant__ CUtensorMap b_map, const __grid_constant__ CUtensorMap d_map) {
     extern __shared__ uint8_t memory[];
     __shared__ int before[KIND == GROUPED_WEIGHT ? 1 : ROUTER_MOST_EXPERTS + 1];
     __shared__ stages<GROUPED_STAGES> stages;
@@ -84,11 +83,11 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             copy_operands<KIND>(stages, tiles, &a_map, &b_map);
     } else {
         take_registers<224>();
-        compute_tiles<T, KIND>(args, stages, tiles);
+        compute_tiles<T, KIND>(args, stages, tiles, &d_map);
     }
 }
 
-typedef void (*hopper_kernel)(struct grouped_args args, const CUtensorMap a_map, const CUtensorMap b_map);
+typedef void (*hopper_kernel)(struct grouped_args, CUtensorMap, CUtensorMap, CUtensorMap);
 
 template <typename T> static hopper_kernel kernel_of(enum grouped_kind kind) {
     if (kind == GROUPED_WEIGHT)
@@ -104,12 +103,13 @@ bool grouped_run_hopper(struct cuda_device *cuda, const struct op_grouped_matmul
     bool is_weight = op->kind == GROUPED_WEIGHT;
     CUtensorMap a_map = map_tensor(op->a, is_weight ? (int)STEP : (int)ROWS);
     CUtensorMap b_map = map_tensor(op->b, op->kind == GROUPED_FORWARD ? (int)COLUMNS : (int)STEP);
+    CUtensorMap d_map = is_weight ? map_tensor(op->d, WARP_ROWS) : a_map;
     int64_t down = is_weight ? args.experts * divide_up(args.outputs, ROWS) : op->a.shape[0] / ROWS + args.experts;
-    int processors = 0, bytes = HOPPER_BYTES + ALIGNMENT;
+    int processors = 0, bytes = hopper_bytes(op->kind);
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
     hopper_kernel kernel = op->a.dtype == DTYPE_F16 ? kernel_of<__half>(op->kind) : kernel_of<__nv_bfloat16>(op->kind);
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     LAUNCH(cuda, kernel, grid_x(min(down * across, (int64_t)processors)), HOPPER_THREADS, (size_t)bytes, args, a_map,
-           b_map);
+           b_map, d_map);
     return true;
 }

@@ -11,12 +11,23 @@
 
 enum {
     GROUPED_STAGES = 4,
-    PART_FLOATS = 32,
     LINE = PART + 8,  // avoids bank conflicts
-    FLOAT_LINE = PART_FLOATS + 8,
-    PART_BYTES = 16 * FLOAT_LINE * 4,
-    HOPPER_BYTES = GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * PART_BYTES,
+    BOX_FLOATS = LINE_BYTES / 4,
+    WARP_ROWS = 16,
+    WARP_BOX_BYTES = WARP_ROWS * LINE_BYTES,
+    BOXES = 2,
 };
+
+// Shared memory for a warp's stores, and of a block. Blocks that walk over rows of experts also have static memory.
+template <enum grouped_kind KIND> struct store_memory {
+    static const int WARP_BYTES = KIND == GROUPED_WEIGHT ? BOXES * WARP_BOX_BYTES : WARP_ROWS * LINE * 2;
+};
+
+static int hopper_bytes(enum grouped_kind kind) {
+    int of_warp =
+        kind == GROUPED_WEIGHT ? store_memory<GROUPED_WEIGHT>::WARP_BYTES : store_memory<GROUPED_FORWARD>::WARP_BYTES;
+    return GROUPED_STAGES * STAGE_BYTES + COMPUTE_THREADS / 32 * of_warp + ALIGNMENT;
+}
 
 // One tile of the result, and the inner dimension it sums over.
 struct hopper_tile {
@@ -90,64 +101,50 @@ static __device__ __forceinline__ void store_halves(T *d, const float (&sums)[12
     }
 }
 
-// The rows of an fp32 result that a lane reads and writes, PART_FLOATS columns at a time.
-struct float_place {
-    float *to;        // of this lane's first row
-    int64_t inputs;   // between rows
-    int64_t rows;     // how many of the four (0, 4, 8 and 12 below) exist
-    int64_t columns;  // existing columns from `to` on
-};
-
-static __device__ __forceinline__ struct float_place place_floats(float *d, const struct hopper_tile &tile,
-                                                                  const struct grouped_args &args) {
-    int lane = threadIdx.x % 32;
-    int64_t row = tile.row + threadIdx.x / 32 % 4 * 16 + lane / 8, column = tile.column + lane % 8 * 4;
-    struct float_place place;
-    place.to = d + (tile.expert * args.outputs + row) * args.inputs + column;
-    place.inputs = args.inputs;
-    place.rows = (tile.rows_end - row + 3) / 4;
-    place.columns = args.inputs - column;
-    return place;
+// Prefetches a warp's rows of an fp32 result: eight lanes for each row, in steps of four rows.
+static __device__ __forceinline__ void prefetch_floats(const struct hopper_tile &tile,
+                                                       const struct grouped_args &args) {
+    int64_t row = tile.row + threadIdx.x / 32 % 4 * WARP_ROWS + threadIdx.x % 32 / 8;
+    int64_t column = tile.column + threadIdx.x % 8 * BOX_FLOATS;
+    const float *from = (const float *)args.d + (tile.expert * args.outputs + row) * args.inputs + column;
+#pragma unroll
+    for (int i = 0; i < WARP_ROWS; i += 4)
+        if (row + i < tile.rows_end && column < args.inputs)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i * args.inputs));
 }
 
-// Prefetches the old result, which is added to later, into the L2 cache while the sums are computed.
-static __device__ __forceinline__ void prefetch_floats(const struct float_place &place) {
+// A warp stores its 16 rows of a tile through its own shared memory, 32 columns at a time, while the next BOXES are
+// prepared and the sums of the next tile are computed. Additions to the result happen in memory:
+// it is prefetched into the L2 cache while the sums are computed.
+static __device__ __forceinline__ void store_boxes(const CUtensorMap *map, const float (&sums)[128], uint8_t *memory,
+                                                   const struct hopper_tile &tile, const struct grouped_args &args) {
+    int lane = threadIdx.x % 32, row = lane / 4;
+    int first_row = (int)tile.row + threadIdx.x / 32 % 4 * WARP_ROWS;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int64_t aside = threadIdx.x % 8 * 28;  // eight lanes of a row: its lines of 32 columns
-        if (i < place.rows && aside < place.columns)
-            asm volatile("prefetch.global.L2 [%0];" ::"l"(place.to + 4 * i * place.inputs + aside));
-    }
-}
-
-static __device__ __forceinline__ void store_floats(const struct float_place &place, const float (&sums)[128],
-                                                    float *part, bool adds) {
-    int lane = threadIdx.x % 32;
-#pragma unroll
-    for (int first = 0; first < COLUMNS; first += PART_FLOATS) {
-        float x[4][4], old[4][4] = {};
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (adds && i < place.rows && first < place.columns)
-                load4_aligned(old[i], place.to + 4 * i * place.inputs + first);
-        float *to = part + lane / 4 * FLOAT_LINE + lane % 4 * 2;
-#pragma unroll
-        for (int j = 0; j < PART_FLOATS / 8; j++) {
-            const float *four = sums + 4 * (first / 8 + j);
-            *(float2 *)(to + 8 * j) = make_float2(four[0], four[1]);
-            *(float2 *)(to + 8 * FLOAT_LINE + 8 * j) = make_float2(four[2], four[3]);
-        }
+    for (int box = 0; box < COLUMNS / BOX_FLOATS; box++) {
+        uint8_t *to = memory + box % BOXES * WARP_BOX_BYTES + row * LINE_BYTES + lane % 2 * 8;
+        int column = (int)tile.column + box * BOX_FLOATS;
+        if (lane == 0)
+            stores_wait<BOXES - 1>();
         __syncwarp();
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            load4_aligned(x[i], part + (4 * i + lane / 8) * FLOAT_LINE + lane % 8 * 4);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                x[i][j] += old[i][j];
-            if (i < place.rows && first < place.columns)
-                store4_aligned(place.to + 4 * i * place.inputs + first, x[i]);
+        for (int j = 0; j < BOX_FLOATS / 8; j++) {
+            const float *four = sums + 4 * (box * (BOX_FLOATS / 8) + j);
+            int chunk = (2 * j + lane % 4 / 2 ^ row) * 16;
+            *(float2 *)(to + chunk) = make_float2(four[0], four[1]);
+            *(float2 *)(to + 8 * LINE_BYTES + chunk) = make_float2(four[2], four[3]);
         }
+        fence_async();
         __syncwarp();
+        if (lane == 0) {
+            if (first_row < tile.rows_end && column < args.inputs) {
+                if (args.adds)
+                    add_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
+                else
+                    store_box(map, memory + box % BOXES * WARP_BOX_BYTES, column, first_row, tile.expert);
+            }
+            stores_commit();
+        }
     }
 }
 
