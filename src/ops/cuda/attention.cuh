@@ -280,8 +280,30 @@ static __device__ __forceinline__ void store_tile(const struct any_head &to, int
     }
 }
 
-static __device__ __forceinline__ bool is_visible(const struct attention_args &args, int64_t query, int64_t key) {
-    return query < args.queries && key < args.keys && (!args.is_causal || key <= query + args.keys - args.queries);
+// The keys [first, end) that a query sees; a query that does not exist sees none.
+struct key_range {
+    int first, end;
+};
+
+static __device__ __forceinline__ struct key_range keys_of(const struct attention_args &args, int64_t batch,
+                                                           int64_t query) {
+    int64_t first = 0, end = args.keys;
+    if (query >= args.queries)
+        return {0, 0};
+    if (args.is_causal) {
+        end = max((int64_t)0, query + args.keys - args.queries + 1);
+        if (args.window > 0)
+            first = max((int64_t)0, end - args.window);
+    }
+    if (args.key_counts)
+        end = min(end, (int64_t)args.key_counts[batch]);
+    if (args.first_keys)
+        first = max(first, (int64_t)args.first_keys[batch * args.queries + query]);
+    return {(int)first, (int)max(end, first)};
+}
+
+static __device__ __forceinline__ bool sees(struct key_range range, int64_t key) {
+    return key >= range.first && key < range.end;
 }
 
 // Each head draws its own dropout.

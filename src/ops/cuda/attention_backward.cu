@@ -39,9 +39,10 @@ static __device__ __forceinline__ void score_gradients(float score[R][R], float 
     for (int r = 0; r < R; r++) {
         int64_t query = first_query + R * ty + r, row = (batch * args.heads + head) * args.queries + query;
         float lse = query < args.queries ? args.lse[row] : 0.0f, delta = query < args.queries ? args.delta[row] : 0.0f;
+        struct key_range seen = keys_of(args, batch, query);
 #pragma unroll
         for (int c = 0; c < R; c++) {
-            float p = is_visible(args, query, key + c) ? expf(score[r][c] * args.scale - lse) : 0.0f;
+            float p = sees(seen, key + c) ? expf(score[r][c] * args.scale - lse) : 0.0f;
             dweight[r][c] = p * (dweight[r][c] * factor[r][c] - delta);
             score[r][c] = p * factor[r][c];
         }

@@ -32,10 +32,11 @@ static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state,
 #pragma unroll
     for (int r = 0; r < R; r++) {
         int64_t query = first_query + R * ty + r;
+        struct key_range seen = keys_of(args, blockIdx.z, query);
         float largest = state.largest[r];
 #pragma unroll
         for (int c = 0; c < R; c++) {
-            score[r][c] = is_visible(args, query, key + c) ? score[r][c] * args.scale : -INFINITY;
+            score[r][c] = sees(seen, key + c) ? score[r][c] * args.scale : -INFINITY;
             largest = fmaxf(largest, score[r][c]);
         }
         largest = half_warp_max(largest);

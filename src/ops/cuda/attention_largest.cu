@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int key = column + 8 * j + (i & 1);
-                if (key >= range[i / 2].first && key < range[i / 2].end)
+                if (sees(range[i / 2], key))
                     own = fmaxf(own, score[j][i] * args.scale);
             }
     }

@@ -11,22 +11,6 @@ static __device__ __forceinline__ T *row_at(struct attention_view view, int64_t 
     return (T *)view.data + batch * view.batch + row * view.time + head * view.head;
 }
 
-// The keys [first, end) that a query sees.
-static __device__ void keys_seen(const struct attention_args &args, int64_t batch, int64_t query, int64_t *first,
-                                 int64_t *end) {
-    *first = 0;
-    *end = args.keys;
-    if (args.is_causal) {
-        *end = query + args.keys - args.queries + 1;
-        if (args.window > 0 && *end > args.window)
-            *first = *end - args.window;
-    }
-    if (args.key_counts)
-        *end = min(*end, (int64_t)args.key_counts[batch]);
-    if (args.first_keys)
-        *first = max(*first, (int64_t)args.first_keys[batch * args.queries + query]);
-}
-
 // Loads a row of a head into the lanes of a warp: element i is column lane + 32 i.
 template <typename T>
 static __device__ __forceinline__ void load_row(float out[MOST_LANE_COLUMNS], const T *row, int head_size) {
@@ -123,7 +107,7 @@ static __device__ __forceinline__ float own_factor(const struct attention_args &
 
 // Grid (groups of queries, heads, batches), a warp per query; online softmax.
 template <typename T> static __global__ void masked_forward_kernel(struct attention_args args) {
-    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z;
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
         return;
@@ -133,9 +117,9 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
         sum = 1;
     }
     load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
-    keys_seen(args, batch, query, &first, &end);
+    struct key_range seen = keys_of(args, batch, query);
     struct key_draws draws = {-1, 0};
-    for (int64_t key = first; key < end; key++) {
+    for (int64_t key = seen.first; key < seen.end; key++) {
         float product = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size);
         float score = score_of(args, head, query, key, product, &slope);
         float next = fmaxf(largest, score), correction = expf(largest - next), weight = expf(score - next);
@@ -173,7 +157,7 @@ score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMN
 
 // A warp per query: delta, then dq.
 template <typename T> static __global__ void masked_query_kernel(struct attention_args args) {
-    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z;
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
         return;
@@ -183,9 +167,9 @@ template <typename T> static __global__ void masked_query_kernel(struct attentio
     float delta = row_dot(dout, row_at<T>(args.out, batch, query, head), args.value_size);
     args.delta[(batch * args.heads + head) * args.queries + query] = delta;
     __syncwarp();
-    keys_seen(args, batch, query, &first, &end);
+    struct key_range seen = keys_of(args, batch, query);
     struct key_draws draws = {-1, 0};
-    for (int64_t key = first; key < end; key++) {
+    for (int64_t key = seen.first; key < seen.end; key++) {
         float factor = factor_along(&draws, args, batch, head, query, key);
         float ds = score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
         add_row(dq, ds * args.scale, row_at<T>(args.k, batch, key, group), args.head_size);
@@ -195,7 +179,7 @@ template <typename T> static __global__ void masked_query_kernel(struct attentio
 
 // A warp per key: dk and dv from all queries of all heads of its group that see it, in order.
 template <typename T> static __global__ void masked_key_kernel(struct attention_args args) {
-    int64_t key = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int64_t key = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z;
     int group = blockIdx.y, per_group = args.heads / args.key_heads;
     if (key >= args.keys)
         return;
@@ -206,8 +190,8 @@ template <typename T> static __global__ void masked_key_kernel(struct attention_
             if (query % 32 == 0)
                 drawn = own_factor(args, batch, head, query + (threadIdx.x & 31), key);
             float factor = __shfl_sync(0xFFFFFFFFu, drawn, (int)(query & 31));
-            keys_seen(args, batch, query, &first, &end);
-            if (key < first || key >= end)
+            struct key_range seen = keys_of(args, batch, query);
+            if (!sees(seen, key))
                 continue;
             load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
             load_row(dout, row_at<T>(args.dout, batch, query, head), args.value_size);
@@ -223,7 +207,7 @@ template <typename T> static __global__ void masked_key_kernel(struct attention_
 // A warp per distance: the sum of the score gradients along it.
 template <typename T> static __global__ void masked_bias_kernel(struct attention_args args) {
     int64_t width = args.queries + args.keys - 1, column = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
-    int64_t batch = blockIdx.z, first, end;
+    int64_t batch = blockIdx.z;
     int head = blockIdx.y;
     if (column >= width)
         return;
@@ -233,8 +217,8 @@ template <typename T> static __global__ void masked_bias_kernel(struct attention
         if (query % 32 == 0)
             drawn = own_factor(args, batch, head, query + lane, key + lane);
         float factor = __shfl_sync(0xFFFFFFFFu, drawn, (int)(query & 31));
-        keys_seen(args, batch, query, &first, &end);
-        if (key < first || key >= end)
+        struct key_range seen = keys_of(args, batch, query);
+        if (!sees(seen, key))
             continue;
         load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
         load_row(dout, row_at<T>(args.dout, batch, query, head), args.value_size);

@@ -145,8 +145,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 int key = column + 8 * j + (i & 1), half = i / 2;
-                bool is_visible = key >= range[half].first && key < range[half].end;
-                float p = is_visible ? power_of_two(score[j][i] * scale - lse[half]) : 0.0f;
+                float p = sees(range[half], key) ? power_of_two(score[j][i] * scale - lse[half]) : 0.0f;
                 score[j][i] = p * (dweight[j][i] - delta[half]);
             }
         add_weighted_rows<T, DP, TENSOR_ROWS>(dq, score, keys);
@@ -198,7 +197,7 @@ add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys, const
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int key = first_key + warp_row + lane / 4 + 8 * (i / 2), column = 8 * j + 2 * (lane % 4) + (i & 1);
-            bool is_visible = key >= facts->range[column].first && key < facts->range[column].end;
+            bool is_visible = sees(facts->range[column], key);
             if (args.bias)
                 score[j][i] += bias_of(args, head, first_query + column, key);
             score[j][i] = is_visible ? power_of_two(score[j][i] * scale - facts->lse[column]) : 0.0f;
