@@ -5,11 +5,13 @@
 # then runs the CUDA tests with small shapes under compute-sanitizer (out-of-bounds and misaligned accesses, reads of
 # uninitialized memory, races in shared memory). Needs only a compiler, CMake, OpenBLAS and CUDA; compression, Unicode tables
 # and MPI are optional. Installs nothing. Exits 0 if everything passed. Environment:
+#   GPU_READY=1              build nothing: BUILD_FOLDER holds the programs and the module, from another machine; tests that
+#                            are not there are left out
 #   GPU_CHECK_ARCHS=…        architectures to compile for (default: that of this GPU)
 #   GPU_CHECK_MEMCHECK=0     skip compute-sanitizer
 #   GPU_CHECK_TESTS=0        skip the plain runs of the tests before it
-#   GPU_CHECK_SECONDS=N      limit of one part under compute-sanitizer
-#   GPU_CHECK_TOOLS=…        its tools (racecheck memcheck initcheck)
+#   GPU_CHECK_SECONDS=180    limit of one part under compute-sanitizer
+#   GPU_CHECK_TOOLS=…        its tools (racecheck memcheck initcheck synccheck)
 #   GPU_CHECK_LOGS=FOLDER    keep its output there
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -44,6 +46,18 @@ step() {
     return "$code"
 }
 
+# shown FILE: what a program wrote that has run already, and its status.
+shown() {
+    cat "$1.plain"
+    return "$(cat "$1.code")"
+}
+
+# stamp START: each line of stdin, with the seconds since START before it.
+stamp() {
+    local line
+    while IFS= read -r line; do printf '%4d %s\n' $((SECONDS - $1)) "$line"; done
+}
+
 # What of one program one tool of compute-sanitizer says: a piece is every Nth of its tests, so that pieces side by side
 # take a minute or two where the whole would take half an hour. Prints its verdict; fails where it found something, where
 # a test failed, and where it did not end in time.
@@ -55,8 +69,11 @@ piece() {
     # Barriers are what racecheck is slow at.
     [ "$tool" = racecheck ] && export BEVATRON_TEST_TINY=1
     BEVATRON_TEST_PART=$part timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
-        "${words[@]}" "$build/tests/$program" >"$log" 2>&1 || code=$?
-    [ "$code" = 77 ] && code=0  # all of a piece may be too large for this
+        "${words[@]}" "$build/tests/$program" 2>&1 | stamp $start >"$log.times"
+    code=${PIPESTATUS[0]}
+    cut -c6- "$log.times" >"$log"
+    # All of a piece may be too large for this: the program then ends with 77, and some versions of the tool with 255.
+    grep -qE '^0 passed, 0 failed' "$log" && { [ "$code" = 77 ] || [ "$code" = 255 ]; } && code=0
     printf '%-9s %-21s %5s  %3d s  status %d: %s; %s\n' "$tool" "$program" "$part" $((SECONDS - start)) "$code" \
         "$(grep -E '^[0-9]+ passed' "$log" || echo "did not end, at $(grep -E '^  [a-z]' "$log" | tail -n 1)")" \
         "$(grep -E '^=+ (ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 | tr -d =)"
@@ -77,7 +94,7 @@ pieces() {
 
 # Runs the list, as many at a time as there are processors, and counts that every test was in a piece.
 all_pieces() {
-    local entry failed=0 tool program part tests
+    local entry failed=0 tool program part tests passed
     for entry in "${list[@]}"; do
         while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
             wait -n
@@ -92,15 +109,19 @@ all_pieces() {
     done
     for program in "${cuda_tests[@]}"; do
         for tool in $tools; do
+            ls "$logs/$tool-$program"-*.done >/dev/null 2>&1 || continue
             tests=$(($(sed -n 's/^[0-9]* //p' "$logs/$tool-$program"-*.done | grep . | paste -sd+ -)))
-            echo "$tool of $program: $tests tests of ${count[$program]}"
-            [ "$tests" = "${count[$program]}" ] || failed=$((failed + 1))
+            passed=$(($(sed -n 's/^[0-9]* \([0-9]*\) .*/\1/p' "$logs/$tool-$program"-*.done | paste -sd+ -)))
+            echo "$tool of $program: $tests tests of ${count[$program]}, $passed passed"
+            # Where nothing passes, there may be no GPU.
+            [ "$tests" = "${count[$program]}" ] && [ "$passed" -gt 0 ] || failed=$((failed + 1))
         done
     done
     return $((failed > 0))
 }
 
 finish() {
+    [ -n "${GPU_CHECK_LOGS:-}" ] || rm -rf "${logs:-}"
     echo
     echo "== summary"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
@@ -109,34 +130,43 @@ finish() {
     exit $((failures > 0))
 }
 
-generator=()
-if command -v ninja >/dev/null; then
-    generator=(-G Ninja)
-fi
-step configure cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
-    "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" || finish
+build_all() {
+    local generator=()
+    command -v ninja >/dev/null && generator=(-G Ninja)
+    step configure cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
+        "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" || finish
+    step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target "${cuda_tests[@]}" || finish
+    step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${tests[@]}"
+    step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron "${golden[@]}"
+}
 
 cuda_tests=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)
+golden=(test_train_models_golden test_train_gpt_golden)
 tests=()
 for source in tests/ops/test_*.c; do
     name=$(basename "$source" .c)
     tests+=("test_ops_${name#test_}")
 done
-step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target "${cuda_tests[@]}" || finish
-step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${tests[@]}"
-step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron test_train_models_golden test_train_gpt_golden
+[ "${GPU_READY:-0}" = 1 ] || build_all
 
-for name in "${tests[@]}"; do
-    if [ -x "$build/tests/$name" ] && [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
-        step "$name" "$build/tests/$name"
-    fi
-done
-# Every family beside transformers in fp32: logits, losses, gradients and ten steps.
-for name in test_train_models_golden test_train_gpt_golden; do
-    if [ -x "$build/tests/$name" ] && [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
-        step "$name cuda" "$build/tests/$name" cuda
-    fi
-done
+logs=${GPU_CHECK_LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
+if [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
+    # Side by side, but for those that time something. Models of every family beside transformers in fp32: logits, losses,
+    # gradients and ten steps.
+    together=()
+    for name in "${tests[@]}" "${golden[@]}"; do
+        [ -x "$build/tests/$name" ] && [ "$name" != test_ops_cuda_documents ] || continue
+        [[ $name == *_golden ]] && words=(cuda) || words=()
+        { code=0; "$build/tests/$name" "${words[@]}" >"$logs/$name.plain" 2>&1 || code=$?; echo $code >"$logs/$name.code"; } &
+        together+=("$name")
+    done
+    wait
+    for name in "${together[@]}"; do
+        step "$name" shown "$logs/$name"
+    done
+    [ ! -x "$build/tests/test_ops_cuda_documents" ] || step test_ops_cuda_documents "$build/tests/test_ops_cuda_documents"
+fi
 if [ -x "$build/bevatron" ]; then
     step version "$build/bevatron" version
 fi
@@ -144,29 +174,24 @@ fi
 if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
     if command -v compute-sanitizer >/dev/null; then
         export BEVATRON_TEST_SMALL=1
-        logs=${GPU_CHECK_LOGS:-$(mktemp -d)}
-        mkdir -p "$logs"
         limit=${GPU_CHECK_SECONDS:-180}
-        tools=${GPU_CHECK_TOOLS:-racecheck memcheck initcheck}
+        tools=${GPU_CHECK_TOOLS:-racecheck memcheck initcheck synccheck}
         exclude=--kernel-regex-exclude  # its name up to CUDA 12
         compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-name-exclude && exclude=--kernel-name-exclude
         declare -A count
         for name in "${cuda_tests[@]}"; do
-            # None where nothing passes, so that a machine without a GPU is no success.
-            count[$name]=$("$build/tests/$name" | awk '/^[0-9]+ passed/ { print ($1 > 0 ? $1 + $3 + $5 : -1) }')
+            count[$name]=$("$build/tests/$name" none-of-them | sed -n 's/ tests$//p')
         done
         list=()
-        pieces racecheck test_ops_cuda 36
-        pieces racecheck test_ops_cuda_compare 6
-        pieces memcheck test_ops_cuda 12
-        pieces initcheck test_ops_cuda 12
-        pieces memcheck test_ops_cuda_compare 2
-        pieces initcheck test_ops_cuda_compare 2
-        for tool in racecheck memcheck initcheck; do
-            pieces "$tool" test_ops_cuda_cudnn 5
+        # The longest first. cuDNN's kernels are not racecheck's.
+        pieces racecheck test_ops_cuda 60
+        pieces racecheck test_ops_cuda_compare 10
+        for tool in memcheck initcheck synccheck; do
+            pieces "$tool" test_ops_cuda 10
+            pieces "$tool" test_ops_cuda_compare 2
+            pieces "$tool" test_ops_cuda_cudnn 4
         done
         step "compute-sanitizer, ${#list[@]} pieces" all_pieces
-        [ -n "${GPU_CHECK_LOGS:-}" ] || rm -r "$logs"
     else
         summary+="left out             memcheck: there is no compute-sanitizer on PATH"$'\n'
     fi
