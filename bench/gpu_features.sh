@@ -111,7 +111,6 @@ part_recordings() {
     replays "gpt bf16, documents, no dropout" "${gpt[@]}" --bf16 --reset-attention-mask "${no_dropout[@]}"
     near "gpt bf16, no dropout, any order" --no-cuda-graph "${gpt[@]}" --bf16 "${no_dropout[@]}"
     near "gpt fp16, no dropout, any order" --no-cuda-graph "${gpt[@]}" --fp16 --loss-scale 4096 "${no_dropout[@]}"
-    near "gpt bf16, documents, any order" --no-cuda-graph "${gpt[@]}" --bf16 --reset-attention-mask "${no_dropout[@]}"
     near "bert bf16, no dropout, any order" --no-cuda-graph "${bert[@]}" --bf16 "${no_dropout[@]}"
     for how in --no-cuda-graph "--recompute-granularity selective" "--recompute-granularity full"; do
         near "gpt bf16, fast dropout" "$how" "${gpt[@]}" --bf16 --fast-attention-dropout

@@ -26,7 +26,8 @@ static void expect_cudnn(struct device *gpu, int64_t passes_before, int64_t pass
     EXPECT(done == (cuda_module()->cudnn_takes_masks(gpu) ? passes : 0));
 }
 
-// Masks of all kinds, alone and together; the last sample sees nothing.
+// Masks of all kinds, alone and together; the last sample sees nothing. Documents of heads of 64 and 128 are left to
+// our kernels.
 static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
     static const struct attention_case cases[] = {
         {3, 128, 128, 2, 2, 64, .is_causal = false, .is_packed = true, .has_counts = true},
@@ -46,8 +47,9 @@ static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t before = cuda_module()->cudnn_passes(gpu);
         attention_variant(&lab, &cases[i]);
+        bool is_ours = cases[i].has_starts && (cases[i].D == 64 || cases[i].D == 128);
         if (cases[i].window < 1000)
-            expect_cudnn(gpu, before, 3);
+            expect_cudnn(gpu, before, is_ours ? 0 : 3);
     }
     lab_close(&lab);
     device_close(gpu);
