@@ -179,6 +179,7 @@ static inline struct far_operands far_operands(struct large *large, const struct
         *views[i] = heads_view(t, first[i] * D, heads[i], D);
     }
     o.lse = arena_3d(&large->arena, DTYPE_F32, 1, c->H, T);
+    device_zero(large->lab.device, o.lse);  // a library may write it unnoticed by a memory checker
     return o;
 }
 
