@@ -2,7 +2,7 @@
 # The order of folders is DESIGN's: a folder may include itself and what stands below it, nothing above.
 
 BEGIN {
-    count = split("base net config data tensor ops comm parallel model optim report store formats cluster step recovery train plan cli", \
+    count = split("base net config data tensor ops comm parallel model optim report store formats cluster step plan recovery train cli", \
                   order, " ")
     for (i = 1; i <= count; i++)
         level[order[i]] = i
@@ -51,7 +51,7 @@ function check_project_include(name,    target) {
     if (name ~ /^comm\/(mpi|nccl)_library\.h$/ && path_in_src !~ /^comm\/((mpi|nccl)(_library)?\.c|mpi_sums\.[ch])$/)
         error_at(FNR, "only the backend itself calls the library: include comm/backend.h")
     if (folder == "step" && name ~ /^config\//)
-        error_at(FNR, "src/step knows no flags: src/train/setup.c makes values of them")
+        error_at(FNR, "src/step knows no flags: src/plan/setup.c makes values of them")
     if (folder == "step" && name == "base/log.h")
         error_at(FNR, "src/step prints nothing: return a value that src/train logs")
     if (!exists(root "/src/" name))

@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "config/flag_rows.h"
 #include "ops/sensors.h"
-#include "train/setup.h"
+#include "plan/setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,13 +11,13 @@
 #include "config/config.h"
 #include "config/flag_rows.h"
 #include "data/tokenizer/tokenizer.h"
+#include "plan/setup.h"
 #include "train/automatic.h"
 #include "train/cloze.h"
 #include "train/datasets.h"
 #include "train/detokenize.h"
 #include "train/evaluate.h"
 #include "train/retrieval.h"
-#include "train/setup.h"
 #include "train/state.h"
 
 #include <inttypes.h>

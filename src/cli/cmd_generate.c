@@ -14,9 +14,9 @@
 #include "config/flag_rows.h"
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/tokenizer.h"
+#include "plan/setup.h"
 #include "train/datasets.h"
 #include "train/generate.h"
-#include "train/setup.h"
 #include "train/state.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 // bevatron plan --search and --budget. See plan_budget.h.
 #include "cli/plan_budget.h"
-
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -11,6 +10,7 @@
 #include "plan/budget.h"
 #include "plan/search_report.h"
 #include "train/dry_run.h"
+#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -60,6 +60,7 @@ static int plan_search_open(const struct plan_search *options, struct layout_sea
                                   .machine_count = options->machine_count,
                                   .gpus = (int)gpus,
                                   .by_cost = options->by_cost,
+                                  .set_vocabulary = planned_vocabulary_set,
                                   .children = pool_available_processors(),
                                   .watch = show_progress,
                                   .context = &progress};

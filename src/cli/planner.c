@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/run_position.h"
+#include "plan/hardware.h"
 #include "plan/plan.h"
 #include "plan/steady.h"
-#include "train/peak.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,40 @@
 #include "plan/hardware.h"
 #include "base/error.h"
 
+#include <ctype.h>
 #include <string.h>
+
+// Peaks by name, from NVIDIA's data sheets: tensor cores, without sparsity. The first row whose words are in the
+// device's name counts, so longer ones come first.
+static const struct {
+    const char *name;
+    double bf16, fp16;  // TFLOP/s; 0: not supported
+} peaks[] = {
+    {"GB300", 2500, 2500},   {"GB200", 2500, 2500},  {"B300", 2250, 2250},    {"B200", 2250, 2250},
+    {"B100", 1750, 1750},    {"GH200", 989, 989},    {"H200 NVL", 835, 835},  {"H200", 989, 989},
+    {"H20", 148, 148},       {"H100 NVL", 835, 835}, {"H100 PCIe", 756, 756}, {"H100", 989, 989},
+    {"H800 PCIe", 756, 756}, {"H800", 989, 989},     {"A100", 312, 312},      {"A800", 312, 312},
+    {"A30", 165, 165},       {"A10G", 70, 70},       {"A10", 125, 125},       {"L40S", 362, 362},
+    {"L40", 181, 181},       {"L4", 121, 121},       {"V100S", 0, 130},       {"V100-PCIE", 0, 112},
+    {"V100", 0, 125},        {"T4", 0, 65},
+};
+
+// Not a part of a longer name: a T400 is not a T4, an RTX A1000 not an A100.
+static bool has_words(const char *name, const char *words) {
+    size_t length = strlen(words);
+    for (const char *at = strstr(name, words); at; at = strstr(at + 1, words))
+        if ((at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[length]))
+            return true;
+    return false;
+}
+
+// -1 if there is none. A slice of a GPU has a part of its peak.
+static int find_row(const char *name) {
+    for (size_t i = 0; i < sizeof peaks / sizeof peaks[0]; i++)
+        if (has_words(name, peaks[i].name) && !has_words(name, "MIG"))
+            return (int)i;
+    return -1;
+}
 
 // Matmuls of experts: one kernel computes all experts', whose last tiles are half full on average. FLOP/s of matmuls in
 // fp32, 16 and 8 bits; processors; FLOP/s of attention, forward and backward; bytes/s.
@@ -16,14 +49,17 @@
 #define HOPPER_RATES(...) TILED_RATES(128, 0.75, __VA_ARGS__)
 // The fastest kernels of an A100 compute tiles of 256 × 128: as large as squares of 181.
 #define A100_RATES(bytes_) TILED_RATES(181, 0.6, 18e12, 252e12, 252e12, 108, 236e12, 199e12, bytes_)
-#define GPU(name_, gib_, bf16_, fp8_, rates_, link_, source_)                                                          \
-    { .gpu = name_, .gib = gib_, .peak = {bf16_, fp8_}, .rates = rates_, .link = link_, .source = source_ }
+// A GPU's peak in 16 bits is in the table above.
+#define GPU(name_, gib_, fp8_, rates_, link_, source_)                                                                 \
+    { .gpu = name_, .gib = gib_, .peak = {[1] = fp8_}, .rates = rates_, .link = link_, .source = source_ }
+#define PROCESSOR(half_, rates_, link_, source_)                                                                       \
+    { .gpu = "CPU", .peak = {half_}, .rates = rates_, .link = link_, .source = source_ }
 #define LINK(...)                                                                                                      \
     { __VA_ARGS__ }
 
-// Peaks are those of NVIDIA's data sheets, without sparsity. The constants of the H200 were measured, and most of the
-// B200's. Others are set to reproduce published runs (bench/plan_rows.py), or to about the same fraction of the peak as
-// the H200's. Blackwell GPUs reach a smaller fraction in bf16: power limits them.
+// The constants of the H200 were measured, and most of the B200's. Others are set to reproduce published runs
+// (bench/plan_rows.py), or to about the same fraction of the peak as the H200's. Blackwell GPUs reach a smaller
+// fraction in bf16: power limits them.
 #define BRIDGE "Megatron-Bridge's published runs, 2025-09 to 2026-06"
 // Attention of single GPUs by length: queries take as long as with 500 more keys than they see. Steps on the H200 reach
 // 0.86 (forward) and 0.82 (backward) of these benchmarks, and those on GB200 and GB300 are assumed to as well.
@@ -37,34 +73,31 @@
 #define BENCHES "matmuls: zzc0721/torch-performance-test-data, 2026-01"
 #define COPIES "; memory: chsasank/device-benchmarks, 2025-04"
 static const struct hardware table[] = {
-    GPU("V100", 0, 125e12, 0, RATES(14e12, 95e12, 95e12, 80, 62e12, 50e12, 0.77e12), LINK(4e-6, 120e9, 8e6),
+    GPU("V100", 0, 0, RATES(14e12, 95e12, 95e12, 80, 62e12, 50e12, 0.77e12), LINK(4e-6, 120e9, 8e6),
         BENCHES COPIES "; checked with Megatron-LM's runs of 2020; attention, links: estimates"),
-    GPU("T4", 0, 65e12, 0, RATES(4e12, 25e12, 25e12, 40, 22e12, 17e12, 0.24e12), LINK(15e-6, 10e9, 4e6),
+    GPU("T4", 0, 0, RATES(4e12, 25e12, 25e12, 40, 22e12, 17e12, 0.24e12), LINK(15e-6, 10e9, 4e6),
         "chsasank/device-benchmarks, 2025-04: 25 TFLOP/s in long runs, 42 in short ones; attention, links: estimates"),
-    GPU("A100", 40, 312e12, 0, A100_RATES(1.3e12), LINK(3e-6, 230e9, 12e6), PAPERS),
-    GPU("A100", 0, 312e12, 0, A100_RATES(1.7e12), LINK(3e-6, 230e9, 12e6), PAPERS),
-    GPU("H100", 0, 989e12, 1979e12, HOPPER_RATES(52e12, 680e12, 1090e12, 132, 620e12, 485e12, 2.9e12),
+    GPU("A100", 40, 0, A100_RATES(1.3e12), LINK(3e-6, 230e9, 12e6), PAPERS),
+    GPU("A100", 0, 0, A100_RATES(1.7e12), LINK(3e-6, 230e9, 12e6), PAPERS),
+    GPU("H100", 0, 1979e12, HOPPER_RATES(52e12, 680e12, 1090e12, 132, 620e12, 485e12, 2.9e12),
         LINK(2.5e-6, 450e9, 14e6), "the H200's, with less memory bandwidth; fp8: " BRIDGE),
-    GPU("H200", 0, 989e12, 1979e12, HOPPER_RATES(52e12, 690e12, 1250e12, 132, 620e12, 485e12, 4.0e12),
+    GPU("H200", 0, 1979e12, HOPPER_RATES(52e12, 690e12, 1250e12, 132, 620e12, 485e12, 4.0e12),
         LINK(2.5e-6, 450e9, 14e6), MEASURED),
-    GPU("B200", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6), SIMUMAX),
-    GPU("B300", 0, 2250e12, 4500e12, RATES(70e12, 1090e12, 2990e12, 148, 1310e12, 945e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6),
+    GPU("B200", 0, 4500e12, RATES(70e12, 1090e12, 2600e12, 148, 1100e12, 860e12, 5.3e12), LINK(12e-6, 606e9, 30e6),
+        SIMUMAX),
+    GPU("B300", 0, 4500e12, RATES(70e12, 1090e12, 2990e12, 148, 1310e12, 945e12, 5.3e12), LINK(12e-6, 606e9, 30e6),
         "the B200's, whose peaks in bf16 and fp8 it has; fp8: 1.15 times as fast, as DeepSeek-V3 runs 1.11 times as "
         "fast as on B200 with the same layouts (" BRIDGE "); attention: faster by as much as GB300 is than GB200 "
         "(" CUDNN "); NVFP4: estimate"),
-    GPU("GB200", 0, 2500e12, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1490e12, 1160e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6),
+    GPU("GB200", 0, 5000e12, RATES(76e12, 1250e12, 2650e12, 152, 1490e12, 1160e12, 5.3e12), LINK(12e-6, 606e9, 30e6),
         "fp8, NVFP4: " BRIDGE "; attention: " CUDNN "; bf16: estimate; links: those of the B200"),
-    GPU("GB300", 0, 2500e12, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1775e12, 1270e12, 5.3e12),
-        LINK(12e-6, 606e9, 30e6),
+    GPU("GB300", 0, 5000e12, RATES(76e12, 1400e12, 3450e12, 152, 1775e12, 1270e12, 5.3e12), LINK(12e-6, 606e9, 30e6),
         "fp8, NVFP4: " BRIDGE "; attention: " CUDNN "; bf16: estimate; links: those of the B200"),
-    GPU("A10G", 0, 70e12, 0, RATES(20e12, 58e12, 58e12, 80, 52e12, 41e12, 0.47e12), LINK(15e-6, 12e9, 4e6),
+    GPU("A10G", 0, 0, RATES(20e12, 58e12, 58e12, 80, 52e12, 41e12, 0.47e12), LINK(15e-6, 12e9, 4e6),
         BENCHES COPIES " (A10); attention, links: estimates"),
-    GPU("L4", 0, 121e12, 242e12, RATES(13e12, 60e12, 120e12, 58, 53e12, 42e12, 0.235e12), LINK(15e-6, 12e9, 4e6),
+    GPU("L4", 0, 242e12, RATES(13e12, 60e12, 120e12, 58, 53e12, 42e12, 0.235e12), LINK(15e-6, 12e9, 4e6),
         BENCHES COPIES "; fp8, attention, links: estimates"),
-    GPU("L40S", 0, 362e12, 733e12, RATES(41e12, 234e12, 440e12, 142, 209e12, 164e12, 0.7e12), LINK(15e-6, 24e9, 4e6),
+    GPU("L40S", 0, 733e12, RATES(41e12, 234e12, 440e12, 142, 209e12, 164e12, 0.7e12), LINK(15e-6, 24e9, 4e6),
         BENCHES "; fp8, attention, memory, links: estimates"),
 };
 
@@ -73,11 +106,12 @@ static const struct {
     const char *family;  // of machines; "" for all others
     struct hardware one;
 } processor_table[] = {
-    {"c7i.", GPU("CPU", 0, 1.3e12, 0, RATES(58e9, 270e9, 270e9, 1, 23e9, 23e9, 3e9), LINK(5e-6, 3e9, 1e6),
-                 "GPT-2 124M on 16 processors of a Xeon with AMX, 4 × 256 tokens: 1.036 s in fp32, 0.326 s in bf16, "
-                 "2026-11-16; links: estimates")},
-    {"", GPU("CPU", 0, 90e9, 0, RATES(45e9, 22e9, 22e9, 1, 18e9, 18e9, 2.5e9), LINK(5e-6, 3e9, 1e6),
-             "bench matmul and bench step on Intel Ice Lake; links: estimates")},
+    {"c7i.",
+     PROCESSOR(1.3e12, RATES(58e9, 270e9, 270e9, 1, 23e9, 23e9, 3e9), LINK(5e-6, 3e9, 1e6),
+               "GPT-2 124M on 16 processors of a Xeon with AMX, 4 × 256 tokens: 1.036 s in fp32, 0.326 s in bf16, "
+               "2026-11-16; links: estimates")},
+    {"", PROCESSOR(90e9, RATES(45e9, 22e9, 22e9, 1, 18e9, 18e9, 2.5e9), LINK(5e-6, 3e9, 1e6),
+                   "bench matmul and bench step on Intel Ice Lake; links: estimates")},
 };
 
 static struct hardware processors_of(const struct machine *machine) {
@@ -155,8 +189,10 @@ int hardware_of(struct hardware *hardware, const struct machine *machine) {
         *hardware = processors_of(machine);
     for (size_t i = 0; !is_known && i < sizeof table / sizeof table[0]; i++) {
         is_known = strcmp(table[i].gpu, machine->gpu) == 0 && (table[i].gib == 0 || table[i].gib == machine->gpu_gib);
-        if (is_known)
+        if (is_known) {
             *hardware = table[i];
+            hardware->peak[0] = 1e12 * peak_find(table[i].gpu, DTYPE_F16);
+        }
     }
     set_fp4(hardware);
     hardware->network = network_of(machine);
@@ -186,4 +222,24 @@ struct comm_fabric hardware_fabric(const struct hardware *hardware, const struct
                                 .inside = hardware->link,
                                 .across = hardware->network,
                                 .exchange = hardware->exchange};
+}
+
+double peak_find(const char *name, enum dtype dtype) {
+    int row = find_row(name);
+    if (row < 0)
+        return 0;
+    return dtype == DTYPE_BF16 ? peaks[row].bf16 : dtype == DTYPE_F16 ? peaks[row].fp16 : 0;
+}
+
+const char *peak_name(const char *name) {
+    int row = find_row(name);
+    return row < 0 ? NULL : peaks[row].name;
+}
+
+double peak_teraflops(const struct device *device, enum dtype dtype) {
+    char name[128];
+    if (device->ops->is_host_memory)
+        return 0;
+    device_describe(device, name, sizeof name);
+    return peak_find(name, dtype);
 }

@@ -25,4 +25,13 @@ int hardware_ranks(const struct machine *machine);
 // The fabric that connects this many ranks on machines of this kind.
 struct comm_fabric hardware_fabric(const struct hardware *hardware, const struct machine *machine, int ranks);
 
+// The peak of a device according to its maker: the number that a run's throughput is compared with (MFU).
+// Dense matmuls in this dtype, in TFLOP/s; 0 if it is not known. Runs with fp8 are compared with bf16, as is usual.
+double peak_teraflops(const struct device *device, enum dtype dtype);
+// peak_teraflops by the device's name.
+double peak_find(const char *name, enum dtype dtype);
+
+// The part of the name that says which GPU it is, "H200" of "NVIDIA H200"; NULL if it is not in the table.
+const char *peak_name(const char *name);
+
 #endif

@@ -2,9 +2,9 @@
 #include "plan/plan.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "plan/setup.h"
 #include "plan/stage.h"
 #include "plan/steady.h"
-#include "train/setup.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Text and JSON of a plan. See report.h.
 #include "plan/report.h"
 #include "base/json.h"
-#include "train/setup.h"
+#include "plan/setup.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/vocabulary_size.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -378,7 +377,7 @@ static int open_model(struct layout_search *search) {
     int64_t ranks = config_least_ranks(model);
     int gpus = search->options.gpus;
     TRY(config_validate(model, gpus % ranks == 0 ? (int)ranks : gpus));
-    return planned_vocabulary_set(model, &assumed_for);
+    return search->options.set_vocabulary(model, &assumed_for);
 }
 
 static int refuse_size(const struct layout_search *search) {

@@ -16,6 +16,8 @@ struct search_options {
     int machine_count;
     int gpus;
     bool by_cost;
+    // Sets its vocabulary, on a machine that may not have its tokenizer: see train/vocabulary_size.h.
+    int (*set_vocabulary)(struct config *config, const char **assumed_for);
     int children;    // processes that plan; the result does not depend on it
     bool plans_all;  // plans all listed layouts, also those that others or estimates rule out
     void (*watch)(void *context, int planned, int listed);

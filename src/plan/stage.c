@@ -2,9 +2,9 @@
 #include "plan/stage.h"
 #include "base/error.h"
 #include "base/trace.h"
+#include "plan/setup.h"
 #include "plan/steady.h"
 #include "step/spans.h"
-#include "train/setup.h"
 
 bool work_is_pass(enum work work) {
     return work >= WORK_FORWARD && work <= WORK_BACKWARD_WEIGHT;

@@ -3,7 +3,7 @@
 #define PLAN_STAGE_H
 
 #include "plan/plan.h"
-#include "train/setup.h"
+#include "plan/setup.h"
 
 enum { STAGE_MOST_CHUNKS = 32 };
 

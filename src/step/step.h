@@ -65,7 +65,7 @@ struct step_memory {
 
 struct step;  // see step/internal.h
 
-// The options of a step, as values; train/setup.h sets them from flags.
+// The options of a step, as values; plan/setup.h sets them from flags.
 struct step_room;
 struct step_options {
     struct device *device;

@@ -13,8 +13,8 @@
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
 #include "model/census.h"
+#include "plan/setup.h"
 #include "train/data_paths.h"
-#include "train/setup.h"
 #include "train/state.h"
 #include <inttypes.h>
 #include <math.h>

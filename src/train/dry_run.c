@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/census.h"
+#include "plan/fitting_flags.h"
+#include "plan/setup.h"
 #include "recovery/memory_checkpoint.h"
-#include "train/fitting_flags.h"
-#include "train/setup.h"
 #include "train/vocabulary_size.h"
 
 #include <inttypes.h>

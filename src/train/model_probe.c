@@ -6,9 +6,9 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "model/census.h"
+#include "plan/setup.h"
 #include "store/convert.h"
 #include "train/expert_bias.h"
-#include "train/setup.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

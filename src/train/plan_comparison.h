@@ -1,5 +1,5 @@
-// The planner's prediction for a run, and the comparison with the run. The planner is above this folder, so the
-// trainer's caller passes it as a function.
+// The planner's prediction for a run, and the comparison with the run. Which machine to plan for is known to the
+// trainer's caller, who passes the planner as a function.
 #ifndef TRAIN_PLAN_COMPARISON_H
 #define TRAIN_PLAN_COMPARISON_H
 

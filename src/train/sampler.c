@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/phase.h"
 #include "data/tokenizer/tokenizer.h"
+#include "plan/setup.h"
 #include "train/generate.h"
-#include "train/setup.h"
 
 #include <stdlib.h>
 #include <string.h>

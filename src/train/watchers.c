@@ -6,8 +6,8 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "model/census.h"
+#include "plan/hardware.h"
 #include "train/meter.h"
-#include "train/peak.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #define TESTS_LAYOUTS_H
 
 #include "config/config.h"
-#include "train/setup.h"
+#include "plan/setup.h"
 
 #include <stdio.h>
 

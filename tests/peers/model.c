@@ -6,8 +6,8 @@
 // gives them the names and the packing of the other program. Arithmetic is fp32.
 #include "base/error.h"
 #include "base/memory.h"
+#include "plan/setup.h"
 #include "store/safetensors.h"
-#include "train/setup.h"
 #include "train/state.h"
 #include <stdio.h>
 #include <stdlib.h>

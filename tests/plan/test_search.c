@@ -1,12 +1,13 @@
 // Searches: the best of all layouts is found without planning all of them, flags that are given stay, and what does not
 // fit or divide is told.
 // cost: 5
-#include "plan/search_report.h"
-#include "plan/search_why.h"
 #include "base/memory.h"
 #include "config/config_context.h"
+#include "plan/search_report.h"
+#include "plan/search_why.h"
 #include "test.h"
 #include "train/automatic.h"
+#include "train/vocabulary_size.h"
 #include "words.h"
 
 #include <stdlib.h>
@@ -27,8 +28,12 @@ static struct search_options options_of(const char *flags, int gpus, const char 
     EXPECT_OK(automatic_begin(&open, &config));
     string_list_free(&words);
     free(line);
-    struct search_options options = {
-        .base = &config, .machines = {machine_find(machine)}, .machine_count = 1, .gpus = gpus, .children = 1};
+    struct search_options options = {.base = &config,
+                                     .machines = {machine_find(machine)},
+                                     .machine_count = 1,
+                                     .gpus = gpus,
+                                     .children = 1,
+                                     .set_vocabulary = planned_vocabulary_set};
     EXPECT_OK(hardware_of(&hardware, options.machines[0]));
     options.hardware[0] = &hardware;
     return options;

@@ -7,8 +7,8 @@
 // cost: 20
 #include "base/memory.h"
 #include "base/rng.h"
+#include "plan/setup.h"
 #include "step/internal.h"
-#include "train/setup.h"
 #include "test.h"
 #include "words.h"
 

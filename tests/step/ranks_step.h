@@ -4,10 +4,10 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "test.h"
-#include "train/setup.h"
-#include "words.h"
 #include "config/config_context.h"
+#include "plan/setup.h"
+#include "test.h"
+#include "words.h"
 
 enum { RANKS_MOST_PARTS = 8 };
 

@@ -5,9 +5,9 @@
 
 #include "base/memory.h"
 #include "model/census.h"
+#include "plan/setup.h"
 #include "store/safetensors.h"
 #include "test.h"
-#include "train/setup.h"
 #include "words.h"
 
 enum { GOLDEN_STEPS = 10 };

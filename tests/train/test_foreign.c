@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "formats/model_source.h"
 #include "formats/weights.h"
+#include "plan/setup.h"
 #include "test.h"
-#include "train/setup.h"
 #include "train/state.h"
 #include <unistd.h>
 

@@ -1,9 +1,9 @@
 // Generation: the key/value cache changes nothing, sampling follows its distribution, and the window moves on.
 #include "base/memory.h"
 #include "ops/device.h"
+#include "plan/setup.h"
 #include "test.h"
 #include "train/generate.h"
-#include "train/setup.h"
 #include <string.h>
 
 static struct device *device;

@@ -2,9 +2,9 @@
 // The reference (tests/golden/make_gpt.py) is computed in float64.
 #include "base/memory.h"
 #include "optim/schedule.h"
+#include "plan/setup.h"
 #include "store/safetensors.h"
 #include "test.h"
-#include "train/setup.h"
 
 enum { B = 3, T = 17, STEPS = 10 };
 

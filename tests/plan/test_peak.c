@@ -1,5 +1,5 @@
 // Peaks by the names that drivers give GPUs.
-#include "train/peak.h"
+#include "plan/hardware.h"
 #include "test.h"
 
 TEST(known_names) {

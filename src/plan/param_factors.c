@@ -1,5 +1,5 @@
 // Parameters get their factors by name. See param_factors.h.
-#include "train/param_factors.h"
+#include "plan/param_factors.h"
 #include "base/error.h"
 #include "base/words.h"
 #include "config/factors.h"

@@ -1,8 +1,8 @@
 // Finds flags that would make a too large step fit. Internal to this folder.
-#ifndef TRAIN_FITTING_FLAGS_H
-#define TRAIN_FITTING_FLAGS_H
+#ifndef PLAN_FITTING_FLAGS_H
+#define PLAN_FITTING_FLAGS_H
 
-#include "train/setup.h"
+#include "plan/setup.h"
 
 // Appends which flags would make a step fit that needs `total` bytes where there are `room`. Each proposal was measured
 // on paper.

@@ -1,10 +1,11 @@
 // From flags to a step. See setup.h.
-#include "train/setup.h"
+#include "plan/setup.h"
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "model/choices.h"
-#include "train/fitting_flags.h"
-#include "train/param_factors.h"
+#include "plan/fitting_flags.h"
+#include "plan/param_factors.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Makes a step from flags: its options as values, the checks that need the device, and what the user is told about its
 // memory.
-#ifndef TRAIN_SETUP_H
-#define TRAIN_SETUP_H
+#ifndef PLAN_SETUP_H
+#define PLAN_SETUP_H
 
 #include "base/buffer.h"
 #include "config/config.h"

@@ -1,6 +1,6 @@
 // Factors of the learning rate and the weight decay by names of parameters: --lr-mult and --wd-mult.
-#ifndef TRAIN_PARAM_FACTORS_H
-#define TRAIN_PARAM_FACTORS_H
+#ifndef PLAN_PARAM_FACTORS_H
+#define PLAN_PARAM_FACTORS_H
 
 #include "config/config.h"
 #include "parallel/param.h"
