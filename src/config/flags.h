@@ -76,9 +76,6 @@ extern const struct flag_rows flags_model, flags_experts, flags_training, flags_
 
 extern const struct flag_alias flags_aliases[];     // of flags_aliases.c; ends with a row without a name
 extern const struct flag_synonym flags_synonyms[];  // of flags_synonyms.c; its last row has no names
-// In flags_groups.c.
-enum { FLAGS_GROUP_COUNT = 17 };
-extern const struct flag_names flags_groups[FLAGS_GROUP_COUNT];
 
 // Megatron's flags without a row, from flags_megatron.c; spaces separate them.
 extern const char flags_always_so[];
