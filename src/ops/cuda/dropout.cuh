@@ -4,7 +4,10 @@
 #define OPS_CUDA_DROPOUT_CUH
 
 #include "ops/cuda/cuda.cuh"
+
+extern "C" {
 #include "ops/formulas.h"
+}
 
 // struct dropout for kernels: by value, with the rate converted to threshold and scale.
 struct cuda_dropout {

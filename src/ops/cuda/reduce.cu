@@ -3,7 +3,9 @@
 // everything are in double, which costs nothing: they are bound by memory.
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/lanes.cuh"
+extern "C" {
 #include "ops/formulas.h"
+}
 
 enum {
     COLUMN_BLOCKS = 4 * SUM_PROCESSORS,
