@@ -56,6 +56,7 @@ function check_project_include(name,    target) {
         error_at(FNR, "src/step prints nothing: return a value that src/train logs")
     if (!exists(root "/src/" name))
         error_at(FNR, "src/" name " does not exist")
+    includers[name]++
     if (target == folder && unit_of(name) != unit_of(path_in_src))
         edges[unit_of(path_in_src)] = edges[unit_of(path_in_src)] " " unit_of(name)
 }
@@ -161,7 +162,7 @@ function check_calls(code) {
 
 # What is written against the tables of operations and collectives knows nothing of who stands behind them.
 function check_backends(code,    is_of_torch) {
-    if (folder !~ /^(parallel|model|optim|report|checkpoint|step|recovery|plan|train)$/)
+    if (folder !~ /^(parallel|model|optim|report|store|formats|step|recovery|plan|train)$/)
         return
     # torch's files say where a storage is loaded, and host memory has our backend's name there.
     is_of_torch = path_in_src == "formats/torch_write.c" && $0 ~ /pickle_text[(]out, "cpu"[)]/
@@ -174,6 +175,19 @@ function check_backends(code,    is_of_torch) {
 function check_flags(line) {
     if (folder == "step" && line ~ /"[^"]*--[a-z][a-z0-9-]*[^"]*"/)
         error_at(FNR, "src/step knows no flags: src/config or src/train names them")
+}
+
+# A header that one other file includes, or its own file alone, holds what could stand in that file.
+function check_single_headers(    name, count) {
+    for (name in includers)
+        if (name ~ /\.h$/ && includers[name] <= 2)
+            count++
+    if (count > most_single) {
+        printf "src: error: %d headers have at most two includers, at most %d may: let them stand in the file that uses them\n", \
+               count, most_single
+        errors++
+    }
+    return count
 }
 
 FNR == 1 {
@@ -207,6 +221,7 @@ END {
     if (files)
         end_file()
     check_circles()
+    check_single_headers()
     printf "check_includes: %d files, %d errors\n", files, errors
     exit errors > 0
 }

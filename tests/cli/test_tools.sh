@@ -190,6 +190,11 @@ put src/data/a.h '// A.' '#ifndef A' '#define A' '#include "data/b.h"' '#endif'
 put src/data/b.h '// B.' '#ifndef B' '#define B' '#endif'
 put src/data/b.c '// B.' '#include "data/b.h"'
 expect_clean check_includes "a chain of includes"
+for i in 1 2 3 4 5 6 7 8 9; do
+    put "src/data/h$i.h" '// One user.' "#ifndef H$i" "#define H$i" '#endif'
+    put "src/data/h$i.c" '// One user.' "#include \"data/h$i.h\""
+done
+expect_error check_includes 'headers have at most two includers, at most 8 may' "headers of one file each"
 put src/data/internal.h '// Inside.' '#ifndef I' '#define I' '#endif'
 put src/train/bad.c '// Inside.' '#include "data/internal.h"'
 expect_error check_includes 'src/train/bad.c:2: error: only src/data includes data/internal.h' "another folder's internals"
