@@ -95,6 +95,7 @@ void json_raw(struct json_writer *w, const char *json, size_t length);  // a val
 void json_value(struct json_writer *w, const struct json *value);       // a parsed value, numbers as they stood
 // A key and its value.
 void json_put_int(struct json_writer *w, const char *key, int64_t value);
+void json_put_bool(struct json_writer *w, const char *key, bool value);
 void json_put_double(struct json_writer *w, const char *key, double value);
 void json_put_string(struct json_writer *w, const char *key, const char *string);
 

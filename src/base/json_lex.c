@@ -210,10 +210,7 @@ static void measure_text(struct json_measure *measure, size_t bytes) {
 static size_t open_container(struct json_measure *measure) {
     if (!measure)
         return 0;
-    if (measure->containers == measure->capacity) {
-        measure->capacity = measure->capacity ? 2 * measure->capacity : 64;
-        measure->members = memory_realloc(measure->members, measure->capacity * sizeof *measure->members);
-    }
+    MEMORY_GROW(measure->members, measure->containers, measure->capacity);
     return measure->containers++;
 }
 

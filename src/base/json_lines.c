@@ -48,10 +48,7 @@ static bool read_key(struct member_search *s, size_t *which) {
 
 static bool read_string(struct json_lexer *lexer, struct json_text *into) {
     size_t decoded;
-    if (into->count == into->capacity) {
-        into->capacity = into->capacity ? 2 * into->capacity : 4;
-        into->lengths = memory_realloc(into->lengths, into->capacity * sizeof *into->lengths);
-    }
+    MEMORY_GROW(into->lengths, into->count, into->capacity);
     buffer_reserve(&into->text, lexer->length - lexer->at + JSON_SLACK_BYTES);
     if (!json_lex_string(lexer, into->text.data + into->text.length, &decoded))
         return false;

@@ -231,6 +231,11 @@ void json_put_int(struct json_writer *w, const char *key, int64_t value) {
     json_int(w, value);
 }
 
+void json_put_bool(struct json_writer *w, const char *key, bool value) {
+    json_key(w, key);
+    json_bool(w, value);
+}
+
 void json_put_double(struct json_writer *w, const char *key, double value) {
     json_key(w, key);
     json_double(w, value);

@@ -11,6 +11,15 @@ void *memory_realloc(void *memory, size_t bytes);  // dies if there is none; new
 char *memory_string(const char *string);           // a copy; NULL stays NULL
 char *memory_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// Makes room for one more item in a list that is full, by doubling it. `items` and `capacity` are assigned.
+#define MEMORY_GROW(items, count, capacity)                                                                            \
+    do {                                                                                                               \
+        if ((size_t)(count) >= (size_t)(capacity)) {                                                                   \
+            (capacity) = (capacity) ? 2 * (capacity) : 16;                                                             \
+            (items) = memory_realloc((items), (size_t)(capacity) * sizeof *(items));                                   \
+        }                                                                                                              \
+    } while (0)
+
 // For sizes read from files: false on overflow, and nothing is stored.
 bool size_mul(size_t a, size_t b, size_t *product);
 bool size_add(size_t a, size_t b, size_t *sum);

@@ -168,10 +168,7 @@ static struct relative *list_processes(size_t *count) {
         long number = strtol(entry->d_name, &end, 10);
         if (*end || number <= 0 || number > INT_MAX)
             continue;
-        if (*count == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            list = memory_realloc(list, capacity * sizeof list[0]);
-        }
+        MEMORY_GROW(list, *count, capacity);
         list[(*count)++] = (struct relative){.self = (pid_t)number, .parent = parent_of((pid_t)number)};
     }
     if (stream)

@@ -274,8 +274,7 @@ static void append_flags(const struct config *config, struct buffer *out) {
             continue;
         struct buffer value = {0};
         flag_show(flag, config, &value);
-        json_key(&w, flag->name + 2);
-        json_cstring(&w, buffer_string(&value));
+        json_put_string(&w, flag->name + 2, buffer_string(&value));
         buffer_free(&value);
     }
     json_end_object(&w);

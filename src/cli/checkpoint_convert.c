@@ -132,25 +132,19 @@ static void print_result(const struct checkpoint_convert_options *options, const
     }
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
-    json_key(&json, "from");
-    json_cstring(&json, source->kind);
-    json_key(&json, "to");
-    json_cstring(&json, to);
-    json_key(&json, "tensors");
-    json_int(&json, (int64_t)source->count);
-    json_key(&json, "parameters");
-    json_int(&json, parameters);
-    json_key(&json, "read_back");
-    json_bool(&json, check->was_compared);
+    json_put_string(&json, "from", source->kind);
+    json_put_string(&json, "to", to);
+    json_put_int(&json, "tensors", (int64_t)source->count);
+    json_put_int(&json, "parameters", parameters);
+    json_put_bool(&json, "read_back", check->was_compared);
     json_key(&json, "logits_difference");
     if (check->was_run)
         json_double(&json, check->difference);
     else
         json_null(&json);
-    json_key(&json, "transformers");
-    json_cstring(&json, check->verify.was_run ? check->verify.version : NULL);
-    json_key(&json, "transformers_warnings");
-    json_cstring(&json, check->verify.said.length > 0 ? buffer_string(&check->verify.said) : NULL);
+    json_put_string(&json, "transformers", check->verify.was_run ? check->verify.version : NULL);
+    json_put_string(&json, "transformers_warnings",
+                    check->verify.said.length > 0 ? buffer_string(&check->verify.said) : NULL);
     json_key(&json, "transformers_logits_difference");
     if (check->verify.was_run)
         json_double(&json, check->verify.difference);

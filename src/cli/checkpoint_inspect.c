@@ -110,8 +110,7 @@ static void show_tensors(const struct gguf *file, struct buffer *text, struct js
         json_begin_object(json);
         json_key(json, "name");
         json_string(json, tensor->name, tensor->name_length);
-        json_key(json, "dtype");
-        json_cstring(json, format);
+        json_put_string(json, "dtype", format);
         json_key(json, "shape");
         json_begin_array(json);
         for (int k = 0; k < tensor->rank; k++) {
@@ -138,16 +137,11 @@ static int64_t count_elements(const struct gguf *file) {
 static int inspect_gguf(const char *path, bool lists_tensors, struct buffer *text, struct json_writer *json) {
     struct gguf file;
     TRY(gguf_open(&file, path));
-    json_key(json, "path");
-    json_cstring(json, path);
-    json_key(json, "kind");
-    json_cstring(json, "gguf");
-    json_key(json, "version");
-    json_int(json, file.version);
-    json_key(json, "tensor_count");
-    json_int(json, (int64_t)file.tensor_count);
-    json_key(json, "elements");
-    json_int(json, count_elements(&file));
+    json_put_string(json, "path", path);
+    json_put_string(json, "kind", "gguf");
+    json_put_int(json, "version", file.version);
+    json_put_int(json, "tensor_count", (int64_t)file.tensor_count);
+    json_put_int(json, "elements", count_elements(&file));
     buffer_printf(text, "%s\n  GGUF version %" PRIu32 ", %zu tensors, %" PRId64 " elements\n", path, file.version,
                   file.tensor_count, count_elements(&file));
     show_keys(&file, text, json);
@@ -203,10 +197,8 @@ static int64_t element_count(const struct safetensors *file) {
 
 static void show_tensor_json(struct json_writer *json, const struct safetensors_tensor *tensor) {
     json_begin_object(json);
-    json_key(json, "name");
-    json_cstring(json, tensor->name);
-    json_key(json, "dtype");
-    json_cstring(json, tensor->other_dtype ? tensor->other_dtype : dtype_name(tensor->dtype));
+    json_put_string(json, "name", tensor->name);
+    json_put_string(json, "dtype", tensor->other_dtype ? tensor->other_dtype : dtype_name(tensor->dtype));
     json_key(json, "shape");
     json_begin_array(json);
     for (int i = 0; i < tensor->rank; i++)
@@ -218,10 +210,8 @@ static void show_tensor_json(struct json_writer *json, const struct safetensors_
 // Members of the current JSON object, or indented lines.
 static void show_safetensors(struct inspect_view *view, const struct safetensors *file) {
     struct json_writer *json = &view->json;
-    json_key(json, "tensor_count");
-    json_int(json, (int64_t)file->count);
-    json_key(json, "elements");
-    json_int(json, element_count(file));
+    json_put_int(json, "tensor_count", (int64_t)file->count);
+    json_put_int(json, "elements", element_count(file));
     buffer_printf(&view->text, "%zu tensors, %" PRId64 " elements\n", file->count, element_count(file));
     if (!view->options->tensors)
         return;
@@ -240,14 +230,10 @@ static void show_safetensors(struct inspect_view *view, const struct safetensors
 static int show_file(struct inspect_view *view, const struct manifest_file *entry, const char *folder) {
     struct json_writer *json = &view->json;
     json_begin_object(json);
-    json_key(json, "name");
-    json_cstring(json, entry->name);
-    json_key(json, "holds");
-    json_cstring(json, entry->holds);
-    json_key(json, "bytes");
-    json_int(json, (int64_t)entry->bytes);
-    json_key(json, "sha256");
-    json_cstring(json, entry->sha256);
+    json_put_string(json, "name", entry->name);
+    json_put_string(json, "holds", entry->holds);
+    json_put_int(json, "bytes", (int64_t)entry->bytes);
+    json_put_string(json, "sha256", entry->sha256);
     char *name = checkpoint_printable(entry->name);
     buffer_printf(&view->text, "  %-32s %14" PRIu64 " bytes  sha256 %.12s…", name, entry->bytes, entry->sha256);
     free(name);
@@ -285,14 +271,11 @@ static void show_state(struct inspect_view *view, const struct checkpoint_state 
         {"replicas_verified", state->replicas_verified},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&view->json, numbers[i].key);
-        json_int(&view->json, numbers[i].value);
+        json_put_int(&view->json, numbers[i].key, numbers[i].value);
         buffer_printf(&view->text, "  %-32s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
     }
-    json_key(&view->json, "loss_scale");
-    json_double(&view->json, state->loss_scale);
-    json_key(&view->json, "program_version");
-    json_cstring(&view->json, state->program_version);
+    json_put_double(&view->json, "loss_scale", state->loss_scale);
+    json_put_string(&view->json, "program_version", state->program_version);
     buffer_printf(&view->text, "  %-32s %14g\n", "loss_scale", state->loss_scale);
     char *version = checkpoint_printable(state->program_version);
     buffer_printf(&view->text, "  %-32s %14s\n", "written by bevatron", version);
@@ -316,14 +299,12 @@ static void show_model(struct inspect_view *view, const struct config *config) {
     };
     json_key(&view->json, "model");
     json_begin_object(&view->json);
-    json_key(&view->json, "model");
-    json_cstring(&view->json, config->model.family);
+    json_put_string(&view->json, "model", config->model.family);
     buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model.family);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].value == 0)
             continue;
-        json_key(&view->json, numbers[i].key);
-        json_int(&view->json, numbers[i].value);
+        json_put_int(&view->json, numbers[i].key, numbers[i].value);
         buffer_printf(&view->text, "  %-32s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
     }
     json_end_object(&view->json);
@@ -344,8 +325,7 @@ static int show_checkpoint(struct inspect_view *view, const char *path) {
     struct checkpoint_state state = {0};
     TRY(manifest_read(&manifest, path));
     buffer_printf(&view->text, "%s\n", path);
-    json_key(&view->json, "path");
-    json_cstring(&view->json, path);
+    json_put_string(&view->json, "path", path);
     show_own_model(view, path);
     int result = checkpoint_load_state(path, &state);
     if (result == 0)
@@ -429,8 +409,7 @@ static int show_single_file(struct inspect_view *view, const char *path) {
     struct safetensors file;
     if (safetensors_open(&file, path) < 0)
         return hub_suggest(path, HUB_MODEL);
-    json_key(&view->json, "path");
-    json_cstring(&view->json, path);
+    json_put_string(&view->json, "path", path);
     buffer_printf(&view->text, "%s\n  ", path);
     show_safetensors(view, &file);
     for (size_t i = 0; i < file.metadata_count; i++) {
@@ -447,19 +426,14 @@ static int show_single_file(struct inspect_view *view, const char *path) {
 static int show_foreign(struct inspect_view *view, const char *path) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
-    json_key(&view->json, "path");
-    json_cstring(&view->json, path);
-    json_key(&view->json, "kind");
-    json_cstring(&view->json, source.kind);
-    json_key(&view->json, "tensor_count");
-    json_int(&view->json, (int64_t)source.count);
+    json_put_string(&view->json, "path", path);
+    json_put_string(&view->json, "kind", source.kind);
+    json_put_int(&view->json, "tensor_count", (int64_t)source.count);
     buffer_printf(&view->text, "%s\n  %s: %zu tensors\n", path, source.kind, source.count);
     show_model(view, &source.config);
     if (source.state.iteration > 0) {
-        json_key(&view->json, "iteration");
-        json_int(&view->json, source.state.iteration);
-        json_key(&view->json, "consumed_train_samples");
-        json_int(&view->json, source.state.consumed_train_samples);
+        json_put_int(&view->json, "iteration", source.state.iteration);
+        json_put_int(&view->json, "consumed_train_samples", source.state.consumed_train_samples);
         buffer_printf(&view->text, "  iteration %" PRId64 ", after %" PRId64 " samples\n", source.state.iteration,
                       source.state.consumed_train_samples);
     }

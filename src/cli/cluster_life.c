@@ -167,26 +167,20 @@ static void print_json(const struct json *cluster, const struct machine_kind *ki
     struct json_writer w = {.out = &text, .indent = 2};
     double sum = 0;
     json_begin_object(&w);
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        json_key(&w, members[i]);
-        json_cstring(&w, cluster_text(cluster, members[i]));
-    }
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        json_put_string(&w, members[i], cluster_text(cluster, members[i]));
     json_key(&w, "machines");
     json_begin_array(&w);
     for (int i = 0; i < kind_count; i++) {
         sum += machine_price(kinds[i].type) * (double)kinds[i].count;
         json_begin_object(&w);
-        json_key(&w, "queue");
-        json_cstring(&w, kinds[i].queue);
-        json_key(&w, "instanceType");
-        json_cstring(&w, kinds[i].type);
-        json_key(&w, "count");
-        json_int(&w, kinds[i].count);
+        json_put_string(&w, "queue", kinds[i].queue);
+        json_put_string(&w, "instanceType", kinds[i].type);
+        json_put_int(&w, "count", kinds[i].count);
         json_end_object(&w);
     }
     json_end_array(&w);
-    json_key(&w, "dollarsPerHour");
-    json_double(&w, sum);
+    json_put_double(&w, "dollarsPerHour", sum);
     json_end_object(&w);
     puts(buffer_string(&text));
     buffer_free(&text);

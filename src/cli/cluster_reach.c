@@ -211,10 +211,8 @@ static void show_cluster(void *context, const struct json *cluster) {
         return;
     }
     json_begin_object(&listing->writer);
-    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
-        json_key(&listing->writer, members[i]);
-        json_cstring(&listing->writer, cluster_text(cluster, members[i]));
-    }
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
+        json_put_string(&listing->writer, members[i], cluster_text(cluster, members[i]));
     json_end_object(&listing->writer);
 }
 

@@ -247,25 +247,18 @@ static void print_result(const struct evaluate_options *options, const struct su
         struct buffer out = {0};
         struct json_writer w = {.out = &out};
         json_begin_object(&w);
-        json_key(&w, "loss");
-        json_double(&w, result->loss);
-        json_key(&w, "perplexity");
-        json_double(&w, perplexity);
-        json_key(&w, "tokens");
-        json_int(&w, (int64_t)result->tokens);
-        json_key(&w, "samples");
-        json_int(&w, result->samples);
+        json_put_double(&w, "loss", result->loss);
+        json_put_double(&w, "perplexity", perplexity);
+        json_put_int(&w, "tokens", (int64_t)result->tokens);
+        json_put_int(&w, "samples", result->samples);
         if (subject->words > 0) {
-            json_key(&w, "words");
-            json_int(&w, subject->words);
-            json_key(&w, "word_perplexity");
-            json_double(&w, word_perplexity);
+            json_put_int(&w, "words", subject->words);
+            json_put_double(&w, "word_perplexity", word_perplexity);
         }
         for (int i = 0; i < result->depths; i++) {
             char name[32];
             snprintf(name, sizeof name, "mtp_%d_loss", i + 1);
-            json_key(&w, name);
-            json_double(&w, result->depth_losses[i]);
+            json_put_double(&w, name, result->depth_losses[i]);
         }
         json_end_object(&w);
         puts(buffer_string(&out));

@@ -80,12 +80,9 @@ static void print_json(FILE *to, const struct wiki_extract_summary *summary) {
         {"output_bytes", (int64_t)summary->output_bytes},
     };
     json_begin_object(&json);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "seconds");
-    json_double(&json, summary->seconds);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_double(&json, "seconds", summary->seconds);
     json_end_object(&json);
     fprintf(to, "%s\n", buffer_string(&text));
     buffer_free(&text);

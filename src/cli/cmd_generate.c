@@ -147,14 +147,10 @@ static int write_json(struct author *author, const struct generated *sample) {
     json_string(&json, sample->prompt, sample->prompt_length);
     json_key(&json, "text");
     json_string(&json, buffer_string(&author->text), author->text.length);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "is_ended");
-    json_bool(&json, author->tokens < author->options->max_new_tokens);
-    json_key(&json, "seconds");
-    json_double(&json, sample->seconds);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_bool(&json, "is_ended", author->tokens < author->options->max_new_tokens);
+    json_put_double(&json, "seconds", sample->seconds);
     json_end_object(&json);
     buffer_append_byte(&line, '\n');
     int status = write_text(&line);

@@ -56,14 +56,10 @@ void preflight_say(struct preflight *flight, enum verdict verdict, const char *c
         struct buffer line = {0};
         struct json_writer w = {.out = &line};
         json_begin_object(&w);
-        json_key(&w, "host");
-        json_cstring(&w, flight->host);
-        json_key(&w, "check");
-        json_cstring(&w, check);
-        json_key(&w, "verdict");
-        json_cstring(&w, verdict == VERDICT_BAD ? "bad" : names[verdict]);
-        json_key(&w, "text");
-        json_cstring(&w, text);
+        json_put_string(&w, "host", flight->host);
+        json_put_string(&w, "check", check);
+        json_put_string(&w, "verdict", verdict == VERDICT_BAD ? "bad" : names[verdict]);
+        json_put_string(&w, "text", text);
         json_end_object(&w);
         printf("%s\n", buffer_string(&line));
         buffer_free(&line);

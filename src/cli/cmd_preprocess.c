@@ -164,12 +164,9 @@ static void print_json(const struct preprocess_options *work, const struct token
         {"vocab_size", tokenizer_vocab_size(tokenizer)},
         {"peak_memory_bytes", peak_memory_bytes()},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "seconds");
-    json_double(&json, summary->seconds);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_double(&json, "seconds", summary->seconds);
     json_end_object(&json);
     puts(text.data);
     buffer_free(&text);

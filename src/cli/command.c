@@ -194,12 +194,9 @@ void command_print_verdict(const char *kind, const char *name, const char *error
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
-    json_key(&json, kind);
-    json_cstring(&json, name);
-    json_key(&json, "is_whole");
-    json_bool(&json, !error);
-    json_key(&json, "error");
-    json_cstring(&json, error);
+    json_put_string(&json, kind, name);
+    json_put_bool(&json, "is_whole", !error);
+    json_put_string(&json, "error", error);
     json_end_object(&json);
     puts(buffer_string(&text));
     buffer_free(&text);

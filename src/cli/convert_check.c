@@ -214,8 +214,7 @@ static void write_tokens(struct json_writer *json, const char *key, const int32_
 static void write_request(struct buffer *out, const char *folder, const struct probe *ours, const struct texts *texts) {
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "folder");
-    json_cstring(&json, folder);
+    json_put_string(&json, "folder", folder);
     write_tokens(&json, "tokens", ours->tokens, ours->T);
     write_tokens(&json, "decoder_tokens", ours->decoder_tokens, ours->S);
     write_texts(&json, texts);

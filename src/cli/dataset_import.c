@@ -266,18 +266,12 @@ static void print_json(const struct dataset_import_options *options, const struc
                    {"blank_lines", summary->separators},
                    {"largest_id", summary->largest_id}};
     json_begin_object(&json);
-    json_key(&json, "dataset");
-    json_cstring(&json, options->output_prefix);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "dtype");
-    json_cstring(&json, index_dtype_name(summary->dtype));
-    if (dictionary->is_there) {
-        json_key(&json, "dictionary_size");
-        json_int(&json, dictionary->size);
-    }
+    json_put_string(&json, "dataset", options->output_prefix);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_string(&json, "dtype", index_dtype_name(summary->dtype));
+    if (dictionary->is_there)
+        json_put_int(&json, "dictionary_size", dictionary->size);
     json_end_object(&json);
     log_status(NULL);  // the result starts on a new line
     puts(buffer_string(&text));

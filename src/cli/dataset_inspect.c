@@ -92,10 +92,8 @@ static void peek_json(const struct document *document) {
     struct buffer out = {0};
     struct json_writer json = {.out = &out};
     json_begin_object(&json);
-    json_key(&json, "document");
-    json_int(&json, document->number);
-    json_key(&json, "tokens");
-    json_int(&json, document->tokens);
+    json_put_int(&json, "document", document->number);
+    json_put_int(&json, "tokens", document->tokens);
     json_key(&json, "ids");
     json_begin_array(&json);
     for (int64_t i = 0; i < document->ids.count; i++)
@@ -250,18 +248,12 @@ static void print_json(const struct index_reader *reader) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
-    json_key(&json, "prefix");
-    json_cstring(&json, reader->files.prefix);
-    json_key(&json, "dtype");
-    json_cstring(&json, index_dtype_name(reader->dtype));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "mean_sequence");
-    json_double(&json, mean(reader->token_count, reader->sequence_count));
-    json_key(&json, "mean_document");
-    json_double(&json, mean(reader->token_count, reader->document_count));
+    json_put_string(&json, "prefix", reader->files.prefix);
+    json_put_string(&json, "dtype", index_dtype_name(reader->dtype));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_double(&json, "mean_sequence", mean(reader->token_count, reader->sequence_count));
+    json_put_double(&json, "mean_document", mean(reader->token_count, reader->document_count));
     json_end_object(&json);
     puts(buffer_string(&text));
     buffer_free(&text);

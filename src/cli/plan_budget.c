@@ -315,14 +315,10 @@ static void append_run(const struct layout_search *search, struct buffer *out) {
 static void write_size(struct json_writer *w, const struct plan_budget_choice *choice, double factor) {
     struct budget_size size = budget_size(choice->flops, factor);
     json_begin_object(w);
-    json_key(w, "factor");
-    json_double(w, factor);
-    json_key(w, "parameters");
-    json_double(w, size.parameters);
-    json_key(w, "tokens");
-    json_double(w, size.tokens);
-    json_key(w, "loss");
-    json_double(w, size.loss);
+    json_put_double(w, "factor", factor);
+    json_put_double(w, "parameters", size.parameters);
+    json_put_double(w, "tokens", size.tokens);
+    json_put_double(w, "loss", size.loss);
     json_end_object(w);
 }
 
@@ -346,21 +342,16 @@ static void write_json(const struct layout_search *search, const struct plan_bud
         {"gpus", search->options.gpus},
     };
     json_begin_object(&w);
-    json_key(&w, "budget_flops");
-    json_double(&w, choice->flops);
-    json_key(&w, "law");
-    json_cstring(&w, budget_law.source);
-    json_key(&w, "extrapolates");
-    json_bool(&w, budget_extrapolates(choice->flops));
+    json_put_double(&w, "budget_flops", choice->flops);
+    json_put_string(&w, "law", budget_law.source);
+    json_put_bool(&w, "extrapolates", budget_extrapolates(choice->flops));
     json_key(&w, "sizes");
     json_begin_array(&w);
     for (double factor = 0.5; factor <= 2; factor *= 2)
         write_size(&w, choice, factor);
     json_end_array(&w);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&w, numbers[i].name);
-        json_int(&w, numbers[i].value);
-    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_int(&w, numbers[i].name, numbers[i].value);
     json_key(&w, "run");
     search_write_proposal(search, 0, run_tokens(config), &w);
     json_end_object(&w);

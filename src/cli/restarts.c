@@ -61,20 +61,13 @@ void restarts_state_write(const struct restarts_state *state, struct buffer *out
     const struct restarts *restarts = &state->restarts;
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "job");
-    json_cstring(&json, state->job);
-    json_key(&json, "is_running");
-    json_bool(&json, state->is_running);
-    json_key(&json, "progress");
-    json_cstring(&json, state->progress);
-    json_key(&json, "place");
-    json_int(&json, restarts->place);
-    json_key(&json, "at_one_place");
-    json_int(&json, counted(restarts->at_one_place));
-    json_key(&json, "unstarted");
-    json_int(&json, counted(restarts->unstarted));
-    json_key(&json, "in_vain");
-    json_int(&json, counted(restarts->in_vain));
+    json_put_string(&json, "job", state->job);
+    json_put_bool(&json, "is_running", state->is_running);
+    json_put_string(&json, "progress", state->progress);
+    json_put_int(&json, "place", restarts->place);
+    json_put_int(&json, "at_one_place", counted(restarts->at_one_place));
+    json_put_int(&json, "unstarted", counted(restarts->unstarted));
+    json_put_int(&json, "in_vain", counted(restarts->in_vain));
     json_key(&json, "times");
     json_begin_array(&json);
     for (int64_t i = 0; i < restarts->count; i++)

@@ -179,14 +179,10 @@ static void print_report(const struct tokenizer *tokenizer, const struct token_s
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
-    json_key(&json, "type");
-    json_cstring(&json, tokenizer_type(tokenizer));
-    for (size_t i = 0; i < count; i++) {
-        json_key(&json, numbers[i].key);
-        json_int(&json, numbers[i].value);
-    }
-    json_key(&json, "unicode");
-    json_cstring(&json, UNICODE_VERSION);
+    json_put_string(&json, "type", tokenizer_type(tokenizer));
+    for (size_t i = 0; i < count; i++)
+        json_put_int(&json, numbers[i].key, numbers[i].value);
+    json_put_string(&json, "unicode", UNICODE_VERSION);
     json_end_object(&json);
     puts(text.data);
     buffer_free(&text);

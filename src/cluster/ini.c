@@ -489,10 +489,7 @@ static int read_entry(struct ini_reader *reader, char *line) {
         return refuse(reader, "a value before the first section");
     *equals = 0;
     struct ini_document *document = reader->document;
-    if (document->count == reader->capacity) {
-        reader->capacity = reader->capacity ? 2 * reader->capacity : 64;
-        document->entries = memory_realloc(document->entries, sizeof *document->entries * reader->capacity);
-    }
+    MEMORY_GROW(document->entries, document->count, reader->capacity);
     struct ini_entry entry = {
         .kind = reader->kind, .name = reader->name, .key = trim(line), .value = trim(equals + 1), .line = reader->line};
     if (!*entry.key)

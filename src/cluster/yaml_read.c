@@ -48,10 +48,7 @@ static int split_lines(struct yaml_reader *reader, char *text) {
         if (is_mark && reader->count > 0)
             return refuse(reader, "a second document; one file is one pod");
         if (*words && !is_mark) {
-            if (reader->count == capacity) {
-                capacity = capacity ? 2 * capacity : 64;
-                reader->lines = memory_realloc(reader->lines, sizeof *reader->lines * capacity);
-            }
+            MEMORY_GROW(reader->lines, reader->count, capacity);
             reader->lines[reader->count++] = (struct yaml_line){line + indent, indent, reader->number};
         }
         line = end ? end + 1 : NULL;

@@ -100,29 +100,22 @@ static void write_first_line(const struct comm_request *request, struct group *c
     const struct watch *watch = groups == world->groups ? world->watch : NULL;  // it never sees a thread's own group
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "rank");
-    json_int(&json, world->place.rank);
-    json_key(&json, "run");
-    json_int(&json, hosts_run(world));
+    json_put_int(&json, "rank", world->place.rank);
+    json_put_int(&json, "run", hosts_run(world));
     json_key(&json, "host");
     char host[256];
     process_host(host, sizeof host);
     json_cstring(&json, host);
-    json_key(&json, "iteration");
-    json_int(&json, run_position_iteration());
-    json_key(&json, "phase");
-    json_cstring(&json, run_position_phase());
-    json_key(&json, "waits for");
-    json_cstring(&json, request->name);
-    json_key(&json, "of group");
-    json_cstring(&json, request->group->name);
+    json_put_int(&json, "iteration", run_position_iteration());
+    json_put_string(&json, "phase", run_position_phase());
+    json_put_string(&json, "waits for", request->name);
+    json_put_string(&json, "of group", request->group->name);
     json_key(&json, "begun");
     json_begin_object(&json);
     for (int i = 0; i < count; i++) {
         if (groups[i]->size == 1)
             continue;
-        json_key(&json, groups[i]->name);
-        json_int(&json, watch_begun(watch, groups[i]));
+        json_put_int(&json, groups[i]->name, watch_begun(watch, groups[i]));
     }
     json_end_object(&json);
     json_end_object(&json);

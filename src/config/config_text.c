@@ -169,12 +169,9 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
         else
             write_value(flag, config, writer);
     }
-    json_key(writer, "world_size");
-    json_int(writer, config->machine.world_size);
-    json_key(writer, "data_parallel_size");
-    json_int(writer, config->machine.data_parallel_size);
-    json_key(writer, "params_dtype");
-    json_cstring(writer, config->run.params_dtype);
+    json_put_int(writer, "world_size", config->machine.world_size);
+    json_put_int(writer, "data_parallel_size", config->machine.data_parallel_size);
+    json_put_string(writer, "params_dtype", config->run.params_dtype);
     json_key(writer, "schedule");
     config_schedule_to_json(config, writer);
     json_end_object(writer);

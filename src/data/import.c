@@ -158,10 +158,7 @@ static int read_piece(void *context, void *item) {
 }
 
 static void add_end(struct text_piece *piece) {
-    if (piece->count == piece->capacity) {
-        piece->capacity = piece->capacity ? 2 * piece->capacity : 1024;
-        piece->ends = memory_realloc(piece->ends, (size_t)piece->capacity * sizeof *piece->ends);
-    }
+    MEMORY_GROW(piece->ends, piece->count, piece->capacity);
     piece->ends[piece->count++] = piece->tokens.count;
 }
 

@@ -88,8 +88,7 @@ const char *hf_latent_obstacle(const struct config *config) {
 static void append_yarn(const struct config *config, struct buffer *out) {
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "type");
-    json_cstring(&json, "yarn");
+    json_put_string(&json, "type", "yarn");
     const struct {
         const char *key;
         double value;
@@ -98,12 +97,9 @@ static void append_yarn(const struct config *config, struct buffer *out) {
                  {"mscale_all_dim", config->model.mscale_all_dim},
                  {"beta_fast", config->model.yarn_beta_fast},
                  {"beta_slow", config->model.yarn_beta_slow}};
-    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
-        json_key(&json, reals[i].key);
-        json_double(&json, reals[i].value);
-    }
-    json_key(&json, "original_max_position_embeddings");
-    json_int(&json, config->model.original_max_position_embeddings);
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
+        json_put_double(&json, reals[i].key, reals[i].value);
+    json_put_int(&json, "original_max_position_embeddings", config->model.original_max_position_embeddings);
     json_end_object(&json);
 }
 

@@ -261,18 +261,13 @@ void hf_append_longrope(const struct config *config, struct json_writer *json) {
     int64_t pairs = pairs_of(config);
     double factor = (double)config->model.max_position_embeddings / (double)config->model.rope_original_length;
     json_begin_object(json);
-    json_key(json, "type");
-    json_cstring(json, "longrope");
+    json_put_string(json, "type", "longrope");
     append_factors(json, "short_factor", config->model.rope_short_factor, pairs);
     append_factors(json, "long_factor", config->model.rope_long_factor, pairs);
-    if (config->model.rope_scaling_factor != fmax(factor, 1)) {
-        json_key(json, "factor");
-        json_double(json, config->model.rope_scaling_factor);
-    }
-    if (config->model.yarn_attention_factor > 0) {
-        json_key(json, "attention_factor");
-        json_double(json, config->model.yarn_attention_factor);
-    }
+    if (config->model.rope_scaling_factor != fmax(factor, 1))
+        json_put_double(json, "factor", config->model.rope_scaling_factor);
+    if (config->model.yarn_attention_factor > 0)
+        json_put_double(json, "attention_factor", config->model.yarn_attention_factor);
     json_end_object(json);
 }
 

@@ -148,8 +148,7 @@ static void set_key(struct members *members, const struct hf_config_write *write
 // Rotary scaling; members with default values are left out.
 static void append_scaling(const struct config *config, struct json_writer *json, bool has_base) {
     json_begin_object(json);
-    json_key(json, "rope_type");
-    json_cstring(json, config->model.rope_scaling_type);
+    json_put_string(json, "rope_type", config->model.rope_scaling_type);
     append_real(json, "factor", config->model.rope_scaling_factor);
     bool is_llama3 = strcmp(config->model.rope_scaling_type, "llama3") == 0;
     if (is_llama3) {
@@ -163,15 +162,11 @@ static void append_scaling(const struct config *config, struct json_writer *json
             append_real(json, "beta_slow", config->model.yarn_beta_slow);
         if (config->model.yarn_attention_factor > 0)
             append_real(json, "attention_factor", config->model.yarn_attention_factor);
-        if (config->model.no_yarn_correction_range_round_to_int) {
-            json_key(json, "truncate");
-            json_bool(json, false);
-        }
+        if (config->model.no_yarn_correction_range_round_to_int)
+            json_put_bool(json, "truncate", false);
     }
-    if (strcmp(config->model.rope_scaling_type, "dynamic") != 0) {
-        json_key(json, "original_max_position_embeddings");
-        json_int(json, config->model.rope_original_length);
-    }
+    if (strcmp(config->model.rope_scaling_type, "dynamic") != 0)
+        json_put_int(json, "original_max_position_embeddings", config->model.rope_original_length);
     if (has_base)
         append_real(json, "rope_theta", config->model.rotary_base);
     json_end_object(json);
@@ -266,8 +261,7 @@ static void set_nested_rope(struct members *members, const struct config *config
     }
     json_key(&json, "sliding_attention");
     json_begin_object(&json);
-    json_key(&json, "rope_type");
-    json_cstring(&json, "default");
+    json_put_string(&json, "rope_type", "default");
     append_real(&json, "rope_theta", hf_local_base(config));
     json_end_object(&json);
     json_end_object(&json);

@@ -163,8 +163,7 @@ static int write_vocab_json(const struct tokenizer *tokenizer, const char *folde
             continue;
         buffer_clear(&token);
         byte_map_write(&map, (const unsigned char *)bytes, length, &token);
-        json_key(&json, buffer_string(&token));
-        json_int(&json, id);
+        json_put_int(&json, buffer_string(&token), id);
     }
     json_end_object(&json);
     int result = write_text(folder, "vocab.json", &text);

@@ -236,8 +236,7 @@ static int write_index(const struct hf_job *job) {
     json_begin_object(&json);
     json_key(&json, "metadata");
     json_begin_object(&json);
-    json_key(&json, "total_size");
-    json_int(&json, (int64_t)total);
+    json_put_int(&json, "total_size", (int64_t)total);
     json_end_object(&json);
     json_key(&json, "weight_map");
     json_begin_object(&json);
@@ -245,8 +244,7 @@ static int write_index(const struct hf_job *job) {
         while (i >= job->file_ends[f])
             f++;
         char *name = file_name(job, f);
-        json_key(&json, job->outputs[i].name);
-        json_cstring(&json, name);
+        json_put_string(&json, job->outputs[i].name, name);
         free(name);
     }
     json_end_object(&json);

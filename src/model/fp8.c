@@ -37,10 +37,7 @@ void fp8_set(struct fp8 *fp8, const struct config *config, const struct mesh *me
 }
 
 int fp8_add(struct fp8 *fp8, const struct param *weight) {
-    if (fp8->count == fp8->capacity) {
-        fp8->capacity = fp8->capacity ? 2 * fp8->capacity : 64;
-        fp8->layers = memory_realloc(fp8->layers, sizeof *fp8->layers * (size_t)fp8->capacity);
-    }
+    MEMORY_GROW(fp8->layers, fp8->count, fp8->capacity);
     fp8->layers[fp8->count] = (struct fp8_layer){.weight = weight};
     return fp8->count++;
 }

@@ -33,10 +33,7 @@ static char *name_in_scope(const struct param_list *list, const char *name) {
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation) {
     (void)param_list_usual(list);
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 64;
-        list->items = memory_realloc(list->items, sizeof *list->items * (size_t)list->capacity);
-    }
+    MEMORY_GROW(list->items, list->count, list->capacity);
     struct param *param = memory_alloc(sizeof *param);
     *param = (struct param){.name = name_in_scope(list, name),
                             .shard = shard,

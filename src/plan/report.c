@@ -198,10 +198,8 @@ static void write_control(struct json_writer *w, const struct plan *plan, const 
                       {"growth", costs[i].growth}};
         json_key(w, control_names[i]);
         json_begin_object(w);
-        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
-            json_key(w, values[k].name);
-            json_double(w, values[k].value);
-        }
+        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++)
+            json_put_double(w, values[k].name, values[k].value);
         json_end_object(w);
     }
     json_end_object(w);
@@ -269,21 +267,15 @@ static void write_stage(struct json_writer *w, const struct plan_stage *stage) {
         {"after_passes_seconds", stage->update},
     };
     json_begin_object(w);
-    json_key(w, "stage");
-    json_int(w, stage->stage);
-    json_key(w, "parameters");
-    json_int(w, stage->parameters);
+    json_put_int(w, "stage", stage->stage);
+    json_put_int(w, "parameters", stage->parameters);
     json_key(w, "memory_bytes");
     json_begin_object(w);
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++) {
-        json_key(w, memory[i].name);
-        json_int(w, (int64_t)memory[i].bytes);
-    }
+    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+        json_put_int(w, memory[i].name, (int64_t)memory[i].bytes);
     json_end_object(w);
-    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        json_key(w, times[i].name);
-        json_double(w, times[i].seconds);
-    }
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        json_put_double(w, times[i].name, times[i].seconds);
     json_end_object(w);
 }
 
@@ -292,10 +284,8 @@ static void write_parts(struct json_writer *w, const struct plan *plan) {
     list_parts(plan, parts);
     json_key(w, "step_parts_seconds");
     json_begin_object(w);
-    for (int i = 0; i < STEP_PARTS; i++) {
-        json_key(w, parts[i].key);
-        json_double(w, parts[i].seconds);
-    }
+    for (int i = 0; i < STEP_PARTS; i++)
+        json_put_double(w, parts[i].key, parts[i].seconds);
     json_end_object(w);
 }
 
@@ -322,35 +312,21 @@ void plan_write_json(const struct plan *plan, const struct plan_budget *budget, 
         {"effective_time", found.effective},
     };
     json_begin_object(&w);
-    json_key(&w, "machine");
-    json_cstring(&w, budget->machine->name);
-    json_key(&w, "ranks");
-    json_int(&w, plan->ranks);
-    json_key(&w, "nodes");
-    json_int(&w, plan->nodes);
-    json_key(&w, "data_parallel");
-    json_int(&w, plan->data_parallel);
-    json_key(&w, "expert_parallel");
-    json_int(&w, plan->expert_parallel);
-    json_key(&w, "micro_batches");
-    json_int(&w, plan->micro_batches);
-    json_key(&w, "parameters");
-    json_int(&w, plan->parameters);
-    json_key(&w, "active_parameters");
-    json_int(&w, plan->active);
-    json_key(&w, "fits");
-    json_bool(&w, plan_fits(plan, budget->machine));
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        json_key(&w, numbers[i].name);
-        json_double(&w, numbers[i].value);
-    }
+    json_put_string(&w, "machine", budget->machine->name);
+    json_put_int(&w, "ranks", plan->ranks);
+    json_put_int(&w, "nodes", plan->nodes);
+    json_put_int(&w, "data_parallel", plan->data_parallel);
+    json_put_int(&w, "expert_parallel", plan->expert_parallel);
+    json_put_int(&w, "micro_batches", plan->micro_batches);
+    json_put_int(&w, "parameters", plan->parameters);
+    json_put_int(&w, "active_parameters", plan->active);
+    json_put_bool(&w, "fits", plan_fits(plan, budget->machine));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        json_put_double(&w, numbers[i].name, numbers[i].value);
     if (budget->tokens > 0) {
-        json_key(&w, "days");
-        json_double(&w, run_days(plan, budget));
-        json_key(&w, "days_with_interruptions");
-        json_double(&w, whole_days(plan, budget));
-        json_key(&w, "dollars");
-        json_double(&w, run_dollars(plan, budget));
+        json_put_double(&w, "days", run_days(plan, budget));
+        json_put_double(&w, "days_with_interruptions", whole_days(plan, budget));
+        json_put_double(&w, "dollars", run_dollars(plan, budget));
     }
     write_parts(&w, plan);
     write_control(&w, plan, budget);

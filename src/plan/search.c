@@ -113,10 +113,7 @@ static void add_layout(void *context, const struct plan_layout *given) {
     }
     if (adding->is_neighbour && search_find(search, layout, adding->machine) >= 0)
         return;
-    if (search->count == search->capacity) {
-        search->capacity = search->capacity ? 2 * search->capacity : 1024;
-        search->items = memory_realloc(search->items, sizeof *search->items * (size_t)search->capacity);
-    }
+    MEMORY_GROW(search->items, search->count, search->capacity);
     search->items[search->count++] =
         (struct search_item){.layout = *layout,
                              .machine = adding->machine,

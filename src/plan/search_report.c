@@ -179,53 +179,41 @@ void search_describe(const struct layout_search *search, double tokens, struct b
 // ---- JSON ----
 
 static void write_number(struct json_writer *w, const char *name, double value) {
-    json_key(w, name);
-    json_double(w, value);
+    json_put_double(w, name, value);
 }
 
 static void write_int(struct json_writer *w, const char *name, int64_t value) {
-    json_key(w, name);
-    json_int(w, value);
+    json_put_int(w, name, value);
 }
 
 static void write_text(struct json_writer *w, const char *name, struct buffer *text) {
-    json_key(w, name);
-    json_cstring(w, buffer_string(text));
+    json_put_string(w, name, buffer_string(text));
     buffer_free(text);
 }
 
 static void write_layout(struct json_writer *w, const struct layout_search *search, const struct search_item *item) {
     const struct plan_layout *layout = &item->layout;
     struct buffer flags = {0};
-    json_key(w, "machine");
-    json_cstring(w, search_machine(search, item)->name);
+    json_put_string(w, "machine", search_machine(search, item)->name);
     write_int(w, "tensor", layout->tensor);
     write_int(w, "context", layout->context);
-    if (!search->spaces[item->machine].is_fixed[CHOICE_HEADS]) {
-        json_key(w, "cp_comm_type");
-        json_cstring(w, layout_heads_name(layout));
-    }
+    if (!search->spaces[item->machine].is_fixed[CHOICE_HEADS])
+        json_put_string(w, "cp_comm_type", layout_heads_name(layout));
     write_int(w, "expert", layout->expert);
     write_int(w, "pipeline", layout->pipeline);
     write_int(w, "virtual_stages", layout->chunks);
     write_int(w, "data", layout->data);
     write_int(w, "micro_batch_size", layout->micro_batch);
-    json_key(w, "zero_bubble");
-    json_bool(w, layout->is_zero_bubble);
-    json_key(w, "recompute");
-    json_cstring(w, layout_recompute_name(layout->recompute));
-    json_key(w, "sequence_parallel");
-    json_bool(w, layout->splits_rows);
-    json_key(w, "optimizer");
-    json_cstring(w, layout_optimizer_name(layout->optimizer));
-    json_key(w, "precision");
-    json_cstring(w, layout_precision_name(layout->precision));
+    json_put_bool(w, "zero_bubble", layout->is_zero_bubble);
+    json_put_string(w, "recompute", layout_recompute_name(layout->recompute));
+    json_put_bool(w, "sequence_parallel", layout->splits_rows);
+    json_put_string(w, "optimizer", layout_optimizer_name(layout->optimizer));
+    json_put_string(w, "precision", layout_precision_name(layout->precision));
     layout_append_flags(&search->spaces[item->machine], layout, &flags);
     write_text(w, "flags", &flags);
     write_number(w, "memory_bytes", fullest_bytes(item));
     write_int(w, "fullest_stage", item->plan->stage[item->plan->fullest].stage);
-    json_key(w, "fits");
-    json_bool(w, item->outcome == SEARCH_PLANNED);
+    json_put_bool(w, "fits", item->outcome == SEARCH_PLANNED);
     if (item->outcome == SEARCH_PLANNED) {
         write_number(w, "step_seconds", item->plan->seconds);
         write_number(w, "mfu", plan_mfu(item->plan));
@@ -270,8 +258,7 @@ void search_write_json(const struct layout_search *search, double tokens, struct
     struct json_writer w = {.out = out, .indent = 2};
     json_begin_object(&w);
     write_int(&w, "gpus", search->options.gpus);
-    json_key(&w, "ranked_by");
-    json_cstring(&w, search->options.by_cost ? "cost" : "time");
+    json_put_string(&w, "ranked_by", search->options.by_cost ? "cost" : "time");
     write_int(&w, "listed", search->count);
     write_int(&w, "planned", search_count(search, SEARCH_PLANNED));
     write_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));

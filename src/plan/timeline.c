@@ -10,10 +10,7 @@ static void see_span(void *context, const struct schedule_span *span) {
     struct timeline *timeline = context;
     if (span->end <= span->start)
         return;
-    if (timeline->count == timeline->capacity) {
-        timeline->capacity = timeline->capacity > 0 ? 2 * timeline->capacity : 4096;
-        timeline->spans = memory_realloc(timeline->spans, timeline->capacity * sizeof *timeline->spans);
-    }
+    MEMORY_GROW(timeline->spans, timeline->count, timeline->capacity);
     timeline->spans[timeline->count++] = *span;
 }
 

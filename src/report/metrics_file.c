@@ -24,27 +24,22 @@
 
 // To the microsecond: more digits are noise, and there may be many ranks.
 static void key_ms(struct json_writer *json, const char *key, double ms) {
-    json_key(json, key);
-    json_double(json, round(ms * 1e3) / 1e3);
+    json_put_double(json, key, round(ms * 1e3) / 1e3);
 }
 
 static void key_text(struct json_writer *json, const char *key, const char *text) {
-    json_key(json, key);
-    json_cstring(json, text);
+    json_put_string(json, key, text);
 }
 
 static void write_rank(struct json_writer *json, const struct ranks_line_rank *rank) {
     json_begin_object(json);
-    json_key(json, "rank");
-    json_int(json, rank->rank);
+    json_put_int(json, "rank", rank->rank);
     key_text(json, "host", rank->host);
     key_ms(json, "step_ms", rank->step_ms);
     key_ms(json, "wait_ms", rank->wait_ms);
     key_ms(json, "data_ms", rank->data_ms);
-    if (rank->memory_bytes > 0) {
-        json_key(json, "memory");
-        json_int(json, rank->memory_bytes);
-    }
+    if (rank->memory_bytes > 0)
+        json_put_int(json, "memory", rank->memory_bytes);
     json_end_object(json);
 }
 
@@ -71,8 +66,7 @@ void ranks_line_write(struct buffer *out, const struct ranks_line *line) {
     double limit = find_limit(line);
     int omitted = 0;
     metrics_line_begin(&json, "ranks", line->wall_seconds, line->iteration);
-    json_key(&json, "steps");
-    json_int(&json, line->steps);
+    json_put_int(&json, "steps", line->steps);
     json_key(&json, "ranks");
     json_begin_array(&json);
     for (int i = 0; i < line->count; i++) {
@@ -82,15 +76,12 @@ void ranks_line_write(struct buffer *out, const struct ranks_line *line) {
         omitted += !is_listed;
     }
     json_end_array(&json);
-    if (omitted > 0) {
-        json_key(&json, "omitted");
-        json_int(&json, omitted);
-    }
+    if (omitted > 0)
+        json_put_int(&json, "omitted", omitted);
     if (line->slow >= 0) {
         json_key(&json, "slow");
         json_begin_object(&json);
-        json_key(&json, "rank");
-        json_int(&json, line->ranks[line->slow].rank);
+        json_put_int(&json, "rank", line->ranks[line->slow].rank);
         key_text(&json, "host", line->ranks[line->slow].host);
         key_text(&json, "cause", line->slow_cause);
         key_text(&json, "text", line->slow_text);
@@ -180,19 +171,16 @@ void metrics_file_line(struct metrics_file *file, struct buffer *line) {
 }
 
 static void key_int(struct json_writer *json, const char *key, int64_t value) {
-    json_key(json, key);
-    json_int(json, value);
+    json_put_int(json, key, value);
 }
 
 static void key_double(struct json_writer *json, const char *key, double value) {
-    json_key(json, key);
-    json_double(json, value);
+    json_put_double(json, key, value);
 }
 
 void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration) {
     json_begin_object(json);
-    json_key(json, "kind");
-    json_cstring(json, kind);
+    json_put_string(json, "kind", kind);
     key_double(json, "time", wall_seconds);
     key_int(json, "iteration", iteration);
 }
@@ -222,8 +210,7 @@ static void write_config(struct json_writer *json, const char *config_json) {
 static void key_string(struct json_writer *json, const char *key, const char *value) {
     if (!value)
         return;
-    json_key(json, key);
-    json_cstring(json, value);
+    json_put_string(json, key, value);
 }
 
 void metrics_file_run(void *sink, const struct metrics_start *start) {
@@ -312,10 +299,8 @@ void metrics_file_eval(void *sink, const struct metrics_eval *eval) {
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "eval", eval->wall_seconds, eval->iteration);
     key_int(&json, "consumed_samples", eval->consumed_samples);
-    json_key(&json, "set");
-    json_cstring(&json, eval->set);
-    json_key(&json, "final");
-    json_bool(&json, eval->is_final);
+    json_put_string(&json, "set", eval->set);
+    json_put_bool(&json, "final", eval->is_final);
     write_losses(&json, eval->losses, eval->loss_count);
     key_double(&json, "elapsed_ms", eval->elapsed_ms);
     json_end_object(&json);

@@ -43,22 +43,14 @@ struct on_event *on_event_open(const struct on_event_options *options) {
 static void compose_input(struct buffer *out, const struct on_event *on_event, const struct metrics_event *event) {
     struct json_writer json = {.out = out};
     json_begin_object(&json);
-    json_key(&json, "event");
-    json_cstring(&json, event->name);
-    json_key(&json, "time");
-    json_double(&json, clock_wall_seconds());
-    json_key(&json, "iteration");
-    json_int(&json, event->iteration);
-    json_key(&json, "text");
-    json_cstring(&json, event->text ? event->text : "");
-    json_key(&json, "run");
-    json_cstring(&json, on_event->options.run ? on_event->options.run : "");
-    json_key(&json, "host");
-    json_cstring(&json, on_event->host);
-    json_key(&json, "pid");
-    json_int(&json, getpid());
-    json_key(&json, "job");
-    json_cstring(&json, on_event->options.job);
+    json_put_string(&json, "event", event->name);
+    json_put_double(&json, "time", clock_wall_seconds());
+    json_put_int(&json, "iteration", event->iteration);
+    json_put_string(&json, "text", event->text ? event->text : "");
+    json_put_string(&json, "run", on_event->options.run ? on_event->options.run : "");
+    json_put_string(&json, "host", on_event->host);
+    json_put_int(&json, "pid", getpid());
+    json_put_string(&json, "job", on_event->options.job);
     json_key(&json, "exit_code");
     if (metrics_event_is_end(event->name))
         json_int(&json, event->exit_code);

@@ -49,13 +49,11 @@ static void write_time(struct json_writer *json, const char *key, int64_t count)
 }
 
 static void key_int(struct json_writer *json, const char *key, int64_t value) {
-    json_key(json, key);
-    json_int(json, value);
+    json_put_int(json, key, value);
 }
 
 static void key_string(struct json_writer *json, const char *key, const char *value) {
-    json_key(json, key);
-    json_cstring(json, value);
+    json_put_string(json, key, value);
 }
 
 static struct json_writer begin_event(struct trace_file *file, const char *phase, int thread) {
@@ -173,10 +171,8 @@ static void write_clock(struct trace_file *file, double at, double offset, doubl
     json_key(&json, "args");
     json_begin_object(&json);
     write_time(&json, "at_us", eighths(file, at));
-    json_key(&json, "offset_us");
-    json_double(&json, offset * 1e6);
-    json_key(&json, "error_us");
-    json_double(&json, error * 1e6);
+    json_put_double(&json, "offset_us", offset * 1e6);
+    json_put_double(&json, "error_us", error * 1e6);
     json_end_object(&json);
     end_event(file, &json);
 }
@@ -246,10 +242,7 @@ int trace_file_open(struct trace_file *file, const char *folder, const struct tr
 void trace_file_add(struct trace_file *file, const struct trace_event *event) {
     if (!is_open(file))
         return;
-    if (file->count == file->capacity) {
-        file->capacity = file->capacity > 0 ? 2 * file->capacity : 4096;
-        file->events = memory_realloc(file->events, file->capacity * sizeof *file->events);
-    }
+    MEMORY_GROW(file->events, file->count, file->capacity);
     file->events[file->count++] = *event;
 }
 

@@ -81,25 +81,18 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
-    json_key(&json, "format");
-    json_cstring(&json, format_name);
-    json_key(&json, "version");
-    json_int(&json, lowest_version(manifest));
-    json_key(&json, "iteration");
-    json_int(&json, manifest->iteration);
+    json_put_string(&json, "format", format_name);
+    json_put_int(&json, "version", lowest_version(manifest));
+    json_put_int(&json, "iteration", manifest->iteration);
     json_key(&json, "files");
     json_begin_array(&json);
     for (size_t i = 0; i < manifest->count; i++) {
         const struct manifest_file *file = &manifest->files[i];
         json_begin_object(&json);
-        json_key(&json, "name");
-        json_cstring(&json, file->name);
-        json_key(&json, "holds");
-        json_cstring(&json, file->holds);
-        json_key(&json, "bytes");
-        json_int(&json, (int64_t)file->bytes);
-        json_key(&json, "sha256");
-        json_cstring(&json, file->sha256);
+        json_put_string(&json, "name", file->name);
+        json_put_string(&json, "holds", file->holds);
+        json_put_int(&json, "bytes", (int64_t)file->bytes);
+        json_put_string(&json, "sha256", file->sha256);
         if (file->sums)
             write_hashes(&json, "sums", file->sums, file->sum_count);
         if (file->tensors)

@@ -44,18 +44,15 @@ static int check_names(const struct safetensors_layout *layout) {
 static void write_metadata(struct json_writer *json, const struct safetensors_layout *layout) {
     json_key(json, metadata_key);
     json_begin_object(json);
-    for (size_t i = 0; i < layout->metadata_count; i++) {
-        json_key(json, layout->metadata[i].key);
-        json_cstring(json, layout->metadata[i].value);
-    }
+    for (size_t i = 0; i < layout->metadata_count; i++)
+        json_put_string(json, layout->metadata[i].key, layout->metadata[i].value);
     json_end_object(json);
 }
 
 static void write_tensor(struct json_writer *json, const struct safetensors_tensor *tensor, size_t begin, size_t end) {
     json_key(json, tensor->name);
     json_begin_object(json);
-    json_key(json, "dtype");
-    json_cstring(json, dtype_safetensors_name(tensor->dtype));
+    json_put_string(json, "dtype", dtype_safetensors_name(tensor->dtype));
     json_key(json, "shape");
     json_begin_array(json);
     for (int i = 0; i < tensor->rank; i++)

@@ -92,28 +92,24 @@ static void write_past(struct json_writer *json, const struct checkpoint_past *p
         return;
     write_doubles(json, "latest_losses", past->losses, past->window_count);
     write_doubles(json, "latest_grad_norms", past->norms, past->window_count);
-    json_key(json, "spike_streak");
-    json_int(json, past->streak);
+    json_put_int(json, "spike_streak", past->streak);
 }
 
 int state_write(const struct checkpoint_state *state, const char *folder, struct manifest *manifest) {
     struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
-    json_key(&json, "program_version");
-    json_cstring(&json, BEVATRON_VERSION);
+    json_put_string(&json, "program_version", BEVATRON_VERSION);
     for (size_t i = 0; i < INTEGER_COUNT; i++) {
         int64_t value = 0;
         memcpy(&value, (const char *)state + integers[i].offset, sizeof value);
-        json_key(&json, integers[i].name);
-        json_int(&json, value);
+        json_put_int(&json, integers[i].name, value);
     }
     for (size_t i = 0; i < DOUBLE_COUNT; i++) {
         double value = 0;
         memcpy(&value, (const char *)state + doubles[i].offset, sizeof value);
         CHECK(isfinite(value));
-        json_key(&json, doubles[i].name);
-        json_double(&json, value);
+        json_put_double(&json, doubles[i].name, value);
     }
     write_past(&json, &state->past);
     json_end_object(&json);

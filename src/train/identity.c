@@ -36,8 +36,7 @@ struct identity_writer {
 static void write_hash(struct json_writer *json, const char *key, int64_t hash) {
     char hex[17];
     (void)snprintf(hex, sizeof hex, "%016" PRIx64, (uint64_t)hash);
-    json_key(json, key);
-    json_cstring(json, hex);
+    json_put_string(json, key, hex);
 }
 
 static void write_file(struct identity_writer *writer, const char *prefix, const char *ending) {
@@ -51,15 +50,11 @@ static void write_file(struct identity_writer *writer, const char *prefix, const
     if (sketch.bytes < 0)
         return;
     json_begin_object(json);
-    json_key(json, "ending");
-    json_cstring(json, ending);
-    json_key(json, "bytes");
-    json_int(json, sketch.bytes);
+    json_put_string(json, "ending", ending);
+    json_put_int(json, "bytes", sketch.bytes);
     write_hash(json, "hash", sketch.hash);
-    if (has_date) {
-        json_key(json, "modified");
-        json_int(json, (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
-    }
+    if (has_date)
+        json_put_int(json, "modified", (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec);
     if (whole.bytes >= 0)
         write_hash(json, "whole", whole.hash);
     json_end_object(json);
@@ -78,8 +73,7 @@ static void write_dataset(struct identity_writer *writer, const char *name, cons
         return;
     string_list_add(&writer->seen, name);
     json_begin_object(json);
-    json_key(json, "name");
-    json_cstring(json, name);
+    json_put_string(json, "name", name);
     json_key(json, "files");
     json_begin_array(json);
     for (int i = 0; i < FILES; i++)
@@ -141,8 +135,7 @@ static void take(struct identity *identity, const struct identity_sources *sourc
     if (config->data.mock_data && !sources->tokenizer)
         return;
     json_begin_object(json);
-    json_key(json, "format");
-    json_int(json, FORMAT);
+    json_put_int(json, "format", FORMAT);
     json_key(json, "datasets");
     json_begin_array(json);
     for (int which = 0; which < SPLIT_COUNT && !config->data.mock_data; which++)
@@ -153,8 +146,7 @@ static void take(struct identity *identity, const struct identity_sources *sourc
     if (sources->tokenizer) {
         char hex[65];
         hash_tokenizer(sources->tokenizer, hex);
-        json_key(json, "tokenizer");
-        json_cstring(json, hex);
+        json_put_string(json, "tokenizer", hex);
     }
     json_end_object(json);
     buffer_append_byte(&identity->json, '\n');

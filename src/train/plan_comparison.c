@@ -56,12 +56,9 @@ void planned_describe(const struct planned *planned, const struct measured *meas
 static void write_parts(struct json_writer *json, const char *key, double seconds, const double parts[PART_COUNT]) {
     json_key(json, key);
     json_begin_object(json);
-    json_key(json, "step_ms");
-    json_double(json, seconds * 1e3);
-    for (int i = 0; i < PART_COUNT; i++) {
-        json_key(json, part_keys[i]);
-        json_double(json, parts[i] * 1e3);
-    }
+    json_put_double(json, "step_ms", seconds * 1e3);
+    for (int i = 0; i < PART_COUNT; i++)
+        json_put_double(json, part_keys[i], parts[i] * 1e3);
     json_end_object(json);
 }
 
@@ -71,12 +68,9 @@ void planned_write_line(const struct planned *planned, const struct measured *me
     struct buffer text = {0};
     planned_describe(planned, measured, &text);
     metrics_line_begin(&json, "event", clock_wall_seconds(), measured->iteration);
-    json_key(&json, "event");
-    json_cstring(&json, "planned");
-    json_key(&json, "text");
-    json_cstring(&json, buffer_string(&text));
-    json_key(&json, "machine");
-    json_cstring(&json, planned->machine);
+    json_put_string(&json, "event", "planned");
+    json_put_string(&json, "text", buffer_string(&text));
+    json_put_string(&json, "machine", planned->machine);
     write_parts(&json, "measured", measured->seconds, result.measured);
     write_parts(&json, "planned", planned->seconds, result.planned);
     json_end_object(&json);

@@ -347,10 +347,7 @@ enum {
 static void add_names(struct wiki_natives *natives, const char *names, const char *format, wiki_put *put) {
     for (size_t length; *names; names += length + (names[length] == '|')) {
         length = strcspn(names, "|");
-        if (natives->count == natives->capacity) {
-            natives->capacity = natives->capacity ? 2 * natives->capacity : 512;
-            natives->items = memory_realloc(natives->items, natives->capacity * sizeof *natives->items);
-        }
+        MEMORY_GROW(natives->items, natives->count, natives->capacity);
         natives->items[natives->count++] = (struct wiki_native){{names, length}, format, put};
     }
 }

@@ -141,20 +141,14 @@ static struct resolve_frame *top(struct resolver *m) {
 }
 
 static void push_part(struct resolver *m) {
-    if (m->part_count == m->part_capacity) {
-        m->part_capacity = m->part_capacity ? 2 * m->part_capacity : 64;
-        m->parts = memory_realloc(m->parts, (size_t)m->part_capacity * sizeof *m->parts);
-    }
+    MEMORY_GROW(m->parts, m->part_count, m->part_capacity);
     m->parts[m->part_count++] = (struct resolve_part){m->out->length, NOWHERE};
 }
 
 static void push_frame(struct resolver *m, int64_t braces) {
     if (m->frame_count == MOST_FRAMES)
         return;
-    if (m->frame_count == m->frame_capacity) {
-        m->frame_capacity = m->frame_capacity ? 2 * m->frame_capacity : 64;
-        m->frames = memory_realloc(m->frames, (size_t)m->frame_capacity * sizeof *m->frames);
-    }
+    MEMORY_GROW(m->frames, m->frame_count, m->frame_capacity);
     m->frames[m->frame_count++] = (struct resolve_frame){braces, m->out->length, m->part_count};
     m->brace_frames += braces > 0;
     push_part(m);

@@ -132,10 +132,7 @@ static int sort_out(const struct rearrangement *work, struct external_sort *hash
             TRY(external_sort_add(dropped, &record[2]));
             continue;
         }
-        if (kinds->count == kinds->capacity) {
-            kinds->capacity = kinds->capacity ? 2 * kinds->capacity : 16;
-            kinds->first = memory_realloc(kinds->first, (size_t)kinds->capacity * sizeof *kinds->first);
-        }
+        MEMORY_GROW(kinds->first, kinds->count, kinds->capacity);
         kinds->first[kinds->count++] = document;
     }
     return got;

@@ -29,10 +29,7 @@ int text_block_mode_parse(enum text_block_mode *mode, const char *name) {
 }
 
 static void add_block(struct text_block_list *list, struct text_block block) {
-    if (list->count == list->capacity) {
-        list->capacity = list->capacity ? 2 * list->capacity : 1024;
-        list->blocks = memory_realloc(list->blocks, (size_t)list->capacity * sizeof *list->blocks);
-    }
+    MEMORY_GROW(list->blocks, list->count, list->capacity);
     list->blocks[list->count++] = block;
 }
 

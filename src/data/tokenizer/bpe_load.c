@@ -50,7 +50,7 @@ int32_t vocabulary_append(struct vocabulary *vocabulary, const char *string, siz
     int32_t id = (int32_t)vocabulary->size++;
     struct byte_string *token = byte_table_get(&vocabulary->tokens, string, length);
     token->value = id;
-    vocabulary->index = list_grow(vocabulary->index, id, &vocabulary->capacity, sizeof *vocabulary->index);
+    MEMORY_GROW(vocabulary->index, id, vocabulary->capacity);
     vocabulary->index[id] = (int32_t)(token - vocabulary->tokens.strings);
     return id;
 }

@@ -56,8 +56,7 @@ static void format_vocabulary(struct buffer *out, const struct token_strings *st
         json_key(&json, key.data);  // mapped characters are never NUL
         json_int(&json, id);
     }
-    json_key(&json, end_of_text);
-    json_int(&json, token_count);
+    json_put_int(&json, end_of_text, token_count);
     json_end_object(&json);
     buffer_append_byte(out, '\n');
     buffer_free(&key);

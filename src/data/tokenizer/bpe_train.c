@@ -86,7 +86,7 @@ static int64_t find_or_create(struct pair_queue *queue, int32_t left, int32_t ri
         grow_slots(queue);
     size_t slot = slot_of(queue, left, right);
     if (!queue->slots[slot]) {
-        queue->pairs = list_grow(queue->pairs, queue->count, &queue->capacity, sizeof *queue->pairs);
+        MEMORY_GROW(queue->pairs, queue->count, queue->capacity);
         queue->pairs[queue->count++] = (struct pair){.left = left, .right = right};
         queue->slots[slot] = queue->count;
     }
@@ -98,13 +98,17 @@ static void pair_queue_add(struct pair_queue *queue, int32_t left, int32_t right
                            struct pair_place place) {
     int64_t number = find_or_create(queue, left, right);
     struct pair *pair = &queue->pairs[number];
-    pair->places = list_grow(pair->places, pair->place_count, &pair->place_capacity, sizeof *pair->places);
+    // Millions of pairs have few places each.
+    if (pair->place_count == pair->place_capacity) {
+        pair->place_capacity = 2 * pair->place_capacity + 2;
+        pair->places = memory_realloc(pair->places, (size_t)pair->place_capacity * sizeof *pair->places);
+    }
     pair->places[pair->place_count++] = place;
     pair->count += weight;
     if (pair->touched)
         return;
     pair->touched = true;
-    queue->touched = list_grow(queue->touched, queue->touched_count, &queue->touched_capacity, sizeof *queue->touched);
+    MEMORY_GROW(queue->touched, queue->touched_count, queue->touched_capacity);
     queue->touched[queue->touched_count++] = number;
 }
 
@@ -125,7 +129,7 @@ static bool goes_before(const struct pair_queue *queue, struct pair_candidate a,
 }
 
 static void heap_push(struct pair_queue *queue, struct pair_candidate candidate) {
-    queue->heap = list_grow(queue->heap, queue->heap_count, &queue->heap_capacity, sizeof *queue->heap);
+    MEMORY_GROW(queue->heap, queue->heap_count, queue->heap_capacity);
     int64_t at = queue->heap_count++;
     for (; at > 0 && goes_before(queue, candidate, queue->heap[(at - 1) / 2]); at = (at - 1) / 2)
         queue->heap[at] = queue->heap[(at - 1) / 2];
@@ -204,7 +208,7 @@ struct training {
 };
 
 static void set_length(struct training *training, int64_t id, int32_t length) {
-    training->lengths = list_grow(training->lengths, id, &training->length_capacity, sizeof *training->lengths);
+    MEMORY_GROW(training->lengths, id, training->length_capacity);
     training->lengths[id] = length;
 }
 
@@ -305,7 +309,7 @@ static int32_t merged_id(struct training *training, const struct pair *pair) {
 static void merge_pair(struct training *training, const struct pair *pair) {
     struct bpe_merge merge = {pair->left, pair->right, merged_id(training, pair)};
     struct bpe_merges *merges = training->merges;
-    merges->items = list_grow(merges->items, merges->count, &merges->capacity, sizeof *merges->items);
+    MEMORY_GROW(merges->items, merges->count, merges->capacity);
     merges->items[merges->count++] = merge;
     for (int64_t i = 0; i < pair->place_count; i++)
         merge_at(training, merge, pair->places[i]);

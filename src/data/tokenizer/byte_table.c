@@ -43,7 +43,7 @@ static struct byte_string *get_hashed(struct byte_table *table, const void *byte
         grow_slots(table);
     size_t slot = find_slot(table, bytes, length, hash);
     if (!table->slots[slot]) {
-        table->strings = list_grow(table->strings, table->count, &table->capacity, sizeof *table->strings);
+        MEMORY_GROW(table->strings, table->count, table->capacity);
         table->strings[table->count++] = (struct byte_string){table->bytes.length, length, hash, 0};
         table->slots[slot] = table->count;
         buffer_append(&table->bytes, bytes, length);

@@ -11,7 +11,7 @@ void character_set_free(struct character_set *set) {
 }
 
 void character_set_add(struct character_set *set, uint32_t first, uint32_t last) {
-    set->ranges = list_grow(set->ranges, (int64_t)set->count, &set->capacity, sizeof *set->ranges);
+    MEMORY_GROW(set->ranges, set->count, set->capacity);
     set->ranges[set->count++] = (struct character_range){first, last};
 }
 

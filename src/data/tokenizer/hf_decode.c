@@ -17,7 +17,7 @@ struct strings {
 };
 
 static void strings_end(struct strings *strings) {
-    strings->ends = list_grow(strings->ends, (int64_t)strings->count, &strings->capacity, sizeof *strings->ends);
+    MEMORY_GROW(strings->ends, strings->count, strings->capacity);
     strings->ends[strings->count++] = strings->text.length;
 }
 

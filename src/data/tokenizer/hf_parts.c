@@ -23,8 +23,7 @@ void hf_parts_free(struct hf_parts *parts) {
 }
 
 void hf_parts_add(struct hf_parts *parts, const char *text, size_t length, int32_t id) {
-    parts->tokens =
-        list_grow(parts->tokens, (int64_t)parts->token_count, &parts->token_capacity, sizeof *parts->tokens);
+    MEMORY_GROW(parts->tokens, parts->token_count, parts->token_capacity);
     parts->tokens[parts->token_count++] =
         (struct hf_part_token){.begin = parts->names.length, .length = length, .id = id};
     buffer_append(&parts->names, text, length);
@@ -37,8 +36,7 @@ struct json_writer hf_part(struct buffer *out) {
 // ---- members ----
 
 void hf_member_bool(struct json_writer *json, const char *key, bool value) {
-    json_key(json, key);
-    json_bool(json, value);
+    json_put_bool(json, key, value);
 }
 
 void hf_member_null(struct json_writer *json, const char *key) {

@@ -53,7 +53,7 @@ int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct 
 }
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
-    splits->items = list_grow(splits->items, (int64_t)splits->count, &splits->capacity, sizeof *splits->items);
+    MEMORY_GROW(splits->items, splits->count, splits->capacity);
     splits->items[splits->count++] = split;
 }
 

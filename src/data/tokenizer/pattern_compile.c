@@ -49,7 +49,7 @@ void pattern_set_finish(struct pattern_set *set) {
 enum { MOST_INSTRUCTIONS = 20000 };
 
 static int32_t emit(struct pattern *pattern, struct pattern_instruction instruction) {
-    pattern->program = list_grow(pattern->program, pattern->count, &pattern->capacity, sizeof *pattern->program);
+    MEMORY_GROW(pattern->program, pattern->count, pattern->capacity);
     pattern->program[pattern->count] = instruction;
     return pattern->count++;
 }

@@ -125,7 +125,7 @@ static bool holds(const struct pattern *pattern, enum pattern_assertion assertio
 }
 
 static void push(struct pattern_scratch *scratch, struct pattern_place place) {
-    scratch->places = list_grow(scratch->places, (int64_t)scratch->count, &scratch->capacity, sizeof *scratch->places);
+    MEMORY_GROW(scratch->places, scratch->count, scratch->capacity);
     scratch->places[scratch->count++] = place;
 }
 

@@ -23,7 +23,7 @@ int pattern_parse_error(const struct pattern_parser *parser, const char *format,
 
 int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node) {
     struct pattern_tree *tree = parser->tree;
-    tree->nodes = list_grow(tree->nodes, tree->count, &tree->capacity, sizeof *tree->nodes);
+    MEMORY_GROW(tree->nodes, tree->count, tree->capacity);
     node.next = -1;
     tree->nodes[tree->count] = node;
     return tree->count++;
@@ -56,7 +56,7 @@ int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t 
         character_set_free(set);
         return error_set("%s has too many character sets", pattern->name);
     }
-    pattern->sets = list_grow(pattern->sets, pattern->set_count, &pattern->set_capacity, sizeof *pattern->sets);
+    MEMORY_GROW(pattern->sets, pattern->set_count, pattern->set_capacity);
     pattern->sets[pattern->set_count] = (struct pattern_set){.characters = *set};
     *number = pattern->set_count++;
     return 0;

@@ -18,8 +18,7 @@ struct characters {
 };
 
 static void add_character(struct characters *characters, const char *bytes, size_t length) {
-    characters->packed =
-        list_grow(characters->packed, characters->count, &characters->capacity, sizeof *characters->packed);
+    MEMORY_GROW(characters->packed, characters->count, characters->capacity);
     uint32_t packed = 0;
     memcpy(&packed, bytes, length);
     characters->packed[characters->count++] = packed;
@@ -273,7 +272,7 @@ void spm_bpe_encode(const struct spm_bpe *bpe, struct spm_bpe_scratch *scratch, 
             written.length = (int32_t)character_bytes((unsigned char)*text, length);
         text += written.length;
         length -= (size_t)written.length;
-        scratch->symbols = list_grow(scratch->symbols, scratch->count, &scratch->capacity, sizeof written);
+        MEMORY_GROW(scratch->symbols, scratch->count, scratch->capacity);
         scratch->symbols[scratch->count++] = written;
         i += stack->count == 0;
     }

@@ -142,7 +142,7 @@ static int read_part(const struct wire_reader *reader, const struct wire_field *
                      int64_t *piece_capacity) {
     switch (field->number) {
     case 1:
-        file->pieces = list_grow(file->pieces, file->piece_count, piece_capacity, sizeof *file->pieces);
+        MEMORY_GROW(file->pieces, file->piece_count, *piece_capacity);
         file->pieces[file->piece_count] = (struct spm_piece){.type = SPM_NORMAL};
         return read_message(reader, field, ROWS(piece_fields), &file->pieces[file->piece_count++]);
     case 2:

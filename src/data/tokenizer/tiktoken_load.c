@@ -161,7 +161,7 @@ struct pair_list {
 };
 
 static void add_pair(struct pair_list *list, struct bpe_pair pair) {
-    list->items = list_grow(list->items, list->count, &list->capacity, sizeof *list->items);
+    MEMORY_GROW(list->items, list->count, list->capacity);
     list->items[list->count++] = pair;
 }
 

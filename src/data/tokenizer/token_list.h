@@ -1,12 +1,9 @@
-// Growing lists: of anything, and of token ids. Zeroed is empty and valid.
+// A growing list of token ids. Zeroed is empty and valid.
 #ifndef DATA_TOKENIZER_TOKEN_LIST_H
 #define DATA_TOKENIZER_TOKEN_LIST_H
 
 #include <stddef.h>
 #include <stdint.h>
-
-// The items of a list with room for one more than its `count`; moved, and *capacity raised, if it was full.
-void *list_grow(void *items, int64_t count, int64_t *capacity, size_t item_bytes);
 
 struct token_list {
     int32_t *ids;

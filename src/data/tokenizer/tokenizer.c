@@ -11,13 +11,6 @@
 
 // ---- lists ----
 
-void *list_grow(void *items, int64_t count, int64_t *capacity, size_t item_bytes) {
-    if (count < *capacity)
-        return items;
-    *capacity = 2 * *capacity + 2;
-    return memory_realloc(items, (size_t)*capacity * item_bytes);
-}
-
 void token_list_free(struct token_list *list) {
     free(list->ids);
     *list = (struct token_list){0};

@@ -109,7 +109,7 @@ static int32_t find_base(struct trie_builder *builder, const unsigned char *byte
 }
 
 static void enqueue(struct trie_builder *builder, struct pending node) {
-    builder->queue = list_grow(builder->queue, builder->queued, &builder->queue_capacity, sizeof *builder->queue);
+    MEMORY_GROW(builder->queue, builder->queued, builder->queue_capacity);
     builder->queue[builder->queued++] = node;
 }
 

@@ -207,12 +207,9 @@ static void write_texts(struct json_writer *w, const struct board_run *run) {
         if (text->is_alone)
             continue;
         json_begin_object(w);
-        json_key(w, "time");
-        json_double(w, text->time);
-        json_key(w, "iteration");
-        json_int(w, text->step);
-        json_key(w, "prompt");
-        json_cstring(w, text->tag);
+        json_put_double(w, "time", text->time);
+        json_put_int(w, "iteration", text->step);
+        json_put_string(w, "prompt", text->tag);
         json_key(w, "text");
         json_string(w, buffer_string(&text->text), text->text.length);
         json_end_object(w);
@@ -233,10 +230,8 @@ static void write_files(struct json_writer *w, const struct board_run *run) {
         json_cstring(w, slash ? slash + 1 : run->files[i].path);
     }
     json_end_array(w);
-    json_key(w, "bad_lines");
-    json_int(w, run->bad_lines);
-    json_key(w, "log");
-    json_cstring(w, run->summary.job_log);
+    json_put_int(w, "bad_lines", run->bad_lines);
+    json_put_string(w, "log", run->summary.job_log);
 }
 
 int board_store_run(struct board_store *store, const char *id, struct buffer *json) {
@@ -250,8 +245,7 @@ int board_store_run(struct board_store *store, const char *id, struct buffer *js
     struct json_writer w = {.out = json};
     run_lock(run);
     json_begin_object(&w);
-    json_key(&w, "id");
-    json_cstring(&w, run->id);
+    json_put_string(&w, "id", run->id);
     if (run->is_events)
         write_texts(&w, run);
     else

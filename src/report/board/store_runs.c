@@ -13,18 +13,15 @@
 #include <unistd.h>
 
 static void key_string(struct json_writer *w, const char *key, const char *value) {
-    json_key(w, key);
-    json_cstring(w, value);
+    json_put_string(w, key, value);
 }
 
 static void key_int(struct json_writer *w, const char *key, int64_t value) {
-    json_key(w, key);
-    json_int(w, value);
+    json_put_int(w, key, value);
 }
 
 static void key_double(struct json_writer *w, const char *key, double value) {
-    json_key(w, key);
-    json_double(w, value);
+    json_put_double(w, key, value);
 }
 
 // Names of tags, those of losses first, as the most wanted.

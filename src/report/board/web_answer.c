@@ -227,8 +227,7 @@ static void refuse(struct web_response *response, int status) {
     struct json_writer json = {.out = &response->made};
     buffer_clear(&response->made);
     json_begin_object(&json);
-    json_key(&json, "error");
-    json_cstring(&json, error_message());
+    json_put_string(&json, "error", error_message());
     json_end_object(&json);
     error_clear();
     response->status = status;
