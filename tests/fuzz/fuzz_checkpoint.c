@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // The small files of a checkpoint from hostile bytes (MANIFEST NUL STATE NUL CONFIG NUL MARKER). A manifest must list
 // plain names inside its folder with complete digests, and the writer must reproduce what was read.
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // config.json of Hugging Face from hostile bytes. A valid configuration must be written as JSON that is read as the
 // same model.
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A folder that claims to be a model, ours or one of Hugging Face or Megatron-LM, from hostile parts (see parts.h). The
 // tensors of a model that opens have the sizes of their shapes, and every one is read. Our own checkpoints get a
 // matching manifest unless the input has one, since no guess would ever match a SHA-256.

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A GGUF file from hostile bytes. Everything that parses lies inside the input: keys, strings, arrays and tensors,
 // whose sizes follow from their shapes; and each is found by its name.
 #include "fuzz.h"

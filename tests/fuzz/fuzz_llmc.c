@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A checkpoint of llm.c's GPT-2 from hostile bytes. In a file that opens, header and tensors fill the input exactly,
 // and every tensor is read. After most changes of a header the input gets the length that the model needs.
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // metadata.json of a distributed checkpoint of Megatron-LM from hostile bytes. What is accepted names a backend, and
 // either nothing else or version 1 of it.
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A RoBERTa checkpoint of fairseq from hostile bytes. Every tensor of a file that opens has the bytes of its shape and
 // no more than the input, and is read.
 #include "fuzz.h"

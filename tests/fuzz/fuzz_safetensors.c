@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A safetensors file from hostile bytes. The tensors of a file that parses must cover its data exactly: each inside the
 // input, with the size of its shape, found by its name; and its own layout must give a file of a valid size.
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A file of torch.save from hostile bytes, both containers. If it parses, every tensor must be inside its storage and
 // every storage inside the input; all readable tensors are read. Most changes are made to the pickle in a zip archive,
 // whose checksum is then corrected.

@@ -1,4 +1,4 @@
-// layer: checkpoint
+// layer: formats
 // A zip archive with compressed entries from hostile bytes. If it parses, its entries are inside the input, and an
 // entry that unpacks matches its checksum.
 #include "fuzz.h"
