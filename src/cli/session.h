@@ -18,7 +18,7 @@ struct session {
     struct world *world;
     struct mesh mesh;
     char *mpi_note;             // see mpi_leftovers.h; NULL for none
-    struct file_lock holds[2];  // on checkpoints in a cache, see remote_load.h; held until the end
+    struct file_lock holds[2];  // on checkpoints in a cache, see saved_model.h; held until the end
 };
 
 // Reads the environment (see ranks.h) and starts the collectives. Call before the flags are validated.

@@ -10,7 +10,7 @@
 
 // ---- trees ----
 
-// Trees of YAML: building, merging, writing. See yaml_tree.h; yaml_read.c reads them.
+// Trees of YAML: building, merging, writing. See yaml.h; yaml_read.c reads them.
 
 void yaml_tree_free(struct yaml_node *root) {
     for (size_t i = 0; i < root->count; i++)

@@ -1,4 +1,4 @@
-// Reads YAML into a tree, line by line. See yaml_tree.h for the supported subset.
+// Reads YAML into a tree, line by line. See yaml.h for the supported subset.
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"

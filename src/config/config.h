@@ -144,7 +144,7 @@ struct config_run {
         epochs;  // length of the run, converted to train_iters or train_samples; 0: not given
     int64_t exit_interval;
     double exit_duration_in_mins;           // 0: no limit
-    char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that the run polls for; see ending.h
+    char *kill_switch_path, *trigger_path;  // a file, and a folder for files, that the run polls for; see run_end.h
     bool exit_signal_handler;
     bool skip_train;
     bool calculate_per_token_loss;

@@ -1,4 +1,4 @@
-// Fragments of completion scripts, generated from tables of flags; src/cli/completion.c has each script's functions
+// Fragments of completion scripts, generated from tables of flags; src/cli/cmd_help.c has each script's functions
 // that use them. A fragment is
 //
 //   bash  an entry of a case statement that adds lines to $rows: "--flag KIND [words]", ": KIND" for arguments that are

@@ -1,5 +1,5 @@
 // The ring of spans: order, iterations, what is lost when it is full, threads. What it costs while it is closed:
-// tests/train/test_watching_cost.c.
+// bench/bench_watching.c.
 #include "base/trace.h"
 #include "test.h"
 

@@ -2,7 +2,7 @@
 # label: slow
 # config.json describes the model, in both directions: missing members have transformers' defaults, and what it cannot
 # express is an error. Expected values are those of transformers' classes and their defaults
-# (tests/peers/hf_truth_peers.py compares logits).
+# (tests/peers/hf_peers.py compares logits).
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh || exit
 foreign=tests/golden/foreign

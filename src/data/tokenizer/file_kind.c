@@ -55,7 +55,7 @@ static bool is_word_and_number(const char *text, size_t length, bool is_base64) 
     return !is_base64 || blank[-1] == '=';
 }
 
-// *other: another kind it may be, see looks.h.
+// *other: another kind it may be, see file_kind_explain.
 static enum file_kind look_at(const char *path, const char **other) {
     *other = "";
     struct file_map map;
