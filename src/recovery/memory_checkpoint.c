@@ -140,7 +140,8 @@ static int open_vault(struct memory_checkpoint *memory, const char *path) {
 }
 
 int memory_checkpoint_open(struct memory_checkpoint *memory, const struct memory_checkpoint_options *options) {
-    *memory = (struct memory_checkpoint){.config = options->config, .step = options->step};
+    *memory = (struct memory_checkpoint){
+        .config = options->config, .step = options->step, .latest_on_disk = options->latest_on_disk};
     if (!options->config->run.checkpoint_in_memory || options->config->run.skip_train)
         return 0;
     const struct mesh *mesh = step_mesh(options->step);
