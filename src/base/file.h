@@ -74,6 +74,12 @@ int file_await_pipe(int descriptor, const char *path);
 // "a pipe (FIFO)", "a device", … by the mode of a struct stat.
 const char *file_describe_kind(unsigned mode);
 
+// Read and write until all bytes are there, in as many calls as that takes. Return how many bytes were moved: fewer at
+// the end of a file, where errno is 0, and after an error, where errno says which.
+size_t file_read_at(int descriptor, void *bytes, size_t count, uint64_t offset);
+size_t file_write_at(int descriptor, const void *bytes, size_t count, uint64_t offset);
+size_t file_put(int descriptor, const void *bytes, size_t count);  // where the descriptor stands
+
 struct file_map {
     const unsigned char *data;  // NULL for an empty file
     size_t size;

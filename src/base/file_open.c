@@ -78,3 +78,42 @@ int file_check_output(const char *path, const char *kind, bool (*is_kind)(const 
         return error_set("%s exists; give another name, or remove it first", path);
     return error_set("%s exists and is not %s; give another name, or remove it first", path, kind);
 }
+
+// ---- all of some bytes ----
+
+// A call that moves up to `count` bytes of a file; `offset` is -1 where the descriptor stands.
+enum direction { READ, WRITE };
+
+static ssize_t move(enum direction direction, int descriptor, char *bytes, size_t count, off_t offset) {
+    if (direction == READ)
+        return pread(descriptor, bytes, count, offset);
+    return offset < 0 ? write(descriptor, bytes, count) : pwrite(descriptor, bytes, count, offset);
+}
+
+static size_t move_all(enum direction direction, int descriptor, char *bytes, size_t count, off_t offset) {
+    size_t done = 0;
+    while (done < count) {
+        ssize_t moved =
+            move(direction, descriptor, bytes + done, count - done, offset < 0 ? offset : offset + (off_t)done);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved == 0)
+            errno = direction == READ ? 0 : EIO;
+        if (moved <= 0)
+            break;
+        done += (size_t)moved;
+    }
+    return done;
+}
+
+size_t file_read_at(int descriptor, void *bytes, size_t count, uint64_t offset) {
+    return move_all(READ, descriptor, bytes, count, (off_t)offset);
+}
+
+size_t file_write_at(int descriptor, const void *bytes, size_t count, uint64_t offset) {
+    return move_all(WRITE, descriptor, (char *)(uintptr_t)bytes, count, (off_t)offset);
+}
+
+size_t file_put(int descriptor, const void *bytes, size_t count) {
+    return move_all(WRITE, descriptor, (char *)(uintptr_t)bytes, count, -1);
+}

@@ -35,7 +35,7 @@ struct json {
     size_t count;
 };
 
-// Parses text into *root. The tree is one allocation, freed by json_free(root). Errors call the text `name`.
+// Parses text into *root. The tree is one allocation, freed by json_free(root) or OWNED. Errors call the text `name`.
 int json_parse(struct json **root, const char *text, size_t length, const char *name);
 int json_parse_file(struct json **root, const char *path, size_t limit_bytes);
 // Parses a file in a folder: a pipe or a device of that name is an error (file_read_own).

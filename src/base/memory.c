@@ -36,6 +36,10 @@ char *memory_string(const char *string) {
     return copy;
 }
 
+void memory_drop(void *variable) {
+    free(*(void **)variable);
+}
+
 char *memory_printf(const char *format, ...) {
     va_list arguments, again;
     va_start(arguments, format);

@@ -11,6 +11,15 @@ void *memory_realloc(void *memory, size_t bytes);  // dies if there is none; new
 char *memory_string(const char *string);           // a copy; NULL stays NULL
 char *memory_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// A local variable that is released when its block is left, by whichever way; it must have a value from the start. To
+// keep what it points to, hand that on and set the variable to NULL.
+//
+//     OWNED char *path = file_join(folder, name);
+//     OWNED_BY(buffer_free) struct buffer text = {0};
+#define OWNED_BY(release) __attribute__((cleanup(release)))
+#define OWNED OWNED_BY(memory_drop)
+void memory_drop(void *variable);  // frees the memory that the variable points to
+
 // Makes room for one more item in a list that is full, by doubling it. `items` and `capacity` are assigned.
 #define MEMORY_GROW(items, count, capacity)                                                                            \
     do {                                                                                                               \

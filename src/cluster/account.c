@@ -98,7 +98,7 @@ static int worth(const struct account_subnet *subnet, const struct account_wish 
 }
 
 static int no_subnet(const struct account_wish *wish) {
-    struct buffer zones = {0};
+    OWNED_BY(buffer_free) struct buffer zones = {0};
     for (int64_t i = 0; i < wish->zones->count; i++)
         buffer_printf(&zones, "%s%s", i ? ", " : "", wish->zones->items[i]);
     int status =
@@ -108,7 +108,6 @@ static int no_subnet(const struct account_wish *wish) {
                                         "cards get no public address"
                                       : "one with a route to the internet",
                   zones.length ? ", in a zone that offers the machines: " : "", buffer_string(&zones));
-    buffer_free(&zones);
     return status;
 }
 

@@ -184,13 +184,12 @@ static void collect_errors(const struct json *errors, struct buffer *out, bool *
         if (!text || text->type != JSON_STRING ||
             (level && level->type == JSON_STRING && strcmp(level->string, "ERROR")))
             continue;
-        struct buffer one = {0};
+        OWNED_BY(buffer_free) struct buffer one = {0};
         append_complaint(&one, text->string);
         if (!strstr(buffer_string(out), buffer_string(&one))) {
             buffer_printf(out, "%s%s", !out->length ? "" : *is_first ? ": " : "; ", buffer_string(&one));
             *is_first = false;
         }
-        buffer_free(&one);
     }
 }
 
@@ -212,10 +211,9 @@ static void last_line(const char *text, struct buffer *out) {
     size_t begin = end;
     while (begin > 0 && text[begin - 1] != '\n')
         begin--;
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     buffer_append(&line, text + begin, end - begin);
     append_complaint(out, buffer_string(&line));
-    buffer_free(&line);
 }
 
 static int refused(const char *program, const char *verb, const struct json *answer,
@@ -238,7 +236,7 @@ int aws_run(const char *const *words, struct json **answer) {
 }
 
 int aws_send(const char *const *words, const char *input, struct json **answer) {
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     bool is_pcluster = strcmp(words[0], "pcluster") == 0;
     *answer = NULL;
     if (process_run(words, input, &result) < 0)
@@ -259,7 +257,6 @@ int aws_send(const char *const *words, const char *input, struct json **answer) 
     }
     if (result.exit_code != 0)
         status = refused(words[0], words[1], *answer, &result);
-    process_result_free(&result);
     if (status < 0) {
         json_free(*answer);
         *answer = NULL;

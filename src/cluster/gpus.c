@@ -81,7 +81,7 @@ static bool is_active(const char *path) {
 }
 
 int transport_ib_ports(const char *folder) {
-    char *pattern = memory_printf("%s/*/ports/*/state", folder);
+    OWNED char *pattern = memory_printf("%s/*/ports/*/state", folder);
     size_t skipped = strlen(folder) + 1;
     glob_t found = {0};
     int count = 0;
@@ -90,7 +90,6 @@ int transport_ib_ports(const char *folder) {
             count += strncmp(found.gl_pathv[i] + skipped, "efa", 3) != 0 &&
                      strncmp(found.gl_pathv[i] + skipped, "rdmap", 5) != 0 && is_active(found.gl_pathv[i]);
     globfree(&found);
-    free(pattern);
     return count;
 }
 
@@ -194,16 +193,14 @@ int gpus_query(struct gpus *gpus) {
     char query[400];
     snprintf(query, sizeof query, "--query-gpu=%s", query_fields);
     const char *const words[] = {"nvidia-smi", query, "--format=csv,noheader,nounits", NULL};
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     *gpus = (struct gpus){0};
     TRY(process_run(words, NULL, &result));
     const char *said = buffer_string(result.errors.length ? &result.errors : &result.output);
-    int status = result.exit_code == 0 ? gpus_parse(gpus, buffer_string(&result.output))
-                                       : error_set("nvidia-smi failed with exit code %d: %.*s; check that the driver "
-                                                   "is loaded (`modprobe nvidia`, `dmesg`)",
-                                                   result.exit_code, (int)strcspn(said, "\n"), said);
-    process_result_free(&result);
-    return status;
+    return result.exit_code == 0 ? gpus_parse(gpus, buffer_string(&result.output))
+                                 : error_set("nvidia-smi failed with exit code %d: %.*s; check that the driver "
+                                             "is loaded (`modprobe nvidia`, `dmesg`)",
+                                             result.exit_code, (int)strcspn(said, "\n"), said);
 }
 
 static int fault(struct buffer *out, int i, const char *text) {

@@ -67,10 +67,9 @@ static void split_list(const char *list, struct string_list *names) {
         size_t length = strcspn(list, ","), end = length;
         while (end > 0 && strchr(" \t", list[end - 1]))
             end--;
-        char *name = memory_printf("%.*s", (int)end, list);
+        OWNED char *name = memory_printf("%.*s", (int)end, list);
         if (end > 0)
             string_list_add(names, name);
-        free(name);
         list += length;
     }
 }
@@ -125,59 +124,53 @@ static void convert_resource(struct ini_conversion *c, const char *queue, const 
     const char *type = get(c, "compute_resource", resource, "instance_type");
     const char *least = get(c, "compute_resource", resource, "min_count");
     const char *most = get(c, "compute_resource", resource, "max_count");
-    char *text = memory_printf("%s %s %s-%s%s", queue, type ? type : "c5.xlarge", least ? least : "0",
-                               most ? most : "10", words);
+    OWNED char *text = memory_printf("%s %s %s-%s%s", queue, type ? type : "c5.xlarge", least ? least : "0",
+                                     most ? most : "10", words);
     item(c, text);
-    free(text);
     note_first(c, "compute_resource", resource, "initial_count");
 }
 
 // One queue of the short file for each type of machine: here a queue has only one number of machines.
 static void convert_queue(struct ini_conversion *c, const char *queue) {
-    struct string_list resources = {0};
-    struct buffer words = {0};
+    OWNED_BY(string_list_free) struct string_list resources = {0};
+    OWNED_BY(buffer_free) struct buffer words = {0};
     split_list(get(c, "queue", queue, "compute_resource_settings"), &resources);
     queue_words(c, "queue", queue, &words);
     for (int64_t i = 0; i < resources.count; i++) {
-        char *name = resources.count == 1 ? memory_string(queue) : memory_printf("%s-%s", queue, resources.items[i]);
+        OWNED char *name =
+            resources.count == 1 ? memory_string(queue) : memory_printf("%s-%s", queue, resources.items[i]);
         for (char *at = name; *at; at++)
             *at = (char)(*at == '_' ? '-' : tolower((unsigned char)*at));
         convert_resource(c, name, resources.items[i], buffer_string(&words));
-        free(name);
     }
     if (resources.count > 1)
         buffer_printf(c->notes, "note: queue %s had several kinds of machines; each is a queue of its own now.\n",
                       queue);
-    string_list_free(&resources);
-    buffer_free(&words);
 }
 
 // Files before 2.9 had one queue, described in the cluster's own section.
 static void convert_plain_queue(struct ini_conversion *c, const char *cluster) {
-    struct buffer words = {0};
+    OWNED_BY(buffer_free) struct buffer words = {0};
     queue_words(c, "cluster", cluster, &words);
     const char *type = get(c, "cluster", cluster, "compute_instance_type");
     const char *first = get(c, "cluster", cluster, "initial_queue_size");
     const char *most = get(c, "cluster", cluster, "max_queue_size");
     bool is_kept = is_yes(get(c, "cluster", cluster, "maintain_initial_size"));
-    char *text = memory_printf("compute %s %s-%s%s", type ? type : "c5.xlarge", is_kept && first ? first : "0",
-                               most ? most : "10", buffer_string(&words));
+    OWNED char *text = memory_printf("compute %s %s-%s%s", type ? type : "c5.xlarge", is_kept && first ? first : "0",
+                                     most ? most : "10", buffer_string(&words));
     item(c, text);
     if (!is_kept)
         note_first(c, "cluster", cluster, "initial_queue_size");
-    free(text);
-    buffer_free(&words);
 }
 
 static void convert_queues(struct ini_conversion *c, const char *cluster) {
-    struct string_list names = {0};
+    OWNED_BY(string_list_free) struct string_list names = {0};
     split_list(get(c, "cluster", cluster, "queue_settings"), &names);
     buffer_append_string(c->out, "queue:\n");
     if (names.count == 0)
         convert_plain_queue(c, cluster);
     for (int64_t i = 0; i < names.count; i++)
         convert_queue(c, names.items[i]);
-    string_list_free(&names);
 }
 
 // The bucket of "s3://bucket/…" or of an ARN, to be freed.
@@ -203,9 +196,8 @@ static void convert_lustre(struct ini_conversion *c, const char *fsx) {
 // The mount point of a volume; without a slash it was below the root.
 static void convert_mount(struct ini_conversion *c, const char *kind, const char *name) {
     const char *path = get(c, kind, name, "shared_dir");
-    char *whole = path ? memory_printf("%s%s", *path == '/' ? "" : "/", path) : NULL;
+    OWNED char *whole = path ? memory_printf("%s%s", *path == '/' ? "" : "/", path) : NULL;
     line(c, "apps", whole);
-    free(whole);
 }
 
 // All volumes become gp3; its limits are in parallelcluster_check.c.
@@ -232,7 +224,7 @@ static void convert_speed(struct ini_conversion *c, const char *ebs) {
 
 static void convert_storage(struct ini_conversion *c, const char *cluster) {
     const char *fsx = get(c, "cluster", cluster, "fsx_settings");
-    struct string_list volumes = {0};
+    OWNED_BY(string_list_free) struct string_list volumes = {0};
     split_list(get(c, "cluster", cluster, "ebs_settings"), &volumes);
     if (fsx)
         convert_lustre(c, fsx);
@@ -246,13 +238,12 @@ static void convert_storage(struct ini_conversion *c, const char *cluster) {
     if (volumes.count > 1)
         buffer_printf(c->notes, "note: only one EBS volume is shared (apps); %s and those after it were left out.\n",
                       volumes.items[1]);
-    string_list_free(&volumes);
 }
 
 static void convert_buckets(struct ini_conversion *c, const char *cluster) {
     const char *both = get(c, "cluster", cluster, "s3_read_write_resource");
     const char *one = get(c, "cluster", cluster, "s3_read_resource");
-    char *first = both ? bucket_of(both) : NULL, *second = one ? bucket_of(one) : NULL;
+    OWNED char *first = both ? bucket_of(both) : NULL, *second = one ? bucket_of(one) : NULL;
     if (first && second && strcmp(first, second) != 0) {
         buffer_append_string(c->out, "bucket:\n");
         item(c, first);
@@ -264,8 +255,6 @@ static void convert_buckets(struct ini_conversion *c, const char *cluster) {
         buffer_printf(c->notes,
                       "note: machines may write to the bucket %s too; give a policy instead if they may not.\n",
                       second);
-    free(first);
-    free(second);
 }
 
 static void convert_scripts(struct ini_conversion *c, const char *cluster) {
@@ -278,9 +267,8 @@ static void convert_scripts(struct ini_conversion *c, const char *cluster) {
         if (!scripts[i])
             continue;
         const char *words = get(c, "cluster", cluster, keys[i][1]);
-        char *text = memory_printf("%s%s%s", scripts[i], words ? " " : "", words ? words : "");
+        OWNED char *text = memory_printf("%s%s%s", scripts[i], words ? " " : "", words ? words : "");
         item(c, text);
-        free(text);
     }
     if (scripts[0])
         buffer_printf(c->notes,
@@ -288,32 +276,29 @@ static void convert_scripts(struct ini_conversion *c, const char *cluster) {
 }
 
 static void convert_tags(struct ini_conversion *c, const char *tags) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     if (json_parse(&root, tags, strlen(tags), "tags") < 0 || root->type != JSON_OBJECT) {
         error_clear();
         buffer_printf(c->notes, "note: tags are not a JSON object and were left out.\n");
     } else if (root->count > 0) {
         buffer_append_string(c->out, "tag:\n");
         for (size_t i = 0; i < root->count; i++) {
-            char *text = memory_printf("%s=%s", root->keys[i].string,
-                                       root->items[i].type == JSON_STRING ? root->items[i].string : "");
+            OWNED char *text = memory_printf("%s=%s", root->keys[i].string,
+                                             root->items[i].type == JSON_STRING ? root->items[i].string : "");
             item(c, text);
-            free(text);
         }
     }
-    json_free(root);
 }
 
 static void convert_lists(struct ini_conversion *c, const char *cluster) {
     const char *tags = get(c, "cluster", cluster, "tags");
-    struct string_list policies = {0};
+    OWNED_BY(string_list_free) struct string_list policies = {0};
     split_list(get(c, "cluster", cluster, "additional_iam_policies"), &policies);
     if (policies.count > 0 && strcmp(policies.items[0], "NONE") != 0) {
         buffer_append_string(c->out, "policy:\n");
         for (int64_t i = 0; i < policies.count; i++)
             item(c, policies.items[i]);
     }
-    string_list_free(&policies);
     if (tags)
         convert_tags(c, tags);
 }
@@ -404,11 +389,10 @@ int ini_convert(struct ini_document *document, const char *path, struct buffer *
     if (scheduler && strcmp(scheduler, "slurm") != 0)
         buffer_printf(notes, "note: the scheduler was %s; it is Slurm now, and scripts of jobs must be for Slurm.\n",
                       scheduler);
-    char *name = memory_string(*cluster ? cluster : "cluster");
+    OWNED char *name = memory_string(*cluster ? cluster : "cluster");
     for (char *at = name; *at; at++)
         *at = (char)(isalnum((unsigned char)*at) ? *at : '-');
     line(c, "name", name);
-    free(name);
     convert_head(c, cluster);
     convert_queues(c, cluster);
     convert_storage(c, cluster);

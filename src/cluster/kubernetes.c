@@ -117,7 +117,7 @@ static int kubernetes_check(const struct kubernetes_job *job) {
 
 // The path without empty parts, "." and "..", resolved as text only.
 static char *plain_path(const char *path) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     for (const char *at = path; *at;) {
         size_t length = strcspn(at, "/");
         if (length == 2 && strncmp(at, "..", 2) == 0) {
@@ -129,9 +129,7 @@ static char *plain_path(const char *path) {
         }
         at += length + (at[length] == '/');
     }
-    char *plain = memory_printf("%.*s", (int)out.length, out.length > 0 ? (const char *)out.data : "");
-    buffer_free(&out);
-    return plain;
+    return memory_printf("%.*s", (int)out.length, out.length > 0 ? (const char *)out.data : "");
 }
 
 static bool is_below(const char *path, const char *folder) {
@@ -183,26 +181,23 @@ enum kubernetes_disk kubernetes_disk_of(const struct kubernetes_job *job, const 
         return KUBERNETES_DISK_LASTING;
     if (path[0] != '/')
         return KUBERNETES_DISK_POD;
-    struct yaml_node pod;
+    OWNED_BY(yaml_tree_free) struct yaml_node pod = {0};
     kubernetes_pod_tree(&pod, job);
     struct yaml_node *spec = yaml_tree_member(&pod, "spec"), *volumes = yaml_tree_member(spec, "volumes");
     struct yaml_node *own = find_named(yaml_tree_member(spec, "containers"), kubernetes_container(job->kind));
     struct yaml_node *mounts = yaml_tree_member(own, "volumeMounts");
     enum kubernetes_disk disk = KUBERNETES_DISK_POD;
-    char *plain = plain_path(path);
+    OWNED char *plain = plain_path(path);
     size_t deepest = 0;
     for (size_t i = 0; mounts && i < mounts->count; i++) {
-        char *folder = plain_path(text_of(&mounts->items[i], "mountPath"));
+        OWNED char *folder = plain_path(text_of(&mounts->items[i], "mountPath"));
         if (is_below(plain, folder) && strlen(folder) >= deepest) {
             deepest = strlen(folder);
             disk = disk_of_volume(find_named(volumes, text_of(&mounts->items[i], "name")));
             if (is_read_only(&mounts->items[i]))
                 disk = KUBERNETES_DISK_READ_ONLY;
         }
-        free(folder);
     }
-    free(plain);
-    yaml_tree_free(&pod);
     return disk;
 }
 
@@ -258,8 +253,8 @@ static void decide_words(const struct kubernetes_job *job, struct string_list *w
     if (!decides_itself(job))
         return;
     // A new manifest for the same folder starts counting from zero.
-    char *state = memory_printf("%s/restarts.json", job->launch.save);
-    char *name = memory_printf("%s-%.12s", job->launch.name, job->token ? job->token : "");
+    OWNED char *state = memory_printf("%s/restarts.json", job->launch.save);
+    OWNED char *name = memory_printf("%s-%.12s", job->launch.name, job->token ? job->token : "");
     char most[24], window[32];
     snprintf(most, sizeof most, "%" PRId64, job->launch.max_restarts);
     snprintf(window, sizeof window, "%g", job->launch.window_minutes);
@@ -283,8 +278,6 @@ static void decide_words(const struct kubernetes_job *job, struct string_list *w
         string_list_add(words, job->launch.fallback);
     }
     string_list_add(words, "--");
-    free(state);
-    free(name);
 }
 
 // Fields of an Indexed Job; every pod is a machine.
@@ -297,8 +290,8 @@ static void indexed(struct yaml *y, const struct kubernetes_job *job, const stru
 }
 
 static void job_set(struct yaml *y, const struct kubernetes_job *job) {
-    char *master = memory_printf("%s-node-0-0.%s", job->launch.name, job->launch.name);
-    struct string_list words = {0};
+    OWNED char *master = memory_printf("%s-node-0-0.%s", job->launch.name, job->launch.name);
+    OWNED_BY(string_list_free) struct string_list words = {0};
     decide_words(job, &words);
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
                                  .before = &words,
@@ -338,13 +331,11 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     yaml_end(y);
     yaml_end(y);
-    string_list_free(&words);
-    free(master);
 }
 
 static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
-    char *master = memory_printf("%s-0.%s", job->launch.name, job->launch.name);
-    struct string_list words = {0};
+    OWNED char *master = memory_printf("%s-0.%s", job->launch.name, job->launch.name);
+    OWNED_BY(string_list_free) struct string_list words = {0};
     decide_words(job, &words);
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind),
                                  .before = &words,
@@ -373,12 +364,10 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
                 decides_itself(job) ? most_restarts(job) : job->launch.max_restarts * job->launch.nodes);
     indexed(y, job, &pod);
     yaml_end(y);
-    string_list_free(&words);
-    free(master);
 }
 
 static void single_job(struct yaml *y, const struct kubernetes_job *job) {
-    struct string_list words = {0};
+    OWNED_BY(string_list_free) struct string_list words = {0};
     decide_words(job, &words);
     struct kubernetes_pod pod = {.container = kubernetes_container(job->kind), .before = &words, .restart = "Never"};
     begin(y, job, "batch/v1", "Job");
@@ -388,7 +377,6 @@ static void single_job(struct yaml *y, const struct kubernetes_job *job) {
         failure_policy(y, &pod);
     kubernetes_pod(y, job, &pod, true);
     yaml_end(y);
-    string_list_free(&words);
 }
 
 // A variable of the launcher that is also exported to the ranks, named once.
@@ -397,10 +385,9 @@ static void passed_on(struct string_list *words, const char *name, size_t length
         if (strcmp(words->items[i - 1], "-x") == 0 && strlen(words->items[i]) == length &&
             memcmp(words->items[i], name, length) == 0)
             return;
-    char *text = memory_printf("%.*s", (int)length, name);
+    OWNED char *text = memory_printf("%.*s", (int)length, name);
     string_list_add(words, "-x");
     string_list_add(words, text);
-    free(text);
 }
 
 static void mpirun_words(const struct kubernetes_job *job, struct string_list *words) {
@@ -423,7 +410,7 @@ static void mpirun_words(const struct kubernetes_job *job, struct string_list *w
 }
 
 static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
-    struct string_list mpirun = {0};
+    OWNED_BY(string_list_free) struct string_list mpirun = {0};
     mpirun_words(job, &mpirun);
     struct kubernetes_pod launcher = {
         .container = "launcher", .restart = "OnFailure", .before = &mpirun, .is_launcher = true};
@@ -445,7 +432,6 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     yaml_end(y);
     yaml_end(y);
-    string_list_free(&mpirun);
 }
 
 static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {

@@ -113,9 +113,8 @@ static void node_selector(struct yaml *y, const struct kubernetes_job *job) {
     yaml_text(y, "node.kubernetes.io/instance-type", job->launch.machine_name);
     for (int64_t i = 0; i < job->node_selectors.count; i++) {
         const char *pair = job->node_selectors.items[i];
-        char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        OWNED char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         yaml_pair(y, key, strchr(pair, '=') + 1);
-        free(key);
     }
     yaml_end(y);
 }
@@ -127,16 +126,14 @@ static void tolerations(struct yaml *y, const struct string_list *list) {
     for (int64_t i = 0; i < list->count; i++) {
         struct kubernetes_toleration one;
         CHECK(parse_toleration(list->items[i], &one) == 0);
-        char *key = memory_printf("%.*s", (int)one.key, list->items[i]);
-        char *value = memory_printf("%.*s", (int)one.value, one.value_at);
+        OWNED char *key = memory_printf("%.*s", (int)one.key, list->items[i]);
+        OWNED char *value = memory_printf("%.*s", (int)one.value, one.value_at);
         yaml_item(y);
         yaml_text(y, "key", key);
         yaml_text(y, "operator", one.has_value ? "Equal" : "Exists");
         yaml_text(y, "value", one.has_value ? value : NULL);
         yaml_text(y, "effect", *one.effect ? one.effect : NULL);
         yaml_end(y);
-        free(key);
-        free(value);
     }
     yaml_end(y);
 }
@@ -165,30 +162,26 @@ enum { GRACE_SECONDS = 300 };
 // Kubernetes replaces $(NAME) by a variable's value, and $$ by $, in commands and in the environment. All text here is
 // literal, so every $ is doubled.
 static char *literal(const char *text) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     for (const char *c = text; *c; c++) {
         if (*c == '$')
             buffer_append_byte(&out, '$');
         buffer_append_byte(&out, *c);
     }
-    char *whole = memory_string(buffer_string(&out));
-    buffer_free(&out);
-    return whole;
+    return memory_string(buffer_string(&out));
 }
 
 static void variable(struct yaml *y, const char *name, const char *value) {
-    char *text = literal(value);
+    OWNED char *text = literal(value);
     yaml_item(y);
     yaml_text(y, "name", name);
     yaml_text(y, "value", text);
     yaml_end(y);
-    free(text);
 }
 
 static void word(struct yaml *y, const char *value) {
-    char *text = literal(value);
+    OWNED char *text = literal(value);
     yaml_item_text(y, text);
-    free(text);
 }
 
 static void variable_number(struct yaml *y, const char *name, int64_t value) {
@@ -209,7 +202,7 @@ const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernet
 
 // A variable with the value of one of the pod's labels.
 static void variable_label(struct yaml *y, const char *name, const char *label) {
-    char *path = memory_printf("metadata.labels['%s']", label);
+    OWNED char *path = memory_printf("metadata.labels['%s']", label);
     yaml_item(y);
     yaml_text(y, "name", name);
     yaml_map(y, "valueFrom");
@@ -218,7 +211,6 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
     yaml_end(y);
     yaml_end(y);
     yaml_end(y);
-    free(path);
 }
 
 // The kubelet ends a container whose probe fails, and the job starts it again as after any failure. The counts are in
@@ -253,9 +245,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
         variable(y, efa[i].name, efa[i].value);
     for (int64_t i = 0; has_own && i < job->launch.environment.count; i++) {
         const char *pair = job->launch.environment.items[i];
-        char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        OWNED char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         variable(y, name, strchr(pair, '=') + 1);
-        free(name);
     }
     yaml_end(y);
 }

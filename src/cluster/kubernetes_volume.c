@@ -108,7 +108,7 @@ static void persistent_volume(struct yaml *y, const struct kubernetes_volume *vo
 }
 
 static void storage_class(struct yaml *y, const struct kubernetes_volume *volume) {
-    struct buffer groups = {0};
+    OWNED_BY(buffer_free) struct buffer groups = {0};
     char throughput[24];
     for (int64_t i = 0; i < volume->security_groups->count; i++)
         buffer_printf(&groups, "%s%s", i ? "," : "", volume->security_groups->items[i]);
@@ -124,7 +124,6 @@ static void storage_class(struct yaml *y, const struct kubernetes_volume *volume
     yaml_text(y, "s3ExportPath", volume->s3);
     yaml_end(y);
     mount_options(y);
-    buffer_free(&groups);
 }
 
 int kubernetes_volume_manifest(const struct kubernetes_volume *volume, struct buffer *out) {

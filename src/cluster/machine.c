@@ -2,6 +2,7 @@
 #include "cluster/machine.h"
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/words.h"
 
 #include <string.h>
@@ -126,12 +127,11 @@ const struct machine *machine_find(const char *name) {
                        name, meant);
         return NULL;
     }
-    struct buffer known = {0};
+    OWNED_BY(buffer_free) struct buffer known = {0};
     for (int i = 0; i < MACHINES; i++)
         if (!machine_has_old_gpus(&machines[i]))
             buffer_printf(&known, "%s %s", known.length ? "," : "", machines[i].name);
     error_set_code(EXIT_CODE_USAGE, "unknown machine \"%s\"; known machines:%s", name, buffer_string(&known));
-    buffer_free(&known);
     return NULL;
 }
 

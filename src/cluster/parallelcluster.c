@@ -12,11 +12,10 @@ static void managed_policy(struct yaml *y, const char *region, const char *name)
     const char *partition = strncmp(region, "cn-", 3) == 0       ? "aws-cn"
                             : strncmp(region, "us-gov-", 7) == 0 ? "aws-us-gov"
                                                                  : "aws";
-    char *arn = memory_printf("arn:%s:iam::aws:policy/%s", partition, name);
+    OWNED char *arn = memory_printf("arn:%s:iam::aws:policy/%s", partition, name);
     yaml_item(y);
     yaml_text(y, "Policy", arn);
     yaml_end(y);
-    free(arn);
 }
 
 // The bucket of "s3://bucket/folder", to be freed.
@@ -53,7 +52,7 @@ static void rights(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_end(y);
     }
     if (has_linked || cluster->buckets->count > 0) {
-        char *linked = has_linked ? bucket_of(cluster->fsx_s3) : NULL;
+        OWNED char *linked = has_linked ? bucket_of(cluster->fsx_s3) : NULL;
         yaml_list(y, "S3Access");
         if (linked)
             bucket(y, linked);
@@ -61,7 +60,6 @@ static void rights(struct yaml *y, const struct parallelcluster *cluster) {
             if (!linked || strcmp(linked, cluster->buckets->items[i]) != 0)
                 bucket(y, cluster->buckets->items[i]);
         yaml_end(y);
-        free(linked);
     }
     yaml_end(y);
 }
@@ -69,18 +67,16 @@ static void rights(struct yaml *y, const struct parallelcluster *cluster) {
 // "URL argument…": the words after the first are the script's arguments.
 static void script(struct yaml *y, const char *text) {
     size_t length = strcspn(text, " ");
-    char *url = memory_printf("%.*s", (int)length, text);
+    OWNED char *url = memory_printf("%.*s", (int)length, text);
     yaml_item(y);
     yaml_text(y, "Script", url);
-    free(url);
     text += length + strspn(text + length, " ");
     if (*text) {
         yaml_list(y, "Args");
         while (*text) {
             length = strcspn(text, " ");
-            char *argument = memory_printf("%.*s", (int)length, text);
+            OWNED char *argument = memory_printf("%.*s", (int)length, text);
             yaml_item_text(y, argument);
-            free(argument);
             text += length + strspn(text + length, " ");
         }
         yaml_end(y);
@@ -91,10 +87,9 @@ static void script(struct yaml *y, const char *text) {
 char *parallelcluster_pyxis_url(const struct parallelcluster *cluster) {
     if (cluster->buckets->count == 0 && !cluster->fsx_s3)
         return NULL;
-    char *name = cluster->buckets->count > 0 ? memory_string(cluster->buckets->items[0]) : bucket_of(cluster->fsx_s3);
-    char *url = memory_printf("s3://%s/bevatron/pyxis.sh", name);
-    free(name);
-    return url;
+    OWNED char *name =
+        cluster->buckets->count > 0 ? memory_string(cluster->buckets->items[0]) : bucket_of(cluster->fsx_s3);
+    return memory_printf("s3://%s/bevatron/pyxis.sh", name);
 }
 
 static void actions(struct yaml *y, const struct parallelcluster *cluster) {
@@ -104,9 +99,8 @@ static void actions(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_map(y, "OnNodeConfigured");
     yaml_list(y, "Sequence");
     if (cluster->has_pyxis) {
-        char *url = parallelcluster_pyxis_url(cluster);
+        OWNED char *url = parallelcluster_pyxis_url(cluster);
         script(y, url);
-        free(url);
     }
     for (int64_t i = 0; i < cluster->scripts->count; i++)
         script(y, cluster->scripts->items[i]);
@@ -207,7 +201,7 @@ static void disks(struct yaml *y, const struct parallelcluster *cluster) {
 
 static void compute_resource(struct yaml *y, const struct cluster_queue *queue) {
     // Node names contain it: "p4d" of p4d.24xlarge, the family, which has no dot.
-    char *name = memory_printf("%.*s", (int)strcspn(queue->types[0], "."), queue->types[0]);
+    OWNED char *name = memory_printf("%.*s", (int)strcspn(queue->types[0], "."), queue->types[0]);
     yaml_list(y, "ComputeResources");
     yaml_item(y);
     yaml_text(y, "Name", name);
@@ -241,7 +235,6 @@ static void compute_resource(struct yaml *y, const struct cluster_queue *queue) 
     }
     yaml_end(y);
     yaml_end(y);
-    free(name);
 }
 
 static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, const struct cluster_queue *queue) {
@@ -286,11 +279,10 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_list(y, "CustomSlurmSettings");
         for (int64_t i = 0; i < cluster->slurm_settings->count; i++) {
             const char *pair = cluster->slurm_settings->items[i];
-            char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+            OWNED char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
             yaml_item(y);
             yaml_pair(y, key, strchr(pair, '=') + 1);
             yaml_end(y);
-            free(key);
         }
         yaml_end(y);
     }
@@ -369,12 +361,11 @@ static void tags(struct yaml *y, const struct string_list *list) {
         return;
     yaml_list(y, "Tags");
     for (int64_t i = 0; i < list->count; i++) {
-        char *key = memory_printf("%.*s", (int)strcspn(list->items[i], "="), list->items[i]);
+        OWNED char *key = memory_printf("%.*s", (int)strcspn(list->items[i], "="), list->items[i]);
         yaml_item(y);
         yaml_text(y, "Key", key);
         yaml_text(y, "Value", strchr(list->items[i], '=') + 1);
         yaml_end(y);
-        free(key);
     }
     yaml_end(y);
 }

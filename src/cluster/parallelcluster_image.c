@@ -104,7 +104,7 @@ void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *
     cost_line(out, &(struct cost_line){"head node", cluster->head_type, 1, 1, head, head});
     for (int i = 0; i < cluster->queue_count; i++) {
         const struct cluster_queue *queue = &cluster->queues[i];
-        char *what = memory_printf("queue %.25s%s", queue->name, queue->is_spot ? " (spot)" : "");
+        OWNED char *what = memory_printf("queue %.25s%s", queue->name, queue->is_spot ? " (spot)" : "");
         struct cost_line line = {.what = what, .least = queue->least, .most = queue->most};
         price_queue(queue, &line);
         cost_line(out, &line);
@@ -113,7 +113,6 @@ void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *
             most += line.dearest * (double)queue->most;
         }
         is_whole = is_whole && line.dearest > 0;
-        free(what);
     }
     buffer_printf(out, "  %-26s %-18s %9s %10s %10.2f %12.2f\n", is_whole ? "all" : "all with a known price", "", "",
                   "", least, most);

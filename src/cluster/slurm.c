@@ -72,10 +72,8 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
         buffer_append_string(out, "#SBATCH --no-kill\n");
     if (job->dependency) {
         TRY(check_dependency(job->dependency));
-        char *after = memory_printf("afterok:%s", job->dependency);
-        int status = directive(out, "dependency", after);
-        free(after);
-        TRY(status);
+        OWNED char *after = memory_printf("afterok:%s", job->dependency);
+        TRY(directive(out, "dependency", after));
         buffer_append_string(out, "#SBATCH --kill-on-invalid-dep=yes\n");
     }
     if (job->chain > 0)
@@ -84,9 +82,8 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     if (job->warning_seconds > 0)
         buffer_printf(out, "#SBATCH --signal=B:USR1@%" PRId64 "\n", job->warning_seconds);
     buffer_append_string(out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n");
-    char *output = memory_printf("%s/%s", job->logs, job->chain > 0 ? "%x-%A-%a.log" : "%x-%j.log");
+    OWNED char *output = memory_printf("%s/%s", job->logs, job->chain > 0 ? "%x-%A-%a.log" : "%x-%j.log");
     int status = directive(out, "output", output);
-    free(output);
     for (int64_t i = 0; status == 0 && i < job->sbatch.count; i++)
         status = slurm_pass_options(job, job->sbatch.items[i], out);
     return status;
@@ -128,7 +125,7 @@ static void array(struct buffer *out, const char *name, const char *const *words
 
 static void srun_options(const struct slurm_job *job, struct buffer *out) {
     const char *words[16];
-    char *image = NULL, *mounts = NULL;
+    OWNED char *image = NULL, *mounts = NULL;
     int n = 0;
     words[n++] = job->has_mpi ? "--mpi=pmix" : "--mpi=none";
     words[n++] = "--kill-on-bad-exit=1";
@@ -143,8 +140,6 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
         words[n++] = "--container-mount-home";
     words[n] = NULL;
     array(out, "options", words);
-    free(image);
-    free(mounts);
 }
 
 // Whether there is a decision when the ranks have ended: other commands would start over.

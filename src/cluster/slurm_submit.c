@@ -125,7 +125,7 @@ static int append_option(const struct slurm_job *job, const char *word, bool *wa
 }
 
 int slurm_pass_options(const struct slurm_job *job, const char *text, struct buffer *out) {
-    struct buffer word = {0}, lines = {0};
+    OWNED_BY(buffer_free) struct buffer word = {0}, lines = {0};
     bool wants_value = false;
     int status;
     while ((status = next_word(&text, &word)) > 0)
@@ -135,8 +135,6 @@ int slurm_pass_options(const struct slurm_job *job, const char *text, struct buf
         buffer_append(out, lines.data, lines.length);
         buffer_append_byte(out, '\n');
     }
-    buffer_free(&word);
-    buffer_free(&lines);
     return status;
 }
 
@@ -190,7 +188,8 @@ bool slurm_read_state(const char *text, struct slurm_state *state) {
 
 // Whether Slurm answered. A job that it has forgotten ended in an unknown way.
 static bool ask(const char *job, const char *cluster, struct slurm_state *state) {
-    char *jobs = memory_printf("--jobs=%s", job), *clusters = cluster ? memory_printf("--clusters=%s", cluster) : NULL;
+    OWNED char *jobs = memory_printf("--jobs=%s", job),
+               *clusters = cluster ? memory_printf("--clusters=%s", cluster) : NULL;
     const char *const command[] = {
         "squeue", "--noheader", "--states=all", jobs, "--Format=state:32,exit_code:16,reason:64", clusters, NULL};
     struct process_result result;
@@ -204,8 +203,6 @@ static bool ask(const char *job, const char *cluster, struct slurm_state *state)
         process_result_free(&result);
     }
     error_clear();
-    free(jobs);
-    free(clusters);
     return has_answer;
 }
 
@@ -237,10 +234,8 @@ static int copy_rest(struct follower *follower) {
 }
 
 static int open_log(const struct follower *follower, int64_t link) {
-    char *path = slurm_log_path(follower->job, follower->number, link);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    free(path);
-    return file;
+    OWNED char *path = slurm_log_path(follower->job, follower->number, link);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
 // Copies new output. The log of a chain's next allocation begins when that of the last one is complete.
@@ -330,12 +325,11 @@ int slurm_watch(const struct slurm_job *job, const struct slurm_ticket *ticket, 
     const char *number = ticket->number;
     struct follower follower = {.job = job, .number = number, .cluster = ticket->cluster, .link = 1, .file = -1};
     // A chain is over when its last allocation is.
-    char *last = job->chain > 0 ? memory_printf("%s_%" PRId64, number, job->chain) : memory_string(number);
+    OWNED char *last = job->chain > 0 ? memory_printf("%s_%" PRId64, number, job->chain) : memory_string(number);
     log_info("following the job's log; Ctrl-C stops this, not the job");
     int status = follow(&follower, last, exit_code);
     if (follower.file >= 0)
         close(follower.file);
-    free(last);
     return status;
 }
 
@@ -363,7 +357,7 @@ static const struct {
 // All of sbatch's messages in one sentence, without its name before each part.
 static int submit_refused(const char *complaint) {
     static const char *const prefixes[] = {"sbatch: ", "error: ", "fatal: "};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (const char *at = complaint; *at;) {
         size_t length = strcspn(at, "\n");
         for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
@@ -381,10 +375,8 @@ static int submit_refused(const char *complaint) {
     for (size_t i = 0; !remedy && i < sizeof remedies / sizeof remedies[0]; i++)
         if (strstr(said, remedies[i].text))
             remedy = remedies[i].remedy;
-    int status = error_set("sbatch rejected the job%s%s%s%s", *said ? ": " : " without a message", said,
-                           remedy ? "; " : "", remedy ? remedy : "");
-    buffer_free(&text);
-    return status;
+    return error_set("sbatch rejected the job%s%s%s%s", *said ? ": " : " without a message", said, remedy ? "; " : "",
+                     remedy ? remedy : "");
 }
 
 int slurm_read_ticket(const char *text, struct slurm_ticket *ticket) {
@@ -407,14 +399,12 @@ void slurm_ticket_free(struct slurm_ticket *ticket) {
 
 int slurm_submit(const char *path, struct slurm_ticket *ticket) {
     const char *const command[] = {"sbatch", "--parsable", path, NULL};
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     *ticket = (struct slurm_ticket){0};
     if (process_run(command, NULL, &result) < 0)
         return error_set("%s; run this on a node of the cluster, or print the script with --dry-run", error_message());
-    int status = result.exit_code == 0 ? slurm_read_ticket(buffer_string(&result.output), ticket)
-                                       : submit_refused(buffer_string(&result.errors));
-    process_result_free(&result);
-    return status;
+    return result.exit_code == 0 ? slurm_read_ticket(buffer_string(&result.output), ticket)
+                                 : submit_refused(buffer_string(&result.errors));
 }
 
 int64_t slurm_read_kill_wait(const char *settings) {
@@ -433,17 +423,14 @@ int64_t slurm_read_kill_wait(const char *settings) {
 }
 
 int64_t slurm_kill_wait(const struct slurm_ticket *ticket) {
-    char *cluster = ticket->cluster ? memory_printf("--clusters=%s", ticket->cluster) : NULL;
+    OWNED char *cluster = ticket->cluster ? memory_printf("--clusters=%s", ticket->cluster) : NULL;
     const char *const here[] = {"scontrol", "show", "config", NULL};
     const char *const there[] = {"scontrol", cluster, "show", "config", NULL};
-    struct process_result result;
+    OWNED_BY(process_result_free) struct process_result result = {0};
     int status = process_run(cluster ? there : here, NULL, &result);
-    free(cluster);
     if (status < 0) {
         error_clear();
         return 0;
     }
-    int64_t seconds = result.exit_code == 0 ? slurm_read_kill_wait(buffer_string(&result.output)) : 0;
-    process_result_free(&result);
-    return seconds;
+    return result.exit_code == 0 ? slurm_read_kill_wait(buffer_string(&result.output)) : 0;
 }

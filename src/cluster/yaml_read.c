@@ -258,7 +258,7 @@ static int read_below(struct yaml_reader *reader, size_t indent, bool is_key, in
 static int read_item(struct yaml_reader *reader, size_t indent, int depth, struct yaml_node *list) {
     struct yaml_line *line = &reader->lines[reader->at];
     struct yaml_node value = {0};
-    struct buffer key = {0};
+    OWNED_BY(buffer_free) struct buffer key = {0};
     char *text = line->text + 1;
     size_t blanks = strspn(text, " ");
     text += blanks;
@@ -275,7 +275,6 @@ static int read_item(struct yaml_reader *reader, size_t indent, int depth, struc
         reader->at++;
         status = read_inline(reader, text, depth, &value);
     }
-    buffer_free(&key);
     if (status == 0)
         yaml_tree_add(list, NULL, value);
     else
@@ -284,7 +283,7 @@ static int read_item(struct yaml_reader *reader, size_t indent, int depth, struc
 }
 
 static int read_entry(struct yaml_reader *reader, size_t indent, int depth, struct yaml_node *map) {
-    struct buffer key = {0};
+    OWNED_BY(buffer_free) struct buffer key = {0};
     struct yaml_node value = {0};
     const char *text = split_key(reader, reader->lines[reader->at].text, &key);
     int status = text ? 0 : refuse(reader, "a line is neither `key: value` nor `- item`");
@@ -298,7 +297,6 @@ static int read_entry(struct yaml_reader *reader, size_t indent, int depth, stru
         status = add_member(reader, map, buffer_string(&key), value);
     else
         yaml_tree_free(&value);
-    buffer_free(&key);
     return status;
 }
 
@@ -365,16 +363,13 @@ int yaml_tree_parse(struct yaml_node *root, const char *text, size_t length, con
         return error_set_code(EXIT_CODE_USAGE, "%s has NUL bytes; it is not YAML", path);
     size_t blanks = strspn(text, " \r\n\t");
     if (text[blanks] == '{') {
-        struct json *json = NULL;
+        OWNED struct json *json = NULL;
         TRY(json_parse(&json, text, length, path));
-        int status = from_json(path, json, root);
-        json_free(json);
-        return status;
+        return from_json(path, json, root);
     }
-    char *copy = memory_alloc(length + 1);
+    OWNED char *copy = memory_alloc(length + 1);
     memcpy(copy, text, length);
     int status = read_lines(&reader, copy, root);
     free(reader.lines);
-    free(copy);
     return status;
 }

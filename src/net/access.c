@@ -59,11 +59,10 @@ static void known_set(struct known_name **list, const char *name, const char *va
 
 static void known_free(struct known_name **list) {
     while (*list) {
-        struct known_name *entry = *list;
+        OWNED struct known_name *entry = *list;
         *list = entry->next;
         free(entry->name);
         free(entry->value);
-        free(entry);
     }
 }
 

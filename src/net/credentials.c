@@ -45,10 +45,8 @@ static char *section_of(const char *profile) {
 }
 
 static bool has_profile(const struct aws_context *context, const char *profile) {
-    char *section = section_of(profile);
-    bool has = aws_file_has_section(&context->keys, profile) || aws_file_has_section(&context->config, section);
-    free(section);
-    return has;
+    OWNED char *section = section_of(profile);
+    return aws_file_has_section(&context->keys, profile) || aws_file_has_section(&context->config, section);
 }
 
 static int check_profile(const struct aws_context *context, const char *profile) {
@@ -100,11 +98,10 @@ char *aws_context_region(const struct aws_context *context) {
 }
 
 char *aws_context_endpoint(const struct aws_context *context, const char *service) {
-    char *variable = memory_printf("AWS_ENDPOINT_URL_%s", service);
+    OWNED char *variable = memory_printf("AWS_ENDPOINT_URL_%s", service);
     for (char *byte = variable; *byte; byte++)
         *byte = (char)toupper((unsigned char)*byte);
     const char *given = aws_context_get(context, variable);
-    free(variable);
     given = given ? given : aws_context_get(context, "AWS_ENDPOINT_URL");
     return given ? memory_string(given) : aws_context_setting(context, context->profile, "endpoint_url");
 }
@@ -162,7 +159,7 @@ static int from_keys(struct aws_credentials *out, const struct aws_file *file, c
 }
 
 static int from_program(struct aws_credentials *out, const char *const *argv, const char *name) {
-    struct process_result result = {0};
+    OWNED_BY(process_result_free) struct process_result result = {0};
     TRY(process_run(argv, NULL, &result));
     int status = 0;
     if (result.exit_code != 0)
@@ -175,7 +172,6 @@ static int from_program(struct aws_credentials *out, const char *const *argv, co
     }
     if (result.output.data)
         explicit_bzero(result.output.data, result.output.length);
-    process_result_free(&result);
     return status < 0 ? -1 : 1;
 }
 
@@ -193,8 +189,8 @@ static int from_profile(struct aws_credentials *out, const struct aws_context *c
 
 // The credentials used to assume a role.
 static int find_base(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
-    char *base = aws_context_setting(context, profile, "source_profile");
-    char *place = aws_context_setting(context, profile, "credential_source");
+    OWNED char *base = aws_context_setting(context, profile, "source_profile");
+    OWNED char *place = aws_context_setting(context, profile, "credential_source");
     int status = 0;
     if (base)
         status = strcmp(base, profile) == 0 ? from_keys(out, &context->keys, profile, profile)
@@ -209,19 +205,17 @@ static int find_base(struct aws_credentials *out, const struct aws_context *cont
         status = error_set("profile %s of %s has a role_arn, but no credentials to assume it with; check "
                            "source_profile or credential_source",
                            profile, context->config_path);
-    free(base);
-    free(place);
     return status;
 }
 
 static int from_role(struct aws_credentials *out, const struct aws_context *context, const char *profile, int depth) {
-    char *arn = aws_context_setting(context, profile, "role_arn");
+    OWNED char *arn = aws_context_setting(context, profile, "role_arn");
     if (!arn)
         return 0;
-    char *file = aws_context_setting(context, profile, "web_identity_token_file");
-    char *session = aws_context_setting(context, profile, "role_session_name");
-    char *external_id = aws_context_setting(context, profile, "external_id");
-    char *device = aws_context_setting(context, profile, "mfa_serial");
+    OWNED char *file = aws_context_setting(context, profile, "web_identity_token_file");
+    OWNED char *session = aws_context_setting(context, profile, "role_session_name");
+    OWNED char *external_id = aws_context_setting(context, profile, "external_id");
+    OWNED char *device = aws_context_setting(context, profile, "mfa_serial");
     const struct aws_role role = {.arn = arn, .session = session, .external_id = external_id};
     struct aws_credentials base = {0};
     int status = 0;
@@ -234,18 +228,13 @@ static int from_role(struct aws_credentials *out, const struct aws_context *cont
     else if ((status = find_base(&base, context, profile, depth)) > 0)
         status = credentials_from_role(out, context, &role, &base);
     credentials_free(&base);
-    free(arn);
-    free(file);
-    free(session);
-    free(external_id);
-    free(device);
     return status < 0 ? -1 : 1;
 }
 
 static int from_config(struct aws_credentials *out, const struct aws_context *context, const char *profile) {
-    char *section = section_of(profile);
-    char *command = aws_context_setting(context, profile, "credential_process");
-    char *sso = aws_context_setting(context, profile, "sso_session");
+    OWNED char *section = section_of(profile);
+    OWNED char *command = aws_context_setting(context, profile, "credential_process");
+    OWNED char *sso = aws_context_setting(context, profile, "sso_session");
     sso = sso ? sso : aws_context_setting(context, profile, "sso_start_url");
     const char *const argv[] = {"sh", "-c", command, NULL};
     int status = 0;
@@ -255,9 +244,6 @@ static int from_config(struct aws_credentials *out, const struct aws_context *co
         status = from_program(out, argv, "credential_process");
     if (status == 0)
         status = from_keys(out, &context->config, section, profile);
-    free(section);
-    free(command);
-    free(sso);
     return status;
 }
 

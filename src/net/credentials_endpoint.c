@@ -44,7 +44,7 @@ static bool is_passing(int status) {
 // The status of the answer; -1 with a message if none came.
 static int ask(const struct credentials_question *question, struct buffer *answer) {
     TRY(http_load());
-    char *ca_file = aws_context_ca_file(question->context);
+    OWNED char *ca_file = aws_context_ca_file(question->context);
     const struct http_request request = {
         .method = question->method,
         .url = question->url,
@@ -70,7 +70,6 @@ static int ask(const struct credentials_question *question, struct buffer *answe
     }
     int status = response.status;
     http_response_free(&response);
-    free(ca_file);
     if (result == HTTP_STOPPED)
         return -1;
     if (result != HTTP_DONE)
@@ -99,7 +98,7 @@ static int check_found(struct aws_credentials *out, const char *name) {
 }
 
 int credentials_parse_json(struct aws_credentials *out, const char *text, size_t length, const char *name) {
-    struct json *root;
+    OWNED struct json *root = NULL;
     *out = (struct aws_credentials){0};
     // The parser's message would quote the text, which is secret.
     if (json_parse(&root, text, length, name) < 0)
@@ -109,19 +108,16 @@ int credentials_parse_json(struct aws_credentials *out, const char *text, size_t
     out->session_token = json_copy(root, "Token");
     if (!out->session_token)
         out->session_token = json_copy(root, "SessionToken");
-    char *expires = json_copy(root, "Expiration");
+    OWNED char *expires = json_copy(root, "Expiration");
     out->expires = expires ? parse_time(expires) : 0;
-    free(expires);
-    json_free(root);
     return check_found(out, name);
 }
 
 static char *xml_copy(const char *text, size_t length, const char *name) {
-    struct buffer value = {0};
+    OWNED_BY(buffer_free) struct buffer value = {0};
     char *copy = xml_find(text, length, name, &value) ? memory_string(buffer_string(&value)) : NULL;
     if (value.data)
         explicit_bzero(value.data, value.length);
-    buffer_free(&value);
     return copy;
 }
 
@@ -129,9 +125,8 @@ int credentials_parse_xml(struct aws_credentials *out, const char *text, size_t 
     *out = (struct aws_credentials){.access_key = xml_copy(text, length, "AccessKeyId"),
                                     .secret_key = xml_copy(text, length, "SecretAccessKey"),
                                     .session_token = xml_copy(text, length, "SessionToken")};
-    char *expires = xml_copy(text, length, "Expiration");
+    OWNED char *expires = xml_copy(text, length, "Expiration");
     out->expires = expires ? parse_time(expires) : 0;
-    free(expires);
     return check_found(out, name);
 }
 
@@ -144,8 +139,8 @@ int credentials_from_container(struct aws_credentials *out, const struct aws_con
     const char *token = aws_context_get(context, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
     if (!relative && !full)
         return 0;
-    char *url = relative ? memory_printf("http://169.254.170.2%s", relative) : memory_string(full);
-    struct buffer secret = {0}, answer = {0};
+    OWNED char *url = relative ? memory_printf("http://169.254.170.2%s", relative) : memory_string(full);
+    OWNED_BY(buffer_free) struct buffer secret = {0}, answer = {0};
     struct credentials_question question = {.context = context,
                                             .method = "GET",
                                             .url = url,
@@ -171,9 +166,6 @@ int credentials_from_container(struct aws_credentials *out, const struct aws_con
     if (answer.data)
         explicit_bzero(answer.data, answer.length);
     http_headers_free(&question.headers);
-    buffer_free(&secret);
-    buffer_free(&answer);
-    free(url);
     return status < 0 ? -1 : 1;
 }
 
@@ -215,9 +207,9 @@ int credentials_from_instance(struct aws_credentials *out, const struct aws_cont
     double seconds = 1;
     if (timeout && !(number_read_double(timeout, &seconds) && seconds > 0))
         return error_set("AWS_METADATA_SERVICE_TIMEOUT=%s is not a number of seconds", timeout);
-    char *base = memory_printf("%.*s", (int)(strlen(address) - (address[strlen(address) - 1] == '/')), address);
+    OWNED char *base = memory_printf("%.*s", (int)(strlen(address) - (address[strlen(address) - 1] == '/')), address);
     const struct instance_endpoint endpoint = {context, base, seconds};
-    struct buffer token = {0}, role = {0}, answer = {0};
+    OWNED_BY(buffer_free) struct buffer token = {0}, role = {0}, answer = {0};
     int status = ask_instance(&endpoint, "api/token", NULL, &token);
     bool is_there = status == 200;
     if (!is_there)  // not an instance of EC2, or one without this endpoint
@@ -229,9 +221,9 @@ int credentials_from_instance(struct aws_credentials *out, const struct aws_cont
     // An endpoint that gave a token and then fails may still have a role.
     is_there = is_there && (status < 0 || (status == 200 && role.length > 0));
     if (is_there && status == 200) {
-        char *path = memory_printf("%s%.*s", roles, (int)strcspn(buffer_string(&role), "\r\n"), buffer_string(&role));
+        OWNED char *path =
+            memory_printf("%s%.*s", roles, (int)strcspn(buffer_string(&role), "\r\n"), buffer_string(&role));
         status = ask_instance(&endpoint, path, buffer_string(&token), &answer);
-        free(path);
         if (status >= 0 && status != 200)
             status =
                 error_set("the instance's endpoint answered HTTP %d for its role; check the instance profile", status);
@@ -244,10 +236,6 @@ int credentials_from_instance(struct aws_credentials *out, const struct aws_cont
         if (answer.data)
             explicit_bzero(answer.data, answer.length);
     }
-    buffer_free(&token);
-    buffer_free(&role);
-    buffer_free(&answer);
-    free(base);
     return !is_there ? 0 : status < 0 ? -1 : 1;
 }
 
@@ -324,14 +312,13 @@ static int ask_sts(struct aws_credentials *out, const struct aws_context *contex
 }
 
 static void begin_form(struct buffer *body, const char *action, const struct aws_role *role) {
-    char *session = role->session ? memory_string(role->session)
-                                  : memory_printf("bevatron-%" PRId64, (int64_t)clock_wall_seconds());
+    OWNED char *session = role->session ? memory_string(role->session)
+                                        : memory_printf("bevatron-%" PRId64, (int64_t)clock_wall_seconds());
     buffer_printf(body, "Action=%s&Version=2011-06-15", action);
     append_parameter(body, "RoleArn", role->arn);
     append_parameter(body, "RoleSessionName", session);
     if (role->external_id)
         append_parameter(body, "ExternalId", role->external_id);
-    free(session);
 }
 
 static int finish_role(struct aws_credentials *out, int status, struct buffer *body, const char *arn) {

@@ -74,13 +74,12 @@ static int explain_web(const struct remote_failure *failure, const char *url) {
 }
 
 int remote_explain(const struct remote_failure *failure) {
-    char *url = secret_redact(failure->url);
+    OWNED char *url = secret_redact(failure->url);
     if (failure->status == 412 || failure->status == 409)
         error_set("%s has changed since it was first read; start over, and change inputs only between runs", url);
     else if (url_is_s3(failure->url))
         explain_s3(failure, url);
     else
         explain_web(failure, url);
-    free(url);
     return -1;
 }

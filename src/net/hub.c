@@ -53,10 +53,9 @@ static bool is_path(const char *name) {
     const char *dot = strrchr(name, '.'), *slash = strchr(name, '/');
     if (!slash)
         return false;
-    char *folder = memory_printf("%.*s", (int)(slash - name), name);
+    OWNED char *folder = memory_printf("%.*s", (int)(slash - name), name);
     bool is_file = dot && (dot[1] < '0' || dot[1] > '9') && dot[1 + strspn(dot + 1, lower)] == '\0';
     bool is_here = file_exists(folder);
-    free(folder);
     return is_file || is_here || strchr(slash + 1, '/');
 }
 
@@ -73,11 +72,9 @@ char *hub_command(const char *name, enum hub_kind kind) {
 }
 
 int hub_suggest(const char *name, enum hub_kind kind) {
-    char *command = hub_command(name, kind), *message = memory_string(error_message());
+    OWNED char *command = hub_command(name, kind), *message = memory_string(error_message());
     if (command)
         error_set_code(error_exit_code(), "%s; if it is a %s of Hugging Face, download it: `%s`", message,
                        kind == HUB_DATASET ? "dataset" : "model", command);
-    free(command);
-    free(message);
     return -1;
 }

@@ -69,7 +69,7 @@ static int take_element(struct remote_list *list, const char *bucket, const stru
 }
 
 int remote_list_parse(struct remote_list *list, const char *bucket, const struct buffer *answer, struct buffer *next) {
-    struct xml xml = {.data = buffer_string(answer), .length = answer->length};
+    OWNED_BY(xml_free) struct xml xml = {.data = buffer_string(answer), .length = answer->length};
     struct list_entry entry = {0};
     enum xml_event event;
     bool is_listing = false, is_truncated = false, is_inside = false;
@@ -99,7 +99,6 @@ int remote_list_parse(struct remote_list *list, const char *bucket, const struct
         status = error_set("the listing of s3://%s is truncated and has no continuation token", bucket);
     if (!is_truncated)
         buffer_clear(next);
-    xml_free(&xml);
     buffer_free(&entry.key);
     buffer_free(&entry.tag);
     return status;
@@ -132,16 +131,14 @@ static int list_page(struct remote_list *list, const struct url *bucket, const c
 }
 
 int remote_list(struct remote_list *list, const char *prefix, bool stays_in_folder) {
-    struct url url, bucket;
+    OWNED_BY(url_free) struct url url = {0}, bucket = {0};
     *list = (struct remote_list){0};
     TRY(url_parse(&url, prefix));
-    if (url.kind != URL_S3) {
-        url_free(&url);
+    if (url.kind != URL_S3)
         return error_set("%s cannot be listed: only s3:// can; name the files one by one", prefix);
-    }
-    char *text = memory_printf("s3://%s", url.bucket);
+    OWNED char *text = memory_printf("s3://%s", url.bucket);
     int status = url_parse(&bucket, text);
-    struct buffer next = {0};
+    OWNED_BY(buffer_free) struct buffer next = {0};
     do
         status = status < 0 ? -1 : list_page(list, &bucket, url.key, stays_in_folder, &next);
     while (status == 0 && next.length > 0);
@@ -151,16 +148,12 @@ int remote_list(struct remote_list *list, const char *prefix, bool stays_in_fold
         remote_cache_add(&list->objects[i]);
     if (status < 0)
         remote_list_free(list);
-    buffer_free(&next);
-    url_free(&bucket);
-    url_free(&url);
-    free(text);
     return status;
 }
 
 int remote_glob(struct remote_list *list, const char *pattern) {
     const char *first = pattern + strcspn(pattern, "*?[");
-    char *prefix = memory_printf("%.*s", (int)(first - pattern), pattern);
+    OWNED char *prefix = memory_printf("%.*s", (int)(first - pattern), pattern);
     int status = remote_list(list, prefix, !strchr(first, '/'));
     size_t kept = 0;
     for (size_t i = 0; status == 0 && i < list->count; i++) {
@@ -174,6 +167,5 @@ int remote_glob(struct remote_list *list, const char *pattern) {
         remote_list_free(list);
         status = error_set("no object matches %s; list what is there with `aws s3 ls %s`", pattern, prefix);
     }
-    free(prefix);
     return status;
 }

@@ -23,10 +23,9 @@ static int read_size(const struct http_response *response, const char *url, uint
     if (!text || sscanf(text + is_range, "%llu", &given) != 1)
         return 0;
     if (given > MOST_SIZE) {
-        char *printable = secret_redact(url);
+        OWNED char *printable = secret_redact(url);
         error_set("cannot read %s: the server says that it has %s bytes, which is not possible", printable,
                   text + is_range);
-        free(printable);
         return -1;
     }
     *size = given;
@@ -35,7 +34,7 @@ static int read_size(const struct http_response *response, const char *url, uint
 
 int remote_look(struct remote_object *object, const struct url *url) {
     *object = (struct remote_object){0};
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     uint64_t size = 0;
     const struct remote_call call = {
         .method = "GET", .url = url, .doing = "read", .end = 1, .is_probe = true, .may_be_absent = true};
@@ -50,7 +49,6 @@ int remote_look(struct remote_object *object, const struct url *url) {
                                          .tag = memory_string(tag),
                                          .has_ranges = answer.response.status == 206 && size != UINT64_MAX};
     }
-    remote_answer_free(&answer);
     return status;
 }
 
@@ -58,12 +56,11 @@ int remote_find(struct remote_object *object, const char *text) {
     *object = (struct remote_object){0};
     if (remote_cache_find(object, text))
         return 1;
-    struct url url;
+    OWNED_BY(url_free) struct url url = {0};
     TRY(url_parse(&url, text));
     int status = remote_look(object, &url);
     if (status > 0)
         remote_cache_add(object);
-    url_free(&url);
     return status;
 }
 
@@ -85,10 +82,10 @@ static int take_bytes(void *context, const void *bytes, size_t count) {
 int remote_read(const struct remote_object *object, uint64_t begin, void *out, size_t count, const atomic_bool *stop) {
     if (count == 0)
         return 0;
-    struct url url;
+    OWNED_BY(url_free) struct url url = {0};
     TRY(url_parse(&url, object->url));
     struct memory_sink sink = {.out = out, .left = count};
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     const struct remote_call call = {.method = "GET",
                                      .url = &url,
                                      .doing = "read",
@@ -99,8 +96,6 @@ int remote_read(const struct remote_object *object, uint64_t begin, void *out, s
                                      .context = &sink,
                                      .stop = stop};
     int status = remote_call(&call, &answer);
-    remote_answer_free(&answer);
-    url_free(&url);
     return status < 0 ? -1 : 0;
 }
 
@@ -119,10 +114,10 @@ static int take_into_buffer(void *context, const void *bytes, size_t count) {
 }
 
 int remote_read_all(const char *text, size_t limit_bytes, struct buffer *out) {
-    struct url url;
+    OWNED_BY(url_free) struct url url = {0};
     TRY(url_parse(&url, text));
     struct buffer_sink sink = {.out = out, .limit = limit_bytes, .url = text};
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     const struct remote_call call = {.method = "GET",
                                      .url = &url,
                                      .doing = "read",
@@ -130,8 +125,5 @@ int remote_read_all(const char *text, size_t limit_bytes, struct buffer *out) {
                                      .context = &sink,
                                      .may_be_absent = true};
     buffer_clear(out);
-    int status = remote_call(&call, &answer);
-    remote_answer_free(&answer);
-    url_free(&url);
-    return status;
+    return remote_call(&call, &answer);
 }

@@ -170,14 +170,13 @@ static void add_signature(struct http_headers *headers, const struct remote_call
 static enum http_result send_once(struct journey *journey, const struct remote_access *access) {
     const struct remote_call *call = journey->call;
     bool is_s3 = call->url->kind == URL_S3;
-    struct buffer url = {0}, path = {0};
-    struct http_headers headers = {0};
-    char *address = is_s3 ? NULL : remote_reveal(call->url->text);
+    OWNED_BY(buffer_free) struct buffer url = {0}, path = {0};
+    OWNED_BY(http_headers_free) struct http_headers headers = {0};
+    OWNED char *address = is_s3 ? NULL : remote_reveal(call->url->text);
     if (is_s3)
         append_place(&url, &path, access, call->url);
     else
         buffer_append_string(&url, address);
-    free(address);
     if (is_s3 && access->credentials.access_key)
         add_signature(&headers, call, access, buffer_string(&url), buffer_string(&path));
     buffer_append_string(&url, buffer_string(&path));
@@ -204,11 +203,7 @@ static enum http_result send_once(struct journey *journey, const struct remote_a
     journey->is_begun = journey->is_changed = journey->is_unranged = false;
     buffer_clear(&journey->answer->body);
     journey->answer->attempts++;
-    enum http_result result = http_perform(&request, &journey->answer->response, journey->problem);
-    http_headers_free(&headers);
-    buffer_free(&url);
-    buffer_free(&path);
-    return result;
+    return http_perform(&request, &journey->answer->response, journey->problem);
 }
 
 // ---- judging an answer ----
@@ -232,14 +227,13 @@ static int pause_before_retry(const struct journey *journey) {
 // Returns 1 to try again, -1 with a message after too many attempts.
 static int try_again(struct journey *journey, const char *problem) {
     int most = remote_patience().attempts;
-    char *url = secret_redact(journey->call->url->text);
+    OWNED char *url = secret_redact(journey->call->url->text);
     journey->failures++;
     int status = 1;
     if (journey->failures >= most)
         status = error_set("cannot %s %s: %s; gave up after %d attempts", journey->call->doing, url, problem, most);
     else if (journey->failures >= WARN_FROM)
         log_warn("%s: %s; attempt %d of %d", url, problem, journey->failures + 1, most);
-    free(url);
     if (status > 0)
         TRY(pause_before_retry(journey));
     return status;
@@ -297,10 +291,8 @@ static bool may_pass(int status, const char *code) {
 // An <Error> after status 200, which S3 sends before it is done.
 static bool failed_late(const struct journey *journey) {
     const struct buffer *body = &journey->answer->body;
-    struct buffer code = {0};
-    bool has_code = journey->call->may_fail_late && xml_find(buffer_string(body), body->length, "Code", &code);
-    buffer_free(&code);
-    return has_code;
+    OWNED_BY(buffer_free) struct buffer code = {0};
+    return journey->call->may_fail_late && xml_find(buffer_string(body), body->length, "Code", &code);
 }
 
 static int judge_refusal(struct journey *journey, const struct remote_access *access) {
@@ -344,7 +336,7 @@ static bool is_short(const struct journey *journey) {
 static int judge(struct journey *journey, const struct remote_access *access, enum http_result result) {
     const struct remote_call *call = journey->call;
     const struct http_response *response = &journey->answer->response;
-    char *url = secret_redact(call->url->text);
+    OWNED char *url = secret_redact(call->url->text);
     int status = -1;
     if (journey->is_changed)
         status = remote_explain(&(struct remote_failure){.doing = call->doing, .url = call->url->text, .status = 412});
@@ -366,7 +358,6 @@ static int judge(struct journey *journey, const struct remote_access *access, en
         status = (is_good(response) && !failed_late(journey)) || (call->is_probe && response->status == 416)
                      ? 1
                      : judge_refusal(journey, access);
-    free(url);
     return status;
 }
 

@@ -48,13 +48,12 @@ static void append_canonical(struct buffer *out, struct buffer *names, const str
 }
 
 static void derive_key(const struct sign_request *request, const char *day, unsigned char key[32]) {
-    char *first = memory_printf("AWS4%s", request->secret_key);
+    OWNED char *first = memory_printf("AWS4%s", request->secret_key);
     hmac_sha256(first, strlen(first), day, strlen(day), key);
     hmac_sha256(key, DIGEST_BYTES, request->region, strlen(request->region), key);
     hmac_sha256(key, DIGEST_BYTES, request->service, strlen(request->service), key);
     hmac_sha256(key, DIGEST_BYTES, "aws4_request", strlen("aws4_request"), key);
     explicit_bzero(first, strlen(first));
-    free(first);
 }
 
 void sign_request(struct signature *signature, const struct sign_request *request) {
@@ -63,7 +62,7 @@ void sign_request(struct signature *signature, const struct sign_request *reques
     struct tm utc;
     char day[9], digest[65], hex[65];
     unsigned char key[DIGEST_BYTES], mac[DIGEST_BYTES];
-    struct buffer canonical = {0}, names = {0}, text = {0};
+    OWNED_BY(buffer_free) struct buffer canonical = {0}, names = {0}, text = {0};
     (void)gmtime_r(&seconds, &utc);
     (void)strftime(signature->date, sizeof signature->date, "%Y%m%dT%H%M%SZ", &utc);
     (void)snprintf(day, sizeof day, "%.8s", signature->date);
@@ -78,7 +77,4 @@ void sign_request(struct signature *signature, const struct sign_request *reques
     buffer_printf(&signature->authorization,
                   "AWS4-HMAC-SHA256 Credential=%s/%s/%s/%s/aws4_request,SignedHeaders=%s,Signature=%s",
                   request->access_key, day, request->region, request->service, buffer_string(&names), hex);
-    buffer_free(&canonical);
-    buffer_free(&names);
-    buffer_free(&text);
 }

@@ -221,10 +221,9 @@ int remote_stream_open(struct remote_stream **opened, const char *url, uint64_t 
     pthread_cond_init(&stream->changed, NULL);
     int status = remote_find(&stream->object, url);
     if (status == 0) {
-        char *printed = secret_redact(url);
+        OWNED char *printed = secret_redact(url);
         status =
             error_set("cannot open %s: no such %s; check the address", printed, url_is_s3(url) ? "object" : "file");
-        free(printed);
     } else if (status > 0) {
         status = start(stream);
     }

@@ -16,9 +16,9 @@
 enum { MOST_PARTS = 10000, MOST_SENDERS = 16 };
 
 int remote_write_all(const char *text, const void *bytes, size_t count, const atomic_bool *stop) {
-    struct url url;
+    OWNED_BY(url_free) struct url url = {0};
     TRY(url_parse(&url, text));
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     const struct remote_call call = {.method = "PUT",
                                      .url = &url,
                                      .doing = "write",
@@ -26,20 +26,16 @@ int remote_write_all(const char *text, const void *bytes, size_t count, const at
                                      .body_bytes = count,
                                      .stop = stop};
     int status = remote_call(&call, &answer);
-    remote_answer_free(&answer);
-    url_free(&url);
     return status < 0 ? -1 : 0;
 }
 
 int remote_remove(const char *text, const atomic_bool *stop) {
-    struct url url;
+    OWNED_BY(url_free) struct url url = {0};
     TRY(url_parse(&url, text));
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     const struct remote_call call = {
         .method = "DELETE", .url = &url, .doing = "remove", .stop = stop, .may_be_absent = true};
     int status = remote_call(&call, &answer);
-    remote_answer_free(&answer);
-    url_free(&url);
     return status < 0 ? -1 : 0;
 }
 
@@ -92,7 +88,7 @@ static int64_t take_part(struct upload_job *job, char *bytes, size_t *count) {
 }
 
 static int send_part(struct upload_job *job, int64_t number, const char *bytes, size_t count) {
-    struct remote_answer answer = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
     char *query = memory_printf("partNumber=%" PRId64 "&uploadId=%s", number, job->id), tag[REMOTE_TAG_BYTES];
     const struct remote_call call = {.method = "PUT",
                                      .url = &job->url,
@@ -106,14 +102,13 @@ static int send_part(struct upload_job *job, int64_t number, const char *bytes, 
         status = error_set("cannot write %s: S3 did not name part %" PRId64, job->upload->url, number);
     if (status > 0)
         job->tags[number - 1] = memory_string(tag);
-    remote_answer_free(&answer);
     free(query);
     return status < 0 ? -1 : 0;
 }
 
 static void *send_parts(void *argument) {
     struct upload_job *job = argument;
-    char *bytes = memory_alloc(job->part_bytes);
+    OWNED char *bytes = memory_alloc(job->part_bytes);
     size_t count;
     int64_t number;
     int status = 0;
@@ -129,13 +124,12 @@ static void *send_parts(void *argument) {
         atomic_store(&job->stop, true);
         pthread_mutex_unlock(&job->lock);
     }
-    free(bytes);
     return NULL;
 }
 
 static int begin_upload(struct upload_job *job) {
-    struct remote_answer answer = {0};
-    struct buffer id = {0}, encoded = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
+    OWNED_BY(buffer_free) struct buffer id = {0}, encoded = {0};
     const struct remote_call call = {
         .method = "POST", .url = &job->url, .query = "uploads=", .doing = "write", .stop = job->upload->stop};
     int status = remote_call(&call, &answer);
@@ -145,9 +139,6 @@ static int begin_upload(struct upload_job *job) {
         url_encode(&encoded, buffer_string(&id), false);
         job->id = memory_string(buffer_string(&encoded));
     }
-    remote_answer_free(&answer);
-    buffer_free(&id);
-    buffer_free(&encoded);
     return status < 0 ? -1 : 0;
 }
 
@@ -176,9 +167,9 @@ static int check_completed(const struct upload_job *job, int attempts) {
 
 // Completes the upload from its parts.
 static int complete_upload(struct upload_job *job) {
-    struct buffer body = {0};
-    struct remote_answer answer = {0};
-    char *query = memory_printf("uploadId=%s", job->id);
+    OWNED_BY(buffer_free) struct buffer body = {0};
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
+    OWNED char *query = memory_printf("uploadId=%s", job->id);
     buffer_append_string(&body, "<CompleteMultipartUpload>");
     for (int64_t i = 0; i < job->parts; i++)
         buffer_printf(&body, "<Part><PartNumber>%" PRId64 "</PartNumber><ETag>%s</ETag></Part>", i + 1, job->tags[i]);
@@ -195,22 +186,17 @@ static int complete_upload(struct upload_job *job) {
     int status = remote_call(&call, &answer);
     if (status == 0)
         status = check_completed(job, answer.attempts);
-    remote_answer_free(&answer);
-    buffer_free(&body);
-    free(query);
     return status < 0 ? -1 : 0;
 }
 
 // Sent parts would stay, invisible and billed. The error that led here is kept.
 static void abort_upload(struct upload_job *job) {
     struct error_note *error = error_take();
-    struct remote_answer answer = {0};
-    char *query = memory_printf("uploadId=%s", job->id);
+    OWNED_BY(remote_answer_free) struct remote_answer answer = {0};
+    OWNED char *query = memory_printf("uploadId=%s", job->id);
     const struct remote_call call = {
         .method = "DELETE", .url = &job->url, .query = query, .doing = "remove", .may_be_absent = true};
     (void)remote_call(&call, &answer);
-    remote_answer_free(&answer);
-    free(query);
     if (error)
         error_give(error);
 }
@@ -247,7 +233,7 @@ static int upload_in_parts(struct upload_job *job) {
 
 static int upload_at_once(struct upload_job *job) {
     const struct remote_upload *upload = job->upload;
-    char *bytes = memory_alloc((size_t)upload->size + 1);
+    OWNED char *bytes = memory_alloc((size_t)upload->size + 1);
     int status = read_part(upload, 0, bytes, (size_t)upload->size);
     if (status == 0) {
         sha256_update(&job->hash, bytes, (size_t)upload->size);
@@ -255,7 +241,6 @@ static int upload_at_once(struct upload_job *job) {
     }
     if (status == 0)
         status = remote_write_all(upload->url, bytes, (size_t)upload->size, upload->stop);
-    free(bytes);
     return status;
 }
 

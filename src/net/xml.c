@@ -1,5 +1,6 @@
 // A reader of tags and text. See xml.h.
 #include "net/xml.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -129,7 +130,7 @@ void xml_free(struct xml *xml) {
 }
 
 bool xml_find(const char *data, size_t length, const char *name, struct buffer *text) {
-    struct xml xml = {.data = data, .length = length};
+    OWNED_BY(xml_free) struct xml xml = {.data = data, .length = length};
     enum xml_event event;
     bool found = false;
     while (!found && (event = xml_next(&xml)) != XML_END && event != XML_BROKEN) {
@@ -139,6 +140,5 @@ bool xml_find(const char *data, size_t length, const char *name, struct buffer *
             buffer_append(text, buffer_string(&xml.text), xml.text.length);
         }
     }
-    xml_free(&xml);
     return found;
 }

@@ -38,7 +38,7 @@ static void serve(struct rank_queue *place, double *free_at, struct queued_rank 
 }
 
 double rank_queue_run(struct rank_queue *place, int ranks, rank_queue_next *next, void *context, bool stops_at_first) {
-    struct queued_rank *heap = memory_alloc(sizeof *heap * (size_t)ranks);
+    OWNED struct queued_rank *heap = memory_alloc(sizeof *heap * (size_t)ranks);
     double free_at = 0, end = 0;
     int count = ranks;
     for (int i = 0; i < ranks; i++)
@@ -55,6 +55,5 @@ double rank_queue_run(struct rank_queue *place, int ranks, rank_queue_next *next
         }
         sift_down(heap, count, 0);
     }
-    free(heap);
     return end;
 }

@@ -382,7 +382,7 @@ static int refuse_size(const struct layout_search *search) {
     double room = search_room(search, 0), most_gpus = 1 << 24;
     // All ranks hold equal parts of split tensors.
     double gpus = room > 0 ? search->options.gpus * exp2(ceil(log2(fmax(search->least_bytes / room, 1.01)))) : INFINITY;
-    struct buffer more = {0};
+    OWNED_BY(buffer_free) struct buffer more = {0};
     if (gpus <= most_gpus)
         buffer_printf(&more, "about --gpus %.0f, or ", gpus);
     error_set_code(EXIT_CODE_USAGE,
@@ -391,7 +391,6 @@ static int refuse_size(const struct layout_search *search) {
                    search->least_bytes / 1e9, (search->least_bytes - room) / 1e9,
                    machine->gpus > 0 ? machine->gpu : machine->name, machine->gpus > 0 ? "GPUs have" : "machines have",
                    buffer_string(&more));
-    buffer_free(&more);
     return -1;
 }
 

@@ -1,5 +1,6 @@
 // Compares plans part by part. See search_why.h.
 #include "plan/search_why.h"
+#include "base/memory.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -153,7 +154,7 @@ static void append_schedule(const struct plan_layout *a, const struct plan_layou
 }
 
 void search_difference(const struct plan_layout *a, const struct plan_layout *b, struct buffer *out) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (a->tensor != b->tensor)
         append_change(&text, "TP", b->tensor);
     if (a->context != b->context)
@@ -184,7 +185,6 @@ void search_difference(const struct plan_layout *a, const struct plan_layout *b,
     if (a->precision != b->precision)
         append_word(&text, layout_precision_name(b->precision));
     buffer_append_string(out, buffer_string(&text));
-    buffer_free(&text);
 }
 
 struct alternative_list {

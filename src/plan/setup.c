@@ -3,6 +3,7 @@
 #include "base/environment.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "model/choices.h"
 #include "plan/fitting_flags.h"
 #include "plan/param_factors.h"
@@ -238,12 +239,11 @@ static void warn_if_scarce(const void *context, const struct step_room *room) {
     for (int i = 0; all && i < group_rank(all); i++)
         if (group_is_neighbour(all, i))
             return;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     append_sharers(room, &text);
     memory_remedies(setup, room->needed.total, room->bytes, &text);
     log_warn("the step needs %.2f GB, but only %.2f GB of host memory is available%s; the OOM killer may end this run",
              (double)needed / GB, (double)room->bytes / GB, buffer_string(&text));
-    buffer_free(&text);
 }
 
 static void warn_if_shrunk(const struct step_room *room) {

@@ -83,7 +83,7 @@ void timeline_trace(const struct timeline *timeline, const struct plan *plan, co
     buffer_append_string(out, "[\n");
     for (int stage = 0; stage < plan->stages; stage++) {
         struct trace_file file;
-        char *layout = memory_printf("pipeline %d", stage);
+        OWNED char *layout = memory_printf("pipeline %d", stage);
         trace_file_open_text(&file, &(struct trace_place){.rank = stage * (plan->ranks / plan->stages),
                                                           .host = machine,
                                                           .layout = plan->stages > 1 ? layout : "",
@@ -93,7 +93,6 @@ void timeline_trace(const struct timeline *timeline, const struct plan *plan, co
         // Without the opening bracket.
         buffer_append(out, file.text.data + 2, file.text.length - 2);
         trace_file_close(&file);
-        free(layout);
     }
     // A last object without a comma ends the array.
     buffer_append_string(out, "{\"ph\":\"M\",\"pid\":0,\"name\":\"bevatron_plan\",\"args\":{}}\n]\n");

@@ -72,12 +72,11 @@ int link_probe_measure(struct group *all, struct device *device, double *links, 
     double own = 0;
     if (size / *stride >= 3)
         measure_links(all, device, x, *stride, &own);
-    int64_t *table = memory_alloc(sizeof *table * (size_t)size);
+    OWNED int64_t *table = memory_alloc(sizeof *table * (size_t)size);
     table[group_rank(all)] = (int64_t)(own * 1e9);
     comm_all_gather_i64(all, table, 1, "link probe");
     for (int i = 0; i < size; i++)
         links[i] = (double)table[i] * 1e-9;
-    free(table);
     device_free(device, memory);
     return 0;
 }
@@ -86,11 +85,10 @@ struct straggler link_probe_find(const double *links, int count, int stride) {
     struct straggler found = {.rank = -1, .cause = CAUSE_LINK};
     if (count / stride < 3)
         return found;
-    double *sorted = memory_alloc(sizeof *sorted * (size_t)count);
+    OWNED double *sorted = memory_alloc(sizeof *sorted * (size_t)count);
     memcpy(sorted, links, sizeof *sorted * (size_t)count);
     // Two of three links may belong to the slow rank; the lower quartile is a sound link as long as one in four is.
     found.peers = stragglers_value_at(sorted, count, (count - 1) / 4);
-    free(sorted);
     for (int i = 0; i < count; i++) {
         double before = links[(i + count - stride) % count], least = links[i] < before ? links[i] : before;
         if (least >= TIMES_SLOWER * found.peers && least > found.theirs && found.peers > 0) {

@@ -58,13 +58,10 @@ static struct tensor *list_tensors(const struct step *step, int *count) {
 }
 
 size_t memory_checkpoint_bytes(const struct step *step, const struct config *config) {
-    struct buffer text = describe(config);
+    OWNED_BY(buffer_free) struct buffer text = describe(config);
     int count;
-    struct tensor *tensors = list_tensors(step, &count);
-    size_t bytes = VAULT_SLOTS * content_bytes(tensors, count, text_room_of(&text));
-    free(tensors);
-    buffer_free(&text);
-    return bytes;
+    OWNED struct tensor *tensors = list_tensors(step, &count);
+    return VAULT_SLOTS * content_bytes(tensors, count, text_room_of(&text));
 }
 
 // Hash of everything that determines the following iterations. A rank restarted with other flags, other data or another
@@ -204,7 +201,7 @@ static void copy_out(const struct memory_checkpoint *memory, unsigned char *to, 
 void memory_checkpoint_save(struct memory_checkpoint *memory, const struct progress_state *at) {
     double started = clock_seconds();
     step_settle(memory->step);
-    struct buffer text = describe(memory->config);
+    OWNED_BY(buffer_free) struct buffer text = describe(memory->config);
     struct memory_head head = {.at = *at, .counters = step_counters(memory->step), .text_bytes = text.length};
     CHECK(text.length <= memory->text_room);
     if (at->past)
@@ -225,7 +222,6 @@ void memory_checkpoint_save(struct memory_checkpoint *memory, const struct progr
     vault_commit(&memory->region, at->iteration);
     (void)fault_at(FAULT_AT_MEMORY);
     memory_copies_exchange(&memory->copies, content, at->iteration);
-    buffer_free(&text);
     memory->saved++;
     memory->seconds += clock_seconds() - started;
 }
@@ -248,7 +244,7 @@ struct memory_content {
 
 static struct memory_content find_content(const struct memory_checkpoint *memory) {
     const struct mesh *mesh = step_mesh(memory->step);
-    int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size);
+    OWNED int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size);
     vault_claims(&memory->region, claims + VAULT_SLOTS * mesh->rank);
     comm_all_gather_i64(mesh->all, claims, VAULT_SLOTS, "checkpoints in host memory");
     struct memory_content content = {.common = vault_common(claims, mesh->size), .newest = -1, .empty = -1};
@@ -259,7 +255,6 @@ static struct memory_content find_content(const struct memory_checkpoint *memory
         content.newest = own > content.newest ? own : content.newest;
         content.empty = own < 0 ? rank : content.empty;
     }
-    free(claims);
     return content;
 }
 
@@ -309,11 +304,9 @@ int64_t memory_checkpoint_find(struct memory_checkpoint *memory) {
 }
 
 static int take_schedule(struct config *config, const unsigned char *text, size_t bytes) {
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     TRY(json_parse(&object, (const char *)text, bytes, "the checkpoint in host memory"));
-    int status = config_match_schedule(config, object, "the checkpoint in host memory");
-    json_free(object);
-    return status;
+    return config_match_schedule(config, object, "the checkpoint in host memory");
 }
 
 int memory_checkpoint_load(struct memory_checkpoint *memory, int64_t iteration, struct config *config,

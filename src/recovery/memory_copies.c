@@ -37,17 +37,14 @@ static int rank_at(const int *node_of, int ranks, int node, int place) {
 }
 
 int memory_copies_assign(const int64_t *vaults, int ranks, int *keepers) {
-    int *firsts = memory_alloc(sizeof *firsts * (size_t)ranks),
-        *node_of = memory_alloc(sizeof *node_of * (size_t)ranks);
-    int *places = memory_alloc(sizeof *places * (size_t)ranks);  // ranks of each node so far
+    OWNED int *firsts = memory_alloc(sizeof *firsts * (size_t)ranks),
+              *node_of = memory_alloc(sizeof *node_of * (size_t)ranks);
+    OWNED int *places = memory_alloc(sizeof *places * (size_t)ranks);  // ranks of each node so far
     int nodes = number_nodes(vaults, ranks, firsts, node_of);
     for (int rank = 0; rank < ranks; rank++) {
         int place = places[node_of[rank]]++;
         keepers[rank] = nodes == 1 ? -1 : rank_at(node_of, ranks, (node_of[rank] + 1) % nodes, place);
     }
-    free(firsts);
-    free(node_of);
-    free(places);
     return nodes;
 }
 
@@ -207,7 +204,7 @@ void memory_copies_exchange(struct memory_copies *copies, const void *content, i
     size_t ranks = (size_t)copies->mesh->size;
     if (copies->nodes == 1)
         return;
-    int64_t *bytes = memory_alloc(sizeof *bytes * ranks);
+    OWNED int64_t *bytes = memory_alloc(sizeof *bytes * ranks);
     unsigned char **into = memory_alloc(sizeof *into * ranks);
     for (int rank = 0; rank < copies->mesh->size; rank++)
         bytes[rank] = number_of(copies, rank, COPY_BYTES);
@@ -216,7 +213,6 @@ void memory_copies_exchange(struct memory_copies *copies, const void *content, i
     move(copies, &(struct streams){.to = copies->keepers, .bytes = bytes, .from = content, .into = into});
     for (int i = 0; i < copies->kept_count; i++)
         vault_commit(&copies->regions[i], iteration);
-    free(bytes);
     free(into);
 }
 
@@ -312,7 +308,7 @@ int memory_copies_recover(struct memory_copies *copies, struct vault_region *own
     const struct mesh *mesh = copies->mesh;
     if (copies->nodes == 1)
         return 0;
-    int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size);
+    OWNED int64_t *claims = memory_alloc(sizeof *claims * VAULT_SLOTS * (size_t)mesh->size);
     int *holders = memory_alloc(sizeof *holders * (size_t)mesh->size), missing = 0, fetched = 0;
     vault_claims(own, claims + VAULT_SLOTS * mesh->rank);
     comm_all_gather_i64(mesh->all, claims, VAULT_SLOTS, "checkpoints in host memory");
@@ -327,7 +323,6 @@ int memory_copies_recover(struct memory_copies *copies, struct vault_region *own
         if (holders[rank] >= 0)
             fetched += fetch(copies, own, rank, holders[rank], iteration);
     drop_others(copies);
-    free(claims);
     free(holders);
     return fetched;
 }

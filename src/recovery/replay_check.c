@@ -10,10 +10,9 @@
 #include <string.h>
 
 static void add_hint(void) {
-    char *message = memory_string(error_message());
+    OWNED char *message = memory_string(error_message());
     error_set_code(EXIT_CODE_CORRUPT, "%s; --replay-check finds out which rank it is", message);
     error_mark_shared();
-    free(message);
 }
 
 int replay_check_begin(struct replay_check *replay, struct recovery *recovery, struct step *step, int64_t iteration,

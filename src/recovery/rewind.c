@@ -125,11 +125,9 @@ static char *find_origin(const struct recovery *recovery, const struct step_resu
         snprintf(host, sizeof host, "%s", group_host(mesh->all, first < 0 ? 0 : first));
     if (first < 0)
         return memory_printf("first seen in the summed gradients, by all ranks (rank 0 on %s)", host);
-    char *more = others > 0 ? memory_printf(" and %d more", others) : memory_string("");
-    char *text = memory_printf("first seen in the %s of rank %d on %s%s", kind == NAN_IN_LOSS ? "loss" : "gradients",
-                               first, host, more);
-    free(more);
-    return text;
+    OWNED char *more = others > 0 ? memory_printf(" and %d more", others) : memory_string("");
+    return memory_printf("first seen in the %s of rank %d on %s%s", kind == NAN_IN_LOSS ? "loss" : "gradients", first,
+                         host, more);
 }
 
 // The sign of a NaN depends on the processor and would be printed.
@@ -174,19 +172,17 @@ static int judge_nan(struct recovery *recovery, const struct step_result *result
         struct trouble trouble = trouble_of(config, iteration, 0, NAN_SKIP);
         TRY(plan(recovery, &trouble, &is_allowed));
     }
-    char *origin = find_origin(recovery, result);
+    OWNED char *origin = find_origin(recovery, result);
     bool ends = !is_allowed && !skips;
     if (ends) {
         stop_at_nan(recovery, result, iteration, origin);
     } else {
         recovery->nans += skips;
-        char *text = memory_printf("the loss is %g and the gradient norm %g at iteration %" PRId64 ", %s; %s",
-                                   unsigned_nan(result->loss), unsigned_nan(result->grad_norm), iteration, origin,
-                                   skips ? "its update was skipped (--nan-policy)" : "going back (--nan-policy)");
+        OWNED char *text = memory_printf("the loss is %g and the gradient norm %g at iteration %" PRId64 ", %s; %s",
+                                         unsigned_nan(result->loss), unsigned_nan(result->grad_norm), iteration, origin,
+                                         skips ? "its update was skipped (--nan-policy)" : "going back (--nan-policy)");
         recovery_tell(recovery, "nan", iteration, text);
-        free(text);
     }
-    free(origin);
     return ends ? -1 : 0;
 }
 
@@ -222,7 +218,7 @@ static int check_same(const struct recovery *recovery, const struct step_result 
         return 0;
     struct replicas_fault fault = {.element = -1};
     replicas_blame(mesh, MESH_ALL, mesh->all, own, true, &fault);
-    struct buffer names = {0};
+    OWNED_BY(buffer_free) struct buffer names = {0};
     replicas_name(&fault, &names);
     error_set_code(EXIT_CODE_CORRUPT,
                    "the loss or the gradient norm of iteration %" PRId64
@@ -231,7 +227,6 @@ static int check_same(const struct recovery *recovery, const struct step_result 
                    iteration, buffer_string(&names), fault.count == 1 ? "differs" : "differ",
                    fault.has_majority ? " from the others" : ", and there is no majority");
     error_mark_shared();
-    buffer_free(&names);
     return -1;
 }
 
@@ -301,12 +296,11 @@ static int find_target(struct recovery *recovery, char **path, int64_t *iteratio
 
 int recovery_go_back(struct recovery *recovery, int (*load)(void *context, const char *path), void *context) {
     struct checkpoint_past *past = recovery->past, kept = *past;
-    char *path;
+    OWNED char *path = NULL;
     int64_t iteration;
     recovery->is_due = false;
     TRY(find_target(recovery, &path, &iteration));
     int status = load(context, path);
-    free(path);
     TRY(status);
     // Of the later state, only the skipped spans are kept.
     memcpy(past->skipped, kept.skipped, sizeof past->skipped);
@@ -314,13 +308,12 @@ int recovery_go_back(struct recovery *recovery, int (*load)(void *context, const
     if (recovery->mesh->rank == 0 && recovery->from)
         status = run_folders_point(recovery->config, recovery->from, iteration);
     TRY(comm_agree(recovery->mesh->all, status, "checkpoint to go back to"));
-    char *text = recovery->is_replay ? memory_printf("went back to iteration %" PRId64, iteration)
-                                     : memory_printf("went back to iteration %" PRId64 "; iterations %" PRId64
-                                                     " to %" PRId64 " are skipped (attempt %d of %" PRId64 ")",
-                                                     iteration, recovery->wanted + 1, recovery->skipped_end,
-                                                     recovery->attempts, recovery->config->watch.max_rewinds);
+    OWNED char *text = recovery->is_replay ? memory_printf("went back to iteration %" PRId64, iteration)
+                                           : memory_printf("went back to iteration %" PRId64 "; iterations %" PRId64
+                                                           " to %" PRId64 " are skipped (attempt %d of %" PRId64 ")",
+                                                           iteration, recovery->wanted + 1, recovery->skipped_end,
+                                                           recovery->attempts, recovery->config->watch.max_rewinds);
     recovery->is_replay = false;
     recovery_tell(recovery, "rewind", iteration, text);
-    free(text);
     return 0;
 }

@@ -36,14 +36,12 @@ static int count_stage(const struct rank_times *ranks, int count, int stage) {
 // The median over the rank's peers, without itself; the lower one of two.
 static double find_median(const struct rank_times *ranks, int count, int rank, enum measure what) {
     bool is_alone = count_stage(ranks, count, ranks[rank].stage) == 1;
-    double *values = memory_alloc(sizeof *values * (size_t)count);
+    OWNED double *values = memory_alloc(sizeof *values * (size_t)count);
     int found = 0;
     for (int i = 0; i < count; i++)
         if (i != rank && (is_alone || ranks[i].stage == ranks[rank].stage))
             values[found++] = measure(&ranks[i], what);
-    double median = found > 0 ? stragglers_value_at(values, found, (found - 1) / 2) : 0;
-    free(values);
-    return median;
+    return found > 0 ? stragglers_value_at(values, found, (found - 1) / 2) : 0;
 }
 
 // The rank whose own time is longest; the first of equals, and any rank that is slow enough stands out against the

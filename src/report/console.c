@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -132,7 +133,7 @@ static void append_dashes(struct buffer *out, size_t count) {
 }
 
 void console_eval(struct buffer *out, const struct metrics_eval *eval) {
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     buffer_printf(&line, " validation loss at iteration %" PRId64, eval->iteration);
     if (eval->is_final || strchr(eval->set, ' '))
         buffer_printf(&line, " on %s set", eval->set);
@@ -146,7 +147,6 @@ void console_eval(struct buffer *out, const struct metrics_eval *eval) {
     buffer_append(out, line.data, line.length);
     buffer_append_byte(out, '\n');
     append_dashes(out, line.length + 1);
-    buffer_free(&line);
 }
 
 void console_sample(struct buffer *out, const struct metrics_sample *sample) {

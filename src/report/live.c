@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/progress.h"
 #include "base/screen.h"
 #include <inttypes.h>
@@ -59,11 +60,10 @@ static bool add_fact(struct fact_lines *lines, const char *name, const char *val
 }
 
 static void add_count(struct fact_lines *lines, const char *name, double count, const char *unit) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     progress_append_count(&text, count);
     buffer_append_string(&text, unit);
     add_fact(lines, name, buffer_string(&text));
-    buffer_free(&text);
 }
 
 // ---- the view ----
@@ -110,7 +110,7 @@ static double seconds_left(const struct live *live, const struct metrics *m, dou
 
 // "[====>   ] 1234/5000  25%  ETA 1:23:45", the bar in the remaining room.
 static void append_head(struct buffer *out, const struct live *live, const struct metrics *m, double now) {
-    struct buffer rest = {0};
+    OWNED_BY(buffer_free) struct buffer rest = {0};
     double fraction = m->train_iters > 0 ? (double)m->iteration / (double)m->train_iters : 0;
     double left = seconds_left(live, m, now);
     fraction = fraction > 1 ? 1 : fraction;
@@ -118,18 +118,16 @@ static void append_head(struct buffer *out, const struct live *live, const struc
     if (screen_width(buffer_string(&rest)) + 5 < live->columns)
         buffer_printf(&rest, " %3.0f%%", floor(100 * fraction));
     if (left > 0) {
-        struct buffer time = {0};
+        OWNED_BY(buffer_free) struct buffer time = {0};
         buffer_append_string(&time, "  ETA ");
         progress_append_duration(&time, left);
         if (screen_width(buffer_string(&rest)) + screen_width(buffer_string(&time)) < live->columns)
             buffer_append_string(&rest, buffer_string(&time));
-        buffer_free(&time);
     }
     int cells = live->columns - 1 - screen_width(buffer_string(&rest)) - BAR_FRAME;
     if (cells >= FEWEST_CELLS)
         progress_append_bar(out, fraction, cells < MOST_CELLS ? cells : MOST_CELLS);
     buffer_append_string(out, buffer_string(&rest));
-    buffer_free(&rest);
 }
 
 static void add_loss(struct fact_lines *lines, const struct live *live, const struct metrics *m,
@@ -161,14 +159,13 @@ static double resident_bytes(void) {
 }
 
 static void add_saved(struct fact_lines *lines, const struct live *live, double now) {
-    struct buffer value = {0};
+    OWNED_BY(buffer_free) struct buffer value = {0};
     if (live->saved == 0)
         return;
     buffer_printf(&value, "%" PRId64 ", ", live->saved_iteration);
     progress_append_duration(&value, now - live->saved);
     buffer_append_string(&value, " ago");
     add_fact(lines, "saved", buffer_string(&value));
-    buffer_free(&value);
 }
 
 void live_compose(struct buffer *out, const struct live *live, const struct metrics *m, struct live_losses losses,
@@ -211,10 +208,9 @@ static void draw(struct live *live, const struct metrics *metrics, struct live_l
     struct live shown = *live;
     if (shown.memory_bytes == 0)
         shown.memory_bytes = resident_bytes();
-    struct buffer lines = {0};
+    OWNED_BY(buffer_free) struct buffer lines = {0};
     live_compose(&lines, &shown, metrics, losses, now);
     log_view(buffer_string(&lines));
-    buffer_free(&lines);
 }
 
 void live_update(struct live *live, const struct metrics *metrics, struct live_losses losses) {

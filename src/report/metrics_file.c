@@ -52,13 +52,11 @@ static int compare_own(const void *a, const void *b) {
 static double find_limit(const struct ranks_line *line) {
     if (line->count <= RANKS_LINE_MOST)
         return -INFINITY;
-    double *own = memory_alloc(sizeof *own * (size_t)line->count);
+    OWNED double *own = memory_alloc(sizeof *own * (size_t)line->count);
     for (int i = 0; i < line->count; i++)
         own[i] = line->ranks[i].step_ms - line->ranks[i].wait_ms;
     qsort(own, (size_t)line->count, sizeof *own, compare_own);
-    double limit = own[RANKS_LINE_MOST - 1];
-    free(own);
-    return limit;
+    return own[RANKS_LINE_MOST - 1];
 }
 
 void ranks_line_write(struct buffer *out, const struct ranks_line *line) {
@@ -195,13 +193,12 @@ static void write_losses(struct json_writer *json, const struct metrics_loss *lo
 
 // The caller's object inside ours, on one line: a line break can only be between the tokens of JSON.
 static void write_config(struct json_writer *json, const char *config_json) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     json_key(json, "config");
     if (!config_json || json_parse(&root, config_json, strlen(config_json), "config") < 0) {
         json_null(json);
         return;
     }
-    json_free(root);
     for (const char *at = config_json; *at; at++)
         buffer_append_byte(json->out, *at == '\n' || *at == '\r' ? ' ' : *at);
     json->after_key = false;
@@ -325,14 +322,12 @@ void metrics_file_event(void *sink, const struct metrics_event *event) {
 }
 
 static bool is_end_line(const char *line, size_t length, double since) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     const char *kind, *name;
     double time;
-    bool is_end = json_parse(&root, line, length, "a line") == 0 && json_get_string(root, "kind", &kind) == 0 &&
-                  strcmp(kind, "event") == 0 && json_get_string(root, "event", &name) == 0 &&
-                  metrics_event_is_end(name) && json_get_double(root, "time", &time) == 0 && time >= since;
-    json_free(root);
-    return is_end;
+    return json_parse(&root, line, length, "a line") == 0 && json_get_string(root, "kind", &kind) == 0 &&
+           strcmp(kind, "event") == 0 && json_get_string(root, "event", &name) == 0 && metrics_event_is_end(name) &&
+           json_get_double(root, "time", &time) == 0 && time >= since;
 }
 
 bool metrics_file_has_end(const char *path, double since_wall_seconds) {
@@ -341,7 +336,7 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds) {
     struct error_note *note = error_take();
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     off_t size = descriptor < 0 ? -1 : lseek(descriptor, 0, SEEK_END);
-    char *tail = size > 0 ? memory_alloc(TAIL_BYTES) : NULL;
+    OWNED char *tail = size > 0 ? memory_alloc(TAIL_BYTES) : NULL;
     ssize_t length = tail ? pread(descriptor, tail, TAIL_BYTES, size > TAIL_BYTES ? size - TAIL_BYTES : 0) : 0;
     bool has_end = false;
     const char *at = tail, *newline;
@@ -350,7 +345,6 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds) {
         length -= newline + 1 - at;
         at = newline + 1;
     }
-    free(tail);
     if (descriptor >= 0)
         close(descriptor);
     error_clear();
@@ -361,12 +355,11 @@ bool metrics_file_has_end(const char *path, double since_wall_seconds) {
 
 // The time of an iteration in a line of training, else 0.
 static double step_of_line(const char *line, size_t length) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     const char *kind;
     double milliseconds = 0;
     bool is_train = json_parse(&root, line, length, "a line") == 0 && json_get_string(root, "kind", &kind) == 0 &&
                     strcmp(kind, "train") == 0 && json_get_double(root, "elapsed_ms", &milliseconds) == 0;
-    json_free(root);
     return is_train ? milliseconds : 0;
 }
 
@@ -395,11 +388,10 @@ int metrics_file_add_event(const char *path, const struct metrics_event *event, 
         return error_set("there is no %s", path);
     TRY(metrics_file_check(path));
     TRY(appender_open(&file.appender, path, "metrics", APPENDER_APPEND));
-    struct buffer line = {0};
+    OWNED_BY(buffer_free) struct buffer line = {0};
     compose_event(&line, event);
     buffer_append_byte(&line, '\n');
     bool is_written = appender_write(&file.appender, line.data, line.length);
-    buffer_free(&line);
     metrics_file_close(&file);
     return is_written ? 0 : error_set("cannot write to %s", path);
 }

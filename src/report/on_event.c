@@ -62,16 +62,13 @@ static void compose_input(struct buffer *out, const struct on_event *on_event, c
 
 // "run: saved at iteration 100: …" as a JSON string with its quotes, for the body of a web request.
 static char *compose_message(const struct on_event *on_event, const struct metrics_event *event, const char *text) {
-    struct buffer message = {0}, quoted = {0};
+    OWNED_BY(buffer_free) struct buffer message = {0}, quoted = {0};
     if (on_event->options.run)
         buffer_printf(&message, "%s: ", on_event->options.run);
     buffer_printf(&message, "%s at iteration %" PRId64 "%s%s", event->name, event->iteration, *text ? ": " : "", text);
     struct json_writer json = {.out = &quoted};
     json_string(&json, buffer_string(&message), message.length);
-    char *variable = memory_printf("BEVATRON_MESSAGE_JSON=%s", buffer_string(&quoted));
-    buffer_free(&message);
-    buffer_free(&quoted);
-    return variable;
+    return memory_printf("BEVATRON_MESSAGE_JSON=%s", buffer_string(&quoted));
 }
 
 // Call with the lock held.
@@ -90,7 +87,7 @@ void on_event_tell(struct on_event *on_event, const struct metrics_event *event)
     if (!on_event)
         return;
     const struct on_event_options *options = &on_event->options;
-    char *text = memory_printf("%.*s", TEXT_BYTES, event->text ? event->text : "");
+    OWNED char *text = memory_printf("%.*s", TEXT_BYTES, event->text ? event->text : "");
     char *variables[MOST_VARIABLES + 1] = {
         memory_printf("BEVATRON_EVENT=%s", event->name),
         memory_printf("BEVATRON_ITERATION=%" PRId64, event->iteration),
@@ -106,8 +103,8 @@ void on_event_tell(struct on_event *on_event, const struct metrics_event *event)
         free(variables[6]);
         variables[6] = memory_printf("BEVATRON_EXIT_CODE=%d", event->exit_code);
     }
-    char *label = memory_printf("%s at iteration %" PRId64, event->name, event->iteration);
-    struct buffer input = {0};
+    OWNED char *label = memory_printf("%s at iteration %" PRId64, event->name, event->iteration);
+    OWNED_BY(buffer_free) struct buffer input = {0};
     compose_input(&input, on_event, event);
     pthread_mutex_lock(&on_event->lock);
     if (has_thread(on_event))
@@ -117,9 +114,6 @@ void on_event_tell(struct on_event *on_event, const struct metrics_event *event)
     pthread_mutex_unlock(&on_event->lock);
     for (char **at = variables; *at; at++)
         free(*at);
-    buffer_free(&input);
-    free(label);
-    free(text);
 }
 
 void on_event_wait(struct on_event *on_event, double seconds) {

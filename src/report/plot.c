@@ -166,9 +166,8 @@ void plot_draw(struct buffer *out, const struct plot *plot) {
 }
 
 void report_plot(FILE *out, const double *x, const double *y, size_t count, const char *title) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct plot plot = {.title = title, .x = x, .y = y, .count = count, .width = plot_terminal_width(out)};
     plot_draw(&text, &plot);
     (void)fwrite(text.data, 1, text.length, out);
-    buffer_free(&text);
 }

@@ -55,7 +55,7 @@ struct prometheus {
 // ---- the text ----
 
 static void put_label(struct buffer *out, const char *name, const char *value) {
-    struct buffer repaired = {0};
+    OWNED_BY(buffer_free) struct buffer repaired = {0};
     buffer_append_repaired(&repaired, value, strlen(value));
     buffer_printf(out, "%s%s=\"", out->length > 0 ? "," : "", name);
     for (const char *at = buffer_string(&repaired); *at; at++) {
@@ -67,7 +67,6 @@ static void put_label(struct buffer *out, const char *name, const char *value) {
             buffer_append_byte(out, *at);
     }
     buffer_append_byte(out, '"');
-    buffer_free(&repaired);
 }
 
 static void put_value(struct buffer *out, double value) {
@@ -209,25 +208,23 @@ static bool replace_file(const char *path, const struct buffer *text) {
         return device >= 0 && write_and_close(device, text);
     }
     // The collector accepts only names that end with .prom.
-    char *temporary = memory_printf("%s.%ld.tmp", path, (long)getpid());
+    OWNED char *temporary = memory_printf("%s.%ld.tmp", path, (long)getpid());
     int descriptor = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     bool is_done = descriptor >= 0 && write_and_close(descriptor, text) && rename(temporary, path) == 0;
     int error = errno;
     if (!is_done && descriptor >= 0)
         unlink(temporary);
-    free(temporary);
     errno = error;
     return is_done;
 }
 
 // Call with the lock held.
 static void write_textfile(struct prometheus *p) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     p->written = clock_now(p->options.clock);
     p->is_stale = false;
     compose(p, &text);
     bool is_written = replace_file(p->options.textfile, &text);
-    buffer_free(&text);
     if (!is_written && !p->has_failed)
         log_warn("cannot write %s: %s; the run continues without it (--prometheus-textfile)", p->options.textfile,
                  strerror(errno));
@@ -263,13 +260,12 @@ int prometheus_open(struct prometheus **prometheus, const struct prometheus_opti
     process_host(p->host, sizeof p->host);
     p->started = p->updated = clock_wall_seconds();
     p->iteration = options->first_iteration;
-    struct buffer labels = {0};
+    OWNED_BY(buffer_free) struct buffer labels = {0};
     if (options->run)
         put_label(&labels, "run", options->run);
     if (options->job)
         put_label(&labels, "job_id", options->job);
     p->labels = memory_string(buffer_string(&labels));
-    buffer_free(&labels);
     if (options->textfile && file_make_parent(options->textfile) < 0)
         error_clear();
     publish(p, true);
@@ -344,7 +340,7 @@ void prometheus_event(void *sink, const struct metrics_event *event) {
 }
 
 void prometheus_close(void *sink) {
-    struct prometheus *p = sink;
+    OWNED struct prometheus *p = sink;
     if (!p)
         return;
     scrape_close(p->scrape);
@@ -352,5 +348,4 @@ void prometheus_close(void *sink) {
         write_textfile(p);
     pthread_mutex_destroy(&p->lock);
     free(p->labels);
-    free(p);
 }

@@ -172,9 +172,8 @@ static int open_sinks(struct report *report) {
 }
 
 static void say_how_to_watch(const char *metrics_path) {
-    char *folder = file_parent(metrics_path);
+    OWNED char *folder = file_parent(metrics_path);
     log_info("to watch this run: bevatron board --logdir %s", folder);
-    free(folder);
 }
 
 static struct live_losses losses_of(const struct report *report) {
@@ -420,10 +419,9 @@ static void tell_time_left(const struct report *report, const struct metrics *m,
         return;
     if (report->lines > 2 && m->iteration * parts / m->train_iters == before * parts / m->train_iters)
         return;
-    struct buffer time = {0};
+    OWNED_BY(buffer_free) struct buffer time = {0};
     progress_append_duration(&time, (double)left * m->elapsed_ms / 1e3);
     log_info("> time left: about %s for %" PRId64 " iterations", buffer_string(&time), left);
-    buffer_free(&time);
 }
 
 // Call with the lock held.

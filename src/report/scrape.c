@@ -173,7 +173,7 @@ static void answer(const struct scrape *scrape, struct scrape_client *client, en
         [SCRAPE_OTHER_HOST] = "403 Forbidden",
         [SCRAPE_TOO_LARGE] = "431 Request Header Fields Too Large",
     };
-    struct buffer body = {0};
+    OWNED_BY(buffer_free) struct buffer body = {0};
     if (!scrape->source && (request == SCRAPE_METRICS || request == SCRAPE_METRICS_HEAD))
         request = SCRAPE_NOT_FOUND;
     bool has_metrics = request == SCRAPE_METRICS || request == SCRAPE_METRICS_HEAD;
@@ -192,7 +192,6 @@ static void answer(const struct scrape *scrape, struct scrape_client *client, en
                   request == SCRAPE_BAD_METHOD ? "Allow: GET, HEAD\r\n" : "");
     if (request != SCRAPE_METRICS_HEAD)
         buffer_append(&client->answer, buffer_string(&body), body.length);
-    buffer_free(&body);
 }
 
 // ---- clients ----

@@ -28,11 +28,9 @@ struct tensorboard {
 static char *event_path(const char *folder) {
     char host[256];
     process_host(host, sizeof host);
-    char *name =
+    OWNED char *name =
         memory_printf("events.out.tfevents.%" PRId64 ".%s.%ld.0", (int64_t)clock_wall_seconds(), host, (long)getpid());
-    char *path = file_join(folder, name);
-    free(name);
-    return path;
+    return file_join(folder, name);
 }
 
 // Makes written records visible to readers.
@@ -45,11 +43,9 @@ static void flush(struct tensorboard *board) {
 int tensorboard_open(struct tensorboard **board, const char *folder, const struct metrics_choice *choice) {
     *board = NULL;
     TRY(file_make_folders(folder));
-    char *path = event_path(folder);
+    OWNED char *path = event_path(folder);
     struct appender file;
-    int status = appender_open(&file, path, "TensorBoard events", APPENDER_APPEND);
-    free(path);
-    TRY(status);
+    TRY(appender_open(&file, path, "TensorBoard events", APPENDER_APPEND));
     *board = memory_alloc(sizeof **board);
     (*board)->file = file;
     (*board)->choice = *choice;
@@ -59,13 +55,12 @@ int tensorboard_open(struct tensorboard **board, const char *folder, const struc
 }
 
 void tensorboard_close(void *sink) {
-    struct tensorboard *board = sink;
+    OWNED struct tensorboard *board = sink;
     if (!board)
         return;
     flush(board);
     appender_close(&board->file);
     buffer_free(&board->pending);
-    free(board);
 }
 
 static void write_scalar(struct tensorboard *board, const char *tag, double value, int64_t step) {
@@ -76,9 +71,8 @@ static void write_scalar(struct tensorboard *board, const char *tag, double valu
 
 static void write_text(struct tensorboard *board, const char *tag, const char *text, int64_t step) {
     // The name format of PyTorch's writer, which existing boards and scripts look for.
-    char *full = memory_printf("%s/text_summary", tag);
+    OWNED char *full = memory_printf("%s/text_summary", tag);
     event_text(&board->pending, (struct event_place){clock_wall_seconds(), step}, full, text);
-    free(full);
 }
 
 // A value over iterations, and over samples as a curve of its own.
@@ -87,9 +81,8 @@ static void put(void *context, const char *tag, double value, bool is_iterations
     write_scalar(board, tag, value, board->iteration);
     if (is_iterations_only)
         return;
-    char *versus = memory_printf("%s vs samples", tag);
+    OWNED char *versus = memory_printf("%s vs samples", tag);
     write_scalar(board, versus, value, board->samples);
-    free(versus);
 }
 
 static struct metrics_taker taker_at(struct tensorboard *board, int64_t iteration, int64_t samples) {
@@ -127,17 +120,15 @@ static void append_value(struct buffer *out, const struct json *value) {
 
 void tensorboard_run(void *sink, const struct metrics_start *start) {
     struct tensorboard *board = sink;
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     if (!start->config_json || json_parse(&root, start->config_json, strlen(start->config_json), "config") < 0)
         return;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (size_t i = 0; root->type == JSON_OBJECT && i < root->count; i++) {
         buffer_clear(&text);
         append_value(&text, &root->items[i]);
         write_text(board, root->keys[i].string, buffer_string(&text), start->iteration);
     }
-    buffer_free(&text);
-    json_free(root);
     flush(board);
 }
 
@@ -157,9 +148,8 @@ void tensorboard_interval(void *sink, const struct metrics *m) {
         write_scalar(board, "planned-iteration-time",
                      m->elapsed_ms / 1000 * m->tokens_per_second / m->planned_tokens_per_second, m->iteration);
     for (int i = 0; i < m->expert_layer_count; i++) {
-        char *tag = memory_printf("expert-balance/layer-%" PRId64, m->expert_layers[i].layer);
+        OWNED char *tag = memory_printf("expert-balance/layer-%" PRId64, m->expert_layers[i].layer);
         write_scalar(board, tag, m->expert_layers[i].balance, m->iteration);
-        free(tag);
     }
     flush(board);
 }
@@ -168,9 +158,8 @@ void tensorboard_timer(void *sink, const char *name, double seconds, int64_t ite
     struct tensorboard *board = sink;
     if (!board->choice.timers)
         return;
-    char *tag = memory_printf("%s-time", name);
+    OWNED char *tag = memory_printf("%s-time", name);
     write_scalar(board, tag, seconds, iteration);
-    free(tag);
 }
 
 void tensorboard_eval(void *sink, const struct metrics_eval *eval) {

@@ -26,14 +26,13 @@ static const char *const kind_names[TRACE_KINDS] = {
 
 // Name of a span on its track. It includes an iteration's number, to be seen without opening it.
 static void write_name(struct json_writer *json, const struct trace_event *event) {
-    char *text = NULL;
+    OWNED char *text = NULL;
     json_key(json, "name");
     if (event->kind == TRACE_ITERATION)
         text = memory_printf("iteration %lld", (long long)event->iteration);
     else if (event->kind == TRACE_IDLE)
         text = memory_printf("wait: %s", event->name);
     json_cstring(json, text ? text : event->name);
-    free(text);
 }
 
 // Eighths of a microsecond since the origin.
@@ -102,9 +101,8 @@ static int find_lane(struct trace_file *file, const char *name, double start) {
     if (file->lane_count == TRACE_MOST_LANES)
         return -1;
     file->lanes[file->lane_count] = (struct trace_lane){.name = name, .number = same};
-    char *text = same > 0 ? memory_printf("%s %d", name, same + 1) : memory_string(name);
+    OWNED char *text = same > 0 ? memory_printf("%s %d", name, same + 1) : memory_string(name);
     name_thread(file, FIRST_LANE + file->lane_count, text);
-    free(text);
     return file->lane_count++;
 }
 
@@ -206,11 +204,10 @@ static bool is_open(const struct trace_file *file) {
 
 static void begin(struct trace_file *file, const struct trace_place *place) {
     buffer_append_string(&file->text, "[\n");
-    char *name =
+    OWNED char *name =
         memory_printf("rank %d on %s%s%s", place->rank, place->host, place->layout[0] ? ": " : "", place->layout);
     write_meta(file, 0, "process_name", name, 0);
     write_meta(file, 0, "process_sort_index", NULL, place->rank);
-    free(name);
     name_thread(file, TRACK_ITERATIONS, "iterations");
     name_thread(file, TRACK_HOST, place->has_device ? "host" : "host: compute");
     if (place->has_device)

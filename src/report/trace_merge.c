@@ -27,12 +27,11 @@ struct merged_file {
 static int write_text(struct merged_file *merged, size_t at_least) {
     if (merged->text.length < at_least || merged->text.length == 0)
         return 0;
-    struct buffer packed = {0};
+    OWNED_BY(buffer_free) struct buffer packed = {0};
     int status = merged->is_packed ? pack_gzip(&packed, merged->text.data, merged->text.length) : 0;
     const struct buffer *bytes = merged->is_packed ? &packed : &merged->text;
     if (status == 0)
         status = file_write(&merged->file, bytes->data, bytes->length);
-    buffer_free(&packed);
     buffer_clear(&merged->text);
     return status;
 }
@@ -82,7 +81,7 @@ static bool write_span(struct buffer *out, const struct json *event, double from
 }
 
 bool trace_merge_line(struct buffer *out, const char *line, size_t length, double from, double slope) {
-    struct json *event = NULL;
+    OWNED struct json *event = NULL;
     while (length > 0 && (line[length - 1] == ',' || line[length - 1] == '\r'))
         length--;
     if (length == 0 || json_parse(&event, line, length, "trace") < 0) {
@@ -98,7 +97,6 @@ bool trace_merge_line(struct buffer *out, const char *line, size_t length, doubl
     } else {
         is_event = false;
     }
-    json_free(event);
     return is_event;
 }
 
@@ -109,7 +107,7 @@ struct clock_line {
 
 static bool read_clock(const char *line, size_t length, struct clock_line *clock) {
     static const char name[] = "\"bevatron_clock\"";
-    struct json *event = NULL;
+    OWNED struct json *event = NULL;
     if (!memmem(line, length, name, sizeof name - 1))
         return false;
     while (length > 0 && line[length - 1] == ',')
@@ -119,9 +117,7 @@ static bool read_clock(const char *line, size_t length, struct clock_line *clock
         return false;
     }
     const struct json *arguments = json_member(event, "args");
-    bool is_read = get_time(arguments, "at_us", &clock->at) && get_time(arguments, "offset_us", &clock->offset);
-    json_free(event);
-    return is_read;
+    return get_time(arguments, "at_us", &clock->at) && get_time(arguments, "offset_us", &clock->offset);
 }
 
 // The drift of the clock from the first rank's, by its first and last comparison.
@@ -176,10 +172,8 @@ static int merge_rank(struct merged_file *merged, struct trace_merge *merge, con
 static int merge_all(struct merged_file *merged, struct trace_merge *merge) {
     buffer_append_string(&merged->text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     for (int i = 0; i < merge->count; i++) {
-        char *path = trace_file_path(merge->folder, merge->ranks[i]);
-        int status = merge_rank(merged, merge, path);
-        free(path);
-        TRY(status);
+        OWNED char *path = trace_file_path(merge->folder, merge->ranks[i]);
+        TRY(merge_rank(merged, merge, path));
     }
     buffer_append_string(&merged->text, "\n]}\n");
     TRY(write_text(merged, 0));
@@ -188,17 +182,15 @@ static int merge_all(struct merged_file *merged, struct trace_merge *merge) {
 
 static void remove_rank_files(const struct trace_merge *merge) {
     for (int i = 0; i < merge->count; i++) {
-        char *path = trace_file_path(merge->folder, merge->ranks[i]);
+        OWNED char *path = trace_file_path(merge->folder, merge->ranks[i]);
         (void)unlink(path);
-        free(path);
     }
 }
 
 int trace_merge(struct trace_merge *merge) {
     struct merged_file merged = {0};
-    struct buffer trial = {0};
+    OWNED_BY(buffer_free) struct buffer trial = {0};
     merged.is_packed = pack_gzip(&trial, "", 0) == 0;
-    buffer_free(&trial);
     error_clear();
     merge->path = file_join(merge->folder, merged.is_packed ? "trace.json.gz" : "trace.json");
     merge->events = merge->bad_lines = 0;

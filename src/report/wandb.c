@@ -58,11 +58,10 @@ struct wandb {
 // ---- the log ----
 
 static void put_frame(struct buffer *out, enum wandb_frame type, const char *bytes, size_t length) {
-    struct buffer checked = {0};
+    OWNED_BY(buffer_free) struct buffer checked = {0};
     buffer_append_byte(&checked, (char)type);
     buffer_append(&checked, bytes, length);
     uint32_t check = crc32_ieee(checked.data, checked.length);
-    buffer_free(&checked);
     for (int i = 0; i < 4; i++)
         buffer_append_byte(out, (char)(check >> 8 * i));
     buffer_append_byte(out, (char)(length & 255));
@@ -95,14 +94,12 @@ static void put_record(struct buffer *out, uint64_t offset, const struct buffer 
 
 // Writes a record with this one field, and frees the message.
 static void write_record(struct wandb *wandb, uint32_t field, struct buffer *message) {
-    struct buffer record = {0}, out = {0};
+    OWNED_BY(buffer_free) struct buffer record = {0}, out = {0};
     protobuf_int(&record, 1, ++wandb->records);
     protobuf_message(&record, field, message);
     put_record(&out, wandb->bytes, &record);
     if (appender_write(&wandb->file, out.data, out.length))
         wandb->bytes += out.length;
-    buffer_free(&record);
-    buffer_free(&out);
 }
 
 // ---- values ----
@@ -116,14 +113,13 @@ static void put_item(struct buffer *out, const char *key, const char *value_json
 
 // Written like Python's json: its readers accept NaN and Infinity as numbers.
 static void put_number(struct buffer *out, const char *key, double value) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     if (isfinite(value))
         json_double(&json, value);
     else
         buffer_append_string(&text, isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
     put_item(out, key, text.data, text.length);
-    buffer_free(&text);
 }
 
 // The latest value of each name. Of equal names the last one wins.
@@ -180,9 +176,8 @@ static char *make_folder(const struct wandb *wandb) {
     localtime_r(&now, &parts);
     strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &parts);
     char *path = memory_printf("%s/wandb/offline-run-%s-%s", wandb->options.folder, stamp, wandb->id);
-    char *files = file_join(path, "files");
+    OWNED char *files = file_join(path, "files");
     int status = file_make_folders(files);
-    free(files);
     if (status == 0)
         return path;
     free(path);
@@ -218,7 +213,7 @@ int wandb_open(struct wandb **opened, const struct wandb_options *options) {
 }
 
 static void put_config(struct buffer *run, const char *config_json) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     if (!config_json || json_parse(&root, config_json, strlen(config_json), "config") < 0)
         return;
     struct buffer config = {0}, text = {0};
@@ -230,7 +225,6 @@ static void put_config(struct buffer *run, const char *config_json) {
     }
     protobuf_message(run, 4, &config);
     buffer_free(&text);
-    json_free(root);
 }
 
 void wandb_run(void *sink, const struct metrics_start *start) {
@@ -297,7 +291,7 @@ void wandb_event(void *sink, const struct metrics_event *event) {
 }
 
 void wandb_close(void *sink) {
-    struct wandb *wandb = sink;
+    OWNED struct wandb *wandb = sink;
     if (!wandb)
         return;
     if (!wandb->has_ended)
@@ -305,5 +299,4 @@ void wandb_close(void *sink) {
     appender_close(&wandb->file);
     buffer_free(&wandb->row);
     buffer_free(&wandb->news);
-    free(wandb);
 }

@@ -219,11 +219,10 @@ static int run_micro_batches(struct step *step, struct step *paper, struct batch
 // Runs the longest text at once.
 static void run_tokens(struct step *paper, const int32_t *zeros) {
     const struct model *model = &paper->chunks[0].model;
-    float *logits = memory_alloc(sizeof *logits * (size_t)model->V);
+    OWNED float *logits = memory_alloc(sizeof *logits * (size_t)model->V);
     if (model->form == CONFIG_T5)
         step_encode(paper, zeros, step_window(paper));
     step_logits(paper, zeros, step_window(paper), logits);
-    free(logits);
 }
 
 // Runs a step like this one on paper, and finds the sizes of its arenas and the memory that could be borrowed.

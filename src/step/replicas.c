@@ -63,7 +63,7 @@ static int64_t *make_digests(struct step *step) {
 // INT64_MIN if it does not hold it.
 static int shared_difference(const struct step *step, const int64_t *digests, int64_t *own) {
     int count = step->shared_count, found = -1;
-    int64_t *ends = memory_alloc(sizeof *ends * 3 * (size_t)count);
+    OWNED int64_t *ends = memory_alloc(sizeof *ends * 3 * (size_t)count);
     for (int i = 0; i < count; i++) {
         ends[i] = ends[count + i] = ends[2 * count + i] = INT64_MIN;
         for (int k = 0; k < step->params.count; k++)
@@ -77,7 +77,6 @@ static int shared_difference(const struct step *step, const int64_t *digests, in
     for (int i = count - 1; i >= 0; i--)
         found = ends[i] != ~ends[count + i] ? i : found;
     *own = found >= 0 ? ends[2 * count + found] : 0;
-    free(ends);
     return found;
 }
 
@@ -100,7 +99,7 @@ static char *describe(struct step *step, const int64_t *digests) {
     }
     if (!name)
         return NULL;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     buffer_printf(&text, "%s is not the same on all %s: ", name, fault.holders);
     replicas_name(&fault, &text);
     buffer_printf(&text, " %s%s", fault.count == 1 ? "differs" : "differ",
@@ -110,9 +109,7 @@ static char *describe(struct step *step, const int64_t *digests) {
     buffer_append_string(&text,
                          "; memory, a GPU or a link is faulty there. Resume from the last checkpoint, without that "
                          "machine if it happens again");
-    char *sentence = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return sentence;
+    return memory_string(buffer_string(&text));
 }
 
 double step_suspect(const struct step *step) {
@@ -132,10 +129,8 @@ double step_suspect(const struct step *step) {
 
 int64_t step_digest(struct step *step) {
     step_settle(step);
-    int64_t *digests = make_digests(step);
-    int64_t digest = (int64_t)hash_bytes(digests, sizeof *digests * (size_t)step->params.count, 0);
-    free(digests);
-    return digest;
+    OWNED int64_t *digests = make_digests(step);
+    return (int64_t)hash_bytes(digests, sizeof *digests * (size_t)step->params.count, 0);
 }
 
 int step_replica_count(const struct step *step) {
@@ -146,9 +141,8 @@ int step_check_replicas(struct step *step) {
     if (step->mesh.size == 1)
         return 0;
     step_settle(step);
-    int64_t *digests = make_digests(step);
+    OWNED int64_t *digests = make_digests(step);
     char *sentence = describe(step, digests);
-    free(digests);
     // The first rank with a finding broadcasts it.
     int64_t witness = sentence ? step->mesh.size - step->mesh.rank : 0;
     comm_max_i64(step->mesh.all, &witness, 1, "replicas that differ");

@@ -69,7 +69,7 @@ void shared_open(struct step *step) {
     int stages = step->mesh.length[AXIS_PIPELINE], count = 0;
     if (stages == 1)
         return;
-    struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
+    OWNED struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
     for (int stage = 0; stage < stages; stage++) {
         declare_sharable(step, stage, &lists[stage]);
         count += lists[stage].count;
@@ -88,7 +88,6 @@ void shared_open(struct step *step) {
     for (int stage = 0; stage < stages; stage++)
         param_list_free(&lists[stage]);
     free(holdings);
-    free(lists);
 }
 
 void shared_close(struct step *step) {

@@ -31,11 +31,10 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
 
 static void broadcast_bytes(void *context, void *bytes, size_t count) {
     size_t words = (count + sizeof(int64_t) - 1) / sizeof(int64_t);
-    int64_t *values = memory_alloc(words * sizeof *values);
+    OWNED int64_t *values = memory_alloc(words * sizeof *values);
     memcpy(values, bytes, count);
     comm_broadcast_i64(context, values, (int)words, 0, "choices of algorithms");
     memcpy(bytes, values, count);
-    free(values);
 }
 
 // Ranks that hold the same layers do the same operations in the same order.

@@ -338,10 +338,9 @@ static int64_t count_zeros_of(const struct step *step, int group, float *host, i
 
 int64_t step_count_zero_gradients(struct step *step) {
     enum { MOST = 1 << 20 };
-    float *host = memory_alloc(sizeof(float) * MOST);
+    OWNED float *host = memory_alloc(sizeof(float) * MOST);
     int64_t zeros = 0;
     for (int i = 0; i < step->params.group_count; i++)
         zeros += count_zeros_of(step, i, host, MOST);
-    free(host);
     return zeros;
 }

@@ -35,10 +35,8 @@ static int set(struct config *config, const char *flag, const char *value) {
 }
 
 static int set_number(struct config *config, const char *flag, double value) {
-    char *text = memory_printf("%.10g", value);
-    int status = set(config, flag, text);
-    free(text);
-    return status;
+    OWNED char *text = memory_printf("%.10g", value);
+    return set(config, flag, text);
 }
 
 static bool is_open(const struct config *config, const char *flag) {
@@ -197,8 +195,8 @@ static int training_share(const char *split, double *share) {
 
 // Tokens of the training data, or of all datasets of a blend; 0 if not known.
 static int count_tokens(const struct automatic_run *run, double *tokens) {
-    struct data_paths paths;
-    struct blend_list list = {0};
+    OWNED_BY(data_paths_free) struct data_paths paths = {0};
+    OWNED_BY(blend_list_free) struct blend_list list = {0};
     double share = 1;
     *tokens = 0;
     int status = data_paths_find(&paths, run->config, SPLIT_TRAIN);
@@ -214,8 +212,6 @@ static int count_tokens(const struct automatic_run *run, double *tokens) {
         if (status == 0)
             index_close(reader);
     }
-    blend_list_free(&list);
-    data_paths_free(&paths);
     return status;
 }
 
@@ -314,14 +310,13 @@ static int take_choice(const struct automatic_run *run, struct run_choice *choic
 // Takes the choice of the run that is resumed; *is_taken if there is one.
 static int take_saved(const struct automatic_run *run, struct run_choice *choice, bool *is_taken) {
     const struct config *config = run->config;
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     *is_taken = false;
     int status = state_read_resumed(&object, config);
     if (status == 0 && object) {
         status = take_choice(run, choice, object);
         *is_taken = true;
     }
-    json_free(object);
     return status;
 }
 
@@ -347,10 +342,8 @@ static int give(struct config *config, struct buffer *said, const char *flag, co
 }
 
 static int give_number(struct config *config, struct buffer *said, const char *flag, double value) {
-    char *text = memory_printf("%.10g", value);
-    int status = give(config, said, flag, text);
-    free(text);
-    return status;
+    OWNED char *text = memory_printf("%.10g", value);
+    return give(config, said, flag, text);
 }
 
 static int give_lr(struct config *config, struct buffer *said, double lr, bool is_saved) {
@@ -404,13 +397,12 @@ int automatic_choose(const struct automatic_run *run) {
     choose(run, &choice, (double)census_parameters(config), tokens);
     TRY(comm_agree(run->mesh->all, take_saved(run, &choice, &is_saved), "choices of the checkpoint"));
     share(run, &choice);
-    struct buffer said = {0};
+    OWNED_BY(buffer_free) struct buffer said = {0};
     status = apply(run, &choice, is_saved, &said);
     if (status == 0 && said.length > 0)
         log_info("%s:%s; give a flag to choose it yourself%s",
                  is_saved ? "as in the checkpoint" : "chosen for this run", buffer_string(&said),
                  config->run.bf16 && run->open->precision ? " (--bf16=false for fp32)" : "");
-    buffer_free(&said);
     if (config->run.train_samples > 0)
         config->run.train_iters = 0;  // follows from the batch
     return status == 0 ? config_validate(config, run->mesh->size) : status;
@@ -422,10 +414,9 @@ int automatic_settle(const struct automatic_run *run, bool dumps) {
     int status = is_needed ? automatic_choose(run) : 0;
     phase_end(phase);
     if (status == 0 && dumps) {
-        struct buffer dump = {0};
+        OWNED_BY(buffer_free) struct buffer dump = {0};
         config_dump(run->config, !run->config->watch.log_arguments, &dump);
         fputs(buffer_string(&dump), stderr);
-        buffer_free(&dump);
     }
     return status;
 }

@@ -52,17 +52,16 @@ static void share_projection(struct step *step, struct tensor target) {
         const char *name = name_in(params->items[i]->name, scopes[QUERY]);
         if (!name || strncmp(name, projection, strlen(projection)) != 0)
             continue;
-        char *other = memory_printf("%s%s", scopes[CONTEXT], name);
+        OWNED char *other = memory_printf("%s%s", scopes[CONTEXT], name);
         op_copy(step_device(step), &(struct op_copy){.dst = param_in(param_find(params, other), target),
                                                      .src = param_in(params->items[i], target)});
-        free(other);
     }
 }
 
 static int load_towers(struct model_source *source, struct step *step) {
     const struct param_list *params = step_params(step);
     struct tensor target = step_weights_target(step);
-    struct checkpoint_tensor *all = memory_alloc(sizeof *all * (size_t)params->count);
+    OWNED struct checkpoint_tensor *all = memory_alloc(sizeof *all * (size_t)params->count);
     for (int i = 0; i < params->count; i++)
         all[i] =
             (struct checkpoint_tensor){.tensor = param_in(params->items[i], target), .shard = &params->items[i]->shard};
@@ -71,7 +70,6 @@ static int load_towers(struct model_source *source, struct step *step) {
     int status = 0;
     for (int i = 0; i < SCOPES && status == 0; i++)
         status = load_tower(source, step, all, scopes[i]);
-    free(all);
     if (status < 0)
         return -1;
     share_projection(step, target);

@@ -87,7 +87,7 @@ struct examination {
 };
 
 static int examine(struct examination *e, const char *line, size_t length, int64_t number) {
-    struct json *root;
+    OWNED struct json *root = NULL;
     if (json_parse(&root, line, length, "the line") < 0)
         return error_context("%s:%" PRId64, e->cloze->path, number);
     const struct json *text = root->type == JSON_OBJECT ? json_member(root, e->cloze->key) : NULL;
@@ -99,7 +99,6 @@ static int examine(struct examination *e, const char *line, size_t length, int64
     if (status == 0)
         status = e->cloze->is_strict ? encode_strict(e->encoder, text->string, text->length, &e->question)
                                      : encode_loosely(e->encoder, text->string, text->length, &e->question);
-    json_free(root);
     if (status == 0 && (e->question.given.count == 0 || e->question.asked.count == 0 ||
                         e->question.asked.count > step_window(e->cloze->step)))
         status = bad_data("the text has no word after another one to ask for");
@@ -136,7 +135,7 @@ static int examine_all(struct examination *e, const struct buffer *file) {
 
 int cloze_run(const struct cloze *cloze, struct cloze_result *result) {
     *result = (struct cloze_result){0};
-    struct buffer file = {0};
+    OWNED_BY(buffer_free) struct buffer file = {0};
     struct examination e = {.cloze = cloze, .result = result};
     int status = file_read_all(cloze->path, LARGEST_FILE, &file);
     if (status == 0)
@@ -154,6 +153,5 @@ int cloze_run(const struct cloze *cloze, struct cloze_result *result) {
     token_list_free(&e.question.given);
     token_list_free(&e.question.asked);
     tokenizer_encoder_free(e.encoder);
-    buffer_free(&file);
     return status;
 }

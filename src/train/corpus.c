@@ -253,7 +253,7 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
     TRY(is_empty(paths->split, options->which, &empty));
     if (empty)
         return 0;
-    struct blend_list list;
+    OWNED_BY(blend_list_free) struct blend_list list = {0};
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
     int status = same_data_check(options->place.mesh->all, (const char *const *)list.prefixes, list.count);
     if (status == 0 && options->place.mesh->rank == 0)
@@ -268,7 +268,6 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
         *corpus = memory_alloc(sizeof **corpus);
         status = open_parts(*corpus, options, paths, &list);
     }
-    blend_list_free(&list);
     return status;
 }
 
@@ -316,7 +315,7 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     TRY(is_empty(paths->split, options->which, &is_empty_share));
     if (paths->items.count == 0 || is_empty_share)
         return check_nothing(options, paths);
-    struct blend_list list;
+    OWNED_BY(blend_list_free) struct blend_list list = {0};
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
     // An empty share of a small dataset is a note, which corpus_open writes.
     bool may_be_empty = paths->split && options->which != SPLIT_TRAIN && !options->is_epoch;
@@ -325,7 +324,6 @@ static int check_paths(const struct corpus_options *options, const struct data_p
         status = check_part(options, may_be_empty ? NULL : part_of(paths, i), list.prefixes[i]);
     for (int64_t i = 0; status == 0 && options->which == SPLIT_TRAIN && i < list.count && i < MOST_NAMED; i++)
         name_sums(list.prefixes[i]);
-    blend_list_free(&list);
     return status;
 }
 
@@ -333,12 +331,11 @@ static int check_paths(const struct corpus_options *options, const struct data_p
 int corpus_check(const struct corpus_options *options) {
     int status = 0;
     if (options->place.mesh->rank == 0 && (options->sample_count > 0 || options->is_epoch)) {
-        struct data_paths paths;
+        OWNED_BY(data_paths_free) struct data_paths paths = {0};
         status = data_paths_find_group(&paths, options->config, options->which, options->group);
         text_data_replace(options->texts, &paths.items);
         if (status == 0)
             status = check_paths(options, &paths);
-        data_paths_free(&paths);
     }
     return comm_agree(options->place.mesh->all, status, "datasets checked");
 }
@@ -347,12 +344,11 @@ int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
     *corpus = NULL;
     if (options->sample_count == 0 && !options->is_epoch)
         return 0;
-    struct data_paths paths;
+    OWNED_BY(data_paths_free) struct data_paths paths = {0};
     int status = data_paths_find_group(&paths, options->config, options->which, options->group);
     text_data_replace(options->texts, &paths.items);
     if (status == 0)
         status = open_paths(corpus, options, &paths);
-    data_paths_free(&paths);
     if (status < 0) {
         corpus_close(*corpus);
         *corpus = NULL;

@@ -18,7 +18,7 @@ static void copy_list(struct string_list *to, const struct string_list *from) {
 }
 
 static int read_words(struct string_list *items, const char *path) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int status = file_read_all(path, LARGEST_FILE, &text);
     static const char blanks[] = " \t\r\n";
     for (char *at = text.data; status == 0 && at && *at;) {
@@ -31,7 +31,6 @@ static int read_words(struct string_list *items, const char *path) {
         string_list_add(items, at);
         at += length + !is_last;
     }
-    buffer_free(&text);
     if (status == 0 && items->count == 0)
         return error_set_code(EXIT_CODE_USAGE, "%s names no data; write into it what would follow --data-path", path);
     return status;
@@ -52,13 +51,11 @@ static int take_words(struct string_list *items, const struct json *list, const 
 }
 
 static int read_splits(struct string_list *items, const char *path, enum split which) {
-    struct json *root;
+    OWNED struct json *root = NULL;
     TRY(json_parse_file(&root, path, LARGEST_FILE));
-    int status = root->type == JSON_OBJECT
-                     ? take_words(items, json_member(root, split_name(which)), path, split_name(which))
-                     : error_set_code(EXIT_CODE_USAGE, "%s is not a JSON object with train, valid and test", path);
-    json_free(root);
-    return status;
+    return root->type == JSON_OBJECT
+               ? take_words(items, json_member(root, split_name(which)), path, split_name(which))
+               : error_set_code(EXIT_CODE_USAGE, "%s is not a JSON object with train, valid and test", path);
 }
 
 // ---- groups with parts of datasets ----
@@ -83,12 +80,11 @@ static struct weighted_flag weighted_flag(const struct config *config, enum spli
 // The texts of all groups.
 static int list_groups(struct string_list *groups, const struct config *config, enum split which) {
     const struct weighted_flag from = weighted_flag(config, which);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     copy_list(groups, from.groups);
     int status = from.path ? file_read_all(from.path, LARGEST_FILE, &text) : 0;
     if (status == 0 && from.path)
         status = weighted_groups_list(groups, buffer_string(&text), text.length, from.path);
-    buffer_free(&text);
     if (status == 0 && groups->count > WEIGHTED_MOST_GROUPS)
         status = error_set_code(EXIT_CODE_USAGE, "%s has %" PRId64 " groups, more than %d; join some of them",
                                 from.flag, groups->count, WEIGHTED_MOST_GROUPS);
@@ -100,7 +96,7 @@ static int list_groups(struct string_list *groups, const struct config *config, 
 }
 
 static int read_group(struct data_paths *paths, const struct config *config, enum split which, int64_t number) {
-    struct string_list groups = {0};
+    OWNED_BY(string_list_free) struct string_list groups = {0};
     struct weighted_group group = {0};
     const struct weighted_flag from = weighted_flag(config, which);
     paths->flag = from.path ? from.path : from.flag;
@@ -109,14 +105,12 @@ static int read_group(struct data_paths *paths, const struct config *config, enu
         status = weighted_group_parse(&group, groups.items[number], paths->flag);
     copy_list(&paths->items, &group.words);
     for (int64_t i = 0; i < group.ranges.count; i++) {
-        char *part = memory_printf(SPLIT_PART "%s", group.ranges.items[i]);
+        OWNED char *part = memory_printf(SPLIT_PART "%s", group.ranges.items[i]);
         string_list_add(&paths->parts, part);
-        free(part);
     }
     paths->name = group.name;
     group.name = NULL;
     weighted_group_free(&group);
-    string_list_free(&groups);
     return status;
 }
 
@@ -126,10 +120,9 @@ static bool has_groups(const struct config *config, enum split which) {
 }
 
 int data_paths_count_groups(int64_t *count, const struct config *config, enum split which) {
-    struct string_list groups = {0};
+    OWNED_BY(string_list_free) struct string_list groups = {0};
     int status = list_groups(&groups, config, which);
     *count = groups.count > 1 ? groups.count : 1;
-    string_list_free(&groups);
     return status;
 }
 

@@ -35,24 +35,20 @@ static int compare(const char *path, struct file_sketch own, struct file_sketch 
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count) {
     if (group_size(all) == 1)
         return 0;
-    struct file_sketch *own = memory_alloc(sizeof *own * (size_t)(FILES * count));
-    struct file_sketch *first = memory_alloc(sizeof *first * (size_t)(FILES * count));
+    OWNED struct file_sketch *own = memory_alloc(sizeof *own * (size_t)(FILES * count));
+    OWNED struct file_sketch *first = memory_alloc(sizeof *first * (size_t)(FILES * count));
     int status = 0;
     int64_t seed = (int64_t)(clock_wall_seconds() * 1e6);
     comm_broadcast_i64(all, &seed, 1, 0, "where to look at the data");
     for (int64_t i = 0; i < FILES * count; i++) {
-        char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
+        OWNED char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
         first[i] = own[i] = file_sketch_take(path, PIECES, (uint64_t)seed);
-        free(path);
     }
     comm_broadcast_i64(all, (int64_t *)first, (int)(SKETCH_WORDS * FILES * count), 0, "datasets of rank 0");
     for (int64_t i = 0; i < FILES * count && status == 0; i++) {
-        char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
+        OWNED char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
         status = compare(path, own[i], first[i]);
-        free(path);
     }
-    free(own);
-    free(first);
     return comm_agree(all, status, "datasets of all ranks");
 }
 
@@ -63,7 +59,7 @@ int same_data_check_rows(const struct mesh *mesh, uint64_t digest) {
     int place[AXIS_COUNT] = {0};
     mesh_move(mesh, place, MESH_SAMPLES, mesh_index(mesh, mesh->place, MESH_SAMPLES));
     int teller = mesh_rank_at(mesh, place);
-    int64_t *told = memory_alloc(sizeof *told * (size_t)mesh->size);
+    OWNED int64_t *told = memory_alloc(sizeof *told * (size_t)mesh->size);
     told[mesh->rank] = (int64_t)digest;
     comm_all_gather_i64(mesh->all, told, 1, "rows that were read");
     int status = 0;
@@ -73,7 +69,6 @@ int same_data_check_rows(const struct mesh *mesh, uint64_t digest) {
             "it read other training data than rank %d, which should read the same rows; give all nodes the same files "
             "(e.g. on a shared file system) and resume from the last checkpoint",
             teller);
-    free(told);
     return comm_agree(mesh->all, status, "rows that were read");
 }
 

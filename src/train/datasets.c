@@ -2,6 +2,7 @@
 #include "train/datasets.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/rng.h"
 #include "data/sample/roberta.h"
 #include "data/tokenizer/tokenizer.h"
@@ -207,14 +208,13 @@ static int list_sets(struct datasets *datasets, const struct config *config) {
         int64_t groups;
         TRY(data_paths_count_groups(&groups, config, (enum split)which));
         for (int64_t group = 0; group < groups && groups > 1; group++) {
-            struct data_paths paths;
+            OWNED_BY(data_paths_free) struct data_paths paths = {0};
             int status = data_paths_find_group(&paths, config, (enum split)which, group);
             struct data_set set = make_set((enum split)which, group, paths.name);
             if (status == 0)
                 status = check_name(datasets, &set);
             if (status == 0)
                 datasets->sets[group == 0 ? which : datasets->count++] = set;
-            data_paths_free(&paths);
             TRY(status);
         }
     }

@@ -15,10 +15,8 @@
 
 static int give(struct config *config, const char *flag, int64_t value) {
     struct flag_table table = config_flag_table(0);
-    char *text = memory_printf("%" PRId64, value);
-    int status = flag_set(&table, config, flag, text, FLAG_FROM_PRESET);
-    free(text);
-    return status;
+    OWNED char *text = memory_printf("%" PRId64, value);
+    return flag_set(&table, config, flag, text, FLAG_FROM_PRESET);
 }
 
 int dry_run_world(const struct config *config, int size) {
@@ -48,12 +46,11 @@ int dry_run_complete(struct config *config) {
     bool has_tokenizer = config->data.tokenizer_type || config->data.vocab_file || config->data.tokenizer_model;
     if (config->data.vocab_size == 0 && !has_tokenizer)
         TRY(give(config, "--vocab-size", padded > 0 ? padded : config_preset_vocabulary(config->model.preset)));
-    struct buffer size = {0};
+    OWNED_BY(buffer_free) struct buffer size = {0};
     if (config->data.vocab_size > 0)
         buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->data.vocab_size);
     log_info("note: no data is given; this is the model for micro-batches of %" PRId64 "%s",
              config->run.micro_batch_size, buffer_string(&size));
-    buffer_free(&size);
     return 0;
 }
 
@@ -118,7 +115,7 @@ static void append_parameters(const struct step *step, struct buffer *out) {
         int64_t layers = count_alike(step_params(step), i);
         if (layers == 0)
             continue;
-        struct buffer shape = {0};
+        OWNED_BY(buffer_free) struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
             buffer_printf(out, "  %-56s %-*s × %" PRId64, param->name,
@@ -127,7 +124,6 @@ static void append_parameters(const struct step *step, struct buffer *out) {
             buffer_printf(out, "  %-56s %s", param->name, buffer_string(&shape));
         append_factors(step_params(step), param, out);
         buffer_append_string(out, "\n");
-        buffer_free(&shape);
     }
 }
 
@@ -232,7 +228,7 @@ static int measure_stage(const struct setup *setup, size_t room, size_t *most, s
 int dry_run_fit(struct config *config, int world_size, size_t room, struct buffer *out) {
     struct device *paper;
     struct mesh mesh;
-    struct buffer remedies = {0};
+    OWNED_BY(buffer_free) struct buffer remedies = {0};
     size_t most = 0;
     const char *assumed_for;
     TRY(planned_vocabulary_set(config, &assumed_for));
@@ -247,7 +243,6 @@ int dry_run_fit(struct config *config, int world_size, size_t room, struct buffe
     if (status == 0 && most > room)
         buffer_printf(out, "a rank needs %.2f GB and has %.2f GB%s%s", (double)most / 1e9, (double)room / 1e9,
                       remedies.length > 0 ? "; " : "", buffer_string(&remedies));
-    buffer_free(&remedies);
     device_close(paper);
     return status;
 }

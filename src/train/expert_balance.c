@@ -12,11 +12,10 @@ void expert_balance_open(struct expert_balance *balance, const struct config *co
     balance->sums = memory_alloc(sizeof *balance->sums * (size_t)(balance->layers * balance->experts));
     balance->each = memory_alloc(sizeof *balance->each * (size_t)balance->layers);
     int64_t at = 0;
-    bool *has_experts = config_list_expert_layers(config);
+    OWNED bool *has_experts = config_list_expert_layers(config);
     for (int64_t layer = 0; layer < config->model.num_layers; layer++)
         if (has_experts[layer])
             balance->each[at++].layer = layer;
-    free(has_experts);
     for (int64_t layer = config->model.num_layers; at < balance->layers; layer++)
         balance->each[at++].layer = layer;
     expert_balance_clear(balance);

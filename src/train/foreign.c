@@ -21,12 +21,11 @@ static int load_biases(const struct run_state *run, struct model_source *source)
     size_t count = source->biases > 0 ? expert_bias_count(run->step, run->config) : 0;
     if (count == 0)
         return 0;
-    struct checkpoint_tensor *list = memory_alloc(count * sizeof *list);
+    OWNED struct checkpoint_tensor *list = memory_alloc(count * sizeof *list);
     expert_bias_list(run->step, run->config, list);
     int status = model_source_load(source, step_device(run->step), list, count, true);
     for (size_t i = 0; i < count; i++)
         free((char *)(uintptr_t)list[i].name);
-    free(list);
     return status;
 }
 

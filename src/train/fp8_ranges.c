@@ -16,7 +16,7 @@ void ranges_list(const struct step *step, struct checkpoint_tensor *list) {
 
 int ranges_load(const struct run_state *run, const char *path, int64_t steps, bool *are_loaded) {
     size_t count = (size_t)step_range_count(run->step);
-    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (count + 1));
+    OWNED struct checkpoint_tensor *list = memory_alloc(sizeof *list * (count + 1));
     ranges_list(run->step, list);
     const struct checkpoint_load load = {.path = path,
                                          .part = CHECKPOINT_OPTIMIZER,
@@ -38,6 +38,5 @@ int ranges_load(const struct run_state *run, const char *path, int64_t steps, bo
     *are_loaded = fits > 0;
     for (size_t i = 0; i < count; i++)
         free((char *)(uintptr_t)list[i].name);
-    free(list);
     return status;
 }

@@ -55,8 +55,8 @@ static double uniform(uint64_t seed, uint64_t draw) {
 int32_t sample_token(const struct sampling *sampling, float *logits, int64_t vocab_size, uint64_t draw) {
     if (sampling->is_greedy || sampling->temperature <= 0 || sampling->top_k == 1)
         return likeliest(logits, vocab_size);
-    struct token_choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
-    double *weights = memory_alloc(sizeof *weights * (size_t)vocab_size);
+    OWNED struct token_choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
+    OWNED double *weights = memory_alloc(sizeof *weights * (size_t)vocab_size);
     for (int64_t i = 0; i < vocab_size; i++)
         choices[i] = (struct token_choice){.logit = logits[i], .token = (int32_t)i};
     qsort(choices, (size_t)vocab_size, sizeof *choices, compare_choices);
@@ -78,10 +78,7 @@ int32_t sample_token(const struct sampling *sampling, float *logits, int64_t voc
     int64_t pick = 0;
     for (double sum = weights[0]; pick < count - 1 && sum <= target; sum += weights[pick])
         pick++;
-    int32_t token = choices[pick].token;
-    free(choices);
-    free(weights);
-    return token;
+    return choices[pick].token;
 }
 
 // All tokens so far, including the prompt.
@@ -139,7 +136,7 @@ int generate_run(const struct generate *generate) {
     struct step *step = generate->step;
     TRY(check_prompt(generate));
     struct token_history history = begin(generate);
-    float *logits = memory_alloc(sizeof(float) * (size_t)step_vocabulary(step));
+    OWNED float *logits = memory_alloc(sizeof(float) * (size_t)step_vocabulary(step));
     int64_t fresh = history.count;
     int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {
@@ -157,6 +154,5 @@ int generate_run(const struct generate *generate) {
             break;
     }
     free(history.tokens);
-    free(logits);
     return status;
 }

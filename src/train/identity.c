@@ -41,12 +41,11 @@ static void write_hash(struct json_writer *json, const char *key, int64_t hash) 
 
 static void write_file(struct identity_writer *writer, const char *prefix, const char *ending) {
     struct json_writer *json = &writer->json;
-    char *path = memory_printf("%s%s", prefix, ending);
+    OWNED char *path = memory_printf("%s%s", prefix, ending);
     struct file_sketch sketch = file_sketch_take(path, PIECES, SEED);
     struct file_sketch whole = writer->is_whole ? file_sketch_take_whole(path) : (struct file_sketch){.bytes = -1};
     struct stat status;
     bool has_date = stat(path, &status) == 0;
-    free(path);
     if (sketch.bytes < 0)
         return;
     json_begin_object(json);
@@ -84,8 +83,8 @@ static void write_dataset(struct identity_writer *writer, const char *name, cons
 
 // The datasets of a split: the words of the flags, and the prefixes that stand in the place of text.
 static void write_split(struct identity_writer *writer, const struct identity_sources *sources, enum split which) {
-    struct data_paths named, opened;
-    struct blend_list names = {0}, prefixes = {0};
+    OWNED_BY(data_paths_free) struct data_paths named = {0}, opened = {0};
+    OWNED_BY(blend_list_free) struct blend_list names = {0}, prefixes = {0};
     int status = data_paths_find(&named, sources->config, which);
     int again = data_paths_find(&opened, sources->config, which);
     text_data_replace(sources->texts, &opened.items);
@@ -96,16 +95,12 @@ static void write_split(struct identity_writer *writer, const struct identity_so
         for (int64_t i = 0; i < names.count; i++)
             write_dataset(writer, names.prefixes[i], prefixes.prefixes[i]);
     error_clear();
-    blend_list_free(&names);
-    blend_list_free(&prefixes);
-    data_paths_free(&named);
-    data_paths_free(&opened);
 }
 
 static void hash_tokenizer(const struct tokenizer *tokenizer, char hex[65]) {
     struct sha256 hash;
     unsigned char digest[32];
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int64_t count = tokenizer_vocab_size(tokenizer), eod = tokenizer_eod(tokenizer);
     sha256_init(&hash);
     sha256_update(&hash, &count, sizeof count);
@@ -124,7 +119,6 @@ static void hash_tokenizer(const struct tokenizer *tokenizer, char hex[65]) {
     }
     sha256_final(&hash, digest);
     sha256_hex(digest, hex);
-    buffer_free(&text);
 }
 
 static void take(struct identity *identity, const struct identity_sources *sources) {
@@ -256,20 +250,15 @@ static int compare_roots(const struct json *now, const struct json *then, const 
 }
 
 int identity_compare(const struct buffer *now, const struct buffer *then, const char *path) {
-    struct json *own = NULL, *saved = NULL;
-    int status = json_parse(&own, now->data, now->length, "what the run trains on");
-    if (status == 0)
-        status = json_parse(&saved, then->data, then->length, path);
-    if (status == 0)
-        status = compare_roots(own, saved, path);
-    json_free(own);
-    json_free(saved);
-    return status;
+    OWNED struct json *own = NULL, *saved = NULL;
+    TRY(json_parse(&own, now->data, now->length, "what the run trains on"));
+    TRY(json_parse(&saved, then->data, then->length, path));
+    return compare_roots(own, saved, path);
 }
 
 int identity_check(const struct identity *identity, const struct config *config, const char *path) {
-    struct checkpoint_file_list files;
-    struct buffer then = {0};
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list files = {0};
+    OWNED_BY(buffer_free) struct buffer then = {0};
     if (identity->json.length == 0)
         return 0;
     TRY(checkpoint_file_list_read(&files, path));
@@ -277,8 +266,6 @@ int identity_check(const struct identity *identity, const struct config *config,
     int status = file ? file_read_own(file, MOST_BYTES, &then) : 0;
     if (status == 0 && file)
         status = identity_compare(&identity->json, &then, path);
-    checkpoint_file_list_free(&files);
-    buffer_free(&then);
     if (status == 0)
         return 0;
     if (config->run.allow_changed_data) {
@@ -286,18 +273,17 @@ int identity_check(const struct identity *identity, const struct config *config,
         error_clear();
         return 0;
     }
-    char *message = memory_string(error_message());
+    OWNED char *message = memory_string(error_message());
     error_set_code(EXIT_CODE_BAD_DATA,
                    "%s; put the old one back, or resume with --allow-changed-data, or start a new run from these "
                    "weights with --finetune",
                    message);
-    free(message);
     return -1;
 }
 
 void identity_warn_of_tokenizer(const struct tokenizer *tokenizer, const char *path) {
-    struct checkpoint_file_list files;
-    struct buffer then = {0}, now = {0};
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list files = {0};
+    OWNED_BY(buffer_free) struct buffer then = {0}, now = {0};
     char hash[65];
     // Models of other programs have no list of files.
     if (checkpoint_file_list_read(&files, path) < 0) {
@@ -313,7 +299,4 @@ void identity_warn_of_tokenizer(const struct tokenizer *tokenizer, const char *p
             "leave its flags out to use the copy in the checkpoint",
             path);
     error_clear();
-    checkpoint_file_list_free(&files);
-    buffer_free(&then);
-    buffer_free(&now);
 }

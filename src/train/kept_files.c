@@ -39,12 +39,11 @@ static bool has_bytes_of_one(const struct checkpoint_file_list *list, const char
 }
 
 static void list_latest(struct checkpoint_file_list *list, const char *save) {
-    char *path = NULL;
+    OWNED char *path = NULL;
     int64_t iteration = 0;
     struct checkpoint_find find = {.folder = save, .step = -1, .skip_checksums = true};
     if (checkpoint_find(&find, &path, &iteration) < 0 || checkpoint_file_list_read(list, path) < 0)
         error_clear();
-    free(path);
 }
 
 // The run's own checkpoints come before the one that it began with, which may have been moved.
@@ -57,9 +56,8 @@ static void list_origin(const struct config *config, struct checkpoint_file_list
     if (find_checkpoint_here(&found, config, true) < 0) {
         error_clear();
     } else if (found.kind == CONTENTS_HUGGINGFACE) {
-        struct buffer left = {0};
+        OWNED_BY(buffer_free) struct buffer left = {0};
         hf_surroundings_list(found.path, list, &left);
-        buffer_free(&left);
     } else if (found.path && checkpoint_file_list_read(list, found.path) < 0) {
         error_clear();
     }
@@ -74,7 +72,7 @@ static bool is_same_file(const struct checkpoint_file *a, const struct checkpoin
 
 // The files that came with a model of Hugging Face. Those of the tokenizer are left out if the run has another one now.
 static void add_companions(struct checkpoint_file_list *files, const struct config *config) {
-    struct checkpoint_file_list origin = {0};
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list origin = {0};
     list_origin(config, &origin);
     const char *own[] = {"tokenizer-model", "vocab-file"};
     bool has_other = false;
@@ -94,20 +92,18 @@ static void add_companions(struct checkpoint_file_list *files, const struct conf
         checkpoint_file_list_add(files, has_other && file->path == configuration ? HF_ROLE_WEIGHTS : file->role,
                                  file->path);
     }
-    checkpoint_file_list_free(&origin);
 }
 
 // ---- all files ----
 
 // Adds the file of the latest checkpoint that has the role.
 static bool add_from_latest(struct checkpoint_file_list *files, const char *save, const char *role) {
-    struct checkpoint_file_list kept = {0};
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list kept = {0};
     if (checkpoint_exists(save))
         list_latest(&kept, save);
     const char *path = checkpoint_file_find(&kept, role);
     if (path)
         checkpoint_file_list_add(files, role, path);
-    checkpoint_file_list_free(&kept);
     return path != NULL;
 }
 

@@ -88,20 +88,19 @@ static void round_values(const struct step *step, const struct probe_rounding *r
         float *values = param->value.data, added = !is_shifted ? 0.0f : param->is_centered ? 1.0f : -1.0f;
         size_t count = (size_t)tensor_count(param->value);
         float *whole = convert_shifted(values, DTYPE_F32, count, added);
-        unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
+        OWNED unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
         convert_elements(
             &(struct convert){.to = narrow, .to_dtype = dtype, .from = whole, .from_dtype = DTYPE_F32, .count = count});
         free(whole);
         whole = convert_shifted(narrow, dtype, count, -added);
         memcpy(values, whole, count * sizeof values[0]);
         free(whole);
-        free(narrow);
     }
 }
 
 static int load(struct step *step, struct model_source *source, const struct probe_rounding *rounding) {
     size_t count = (size_t)step_params(step)->count, biases = expert_bias_count(step, &source->config);
-    struct checkpoint_tensor *list = memory_alloc((count + biases + 1) * sizeof *list);
+    OWNED struct checkpoint_tensor *list = memory_alloc((count + biases + 1) * sizeof *list);
     struct tensor target = step_weights_target(step);
     for (size_t i = 0; i < count; i++) {
         const struct param *param = step_params(step)->items[i];
@@ -113,7 +112,6 @@ static int load(struct step *step, struct model_source *source, const struct pro
     int result = model_source_load(source, step_device(step), list, count + biases, false);
     for (size_t i = count; i < count + biases; i++)
         free((char *)(uintptr_t)list[i].name);
-    free(list);
     if (result == 0)
         step_accept_weights(step);
     if (result == 0 && rounding && rounding->dtype != DTYPE_F32)

@@ -1,6 +1,7 @@
 // Compares measured and planned times. See plan_comparison.h.
 #include "train/plan_comparison.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "report/metrics_file.h"
 
 #include <inttypes.h>
@@ -65,7 +66,7 @@ static void write_parts(struct json_writer *json, const char *key, double second
 void planned_write_line(const struct planned *planned, const struct measured *measured, struct buffer *line) {
     struct planned_difference result = planned_compare(planned, measured);
     struct json_writer json = {.out = line};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     planned_describe(planned, measured, &text);
     metrics_line_begin(&json, "event", clock_wall_seconds(), measured->iteration);
     json_put_string(&json, "event", "planned");
@@ -74,5 +75,4 @@ void planned_write_line(const struct planned *planned, const struct measured *me
     write_parts(&json, "measured", measured->seconds, result.measured);
     write_parts(&json, "planned", planned->seconds, result.planned);
     json_end_object(&json);
-    buffer_free(&text);
 }

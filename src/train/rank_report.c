@@ -282,16 +282,15 @@ static void warn_of(struct rank_report *report, const struct straggler *straggle
     if (straggler->rank < 0 || report->has_warned || report->slow_seen < LINES_BEFORE_WARNING ||
         report->steps < STEPS_BEFORE_WARNING || atomic_load(&report->prints))
         return;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     straggler_describe(straggler, host_of(report, straggler->rank), &text);
     log_warn("%s", buffer_string(&text));
-    buffer_free(&text);
     report->has_warned = true;
 }
 
 static void print_timers(const struct rank_report *report, const int64_t *table, int64_t iteration) {
     int size = report->mesh->size, words = count_words(report), count = 0;
-    double *ms = memory_alloc(sizeof *ms * TIMER_COUNT * (size_t)size);
+    OWNED double *ms = memory_alloc(sizeof *ms * TIMER_COUNT * (size_t)size);
     struct timer_row rows[TIMER_COUNT];
     for (int timer = 0; timer < TIMER_COUNT; timer++) {
         if (timer_level((enum timer)timer) > report->config->watch.timing_log_level)
@@ -305,12 +304,10 @@ static void print_timers(const struct rank_report *report, const int64_t *table,
         if (most > 0)
             report_timer(report->report, timer_name((enum timer)timer), most * 1e-3, iteration);
     }
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     timers_print(&text, rows, count, size, report->config->watch.timing_log_option);
     if (text.length > 0)
         report_print(report->report, buffer_string(&text));
-    buffer_free(&text);
-    free(ms);
 }
 
 // If all ranks wait for long and none stands out, a link may be slow. All ranks decide by what the first one said and
@@ -357,8 +354,8 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
     if (report->steps == 0)
         return;
     int size = report->mesh->size, words = count_words(report);
-    int64_t *table = gather_words(report);
-    struct rank_times *times = memory_alloc(sizeof *times * (size_t)size);
+    OWNED int64_t *table = gather_words(report);
+    OWNED struct rank_times *times = memory_alloc(sizeof *times * (size_t)size);
     for (int i = 0; i < size; i++)
         times[i] = times_of(table + (size_t)i * (size_t)words);
     struct straggler straggler = stragglers_find(times, size);
@@ -373,8 +370,6 @@ void rank_report_write(struct rank_report *report, int64_t iteration) {
         warn_of(report, &straggler);
         compare_with_plan(report, table, iteration);
     }
-    free(times);
-    free(table);
     report->is_compared = report->is_compared || compares(report);
     report->used = (struct rank_usage){0};
     report->seconds = report->awaited_device = report->device_waited = 0;
@@ -388,16 +383,13 @@ void rank_report_phase(struct rank_report *report, const char *name, double seco
     if (report->config->watch.timing_log_level == 0)
         return;
     int size = report->mesh->size;
-    int64_t *table = memory_alloc(sizeof *table * (size_t)size);
-    double *ms = memory_alloc(sizeof *ms * (size_t)size);
+    OWNED int64_t *table = memory_alloc(sizeof *table * (size_t)size);
+    OWNED double *ms = memory_alloc(sizeof *ms * (size_t)size);
     table[report->mesh->rank] = (int64_t)(seconds * 1e9);
     comm_all_gather_i64(report->mesh->all, table, 1, "times of ranks");
     for (int i = 0; i < size; i++)
         ms[i] = (double)table[i] * 1e-6;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     timers_print(&text, &(struct timer_row){name, ms}, 1, size, report->config->watch.timing_log_option);
     report_print(report->report, buffer_string(&text));
-    buffer_free(&text);
-    free(table);
-    free(ms);
 }

@@ -204,7 +204,7 @@ static int search_all(const struct retrieval *retrieval, const struct embedded *
 static void sum_counts(const struct mesh *mesh, int64_t *counts, int count) {
     struct group *group = mesh->group[AXIS_DATA];
     int size = group_size(group);
-    int64_t *table = memory_alloc((size_t)(size * count) * sizeof *table);
+    OWNED int64_t *table = memory_alloc((size_t)(size * count) * sizeof *table);
     memcpy(table + group_rank(group) * count, counts, (size_t)count * sizeof *counts);
     comm_all_gather_i64(group, table, count, "retrieval counts");
     for (int i = 0; i < count; i++) {
@@ -212,7 +212,6 @@ static void sum_counts(const struct mesh *mesh, int64_t *counts, int count) {
         for (int rank = 0; rank < size; rank++)
             counts[i] += table[rank * count + i];
     }
-    free(table);
 }
 
 // An embedding that is not finite is the nearest to nothing, and would be counted as a miss.

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "report/console.h"
 
 #include <errno.h>
@@ -14,10 +15,9 @@
 #include <unistd.h>
 
 void ending_print(const struct ending *ending, const char *event) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     console_datetime(&text, event, clock_wall_seconds());
     report_print(ending->report, buffer_string(&text));
-    buffer_free(&text);
 }
 
 void ending_answer(const struct ending *ending, const char *doing, int64_t iteration) {
@@ -56,10 +56,8 @@ static bool has_trigger(const struct ending *ending, const char *name) {
     const char *folder = ending->config->run.trigger_path;
     if (!folder)
         return false;
-    char *path = file_join(folder, name);
-    bool is_there = file_exists(path);
-    free(path);
-    return is_there;
+    OWNED char *path = file_join(folder, name);
+    return file_exists(path);
 }
 
 // 0, or the reason. Only one rank looks, to spare the file system a thousand queries per iteration.
@@ -119,13 +117,12 @@ void ending_save_done(struct ending *ending) {
     ending->is_save_asked = false;
     if (ending->mesh->rank != 0)
         return;
-    char *path = file_join(ending->config->run.trigger_path, "save");
+    OWNED char *path = file_join(ending->config->run.trigger_path, "save");
     // Else there would be a checkpoint after every iteration.
     ending->is_save_stuck = unlink(path) < 0;
     if (ending->is_save_stuck)
         log_warn("cannot remove %s, which asked for a checkpoint (%s); it counts no more until you remove it", path,
                  strerror(errno));
-    free(path);
 }
 
 enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t reason) {

@@ -31,7 +31,7 @@ static bool is_loaded(const struct config *config) {
 
 static int check_others(struct contents *contents, const struct config *config) {
     const char *remedy = "give another folder with --save";
-    char *how = NULL;
+    OWNED char *how = NULL;
     if (file_exists(config->run.save) && !file_is_folder(config->run.save))
         return error_set_code(EXIT_CODE_USAGE, "--save %s is a file, not a folder; %s", config->run.save, remedy);
     TRY(contents_look(contents, config->run.save, -1));
@@ -43,9 +43,7 @@ static int check_others(struct contents *contents, const struct config *config) 
                           has_iteration ? ", with --no-load-optim to continue at its iteration or --finetune to start "
                                           "at 0; either way the optimizer is fresh"
                                         : ", with --finetune: the run starts at iteration 0");
-    int status = contents_refuse_others(contents, config->run.save, how ? how : remedy);
-    free(how);
-    return status;
+    return contents_refuse_others(contents, config->run.save, how ? how : remedy);
 }
 
 // A run continues the checkpoints in its folder, or there are none.
@@ -60,7 +58,7 @@ static int check_run(const struct contents *contents, const struct config *confi
                               save);
     if (!is_loaded(config)) {
         const char *first = config->run.load ? config->run.load : config->run.pretrained_checkpoint;
-        char *again =
+        OWNED char *again =
             first ? memory_printf("--load %s (with --pretrained-checkpoint %s, the same command starts and resumes)",
                                   save, first)
                   : memory_string("--resume");
@@ -68,7 +66,6 @@ static int check_run(const struct contents *contents, const struct config *confi
                        "%s holds checkpoints of another run, up to iteration %" PRId64
                        "; resume that run with %s, or give another --save",
                        save, contents->iteration, again);
-        free(again);
         return -1;
     }
     const char *flag = config_upcycles_load(config) ? "--moe-use-upcycling"
@@ -91,8 +88,8 @@ static int check_fallback_run(const struct config *config, const struct contents
                               "--save-fallback %s holds checkpoints, up to iteration %" PRId64
                               "; resume their run with --load %s, or give another --save-fallback",
                               fallback, contents->iteration, config->run.save);
-    char *path = checkpoint_path(fallback, contents->iteration);
-    struct json *saved = NULL;
+    OWNED char *path = checkpoint_path(fallback, contents->iteration);
+    OWNED struct json *saved = NULL;
     int status = contents->iteration < 0 ? 0 : state_read_config(&saved, path);
     if (status == 0 && saved && json_get_string(saved, "save", &save) == 0 && file_is_folder(save) &&
         !file_is_same(save, config->run.save))
@@ -103,8 +100,6 @@ static int check_fallback_run(const struct config *config, const struct contents
     // A damaged one is not loaded either.
     if (status < 0 && error_exit_code() != EXIT_CODE_USAGE)
         status = 0;
-    json_free(saved);
-    free(path);
     return status;
 }
 
@@ -125,13 +120,11 @@ static int check_fallback(const struct config *config) {
 // ---- one process at a time ----
 
 static int refuse(const char *save, const char *path, const struct file_lock_holder *holder) {
-    char *who = holder->host[0] ? memory_printf(" (process %ld on %s)", holder->process, holder->host) : NULL;
-    char *gone = holder->is_here ? NULL : memory_printf("; if that machine is gone, remove %s", path);
+    OWNED char *who = holder->host[0] ? memory_printf(" (process %ld on %s)", holder->process, holder->host) : NULL;
+    OWNED char *gone = holder->is_here ? NULL : memory_printf("; if that machine is gone, remove %s", path);
     error_set_code(holder->is_here && !holder->is_ending ? EXIT_CODE_USAGE : EXIT_CODE_ERROR,
                    "another run%s is writing to %s; stop it, or give another --save%s", who ? who : "", save,
                    gone ? gone : "");
-    free(who);
-    free(gone);
     return -1;
 }
 
@@ -172,10 +165,8 @@ int save_folder_check(const struct config *config) {
 
 static int lock_folder(struct file_lock *lock, const char *folder) {
     TRY(file_make_folders(folder));
-    char *path = file_join(folder, lock_name);
-    int status = take_lock(lock, path, folder);
-    free(path);
-    return status;
+    OWNED char *path = file_join(folder, lock_name);
+    return take_lock(lock, path, folder);
 }
 
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {

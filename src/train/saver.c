@@ -22,10 +22,9 @@
 #include <string.h>
 
 static void print_saving(const struct saver *saver, int64_t iteration) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     console_saving(&text, clock_wall_seconds(), iteration, saver->folder);
     report_print_long(saver->report, buffer_string(&text));
-    buffer_free(&text);
 }
 
 static void print_saved(struct saver *saver) {
@@ -38,10 +37,9 @@ static void print_saved(struct saver *saver) {
     console_saved(&text, clock_wall_seconds(), &saved);
     report_print_long(saver->report, buffer_string(&text));
     buffer_free(&text);
-    char *sentence = memory_printf("saved a checkpoint to %s in %.1f s", saver->folder, saver->seconds);
+    OWNED char *sentence = memory_printf("saved a checkpoint to %s in %.1f s", saver->folder, saver->seconds);
     report_event(saver->report,
                  &(struct metrics_event){.name = "saved", .iteration = saver->iteration, .text = sentence});
-    free(sentence);
     if (!saver->copier || saver->folder != saver->config->run.save)
         return;
     bool is_best = saver->better.iteration == saver->iteration;
@@ -109,11 +107,10 @@ static bool decide(const struct saver *saver, bool is_so, const char *name) {
 }
 
 static void tell_failure(const struct saver *saver, int64_t iteration, const char *next) {
-    char *text = memory_printf("the checkpoint of iteration %" PRId64 " was not saved: %s; %s", iteration,
-                               error_message(), next);
+    OWNED char *text = memory_printf("the checkpoint of iteration %" PRId64 " was not saved: %s; %s", iteration,
+                                     error_message(), next);
     log_warn_once("%s", text);
     report_event(saver->report, &(struct metrics_event){.name = "unsaved", .iteration = iteration, .text = text});
-    free(text);
     error_clear();
 }
 
@@ -132,11 +129,10 @@ static int schedule_retry(struct saver *saver, int64_t iteration) {
     }
     // One attempt is made when the time is up.
     saver->retry.due_time = now + fmin(wait, left);
-    char *next = memory_printf(
+    OWNED char *next = memory_printf(
         "%sthe next attempt is in %.0f s, and the run ends in %.*f minutes if none succeeds (%s)",
         is_last ? "" : "training continues, ", fmax(fmin(wait, left), 1), left < 600 ? 1 : 0, left / 60, flag);
     tell_failure(saver, iteration, next);
-    free(next);
     return 0;
 }
 
@@ -152,9 +148,8 @@ static int take_failure(struct saver *saver, int64_t iteration) {
         return -1;
     if (!saver->is_fallback_next)
         return schedule_retry(saver, iteration);
-    char *next = memory_printf("trying %s (--save-fallback)", config->run.save_fallback);
+    OWNED char *next = memory_printf("trying %s (--save-fallback)", config->run.save_fallback);
     tell_failure(saver, iteration, next);
-    free(next);
     return 0;
 }
 
@@ -171,36 +166,32 @@ static void take_best(struct saver *saver) {
     saver->better.iteration = 0;
     if (saver->mesh->rank != 0)
         return;
-    char *path = best_path(saver), *text = memory_printf("{\"iteration\": %" PRId64 ", \"validation_loss\": %.9g}\n",
-                                                         saver->best.iteration, saver->best.loss);
+    OWNED char *path = best_path(saver),
+               *text = memory_printf("{\"iteration\": %" PRId64 ", \"validation_loss\": %.9g}\n", saver->best.iteration,
+                                     saver->best.loss);
     if (file_write_all(path, text, strlen(text)) < 0)
         log_warn("%s; a run that resumes will not know its best checkpoint", error_message());
     error_clear();
     log_info("the best checkpoint so far is that of iteration %" PRId64 " (validation loss %.4f); load it with "
              "--ckpt-step %" PRId64,
              saver->best.iteration, saver->best.loss, saver->best.iteration);
-    free(path);
-    free(text);
 }
 
 static void read_best(struct saver *saver) {
     enum { MOST_BYTES = 4096 };
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     if (!saver->config->run.keep_best || saver->mesh->rank != 0)
         return;
-    char *path = best_path(saver);
+    OWNED char *path = best_path(saver);
     bool is_bad = file_exists(path) && (json_parse_own(&object, path, MOST_BYTES) < 0 ||
                                         json_get_int(object, "iteration", &saver->best.iteration) < 0 ||
                                         json_get_double(object, "validation_loss", &saver->best.loss) < 0);
-    char *named = checkpoint_path(saver->config->run.save, saver->best.iteration);
+    OWNED char *named = checkpoint_path(saver->config->run.save, saver->best.iteration);
     if (is_bad)
         log_warn("%s; the best checkpoint is looked for from here on", error_message());
     if (is_bad || !file_is_folder(named))
         saver->best = (struct saver_best){0};
     error_clear();
-    json_free(object);
-    free(named);
-    free(path);
 }
 
 void saver_judge(struct saver *saver, int64_t iteration, double loss) {
@@ -412,13 +403,12 @@ static int save_start(struct saver *saver, struct progress_state *at) {
 // The run went back to a checkpoint in the fallback: the copies are those of --save, whose marker names one before.
 static void offer_earlier(struct saver *saver) {
     int64_t iteration;
-    char *path = NULL;
+    OWNED char *path = NULL;
     if (folder_marker_read(saver->config->run.save, &iteration) > 0)
         path = checkpoint_path(saver->config->run.save, iteration);
     if (path && file_exists(path))
         remote_copier_offer(saver->copier,
                             (struct remote_offer){.iteration = iteration, .best = saver->best.iteration});
-    free(path);
     error_clear();
 }
 

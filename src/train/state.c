@@ -275,10 +275,8 @@ static int parse_config(struct json **object, const struct checkpoint_state *sta
     *object = NULL;
     if (!state->config_json)
         return 0;
-    char *name = memory_printf("%s/config.json", path);
-    int status = json_parse(object, state->config_json, strlen(state->config_json), name);
-    free(name);
-    return status;
+    OWNED char *name = memory_printf("%s/config.json", path);
+    return json_parse(object, state->config_json, strlen(state->config_json), name);
 }
 
 // The checkpoint must be one of this model, unless its weights begin another run. How it stores gains goes to
@@ -306,9 +304,8 @@ static int check_optimizer(const char *path) {
 // A run that begins to average its weights has a checkpoint without averages: they stay as load_weights began them.
 static size_t leave_averages(const struct step *step, const char *path, struct checkpoint_tensor *list, size_t count) {
     const char *prefix = OPTIMIZER_AVERAGE ".";
-    char *first = memory_printf("%s%s", prefix, step_params(step)->items[0]->name);
+    OWNED char *first = memory_printf("%s%s", prefix, step_params(step)->items[0]->name);
     bool is_left = step_optimizer(step, 0)->average.data && !checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
-    free(first);
     if (!is_left)
         return count;
     log_warn_once("%s has no moving average of the weights; --ema-decay starts one from its weights", path);
@@ -338,10 +335,8 @@ static int load_optimizer(const struct run_state *run, const char *path) {
 
 // Whether the run that wrote the checkpoint had master weights: those of a run in fp32 are its weights.
 static bool has_masters(const struct step *step, const char *path) {
-    char *first = memory_printf("master.%s", step_params(step)->items[0]->name);
-    bool has = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
-    free(first);
-    return has;
+    OWNED char *first = memory_printf("master.%s", step_params(step)->items[0]->name);
+    return checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
 }
 
 // Weights of other programs, which set run->progress unless it is NULL. See load_weights.
@@ -445,16 +440,15 @@ int state_load_found(const struct run_state *run, const struct found_checkpoint 
 }
 
 static void note_changes(const struct config *config, const struct checkpoint_state *state, const char *path) {
-    struct buffer changes = {0};
+    OWNED_BY(buffer_free) struct buffer changes = {0};
     config_list_changes(config, state->config_json, &changes);
     if (changes.length > 0)
         log_warn_once("settings differ from the checkpoint %s: %s; ignore this if intended", path, changes.data);
-    buffer_free(&changes);
 }
 
 int state_match_schedule(struct config *config, const char *path) {
     struct checkpoint_state state;
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     TRY(check_optimizer(path));
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
@@ -467,7 +461,6 @@ int state_match_schedule(struct config *config, const char *path) {
         status = config_match_schedule(config, object, path);
     if (status == 0 && object)
         note_changes(config, &state, path);
-    json_free(object);
     checkpoint_state_free(&state);
     return status;
 }
@@ -479,10 +472,9 @@ static int use_own_files(struct config *config, const struct checkpoint_file_lis
     struct flag_table table = config_flag_table(0);
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         const char *path = checkpoint_file_find(files, roles[i]);
-        char *flag = memory_printf("--%s", roles[i]);
+        OWNED char *flag = memory_printf("--%s", roles[i]);
         int status =
             path && !flag_is_given(&config->given, flag) ? flag_set(&table, config, flag, path, FLAG_FROM_PRESET) : 0;
-        free(flag);
         TRY(status);
     }
     return 0;
@@ -491,9 +483,9 @@ static int use_own_files(struct config *config, const struct checkpoint_file_lis
 static int load_foreign_config(struct config *config, const char *path) {
     struct model_source source;
     TRY(foreign_open(&source, config, path, config->run.ckpt_step));
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer writer = {.out = &text};
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     config_to_json(&source.config, &writer);
     int status = json_parse(&object, buffer_string(&text), text.length, path);
     if (status == 0)
@@ -502,8 +494,6 @@ static int load_foreign_config(struct config *config, const char *path) {
         status = use_own_files(config, &source.files);
     if (status == 0 && source.notes.length > 0)
         log_warn("%s", buffer_string(&source.notes));
-    json_free(object);
-    buffer_free(&text);
     model_source_close(&source);
     return status;
 }
@@ -536,8 +526,8 @@ int state_load_config(struct config *config, const struct found_checkpoint *from
     if (found_checkpoint_is_foreign(from))
         return load_foreign_config(config, path);
     struct checkpoint_state state;
-    struct checkpoint_file_list files = {0};
-    struct json *object = NULL;
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list files = {0};
+    OWNED struct json *object = NULL;
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
     if (status == 0)
@@ -547,8 +537,6 @@ int state_load_config(struct config *config, const struct found_checkpoint *from
         status = checkpoint_file_list_read(&files, path);
     if (status == 0)
         status = use_own_files(config, &files);
-    checkpoint_file_list_free(&files);
-    json_free(object);
     checkpoint_state_free(&state);
     return status;
 }

@@ -29,8 +29,8 @@ static int64_t find_name(const struct string_list *list, const char *name) {
 }
 
 static int add_group(struct string_list *names, const struct config *config, enum split which, int64_t group) {
-    struct data_paths paths;
-    struct blend_list list = {0};
+    OWNED_BY(data_paths_free) struct data_paths paths = {0};
+    OWNED_BY(blend_list_free) struct blend_list list = {0};
     int status = data_paths_find_group(&paths, config, which, group);
     if (status == 0 && paths.items.count > 0)
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
@@ -41,8 +41,6 @@ static int add_group(struct string_list *names, const struct config *config, enu
         else if (find_name(names, name) == names->count)
             string_list_add(names, name);
     }
-    blend_list_free(&list);
-    data_paths_free(&paths);
     return status;
 }
 
@@ -95,17 +93,11 @@ static int set_flag(struct config *config, const char *flag, const char *value) 
 
 // By its full name: checkpoints remember it, and may be read from any folder.
 static int set_trained(struct config *config, const char *folder) {
-    char *full = realpath(folder, NULL), *vocab = file_join(full ? full : folder, "vocab.json"),
-         *merges = file_join(full ? full : folder, "merges.txt");
-    int status = set_flag(config, "--tokenizer-type", "GPT2BPETokenizer");
-    if (status == 0)
-        status = set_flag(config, "--vocab-file", vocab);
-    if (status == 0)
-        status = set_flag(config, "--merge-file", merges);
-    free(full);
-    free(vocab);
-    free(merges);
-    return status;
+    OWNED char *full = realpath(folder, NULL), *vocab = file_join(full ? full : folder, "vocab.json"),
+               *merges = file_join(full ? full : folder, "merges.txt");
+    TRY(set_flag(config, "--tokenizer-type", "GPT2BPETokenizer"));
+    TRY(set_flag(config, "--vocab-file", vocab));
+    return set_flag(config, "--merge-file", merges);
 }
 
 // A run that starts from a checkpoint has that one's tokenizer, whatever the text has become since.
@@ -148,11 +140,9 @@ static int find_tokenizer(struct config *config, const struct text_cache *cache,
     TRY(take_saved(config, &is_taken));
     if (is_taken)
         return 0;
-    char *folder;
+    OWNED char *folder = NULL;
     TRY(text_cache_tokenizer(&folder, cache, sources, config->data.vocab_size));
-    int status = set_trained(config, folder);
-    free(folder);
-    return status;
+    return set_trained(config, folder);
 }
 
 // ---- datasets ----
@@ -215,13 +205,12 @@ static int resolve(struct text_data *data, const struct text_data_options *optio
     const struct string_list *names = &data->names;
     struct text_cache cache = {.key = config->data.json_keys, .threads = pool_available_processors()};
     TRY(check_use(config, names->items[0]));
-    char *beside = text_source_default_root(names->items[0]);
+    OWNED char *beside = text_source_default_root(names->items[0]);
     if (config->data.data_cache_path || beside)
         string_list_add(&cache.roots, config->data.data_cache_path ? config->data.data_cache_path : beside);
     if (!config->data.data_cache_path && options->user_cache)
         string_list_add(&cache.roots, options->user_cache);
-    free(beside);
-    struct text_source *sources = memory_alloc((size_t)names->count * sizeof *sources);
+    OWNED struct text_source *sources = memory_alloc((size_t)names->count * sizeof *sources);
     int status = 0;
     string_list_free(&data->prefixes);
     for (int64_t i = 0; status == 0 && i < names->count; i++)
@@ -230,7 +219,6 @@ static int resolve(struct text_data *data, const struct text_data_options *optio
         status = make_from(data, config, &cache, (struct text_sources){sources, names->count});
     for (int64_t i = 0; i < names->count; i++)
         text_source_close(&sources[i]);
-    free(sources);
     string_list_free(&cache.roots);
     return status;
 }
@@ -239,25 +227,20 @@ static int resolve(struct text_data *data, const struct text_data_options *optio
 
 // Rank 0's results, a line each: the tokenizer's files, then names and prefixes.
 static char *write_found(const struct text_data *data, const struct config *config) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     const char *files[] = {config->data.tokenizer_type, config->data.vocab_file, config->data.merge_file,
                            config->data.tokenizer_model};
     for (size_t i = 0; data->names.count > 0 && i < sizeof files / sizeof files[0]; i++)
         buffer_printf(&text, "%s\n", files[i] ? files[i] : "");
     for (int64_t i = 0; i < data->names.count; i++)
         buffer_printf(&text, "%s\n%s\n", data->names.items[i], data->prefixes.items[i]);
-    char *found = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return found;
+    return memory_string(buffer_string(&text));
 }
 
 // The rank that found an entry has verified its manifest.
 static bool has_dataset(const char *prefix) {
-    char *folder = file_parent(prefix), *manifest = file_join(folder, "manifest.json");
-    bool exists = file_exists(manifest);
-    free(folder);
-    free(manifest);
-    return exists;
+    OWNED char *folder = file_parent(prefix), *manifest = file_join(folder, "manifest.json");
+    return file_exists(manifest);
 }
 
 // Takes over what rank 0 has found; *is_here if its files are seen from here, too.
@@ -289,11 +272,10 @@ static int open_together(struct text_data *data, const struct text_data_options 
     if (status == 0 && data->names.count > 0)
         status = resolve(data, options);
     TRY(comm_agree(mesh->all, status, "text tokenized"));
-    char *found = is_first ? write_found(data, options->config) : NULL;
+    OWNED char *found = is_first ? write_found(data, options->config) : NULL;
     comm_broadcast_text(mesh->all, &found, 0, "tokenized text");
     if (!is_first && *found)
         status = read_found(data, options->config, found, &is_here);
-    free(found);
     // First one rank of each machine that has its own copy of the text, then the others there, which find what it made.
     for (int turn = 0; turn < 2; turn++) {
         bool is_mine = !is_here && (options->local_rank == 0) == (turn == 0);

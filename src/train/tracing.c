@@ -107,7 +107,7 @@ static void describe_place(const struct mesh *mesh, struct buffer *out) {
 
 static void open_file(struct tracing *tracing, double origin, struct clock_offset offset) {
     const struct mesh *mesh = tracing->ranks.mesh;
-    struct buffer layout = {0};
+    OWNED_BY(buffer_free) struct buffer layout = {0};
     describe_place(mesh, &layout);
     struct trace_place place = {.rank = mesh->rank,
                                 .host = tracing->ranks.host,
@@ -120,7 +120,6 @@ static void open_file(struct tracing *tracing, double origin, struct clock_offse
         log_warn("%s", error_message());
         error_clear();
     }
-    buffer_free(&layout);
 }
 
 // The ranks agree on the origin of times, which is a moment of the first rank's clock.
@@ -144,7 +143,7 @@ static void begin_profile(struct tracing *tracing, int64_t iteration) {
 static void merge_files(struct tracing *tracing) {
     const struct mesh *mesh = tracing->ranks.mesh;
     struct trace_merge merge = {.folder = tracing->folder};
-    int *ranks = memory_alloc(sizeof *ranks * (size_t)mesh->size);
+    OWNED int *ranks = memory_alloc(sizeof *ranks * (size_t)mesh->size);
     for (int i = 0; i < mesh->size; i++)
         if (has_profile(config_of(tracing), i))
             ranks[merge.count++] = i;
@@ -163,7 +162,6 @@ static void merge_files(struct tracing *tracing) {
     if (merge.bad_lines > 0)
         log_warn("%" PRId64 " lines of the ranks' profiles were torn and are left out", merge.bad_lines);
     free(merge.path);
-    free(ranks);
 }
 
 // Ranks that wait for the merge wait for files.

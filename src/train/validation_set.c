@@ -71,13 +71,12 @@ static int set(struct config *config, const char *flag, const char *value) {
 
 // The shares of a run that resumes, to be freed; NULL if there are none.
 static int find_saved(const struct config *config, char **split) {
-    struct json *object = NULL;
+    OWNED struct json *object = NULL;
     *split = NULL;
     int status = state_read_resumed(&object, config);
     const struct json *member = status == 0 && object ? json_member(object, "split") : NULL;
     if (member && member->type == JSON_STRING)
         *split = memory_string(member->string);
-    json_free(object);
     return status;
 }
 
@@ -125,10 +124,9 @@ static int settle_iterations(struct config *config, const struct text_data *text
         return 0;
     int64_t enough = windows >= batch ? windows / batch : 1;
     if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_PRESET) {
-        char *value = memory_printf("%" PRId64, enough);
+        OWNED char *value = memory_printf("%" PRId64, enough);
         log_info("chosen for this run: --eval-iters %s, with which an evaluation reads the validation set once", value);
         status = set(config, "--eval-iters", value);
-        free(value);
         most = enough * batch;
     }
     if (status == 0 && windows < most)

@@ -81,6 +81,29 @@ static void expect_contents(const char *path, const char *expected) {
     buffer_free(&text);
 }
 
+TEST(bytes_are_moved_whole) {
+    char *place = make_place(), *path = file_join(place, "x"), bytes[16];
+    int file = open(path, O_RDWR | O_CREAT, 0600), ends[2];
+    EXPECT_INT(file_put(file, "0123456789", 10), 10);
+    EXPECT_INT(file_write_at(file, "ab", 2, 4), 2);
+    EXPECT_INT(file_read_at(file, bytes, 4, 3), 4);
+    EXPECT(memcmp(bytes, "3ab6", 4) == 0);
+    EXPECT_INT(file_read_at(file, bytes, 16, 7), 3);
+    EXPECT_INT(errno, 0);
+    EXPECT_INT(file_read_at(-1, bytes, 16, 7), 0);
+    EXPECT_INT(errno, EBADF);
+    EXPECT(pipe2(ends, O_NONBLOCK) == 0);
+    // Only as much as the pipe holds.
+    OWNED char *many = memory_alloc(1 << 24);
+    size_t done = file_put(ends[1], many, 1 << 24);
+    EXPECT(done > 0 && done < 1 << 24 && errno == EAGAIN);
+    close(ends[0]);
+    close(ends[1]);
+    close(file);
+    free(path);
+    remove_place(place);
+}
+
 TEST(commit_and_abort) {
     char *place = make_place(), *path = file_join(place, "f");
     struct file_writer writer;
@@ -559,9 +582,10 @@ TEST(huge_files_are_synced_in_pieces) {
     remove_place(place);
 }
 
-TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
-          TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(pipes_are_not_files),
-          TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet),
-          TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept), TEST_CASE(folders_are_swept),
-          TEST_CASE(new_folders_are_not_swept), TEST_CASE(new_folders_are_synced), TEST_CASE(reading),
-          TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths), TEST_CASE(huge_files_are_synced_in_pieces))
+TEST_MAIN(bytes_are_moved_whole, TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block),
+          TEST_CASE(full_disk_leaves_nothing), TEST_CASE(full_device), TEST_CASE(bad_targets),
+          TEST_CASE(pipes_are_not_files), TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish),
+          TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept),
+          TEST_CASE(folders_are_swept), TEST_CASE(new_folders_are_not_swept), TEST_CASE(new_folders_are_synced),
+          TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths), TEST_CASE(same_paths),
+          TEST_CASE(huge_files_are_synced_in_pieces))

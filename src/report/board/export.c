@@ -50,16 +50,14 @@ static int points_per_curve(const struct json *runs) {
 }
 
 static int add_curves(struct json_writer *json, struct board_store *store, const struct curve_query *query) {
-    struct buffer text = {0};
-    struct json *root = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *root = NULL;
     int status = board_store_curves(store, query, &text);
     if (status == 0)
         status = json_parse(&root, buffer_string(&text), text.length, "curves");
     const struct json *curves = json_member(root, "curves");
     for (size_t i = 0; curves && i < curves->count; i++)
         json_value(json, &curves->items[i]);
-    json_free(root);
-    buffer_free(&text);
     return status;
 }
 
@@ -106,8 +104,8 @@ static int ask_log(struct board_store *store, const char *id, struct buffer *out
 }
 
 static int make_data(struct board_store *store, struct buffer *out) {
-    struct buffer text = {0};
-    struct json *root = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *root = NULL;
     struct json_writer json = {.out = out};
     TRY(board_store_runs(store, &text));
     int status = json_parse(&root, buffer_string(&text), text.length, "runs");
@@ -127,8 +125,6 @@ static int make_data(struct board_store *store, struct buffer *out) {
         status = add_run_curves(&json, store, &runs->items[i], points_per_curve(runs));
     json_end_array(&json);
     json_end_object(&json);
-    json_free(root);
-    buffer_free(&text);
     return status;
 }
 
@@ -183,13 +179,11 @@ static void make_page(const struct buffer *data, struct buffer *out) {
 }
 
 int board_export(struct board_store *store, const char *path) {
-    struct buffer data = {0}, page = {0};
+    OWNED_BY(buffer_free) struct buffer data = {0}, page = {0};
     int status = make_data(store, &data);
     if (status == 0) {
         make_page(&data, &page);
         status = file_write_all(path, buffer_string(&page), page.length);
     }
-    buffer_free(&data);
-    buffer_free(&page);
     return status;
 }

@@ -19,14 +19,13 @@ enum { LEAST_BYTES = 4 << 20, END_BYTES = 64 << 10 };
 
 // Parses the whole lines in `size` bytes of the file at `begin`.
 static void read_part(struct board_run *peek, const struct board_run *run, uint64_t begin, bool is_first) {
-    struct buffer bytes = {0};
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
     if (run_read_bytes(run, 0, begin, END_BYTES, &bytes) == 0) {
         const char *newline = is_first ? NULL : memchr(bytes.data, '\n', END_BYTES);
         size_t skipped = newline ? (size_t)(newline + 1 - bytes.data) : 0;
         peek->files[0].offset = begin + skipped;
         (void)run_read_lines(peek, 0, bytes.data + skipped, END_BYTES - skipped);
     }
-    buffer_free(&bytes);
 }
 
 void run_take_peek(struct board_run *run) {

@@ -39,15 +39,13 @@ static void put_string(struct buffer *out, const char *string) {
 // The checksum of the first bytes of a file and of those before its offset: a replaced file differs in them. False if
 // the file has disappeared or changed.
 static bool file_print(const struct board_run *run, uint32_t file, uint64_t *print) {
-    struct buffer first = {0}, last = {0};
+    OWNED_BY(buffer_free) struct buffer first = {0}, last = {0};
     uint64_t offset = run->files[file].offset;
     size_t size = offset < PRINT_BYTES ? (size_t)offset : PRINT_BYTES;
     bool is_there =
         run_read_bytes(run, file, 0, size, &first) == 0 && run_read_bytes(run, file, offset - size, size, &last) == 0;
     if (is_there)
         *print = (uint64_t)crc32c(first.data, size) << 32 | crc32c(last.data, size);
-    buffer_free(&first);
-    buffer_free(&last);
     return is_there;
 }
 
@@ -76,7 +74,7 @@ static void put_summary(struct buffer *out, const struct run_summary *summary) {
 }
 
 void run_cache_write(const struct board_run *run, struct buffer *out) {
-    struct buffer body = {0};
+    OWNED_BY(buffer_free) struct buffer body = {0};
     put_string(&body, run->path);
     put_int(&body, run->is_events);
     put_int(&body, run->file_count);
@@ -119,7 +117,6 @@ void run_cache_write(const struct board_run *run, struct buffer *out) {
     buffer_clear(out);
     put(out, &head, sizeof head);
     put(out, body.data, body.length);
-    buffer_free(&body);
 }
 
 // Reading: every call fails once one has failed.
@@ -207,7 +204,7 @@ static void take_pyramid(struct cache_cursor *cursor, const struct board_run *ru
 static void take_files(struct cache_cursor *cursor, struct board_run *run) {
     int64_t count = take_int(cursor, 0, RUN_MOST_FILES);
     for (int64_t i = 0; i < count && !cursor->has_failed; i++) {
-        char *path = take_string(cursor);
+        OWNED char *path = take_string(cursor);
         uint64_t numbers[6];
         take(cursor, numbers, sizeof numbers);
         if (path && !cursor->has_failed) {
@@ -224,14 +221,13 @@ static void take_files(struct cache_cursor *cursor, struct board_run *run) {
         } else {
             cursor->has_failed = true;
         }
-        free(path);
     }
 }
 
 static void take_groups(struct cache_cursor *cursor, struct board_run *run) {
     int64_t count = take_int(cursor, 0, RUN_MOST_TAGS);
     for (int64_t i = 0; i < count && !cursor->has_failed; i++) {
-        char *set = take_string(cursor);
+        OWNED char *set = take_string(cursor);
         // The group of "train" lines already exists.
         bool is_first = i == 0 && !run->is_events;
         if ((!is_first && !run->is_events) != (set != NULL))
@@ -239,7 +235,6 @@ static void take_groups(struct cache_cursor *cursor, struct board_run *run) {
         int group = is_first ? 0 : run_add_group(run, set);
         if (!cursor->has_failed)
             take_pyramid(cursor, run, &run->groups[group].pyramid);
-        free(set);
     }
 }
 
@@ -294,9 +289,8 @@ static void take_summary(struct cache_cursor *cursor, struct run_summary *summar
 }
 
 static int take_run(struct cache_cursor *cursor, struct board_run *run) {
-    char *path = take_string(cursor);
+    OWNED char *path = take_string(cursor);
     bool is_same = path && strcmp(path, run->path) == 0;
-    free(path);
     if (!is_same || take_int(cursor, 0, 1) != run->is_events)
         return -1;
     take_files(cursor, run);

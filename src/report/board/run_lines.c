@@ -3,6 +3,7 @@
 #include "report/board/run.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,7 +171,7 @@ static void add_line(struct board_run *run, enum board_line_kind kind, const str
 
 // A line that needs the slow path.
 static void add_other(struct board_run *run, const struct line_bytes *line) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     enum board_line_kind kind = line_read_head(line->text, line->length, &run->row);
     if (kind == LINE_UNKNOWN) {
         kind = LINE_BAD;
@@ -178,7 +179,6 @@ static void add_other(struct board_run *run, const struct line_bytes *line) {
             kind = line_read_tree(&run->lines, root, &run->row);
     }
     add_line(run, kind, root, line);
-    json_free(root);
     error_clear();
 }
 
@@ -262,11 +262,10 @@ void run_lines_again(struct board_run *run, const struct run_again *again, const
             const char *newline = memchr(at, '\n', (size_t)(end - at));
             if (!newline)
                 break;
-            struct json *root = NULL;
+            OWNED struct json *root = NULL;
             kind = LINE_BAD;
             if (json_parse(&root, at, (size_t)(newline - at), "line") == 0)
                 kind = line_read_tree(&reader, root, &row);
-            json_free(root);
             next = newline + 1;
         }
         line.length = (size_t)(next - at - 1);

@@ -177,7 +177,7 @@ static bool replace(char **string, char *value) {
 
 bool run_read_note(struct board_run *run, const char *path) {
     enum { MOST_TITLE_BYTES = 100, MOST_NOTE_BYTES = 4096 };
-    struct buffer bytes = {0};
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
     int descriptor = path ? run_open_beside(run, path) : -1;
     if (descriptor >= 0) {
         (void)read_at(descriptor, 0, MOST_NOTE_BYTES, &bytes);
@@ -187,9 +187,7 @@ bool run_read_note(struct board_run *run, const char *path) {
     // A long first line is a sentence of the note, not a title.
     bool has_title = line - begin <= MOST_TITLE_BYTES;
     bool has_changed = replace(&run->title, has_title ? trimmed(begin, line) : NULL);
-    has_changed = replace(&run->note, trimmed(has_title ? line : begin, end)) || has_changed;
-    buffer_free(&bytes);
-    return has_changed;
+    return replace(&run->note, trimmed(has_title ? line : begin, end)) || has_changed;
 }
 
 bool run_read(struct board_run *run, size_t bytes, struct buffer *scratch) {
@@ -225,7 +223,7 @@ int run_read_bytes(const struct board_run *run, uint32_t file, uint64_t begin, s
 
 int run_read_again(struct board_run *run, const struct run_again *again) {
     const struct pyramid_place *place = &again->bin->last;
-    struct buffer bytes = {0};
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
     if (place->end <= place->begin || place->end - place->begin > MOST_AGAIN_BYTES)
         return -1;
     size_t size = (size_t)(place->end - place->begin);
@@ -234,17 +232,15 @@ int run_read_again(struct board_run *run, const struct run_again *again) {
         run_events_again(run, again, bytes.data, size);
     else if (result == 0)
         run_lines_again(run, again, bytes.data, size);
-    buffer_free(&bytes);
     return result;
 }
 
 struct json *run_read_mark(const struct board_run *run, const struct run_mark *mark) {
-    struct buffer bytes = {0};
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
     struct json *root = NULL;
     if (run_read_bytes(run, mark->file, mark->begin, mark->bytes, &bytes) == 0 &&
         json_parse(&root, bytes.data, mark->bytes, run->path) < 0)
         root = NULL;
-    buffer_free(&bytes);
     error_clear();
     return root;
 }

@@ -41,12 +41,11 @@ static void write_config(struct json_writer *w, const struct board_run *run) {
     const struct run_marks *starts = &run->marks[RUN_MARK_START];
     json_key(w, "config");
     for (int i = starts->count; i-- > 0;) {
-        struct json *root = run_read_mark(run, &starts->items[i]);
+        OWNED struct json *root = run_read_mark(run, &starts->items[i]);
         const struct json *config = json_member(root, "config");
         bool is_object = config && config->type == JSON_OBJECT;
         if (is_object)
             json_value(w, config);
-        json_free(root);
         if (is_object)
             return;
     }
@@ -101,14 +100,13 @@ static void write_rank_row(struct json_writer *w, const struct json *root, struc
 
 static void write_ranks(struct json_writer *w, const struct board_run *run) {
     const struct run_marks *marks = &run->marks[RUN_MARK_RANKS];
-    struct buffer text = {0};
-    struct json *last = marks->count > 0 ? run_read_mark(run, &marks->items[marks->count - 1]) : NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *last = marks->count > 0 ? run_read_mark(run, &marks->items[marks->count - 1]) : NULL;
     json_key(w, "ranks");
     if (last)
         json_value(w, last);
     else
         json_null(w);
-    json_free(last);
     // Lines of thousands of ranks are long: then the history is shorter.
     enum { MOST_BYTES = 4 << 20 };
     int first = marks->count;
@@ -120,13 +118,11 @@ static void write_ranks(struct json_writer *w, const struct board_run *run) {
     json_key(w, "rank_history");
     json_begin_array(w);
     for (int i = first; i < marks->count; i++) {
-        struct json *root = run_read_mark(run, &marks->items[i]);
+        OWNED struct json *root = run_read_mark(run, &marks->items[i]);
         if (root)
             write_rank_row(w, root, &text);
-        json_free(root);
     }
     json_end_array(w);
-    buffer_free(&text);
 }
 
 // A text of an event file.
@@ -163,14 +159,13 @@ static struct event_texts read_texts(const struct board_run *run) {
     const struct run_marks *marks = &run->marks[RUN_MARK_TEXT];
     for (int i = 0; i < marks->count; i++) {
         const struct run_mark *mark = &marks->items[i];
-        struct buffer bytes = {0};
+        OWNED_BY(buffer_free) struct buffer bytes = {0};
         uint64_t length = 0;
         if (run_read_bytes(run, mark->file, mark->begin, mark->bytes, &bytes) == 0) {
             const unsigned char *frame = (const unsigned char *)bytes.data;
             if (event_frame_check(frame, mark->bytes, &length) == EVENT_FRAME_WHOLE)
                 (void)event_read(frame + EVENT_FRAME_HEAD, (size_t)length, keep_text, &texts);
         }
-        buffer_free(&bytes);
     }
     for (size_t i = 0; i < texts.count; i++) {
         for (size_t k = 0; k < i; k++) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -152,8 +153,8 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
     int64_t revision = board_store_revision(store);
     size_t count;
     struct board_run **runs = store_runs(store, &count);
-    struct run_text *texts = calloc(count + 1, sizeof texts[0]);
-    struct buffer all = {0};
+    OWNED struct run_text *texts = calloc(count + 1, sizeof texts[0]);
+    OWNED_BY(buffer_free) struct buffer all = {0};
     double now = clock_wall_seconds();
     CHECK(texts != NULL);
     for (size_t i = 0; i < count; i++) {
@@ -178,8 +179,6 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
         json_raw(&w, all.data + texts[i].begin, texts[i].end - texts[i].begin);
     json_end_array(&w);
     json_end_object(&w);
-    buffer_free(&all);
-    free(texts);
     free(runs);
     return 0;
 }
@@ -247,10 +246,10 @@ int board_store_log(struct board_store *store, const char *id, int lines, struct
         return -1;
     lines = lines < 1 ? 1 : lines > MOST_LINES ? MOST_LINES : lines;
     run_lock(run);
-    char *path = run->summary.job_log ? strdup(run->summary.job_log) : NULL;
+    OWNED char *path = run->summary.job_log ? strdup(run->summary.job_log) : NULL;
     run_unlock(run);
     int descriptor = path ? open_log(run, path) : -1;
-    struct buffer tail = {0};
+    OWNED_BY(buffer_free) struct buffer tail = {0};
     if (descriptor >= 0) {
         read_tail(descriptor, &tail);
         close(descriptor);
@@ -264,7 +263,5 @@ int board_store_log(struct board_store *store, const char *id, int lines, struct
         write_lines(&w, &tail, lines);
     json_end_array(&w);
     json_end_object(&w);
-    buffer_free(&tail);
-    free(path);
     return 0;
 }

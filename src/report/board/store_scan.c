@@ -96,20 +96,17 @@ static unsigned char type_of(const char *folder, const struct dirent *entry) {
     if (entry->d_type != DT_UNKNOWN)
         return entry->d_type;
     struct stat status;
-    char *path = file_join(folder, entry->d_name);
+    OWNED char *path = file_join(folder, entry->d_name);
     unsigned char type = DT_UNKNOWN;
     if (lstat(path, &status) == 0)
         type = S_ISDIR(status.st_mode) ? DT_DIR : S_ISREG(status.st_mode) ? DT_REG : DT_LNK;
-    free(path);
     return type;
 }
 
 // A link may lead to a file, but not to a pipe or a device, which could block.
 static bool is_file(const char *folder, const char *name) {
-    char *path = file_join(folder, name);
-    bool is = file_is_regular(path);
-    free(path);
-    return is;
+    OWNED char *path = file_join(folder, name);
+    return file_is_regular(path);
 }
 
 struct folder_content {
@@ -187,12 +184,10 @@ static int walk(struct found_runs *found, const char *folder, const char *below,
         add_runs(found, folder, below, &content, is_in_run);
     for (size_t i = 0; result == 0 && depth < MOST_DEPTH && i < content.folders.count; i++) {
         const char *name = content.folders.items[i];
-        char *path = file_join(folder, name), *whole = *below ? file_join(below, name) : memory_string(name);
+        OWNED char *path = file_join(folder, name), *whole = *below ? file_join(below, name) : memory_string(name);
         // Another user's folder may not be readable.
         if (walk(found, path, whole, depth + 1, content.metrics.count > 0) < 0)
             error_clear();
-        free(path);
-        free(whole);
     }
     names_free(&content.folders);
     names_free(&content.metrics);
@@ -350,20 +345,18 @@ int store_look(struct board_store *store, bool finds) {
 
 static void read_cache(struct board_store *store, struct board_run *run) {
     enum { MOST_BYTES = 64 << 20 };
-    struct buffer bytes = {0};
-    char *path = run_cache_path(run, store->cache_dir);
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
+    OWNED char *path = run_cache_path(run, store->cache_dir);
     if (file_is_regular(path) && file_read_all(path, MOST_BYTES, &bytes) == 0 &&
         run_cache_read(run, bytes.data, bytes.length) == 0)
         (void)utimensat(AT_FDCWD, path, NULL, 0);  // keeps a used file from being swept
-    free(path);
-    buffer_free(&bytes);
     error_clear();
 }
 
 void store_write_cache(struct board_store *store, struct board_run *run, uint64_t least_bytes) {
     if (!store->cache_dir || run->is_gone)
         return;
-    struct buffer bytes = {0};
+    OWNED_BY(buffer_free) struct buffer bytes = {0};
     uint64_t read = 0;
     run_lock(run);
     for (int i = 0; i < run->file_count; i++)
@@ -375,11 +368,9 @@ void store_write_cache(struct board_store *store, struct board_run *run, uint64_
     }
     run_unlock(run);
     if (is_due) {
-        char *path = run_cache_path(run, store->cache_dir);
+        OWNED char *path = run_cache_path(run, store->cache_dir);
         (void)file_write_private(path, bytes.data, bytes.length);
-        free(path);
     }
-    buffer_free(&bytes);
     error_clear();
 }
 
@@ -441,7 +432,7 @@ static bool read_run(struct board_store *store, struct board_run *run, struct bu
 }
 
 void store_work(struct board_store *store, bool waits) {
-    struct buffer scratch = {0};
+    OWNED_BY(buffer_free) struct buffer scratch = {0};
     pthread_mutex_lock(&store->lock);
     while (!store->is_closing) {
         struct board_run *run = take_run(store);
@@ -461,7 +452,6 @@ void store_work(struct board_store *store, bool waits) {
             pthread_cond_signal(&store->work);
     }
     pthread_mutex_unlock(&store->lock);
-    buffer_free(&scratch);
     error_clear();
 }
 
@@ -495,11 +485,10 @@ void store_sweep_cache(const struct board_store *store) {
         struct stat status;
         if (!dot || strcmp(dot, ".board") != 0)
             continue;
-        char *path = file_join(store->cache_dir, entry->d_name);
+        OWNED char *path = file_join(store->cache_dir, entry->d_name);
         if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) &&
             now - (double)status.st_mtime > CACHE_DAYS * 86400.0)
             (void)unlink(path);
-        free(path);
     }
     if (stream)
         closedir(stream);

@@ -247,10 +247,9 @@ static void answer_made(struct web_response *response, int result, int failure) 
 // escapes.
 static void answer_redacted(struct web_response *response, int result, int failure) {
     answer_made(response, result, failure);
-    char *shown = secret_redact(buffer_string(&response->made));
+    OWNED char *shown = secret_redact(buffer_string(&response->made));
     buffer_clear(&response->made);
     buffer_append_string(&response->made, shown);
-    free(shown);
 }
 
 static void answer_asset(struct web_response *response, const char *name) {
