@@ -1,6 +1,6 @@
-// The arguments of a Megatron run as our flags. Most have the same name, with _ for -; a property of the model that we
-// do not support is an error. The oldest files have no arguments: then everything but the number of heads follows from
-// the tensors.
+// The arguments of a Megatron run as our flags, and back. Most have the same name, with _ for -; a property of the
+// model that we do not support is an error. The oldest files have no arguments: then everything but the number of heads
+// follows from the tensors.
 #include "formats/megatron_folder.h"
 
 #include "base/error.h"
@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "config/flags.h"
 #include "formats/hf_family.h"
+#include "formats/torch_write.h"
+#include "model/likeness.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,4 +331,152 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
     if (positions && positions->rank == 2)
         return config_take_number(config, "--max-position-embeddings", positions->shape[0]);
     return set_positions(folder, config);
+}
+
+// ---- writing ----
+
+// Written in this order, as put_argument says it.
+static const char of_model[] =
+    "num_layers hidden_size ffn_hidden_size num_attention_heads kv_channels group_query_attention num_query_groups "
+    "seq_length max_position_embeddings position_embedding_type add_position_embedding rotary_base rotary_percent "
+    "rotary_interleaved normalization norm_epsilon apply_layernorm_1p qk_layernorm swiglu squared_relu quick_geglu "
+    "glu_linear_offset activation_func_clamp_value bias_gelu_fusion add_bias_linear add_qkv_bias "
+    "untie_embeddings_and_output_weights hidden_dropout attention_dropout init_method_std "
+    "make_vocab_size_divisible_by padded_vocab_size";
+static const char of_experts[] =
+    "num_experts moe_layer_freq moe_ffn_hidden_size moe_router_topk moe_router_score_function moe_router_pre_softmax "
+    "moe_router_topk_scaling_factor moe_router_num_groups moe_router_group_topk moe_router_dtype "
+    "moe_shared_expert_intermediate_size moe_shared_expert_gate expert_model_parallel_size";
+
+// Most arguments have the value of the flag of their name, and a number that was not given is left out.
+static void put_argument(struct buffer *out, const struct config *config, const char *name) {
+    const char *activation = config_activation(config);
+    bool is_gated = config_is_gated(config);
+    // Those that follow from several flags, or that are always the same.
+    const struct {
+        const char *name;
+        bool is_number;
+        int64_t value;
+    } derived[] = {
+        {"group_query_attention", false, config_query_groups(config) != config->model.num_attention_heads},
+        {"num_query_groups", true, config_query_groups(config)},
+        {"add_position_embedding", false, true},
+        {"rotary_base", true, (int64_t)config->model.rotary_base},
+        {"rotary_seq_len_interpolation_factor", true, (int64_t)config->model.rotary_seq_len_interpolation_factor},
+        {"swiglu", false, is_gated && strcmp(activation, "silu") == 0},
+        {"squared_relu", false, strcmp(activation, "squared_relu") == 0},
+        {"quick_geglu", false, is_gated && strcmp(activation, "quick_gelu") == 0},
+        {"bias_gelu_fusion", false, strcmp(activation, "gelu_tanh") == 0},
+        {"add_bias_linear", false, config_has_mlp_bias(config)},
+        {"add_qkv_bias", false, config_has_qkv_bias(config)},
+        {"moe_layer_freq", true, 1},
+        {"moe_ffn_hidden_size", true, config_expert_width(config)},
+        {"expert_model_parallel_size", true, 1},
+        {"use_mcore_models", false, true},
+        {"tensor_model_parallel_size", true, 1},
+        {"pipeline_model_parallel_size", true, 1},
+    };
+    for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
+        if (strcmp(derived[i].name, name) == 0) {
+            pickle_text(out, name);
+            derived[i].is_number ? pickle_int(out, derived[i].value) : pickle_bool(out, derived[i].value);
+            return;
+        }
+    struct flag_table table = config_flag_table(0);
+    const struct flag *flag = flag_find(&table, name);
+    CHECK(flag != NULL);
+    bool is_unset = flag_is_unset(flag, config);
+    if (is_unset && (flag->type == FLAG_INT || flag->type == FLAG_DOUBLE))
+        return;
+    struct buffer text = {0};
+    flag_format(flag, config, &text);
+    const char *value = buffer_string(&text);
+    pickle_text(out, name);
+    if (flag->type == FLAG_BOOL)
+        pickle_bool(out, strcmp(value, "true") == 0);
+    else if (flag->type == FLAG_INT)
+        pickle_int(out, strtoll(value, NULL, 10));
+    else if (flag->type == FLAG_DOUBLE)
+        pickle_double(out, strtod(value, NULL));
+    else
+        pickle_text(out, is_unset ? NULL : value);
+    buffer_free(&text);
+}
+
+static void put_arguments(struct buffer *out, const struct config *config, const char *names) {
+    char *words = memory_string(names), *rest = words;
+    for (const char *name = strsep(&rest, " "); name; name = strsep(&rest, " "))
+        put_argument(out, config, name);
+    free(words);
+}
+
+// The inverse of set_window. A window that no layer has is none.
+static void put_window(struct buffer *out, const struct config *config) {
+    bool has_window = false;
+    for (int64_t i = 0; i < config->model.num_layers; i++)
+        has_window = has_window || config_layer_window(config, i) > 0;
+    if (!has_window)
+        return;
+    pickle_text(out, "window_size");
+    pickle_begin_tuple(out);
+    pickle_int(out, config->model.sliding_window - 1);
+    pickle_int(out, 0);
+    pickle_end_tuple(out);
+    if (!config_mixes_windows(config))
+        return;
+    pickle_text(out, "window_attn_skip_freq");
+    pickle_begin_list(out);
+    for (int64_t i = 0; i < config->model.num_layers; i++)
+        pickle_int(out, config_layer_window(config, i) > 0);
+    pickle_end_list(out);
+}
+
+void megatron_put_arguments(struct buffer *out, const struct config *config) {
+    put_arguments(out, config, of_model);
+    if (config->model.rotary_seq_len_interpolation_factor != 1)
+        put_arguments(out, config, "rotary_seq_len_interpolation_factor");
+    if (config->model.use_rope_scaling && strcmp(config->model.rope_scaling_type, "llama3") == 0)
+        put_arguments(out, config, "use_rope_scaling rope_scaling_factor");
+    put_window(out, config);
+    if (config->model.mtp_num_layers > 0)
+        put_arguments(out, config, "mtp_num_layers mtp_loss_scaling_factor");
+    if (config->model.num_experts > 0)
+        put_arguments(out, config, of_experts);
+    put_arguments(out, config, "use_mcore_models tensor_model_parallel_size pipeline_model_parallel_size");
+}
+
+// Reads the arguments as those of a checkpoint; what its tensors would say is taken from the model.
+static int read_back(const struct torch_value *args, const struct config *config, struct config *said) {
+    const struct torch_value *type = torch_get(args, "position_embedding_type");
+    const struct megatron_folder folder = {.args = args, .form = CONFIG_GPT};
+    TRY(read_args(args, said));
+    TRY(config_take_number(said, "--padded-vocab-size", config->model.padded_vocab_size));
+    said->data.vocab_size = config->model.padded_vocab_size;
+    if (!is_text(type, "learned_absolute"))
+        TRY(set_positions(&folder, said));
+    return config_validate_for(said, 1, CONFIG_GENERATE);
+}
+
+int megatron_check_arguments(const struct config *config) {
+    struct buffer out = {0}, differences = {0};
+    struct torch_pickle pickle = {0};
+    struct config said;
+    config_defaults(&said);
+    pickle_begin(&out);
+    pickle_begin_dict(&out);
+    megatron_put_arguments(&out, config);
+    pickle_end_dict(&out);
+    pickle_end(&out);
+    CHECK(torch_pickle_parse(&pickle, (const unsigned char *)out.data, out.length) == 0);
+    int result = read_back(pickle.root, config, &said);
+    likeness_compare(&said, config, LIKENESS_WRITTEN, &differences);
+    if (differences.length > 0)
+        result = error_set("%s", buffer_string(&differences));
+    if (result < 0)
+        error_context("Megatron-LM's arguments cannot describe this model; give --to huggingface");
+    buffer_free(&differences);
+    buffer_free(&out);
+    torch_pickle_free(&pickle);
+    config_free(&said);
+    return result;
 }

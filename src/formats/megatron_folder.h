@@ -70,6 +70,16 @@ const struct weight *megatron_find_state(const struct megatron_folder *folder, i
 // Sets the model's flags from the arguments, or without them from the tensors.
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
 
+// ---- writing ----
+
+struct model_write;
+// common.pt of a distributed checkpoint: arguments, counters, schedules and parameter groups of the run.
+int megatron_write_common(const struct model_write *write, const char *folder);
+// The model's arguments, as members of an object in a pickle.
+void megatron_put_arguments(struct buffer *out, const struct config *config);
+// -1, with the differences, if these arguments would be read as those of another model.
+int megatron_check_arguments(const struct config *config);
+
 // ---- between the files of this reader ----
 
 // Reads version, iteration and arguments from a dict that torch.save wrote.

@@ -2,7 +2,7 @@
 // inverse of megatron_distributed.c. Every layer is a piece of a stack, and the states of a distributed optimizer lie
 // beside the parameters (fully_reshardable). A tensor that exceeds the largest piece is split by rows. All pieces are
 // in one file; .metadata says where.
-#include "formats/megatron_write.h"
+#include "formats/megatron_folder.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -452,39 +452,12 @@ static int write_all(void *context, const char *temporary) {
     return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }
 
-static int check_blocks(const struct config *config) {
-    const struct {
-        bool is_there;
-        const char *flag;
-    } rows[] = {{config->model.no_norm_bias, "--no-norm-bias"},
-                {config->model.qk_layernorm_all_heads, "--qk-layernorm-all-heads"},
-                {config->model.qk_layernorm_per_head, "--qk-layernorm-per-head"},
-                {config->model.qk_layernorm_after_rope, "--qk-layernorm-after-rope"},
-                {config->model.parallel_residual, "--parallel-residual"},
-                {config->model.embed_layernorm, "--embed-layernorm"},
-                {strcmp(config->model.position_embedding_type, "alibi") == 0, "--position-embedding-type alibi"}};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].is_there)
-            return error_set("Megatron-LM has no %s; give --to huggingface", rows[i].flag);
-    return 0;
-}
-
 static int check_model(const struct config *config) {
     if (config_form(config) != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
-    TRY(check_blocks(config));
-    if (config->model.multi_latent_attention)
-        return error_set("latent attention (--multi-latent-attention) is not written for Megatron-LM; give --to "
-                         "huggingface");
-    if (config->model.num_experts == 0)
-        return 0;
-    if (config_expert_layers(config) != config->model.num_layers || config->model.mtp_num_layers > 0)
-        return error_set(
-            "a model with experts in some of its layers, or with multi-token prediction beside them, is not "
-            "written for Megatron-LM");
-    return config->model.moe_router_enable_expert_bias
-               ? error_set("biases of routers (--moe-router-enable-expert-bias) are not written for Megatron-LM")
-               : 0;
+    if (config->model.num_experts > 0 && config->model.mtp_num_layers > 0)
+        return error_set("experts with multi-token prediction are not written for Megatron-LM");
+    return megatron_check_arguments(config);
 }
 
 int model_write_megatron(const struct model_write *write) {

@@ -3,7 +3,8 @@
 // distributed, the step.
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/megatron_write.h"
+#include "formats/megatron_folder.h"
+#include "formats/model_source.h"
 #include "formats/torch_write.h"
 #include <stdlib.h>
 #include <string.h>
@@ -28,78 +29,11 @@ static void put_text(struct buffer *out, const char *name, const char *value) {
     pickle_text(out, value);
 }
 
-static void put_experts(struct buffer *out, const struct config *config) {
-    put_int(out, "num_experts", config->model.num_experts);
-    put_int(out, "moe_layer_freq", 1);
-    put_int(out, "moe_ffn_hidden_size",
-            config->model.moe_ffn_hidden_size > 0 ? config->model.moe_ffn_hidden_size : config->model.ffn_hidden_size);
-    put_int(out, "moe_router_topk", config->model.moe_router_topk);
-    put_text(out, "moe_router_score_function", config->model.moe_router_score_function);
-    put_bool(out, "moe_router_pre_softmax", config->model.moe_router_pre_softmax);
-    if (config->model.moe_router_topk_scaling_factor > 0)
-        put_double(out, "moe_router_topk_scaling_factor", config->model.moe_router_topk_scaling_factor);
-    if (config->model.moe_router_num_groups > 0) {
-        put_int(out, "moe_router_num_groups", config->model.moe_router_num_groups);
-        put_int(out, "moe_router_group_topk", config->model.moe_router_group_topk);
-    }
-    put_text(out, "moe_router_dtype", config->model.moe_router_dtype);
-    if (config->model.moe_shared_expert_intermediate_size > 0)
-        put_int(out, "moe_shared_expert_intermediate_size", config->model.moe_shared_expert_intermediate_size);
-    put_bool(out, "moe_shared_expert_gate", config->model.moe_shared_expert_gate);
-    put_int(out, "expert_model_parallel_size", 1);
-}
-
-static void put_model(struct buffer *out, const struct config *config) {
-    const char *activation = config_activation(config);
-    put_int(out, "num_layers", config->model.num_layers);
-    put_int(out, "hidden_size", config->model.hidden_size);
-    put_int(out, "ffn_hidden_size", config->model.ffn_hidden_size);
-    put_int(out, "num_attention_heads", config->model.num_attention_heads);
-    put_int(out, "kv_channels", config->model.kv_channels);
-    put_bool(out, "group_query_attention", config_query_groups(config) != config->model.num_attention_heads);
-    put_int(out, "num_query_groups", config_query_groups(config));
-    put_int(out, "seq_length", config->run.seq_length);
-    put_int(out, "max_position_embeddings", config->model.max_position_embeddings);
-    put_text(out, "position_embedding_type", config->model.position_embedding_type);
-    put_bool(out, "add_position_embedding", true);
-    put_int(out, "rotary_base", (int64_t)config->model.rotary_base);
-    put_double(out, "rotary_percent", config->model.rotary_percent);
-    put_bool(out, "rotary_interleaved", config->model.rotary_interleaved);
-    put_text(out, "normalization", config->model.normalization);
-    put_double(out, "norm_epsilon", config->model.norm_epsilon);
-    put_bool(out, "apply_layernorm_1p", config->model.apply_layernorm_1p);
-    put_bool(out, "qk_layernorm", config->model.qk_layernorm);
-    put_bool(out, "swiglu", config_is_gated(config) && strcmp(activation, "silu") == 0);
-    put_bool(out, "squared_relu", strcmp(activation, "squared_relu") == 0);
-    put_bool(out, "quick_geglu", config_is_gated(config) && strcmp(activation, "quick_gelu") == 0);
-    put_double(out, "glu_linear_offset", config->model.glu_linear_offset);
-    if (config->model.activation_func_clamp_value > 0)
-        put_double(out, "activation_func_clamp_value", config->model.activation_func_clamp_value);
-    put_bool(out, "bias_gelu_fusion", strcmp(activation, "gelu_tanh") == 0);
-    put_bool(out, "add_bias_linear", config_has_mlp_bias(config));
-    put_bool(out, "add_qkv_bias", config_has_qkv_bias(config));
-    put_bool(out, "untie_embeddings_and_output_weights", config->model.untie_embeddings_and_output_weights);
-    put_double(out, "hidden_dropout", config->model.hidden_dropout);
-    put_double(out, "attention_dropout", config->model.attention_dropout);
-    put_double(out, "init_method_std", config->model.init_method_std);
-    put_int(out, "make_vocab_size_divisible_by", config->model.make_vocab_size_divisible_by);
-    put_int(out, "padded_vocab_size", config->model.padded_vocab_size);
-    if (config->model.mtp_num_layers > 0) {
-        put_int(out, "mtp_num_layers", config->model.mtp_num_layers);
-        put_double(out, "mtp_loss_scaling_factor", config->model.mtp_loss_scaling_factor);
-    }
-    if (config->model.num_experts > 0)
-        put_experts(out, config);
-    put_bool(out, "use_mcore_models", true);
-    put_int(out, "tensor_model_parallel_size", 1);
-    put_int(out, "pipeline_model_parallel_size", 1);
-}
-
 static void put_arguments(struct buffer *out, const struct model_source *source) {
     const struct config *config = &source->config;
     const struct checkpoint_state *state = &source->state;
     pickle_begin_object(out, "argparse", "Namespace");
-    put_model(out, config);
+    megatron_put_arguments(out, config);
     put_int(out, "iteration", state->iteration);
     put_int(out, "consumed_train_samples", state->consumed_train_samples);
     put_int(out, "consumed_valid_samples", state->consumed_valid_samples);

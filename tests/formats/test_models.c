@@ -474,6 +474,58 @@ TEST(writing) {
     temporary_remove(&folder);
 }
 
+// Opens a golden model, changes it if asked, and writes it for Megatron-LM.
+static int write_megatron(const char *name, void (*change)(struct config *config), const char *to) {
+    char *path = memory_printf("tests/golden/foreign/%s", name);
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
+    if (change)
+        change(&source.config);
+    int status = model_write_megatron(&(struct model_write){.source = &source, .folder = to});
+    model_source_close(&source);
+    free(path);
+    return status;
+}
+
+static void scale_as_megatron(struct config *config) {
+    config->model.rope_original_length = 8192;
+    config->model.rope_scaling_factor = 4;
+}
+
+// Models with other details than a plain GPT: the arguments say them, and a comparison proves what is written; those
+// that no arguments say are refused before anything is written.
+TEST(arguments_for_megatron) {
+    struct temporary folder = temporary_create_fast();
+    char *to = file_join(folder.path, "written");
+    static const struct {
+        const char *name, *message;
+    } refused[] = {{"llama", "--rope-original-length is 8192 there and 16 here"},
+                   {"llama_yarn", "--use-rope-scaling is false there and true here"},
+                   {"granite", "--embedding-multiplier is 1 there and 12 here, --residual-multiplier is 1 there"},
+                   {"gpt2_untied", "--activation is gelu there and relu here"},
+                   {"gpt_neox_serial", "--add-qkv-bias is true there and false here"},
+                   {"deepseek_v3", "--multi-latent-attention is false there and true here"},
+                   {"bloom", "--embed-layernorm is false there and true here, --position-embedding-type is "
+                             "learned_absolute there and alibi here"}};
+    static const char *const written[] = {"mistral", "qwen2_windows", "llama_tied", "mellum_mtp"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        EXPECT_ERROR(write_megatron(refused[i].name, NULL, to), "Megatron-LM's arguments cannot describe this model");
+        EXPECT_ERROR(write_megatron(refused[i].name, NULL, to), refused[i].message);
+    }
+    EXPECT(file_is_empty_folder(folder.path));
+    for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
+        EXPECT_OK(write_megatron(written[i], NULL, to));
+        EXPECT_OK(file_remove_tree(to));
+    }
+    EXPECT_OK(write_megatron("llama", scale_as_megatron, to));
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = to, .step = -1}));
+    EXPECT(source.config.model.use_rope_scaling && source.config.model.rope_scaling_factor == 4);
+    model_source_close(&source);
+    free(to);
+    temporary_remove(&folder);
+}
+
 TEST(names) {
     int64_t number = 0;
     EXPECT(name_match("a.*.b", "a.12.b", &number) && number == 12);
@@ -522,4 +574,5 @@ TEST(damage_found_late_leaves_nothing) {
 TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(flags_of_a_model),
           TEST_CASE(type_of_mixed), TEST_CASE(type_of_expert_biases), TEST_CASE(overflow), TEST_CASE(configurations),
           TEST_CASE(indexes), TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there),
-          TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
+          TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(arguments_for_megatron), TEST_CASE(names),
+          TEST_CASE(damage_found_late_leaves_nothing))
