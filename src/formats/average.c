@@ -29,10 +29,8 @@ static int add_path(struct average_list *list, char *path) {
 }
 
 static bool is_iteration(const char *path) {
-    char *manifest = file_join(path, "manifest.json");
-    bool is = file_exists(manifest);
-    free(manifest);
-    return is;
+    OWNED char *manifest = file_join(path, "manifest.json");
+    return file_exists(manifest);
 }
 
 // The path without trailing slashes, so that a checkpoint has one name.
@@ -46,7 +44,7 @@ static char *plain_path(const char *path) {
 }
 
 static int add_last(struct average_list *list, const char *folder, int64_t last) {
-    struct folder_list found = {0};
+    OWNED_BY(folder_list_free) struct folder_list found = {0};
     TRY(folder_list_read(&found, folder));
     int status = 0;
     if (found.count == 0)
@@ -58,7 +56,6 @@ static int add_last(struct average_list *list, const char *folder, int64_t last)
                       folder, found.count, found.count == 1 ? "" : "s", last, found.count);
     for (size_t i = 0; status == 0 && i < (size_t)last; i++)
         status = add_path(list, checkpoint_path(folder, found.iterations[found.count - 1 - i]));
-    folder_list_free(&found);
     return status;
 }
 
@@ -123,9 +120,8 @@ struct averaged {
 // none.
 static const struct weight *finer(const struct averaged *averaged, const struct averaged_member *member,
                                   const char *name) {
-    char *other = memory_printf("%s.%s", averaged->is_ema ? OPTIMIZER_AVERAGE : "master", name);
+    OWNED char *other = memory_printf("%s.%s", averaged->is_ema ? OPTIMIZER_AVERAGE : "master", name);
     const struct weight *weight = weights_find(&member->optimizer, other);
-    free(other);
     return weight;
 }
 
@@ -135,23 +131,21 @@ static int add_member(const struct averaged *averaged, struct averaged_member *m
     const struct weight *weight = finer(averaged, member, tensor->name);
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype), bytes = weight ? weight->bytes : tensor->bytes;
     enum dtype dtype = weight ? weight->dtype : tensor->dtype;
-    unsigned char *read = memory_alloc(bytes + 1);
-    float *values = memory_alloc(count * sizeof *values + 1);
+    OWNED unsigned char *read = memory_alloc(bytes + 1);
+    OWNED float *values = memory_alloc(count * sizeof *values + 1);
     int status = weight ? weight_read(weight, read) : model_source_read(&member->source, i, read);
     if (status == 0)
         convert_elements(
             &(struct convert){.to = values, .to_dtype = DTYPE_F32, .from = read, .from_dtype = dtype, .count = count});
     for (size_t n = 0; status == 0 && n < count; n++)
         sums[n] += (double)values[n];
-    free(values);
-    free(read);
     return status;
 }
 
 static int read_average(struct model_source *source, size_t i, void *to) {
     const struct averaged *averaged = source->detail;
     size_t count = source->tensors[i].bytes / sizeof(float);
-    double *sums = memory_alloc(count * sizeof *sums + 1);
+    OWNED double *sums = memory_alloc(count * sizeof *sums + 1);
     int status = 0;
     for (size_t k = 0; status == 0 && k < averaged->count; k++)
         status = add_member(averaged, &averaged->members[k], i, sums);
@@ -159,7 +153,6 @@ static int read_average(struct model_source *source, size_t i, void *to) {
         float mean = (float)(sums[n] / (double)averaged->count);
         memcpy((unsigned char *)to + n * sizeof mean, &mean, sizeof mean);
     }
-    free(sums);
     return status;
 }
 
@@ -184,7 +177,7 @@ static int check_finer(const struct averaged *averaged, const struct averaged_me
 
 static int check_same_model(const struct averaged_member *first, const struct averaged_member *other,
                             const struct average_list *list, size_t i) {
-    struct buffer differences = {0};
+    OWNED_BY(buffer_free) struct buffer differences = {0};
     likeness_compare(&first->source.config, &other->source.config, LIKENESS_SAME, &differences);
     int status = 0;
     if (differences.length > 0)
@@ -197,7 +190,6 @@ static int check_same_model(const struct averaged_member *first, const struct av
     else if (first->source.count != other->source.count)
         status = error_set("%s and %s have different numbers of tensors; average checkpoints of one model",
                            list->paths[0], list->paths[i]);
-    buffer_free(&differences);
     for (size_t n = 0; status == 0 && n < first->source.count; n++) {
         const struct source_tensor *one = &first->source.tensors[n], *its = &other->source.tensors[n];
         if (strcmp(one->name, its->name) != 0 || one->rank != its->rank ||
@@ -224,7 +216,7 @@ static int open_member(struct averaged *averaged, struct average *average, size_
 // Writes the newest checkpoint with the averaged tensors.
 static int write_averaged(struct averaged *averaged, struct average *average) {
     struct model_source source = averaged->members[averaged->count - 1].source;
-    struct source_tensor *tensors = memory_alloc((source.count + 1) * sizeof tensors[0]);
+    OWNED struct source_tensor *tensors = memory_alloc((source.count + 1) * sizeof tensors[0]);
     enum dtype dtype = source.tensors[0].dtype;
     for (size_t i = 0; i < source.count; i++) {
         tensors[i] = source.tensors[i];
@@ -235,12 +227,10 @@ static int write_averaged(struct averaged *averaged, struct average *average) {
     source.of = &source_average;
     source.detail = averaged;
     average->iteration = source.state.iteration;
-    int status = model_write_ours(&(struct model_write){.source = &source,
-                                                        .folder = average->folder,
-                                                        .has_dtype = true,
-                                                        .dtype = average->has_dtype ? average->dtype : dtype});
-    free(tensors);
-    return status;
+    return model_write_ours(&(struct model_write){.source = &source,
+                                                  .folder = average->folder,
+                                                  .has_dtype = true,
+                                                  .dtype = average->has_dtype ? average->dtype : dtype});
 }
 
 int average_write(struct average *average) {

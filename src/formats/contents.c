@@ -28,10 +28,8 @@ static bool has_suffix(const char *name, const char *suffix) {
 }
 
 static bool has_file(const char *folder, const char *name) {
-    char *path = file_join(folder, name);
-    bool is_there = file_is_regular(path);
-    free(path);
-    return is_there;
+    OWNED char *path = file_join(folder, name);
+    return file_is_regular(path);
 }
 
 // ---- one iteration ----
@@ -97,14 +95,10 @@ static const char *judge_file(const char *name, const char *path) {
 
 static bool has_model_config(const char *folder) {
     enum { MAX_CONFIG_BYTES = 16 << 20 };
-    char *path = file_join(folder, "config.json");
-    struct json *root = NULL;
-    bool is_model = file_is_regular(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0 &&
-                    root->type == JSON_OBJECT &&
-                    (json_member(root, "model_type") || json_member(root, "architectures"));
-    json_free(root);
-    free(path);
-    return is_model;
+    OWNED char *path = file_join(folder, "config.json");
+    OWNED struct json *root = NULL;
+    return file_is_regular(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0 && root->type == JSON_OBJECT &&
+           (json_member(root, "model_type") || json_member(root, "architectures"));
 }
 
 static void note_others(struct contents *contents, const char *what, const char *name) {
@@ -125,7 +119,7 @@ struct survey {
 };
 
 static void survey_entry(struct survey *survey, const char *folder, const char *name) {
-    char *path = file_join(folder, name);
+    OWNED char *path = file_join(folder, name);
     int64_t iteration = folder_iteration(name);
     const char *what = NULL;
     // The usual case is tested first, so that scanning a folder with thousands of checkpoints is fast.
@@ -139,7 +133,6 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
         what = judge_file(name, path);
     if (what)
         note_others(iteration >= 0 ? &survey->iterations : &survey->others, what, name);
-    free(path);
 }
 
 // The marker's iteration; -1 if there is no marker, or no such iteration.
@@ -147,10 +140,9 @@ static int64_t find_marked(const char *folder) {
     int64_t iteration = -1;
     if (folder_marker_read(folder, &iteration) < 0)
         error_clear();
-    char *path = iteration >= 0 ? checkpoint_path(folder, iteration) : NULL;
+    OWNED char *path = iteration >= 0 ? checkpoint_path(folder, iteration) : NULL;
     if (path && !file_exists(path))
         iteration = -1;
-    free(path);
     return iteration;
 }
 
@@ -254,10 +246,7 @@ int contents_refuse_others(const struct contents *contents, const char *folder, 
 int contents_check_free(const char *folder, const char *flag) {
     struct contents contents;
     TRY(contents_look(&contents, folder, -1));
-    char *remedy = memory_printf("give another folder with %s", flag);
-    int result = contents_refuse_others(&contents, folder, remedy);
-    if (result == 0 && contents.owner == OWNER_OURS)
-        result = error_set("%s already holds checkpoints; %s", folder, remedy);
-    free(remedy);
-    return result;
+    OWNED char *remedy = memory_printf("give another folder with %s", flag);
+    TRY(contents_refuse_others(&contents, folder, remedy));
+    return contents.owner == OWNER_OURS ? error_set("%s already holds checkpoints; %s", folder, remedy) : 0;
 }

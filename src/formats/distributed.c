@@ -16,10 +16,8 @@ enum { MAX_METADATA_BYTES = TORCH_MAX_PICKLE_BYTES, MAX_PIECES = 32768 };
 enum { MAX_NAME_BYTES = 1000, MAX_MEMBERS = 32 };
 
 bool distributed_is_folder(const char *path) {
-    char *file = file_join(path, ".metadata");
-    bool is_there = file_exists(file);
-    free(file);
-    return is_there;
+    OWNED char *file = file_join(path, ".metadata");
+    return file_exists(file);
 }
 
 // ---- values of the pickle ----
@@ -124,10 +122,9 @@ static int map_file(struct distributed *checkpoint, const char *name, const stru
         }
     if (strchr(name, '/') || strcmp(name, "..") == 0 || *name == '\0')
         return error_set("it places a piece in \"%.200s\", which is not a file of the folder", name);
-    char *path = file_join(checkpoint->path, name);
+    OWNED char *path = file_join(checkpoint->path, name);
     struct file_map opened = {0};
     int result = file_map_open(&opened, path);
-    free(path);
     TRY(result);
     checkpoint->files = memory_realloc(checkpoint->files, (checkpoint->file_count + 1) * sizeof checkpoint->files[0]);
     checkpoint->files[checkpoint->file_count++] = (struct distributed_file){.name = name, .map = opened};
@@ -271,8 +268,8 @@ static int read_tensors(struct distributed *checkpoint, bool (*is_wanted)(const 
 
 int distributed_open(struct distributed *checkpoint, const char *path, bool (*is_wanted)(const char *name)) {
     *checkpoint = (struct distributed){.path = memory_string(path)};
-    char *file = file_join(path, ".metadata");
-    struct buffer text = {0};
+    OWNED char *file = file_join(path, ".metadata");
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int result = file_read_own(file, MAX_METADATA_BYTES, &text);
     if (result == 0) {
         result = torch_pickle_parse(&checkpoint->pickle, (const unsigned char *)text.data, text.length);
@@ -281,8 +278,6 @@ int distributed_open(struct distributed *checkpoint, const char *path, bool (*is
         if (result < 0)
             error_context("cannot read %s", file);
     }
-    buffer_free(&text);
-    free(file);
     if (result < 0)
         distributed_close(checkpoint);
     return result;

@@ -80,14 +80,13 @@ static struct torch_tensor narrow(const struct reading *reading, const struct di
 static int copy_elements(const struct reading *reading, struct distributed_piece *piece, const struct torch_file *file,
                          const struct torch_tensor *whole) {
     struct torch_tensor part = narrow(reading, piece, whole);
-    unsigned char *elements = memory_alloc((size_t)torch_tensor_count(&part) * part.dtype->bytes);
+    OWNED unsigned char *elements = memory_alloc((size_t)torch_tensor_count(&part) * part.dtype->bytes);
     part.storage->is_proven = piece->is_proven;
     int result = torch_read(file, &part, elements);
     if (result == 0) {
         piece->is_proven = true;
         scatter(reading, piece, elements);
     }
-    free(elements);
     return result;
 }
 
@@ -191,7 +190,7 @@ int distributed_read_blocks(const struct distributed_blocks *blocks, void *to) {
         part[i] = blocks->shape[i] / parts[i];
         elements *= blocks->shape[i];
     }
-    unsigned char *flat = memory_alloc((size_t)elements * blocks->tensor->dtype->bytes + 1);
+    OWNED unsigned char *flat = memory_alloc((size_t)elements * blocks->tensor->dtype->bytes + 1);
     int result = distributed_read(blocks->checkpoint, blocks->tensor, blocks->first, flat);
     size_t block_bytes = (size_t)blocks->tensor->shape[blocks->tensor->rank - 1] * blocks->tensor->dtype->bytes;
     for (const unsigned char *from = flat; result == 0; from += block_bytes) {
@@ -202,7 +201,6 @@ int distributed_read_blocks(const struct distributed_blocks *blocks, void *to) {
         if (i < 0)
             break;
     }
-    free(flat);
     return result;
 }
 

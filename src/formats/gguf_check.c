@@ -52,7 +52,7 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     const struct opened *opened = source->detail;
     const struct param *param = source->params.items[i];
     const struct config *config = &source->config;
-    char *name = name_fill(match->row->theirs[k], match->layer);
+    OWNED char *name = name_fill(match->row->theirs[k], match->layer);
     *slice = (struct slice){.tensor = gguf_find_tensor(&opened->file, name)};
     const struct source_tensor *ours = &source->tensors[i];
     int axis = has_experts(ours) ? 1 : 0;  // of the rows
@@ -63,9 +63,7 @@ static int find_slice(const struct model_source *source, size_t i, const struct 
     bool has_shape = tensor && tensor->rank == ours->rank && tensor->shape[axis] == slice->rows &&
                      (axis == 0 || tensor->shape[0] == ours->shape[0]) &&
                      (tensor->rank == axis + 1 || tensor->shape[tensor->rank - 1] == columns_of(ours));
-    int result = has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
-    free(name);
-    return result;
+    return has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
 }
 
 // Heads' keys and values from latents: our matrix stacks both per head; the file stores keys transposed.
@@ -83,7 +81,7 @@ static int read_latent(const struct model_source *source, const struct gguf_matc
         free(name);
         TRY(result);
         int64_t rows = shapes[k][0] * shapes[k][1], columns = shapes[k][2];
-        float *row = memory_alloc((size_t)columns * sizeof row[0]);
+        OWNED float *row = memory_alloc((size_t)columns * sizeof row[0]);
         for (int64_t r = 0; r < rows; r++) {
             int64_t head = r / shapes[k][1], inside = r % shapes[k][1];
             gguf_decode((enum gguf_format)tensor->format, tensor->data + tensor->bytes / (size_t)rows * (size_t)r,
@@ -91,7 +89,6 @@ static int read_latent(const struct model_source *source, const struct gguf_matc
             for (int64_t c = 0; c < columns; c++)
                 to[k == 0 ? (head * (K + V) + c) * L + inside : (head * (K + V) + K + inside) * L + c] = row[c];
         }
-        free(row);
     }
     return 0;
 }
@@ -221,8 +218,8 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     bool is_whole = gguf_is_latent(gguf_match(check->architecture, written->params.items[k]).row);
     int64_t rows_here = is_whole ? 1 : rows_of(tensor), columns = rows_of(tensor) * columns_of(tensor) / rows_here;
     CHECK(i >= 0);
-    struct model_bytes wanted = {0};
-    float *found = memory_alloc(tensor->bytes + 1);
+    OWNED_BY(model_bytes_free) struct model_bytes wanted = {0};
+    OWNED float *found = memory_alloc(tensor->bytes + 1);
     int result = model_bytes_read(&write, (size_t)i, &wanted);
     if (result == 0)
         result = read_parameter(written, k, found);
@@ -237,13 +234,11 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
         is_same = is_near(format, rows + (first + r) * columns, found + r * columns, columns, scale);
     if (!is_same)
         name_list_add(changed, tensor->name);
-    model_bytes_free(&wanted);
-    free(found);
     return result;
 }
 
 static int compare_elements(const struct gguf_check *check, struct model_source *written) {
-    struct name_list changed = {0};
+    OWNED_BY(name_list_free) struct name_list changed = {0};
     struct progress progress;
     int result = 0;
     progress_begin(&progress, "reading back", "tensors", (double)written->count);
@@ -253,12 +248,10 @@ static int compare_elements(const struct gguf_check *check, struct model_source 
         progress_update(&progress, (double)(k + 1), NULL);
     }
     progress_end(&progress, NULL);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     name_list_describe(&changed, "tensors have other elements", &text);
     if (result == 0 && text.length > 0)
         result = error_set("%s does not read back as it was written: %s; it was removed", check->path, text.data);
-    buffer_free(&text);
-    name_list_free(&changed);
     return result;
 }
 

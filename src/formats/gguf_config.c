@@ -26,7 +26,7 @@ static int refuse(const struct gguf_architecture *architecture, const char *what
 }
 
 static int check_activation(const struct gguf_architecture *architecture, const struct config *config) {
-    char *wanted = memory_printf("%s%s", config_activation(config), config_is_gated(config) ? " gated" : "");
+    OWNED char *wanted = memory_printf("%s%s", config_activation(config), config_is_gated(config) ? " gated" : "");
     int result = -1;
     for (const char *const *known = architecture->activations; *known && result < 0; known++)
         result = is(*known, wanted) ? 0 : -1;
@@ -36,7 +36,6 @@ static int check_activation(const struct gguf_architecture *architecture, const 
     else if (is(wanted, "gelu"))
         log_info(
             "note: llama.cpp computes the exact GELU with the tanh approximation, which differs in the fourth digit");
-    free(wanted);
     return result;
 }
 
@@ -178,21 +177,18 @@ struct keys {
 };
 
 static void add_number(const struct keys *keys, const char *name, int64_t value) {
-    char *key = memory_printf("%s.%s", keys->architecture, name);
+    OWNED char *key = memory_printf("%s.%s", keys->architecture, name);
     gguf_add_u32(keys->pairs, key, (uint32_t)value);
-    free(key);
 }
 
 static void add_real(const struct keys *keys, const char *name, double value) {
-    char *key = memory_printf("%s.%s", keys->architecture, name);
+    OWNED char *key = memory_printf("%s.%s", keys->architecture, name);
     gguf_add_f32(keys->pairs, key, (float)value);
-    free(key);
 }
 
 static void add_text(const struct keys *keys, const char *name, const char *value) {
-    char *key = memory_printf("%s.%s", keys->architecture, name);
+    OWNED char *key = memory_printf("%s.%s", keys->architecture, name);
     gguf_add_string(keys->pairs, key, value, strlen(value));
-    free(key);
 }
 
 static void add_rope(const struct keys *keys, const struct config *config) {
@@ -242,10 +238,9 @@ static void add_routed(const struct keys *keys, const struct config *config) {
                config->model.moe_shared_expert_intermediate_size / config_expert_width(config));
     add_number(keys, "expert_gating_func", is_sigmoid ? 2 : 1);
     add_real(keys, "expert_weights_scale", config_router_factor(config));
-    char *key = memory_printf("%s.expert_weights_norm", keys->architecture);
+    OWNED char *key = memory_printf("%s.expert_weights_norm", keys->architecture);
     gguf_add_bool(keys->pairs, key,
                   is_sigmoid ? config->model.moe_router_topk > 1 : !config->model.moe_router_pre_softmax);
-    free(key);
     if (config->model.moe_router_num_groups > 1) {
         add_number(keys, "expert_group_count", config->model.moe_router_num_groups);
         add_number(keys, "expert_group_used_count", config->model.moe_router_group_topk);
@@ -253,9 +248,8 @@ static void add_routed(const struct keys *keys, const struct config *config) {
 }
 
 static void add_encoder(const struct keys *keys, const struct config *config) {
-    char *key = memory_printf("%s.attention.causal", keys->architecture);
+    OWNED char *key = memory_printf("%s.attention.causal", keys->architecture);
     gguf_add_bool(keys->pairs, key, false);
-    free(key);
     int64_t types = config_token_types(config);
     gguf_add_u32(keys->pairs, "tokenizer.ggml.token_type_count", (uint32_t)(types > 0 ? types : 1));
 }
@@ -310,7 +304,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
 int64_t gguf_rope_factors(const struct config *config, float *factors) {
     if (!is(config->model.position_embedding_type, "rope") || !needs_factors(config))
         return 0;
-    struct param_list params = {0};
+    OWNED_BY(param_list_free) struct param_list params = {0};
     struct model model;
     model_build(&model, &params, &(struct model_options){.config = config, .chunk = {.decoder_count = 1}});
     const struct rope *rope = &model.choices.rope;
@@ -320,7 +314,6 @@ int64_t gguf_rope_factors(const struct config *config, float *factors) {
         factors[j] = (float)(plain / (double)rope->frequencies[j]);
     }
     model_free(&model);
-    param_list_free(&params);
     return pairs;
 }
 

@@ -129,7 +129,7 @@ static void add_piece(struct gguf_job *job, size_t i, const struct gguf_match *m
 static int list_outputs(struct gguf_job *job) {
     const struct model_source *source = job->write->source;
     const struct gguf_architecture *architecture = job->architecture;
-    struct buffer unknown = {0};
+    OWNED_BY(buffer_free) struct buffer unknown = {0};
     size_t most = source->count * GGUF_MAX_PIECES + 3;
     job->outputs = memory_alloc(most * sizeof job->outputs[0]);
     job->tensors = memory_alloc(most * sizeof job->tensors[0]);
@@ -153,12 +153,9 @@ static int list_outputs(struct gguf_job *job) {
             add_piece(job, i, &(struct gguf_match){.row = &row, .pieces = 1}, 0);
         }
     }
-    int result = unknown.length > 0
-                     ? error_set("llama.cpp's %s has no place for %s; export with --to huggingface instead",
-                                 architecture->name, unknown.data)
-                     : 0;
-    buffer_free(&unknown);
-    return result;
+    return unknown.length > 0 ? error_set("llama.cpp's %s has no place for %s; export with --to huggingface instead",
+                                          architecture->name, unknown.data)
+                              : 0;
 }
 
 // ---- elements ----
@@ -204,8 +201,8 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
         return -1;
     }
     size_t row_bytes = tensor->bytes / (size_t)rows;
-    float *values = memory_alloc((size_t)columns * sizeof values[0]);
-    unsigned char *bytes = memory_alloc(row_bytes);
+    OWNED float *values = memory_alloc((size_t)columns * sizeof values[0]);
+    OWNED unsigned char *bytes = memory_alloc(row_bytes);
     int result = 0;
     for (int64_t r = 0; r < rows && result == 0; r++) {
         take_row(output, tensor, &job->bytes, r, values);
@@ -219,8 +216,6 @@ static int write_output(struct gguf_job *job, size_t i, struct gguf_writer *writ
         result = error_set("%s has values that %s cannot represent (too large, or not finite); use --dtype bf16",
                            job->write->source->tensors[output->from].name, gguf_block_of(tensor->format).name);
     }
-    free(values);
-    free(bytes);
     return result;
 }
 
@@ -273,7 +268,7 @@ static int write_file(struct gguf_job *job, const char *path) {
 }
 
 static void tell(struct gguf_job *job) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     name_list_describe(&job->unaligned,
                        "these tensors stay in fp16, because the length of their rows is not a multiple of 32", &text);
     if (text.length > 0)
@@ -282,7 +277,6 @@ static void tell(struct gguf_job *job) {
         log_info("note: the layers that predict further tokens (--mtp-num-layers) are left out");
     if (config_form(&job->write->source->config) == CONFIG_BERT)
         log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
-    buffer_free(&text);
 }
 
 static const struct gguf_architecture *choose_architecture(const struct model_write *write) {

@@ -194,13 +194,11 @@ const struct gguf_architecture *gguf_architecture_of(const char *family) {
 }
 
 char *gguf_family_list(void) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (size_t i = 0; i < COUNT(architectures); i++)
         for (const char *const *runs = architectures[i].families; *runs; runs++)
             buffer_printf(&text, "%s%s", text.length > 0 ? ", " : "", *runs);
-    char *list = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return list;
+    return memory_string(buffer_string(&text));
 }
 
 bool gguf_is_latent(const struct gguf_row *row) {

@@ -121,7 +121,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static int check_keys(const struct gguf *file) {
-    const struct gguf_value **sorted = memory_alloc((file->value_count + 1) * sizeof sorted[0]);
+    OWNED const struct gguf_value **sorted = memory_alloc((file->value_count + 1) * sizeof sorted[0]);
     for (size_t i = 0; i < file->value_count; i++)
         sorted[i] = &file->values[i];
     qsort(sorted, file->value_count, sizeof sorted[0], compare_keys);
@@ -130,12 +130,11 @@ static int check_keys(const struct gguf *file) {
         if (compare_keys(&sorted[i - 1], &sorted[i]) == 0)
             result =
                 error_set("%s: the key \"%.*s\" occurs twice", file->path, (int)sorted[i]->key_length, sorted[i]->key);
-    free(sorted);
     return result;
 }
 
 static int check_names(const struct gguf *file) {
-    const struct gguf_tensor **sorted = memory_alloc((file->tensor_count + 1) * sizeof sorted[0]);
+    OWNED const struct gguf_tensor **sorted = memory_alloc((file->tensor_count + 1) * sizeof sorted[0]);
     for (size_t i = 0; i < file->tensor_count; i++)
         sorted[i] = &file->tensors[i];
     qsort(sorted, file->tensor_count, sizeof sorted[0], compare_names);
@@ -144,7 +143,6 @@ static int check_names(const struct gguf *file) {
         if (compare_names(&sorted[i - 1], &sorted[i]) == 0)
             result = error_set("%s: the tensor \"%.*s\" occurs twice", file->path, (int)sorted[i]->name_length,
                                sorted[i]->name);
-    free(sorted);
     return result;
 }
 

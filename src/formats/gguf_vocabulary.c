@@ -68,12 +68,11 @@ static int32_t named_id(const struct gguf_vocabulary *vocabulary, const struct j
 static char *read_template(const struct model_source *source, const struct json *config) {
     for (size_t i = 0; i < source->files.count; i++) {
         const char *path = source->files.items[i].path;
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         if (strlen(path) < 19 || strcmp(path + strlen(path) - 19, "chat_template.jinja") != 0)
             continue;
         char *copy = file_read_own(path, LARGEST_FILE, &text) == 0 ? memory_string(buffer_string(&text)) : NULL;
         error_clear();
-        buffer_free(&text);
         if (copy)
             return copy;
     }
@@ -89,7 +88,7 @@ static int32_t first_of(int32_t a, int32_t b) {
 // tokenizer_config.json counts, then config.json if it is of this tokenizer, as in llama.cpp's converter, then the
 // tokens' names. An end named by --eod-token takes precedence over tokenizer_config.json.
 static void set_ids(struct gguf_vocabulary *v, const struct model_source *source, const struct tokenizer *tokenizer) {
-    struct json *beside = hf_read_beside(source, "tokenizer_config.json");
+    OWNED struct json *beside = hf_read_beside(source, "tokenizer_config.json");
     const struct json *config = source->has_foreign_tokenizer ? source->foreign_config : NULL;
     struct sample_vocabulary known;
     sample_vocabulary_make(&known, tokenizer);
@@ -119,7 +118,6 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
     v->bos = first_of(v->bos, v->eos);
     v->chat_template = read_template(source, beside);
     sample_vocabulary_free(&known);
-    json_free(beside);
 }
 
 // ---- tokens ----
@@ -132,7 +130,7 @@ static int compare_tokens(const void *a, const void *b) {
 
 // llama.cpp stops if two tokens have the same text.
 static int check_texts(const struct gguf_vocabulary *vocabulary) {
-    const struct gguf_token **sorted = memory_alloc((size_t)(vocabulary->size + 1) * sizeof sorted[0]);
+    OWNED const struct gguf_token **sorted = memory_alloc((size_t)(vocabulary->size + 1) * sizeof sorted[0]);
     for (int64_t i = 0; i < vocabulary->size; i++)
         sorted[i] = &vocabulary->tokens[i];
     qsort(sorted, (size_t)vocabulary->size, sizeof sorted[0], compare_tokens);
@@ -142,7 +140,6 @@ static int check_texts(const struct gguf_vocabulary *vocabulary) {
             result = error_set("the tokens %td and %td are both \"%.60s\", but llama.cpp needs distinct texts; export "
                                "with --to huggingface instead",
                                sorted[i - 1] - vocabulary->tokens, sorted[i] - vocabulary->tokens, sorted[i]->text);
-    free(sorted);
     return result;
 }
 
@@ -170,8 +167,8 @@ static bool begins(const char *text, const char *prefix) {
 // Any tokenizer can be written as a tokenizer.json; one that came as such a file is read from there.
 static int from_json(struct gguf_vocabulary *vocabulary, const struct tokenizer_options *options,
                      const struct tokenizer *tokenizer) {
-    struct buffer text = {0};
-    char *path = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED char *path = NULL;
     int result = 0;
     if (begins(options->type, "HuggingFace")) {
         path = file_is_folder(options->model_file) ? file_join(options->model_file, "tokenizer.json")
@@ -186,8 +183,6 @@ static int from_json(struct gguf_vocabulary *vocabulary, const struct tokenizer_
         result = gguf_vocabulary_from_json(vocabulary, buffer_string(&text), text.length, path);
     if (result == 0 && options->hf_without_specials)
         vocabulary->adds_bos = vocabulary->adds_eos = vocabulary->adds_sep = false;
-    free(path);
-    buffer_free(&text);
     return result;
 }
 

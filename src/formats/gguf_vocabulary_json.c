@@ -41,7 +41,7 @@ static int add_tokens(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
 }
 
 static int add_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *merges) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (size_t i = 0; merges && i < merges->count; i++) {
         const struct json *merge = &merges->items[i];
         buffer_clear(&text);
@@ -57,7 +57,6 @@ static int add_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
             vocabulary->merges.count++;
         }
     }
-    buffer_free(&text);
     return vocabulary->merges.count > 0 ? 0 : refuse(hf, "it has no merges");
 }
 
@@ -125,8 +124,8 @@ static int encode_as(struct hf *hf, bool ignores, const struct buffer *text, str
 
 // Whether merges yield the token from its own text, or no text makes it a word of its own.
 static bool is_merged(struct hf *hf, struct hf_state *state, int32_t id) {
-    struct token_list merged = {0}, whole = {0};
-    struct buffer text = {0};
+    OWNED_BY(token_list_free) struct token_list merged = {0}, whole = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     const struct hf_string *token = &hf->strings[id];
     bool is_same = hf_encode_bpe(hf, state, token->text, token->length, &merged) == 0 && merged.count == 1;
     if (!is_same && hf_decode(hf, &id, 1, &text) == 0 && utf8_check(buffer_string(&text), text.length) == text.length)
@@ -136,9 +135,6 @@ static bool is_merged(struct hf *hf, struct hf_state *state, int32_t id) {
     else
         is_same = true;
     error_clear();
-    token_list_free(&merged);
-    token_list_free(&whole);
-    buffer_free(&text);
     return is_same;
 }
 
@@ -265,7 +261,7 @@ static void count_merges(const struct hf *hf, struct made *made) {
 // Gives tokens scores that join in the order of the merges. Fails if no scores can: a pair that is not in the list
 // would be joined, or pairs of one token rank both before and after another token's.
 static int score_by_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *merges) {
-    struct made *made = memory_alloc((size_t)(hf->size + 1) * sizeof made[0]);
+    OWNED struct made *made = memory_alloc((size_t)(hf->size + 1) * sizeof made[0]);
     int result = merges && merges->count > 0 ? 0 : error_set("%s: its model has no merges", hf->name);
     if (result == 0)
         count_merges(hf, made);
@@ -282,7 +278,6 @@ static int score_by_merges(struct gguf_vocabulary *vocabulary, const struct hf *
                           "which llama.cpp goes by; export with --to huggingface instead",
                           hf->name, id, token->text);
     }
-    free(made);
     return result;
 }
 

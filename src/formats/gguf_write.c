@@ -109,7 +109,7 @@ int gguf_create(struct gguf_writer *writer, const char *path, const struct gguf_
                 struct gguf_tensor *tensors, size_t count) {
     *writer = (struct gguf_writer){.file.descriptor = -1, .count = count};
     writer->ends = memory_alloc((count + 1) * sizeof writer->ends[0]);
-    struct buffer table = {0}, start = {0};
+    OWNED_BY(buffer_free) struct buffer table = {0}, start = {0};
     buffer_append(&start, "GGUF", 4);
     append_u32(&start, VERSION);
     append_u64(&start, count);
@@ -129,8 +129,6 @@ int gguf_create(struct gguf_writer *writer, const char *path, const struct gguf_
         result = pad(writer);
     for (size_t i = 0; i < count; i++)
         writer->ends[i] += writer->file.written_bytes;
-    buffer_free(&start);
-    buffer_free(&table);
     if (result < 0)
         gguf_abort(writer);
     return result;

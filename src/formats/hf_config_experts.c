@@ -103,18 +103,16 @@ static int read_layers(const struct hf_family *family, const struct json *root, 
 static char *name_layers(const struct hf_family *family, const bool *layers, int64_t count) {
     bool is_listed = family->sparse == HF_SPARSE_STEP;
     int64_t dense = 0, sparse = 0;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     while (dense < count && !layers[dense])
         dense++;
     for (int64_t i = 0; i < count; i++) {
         sparse += layers[i];
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", layers[i]);
     }
-    char *list = sparse == count                       ? memory_string("1")
-                 : is_listed || dense + sparse < count ? memory_printf("%s]", buffer_string(&text))
-                                                       : memory_printf("[0]*%" PRId64 "+[1]*%" PRId64, dense, sparse);
-    buffer_free(&text);
-    return list;
+    return sparse == count                       ? memory_string("1")
+           : is_listed || dense + sparse < count ? memory_printf("%s]", buffer_string(&text))
+                                                 : memory_printf("[0]*%" PRId64 "+[1]*%" PRId64, dense, sparse);
 }
 
 char *hf_sparse_read(const struct hf_family *family, const struct json *root, int64_t count) {
@@ -135,21 +133,18 @@ char *hf_sparse_read(const struct hf_family *family, const struct json *root, in
 
 bool hf_sparse_are(const struct hf_family *family, const struct json *base, const struct config *config) {
     size_t count = (size_t)config->model.num_layers;
-    bool *layers = config_list_expert_layers(config), *theirs = memory_alloc(count + 1);
+    OWNED bool *layers = config_list_expert_layers(config), *theirs = memory_alloc(count + 1);
     bool are_same =
         read_layers(family, base, theirs, config->model.num_layers) == 0 && memcmp(layers, theirs, count) == 0;
     error_clear();
-    free(layers);
-    free(theirs);
     return are_same;
 }
 
 int64_t hf_dense_layers(const struct config *config) {
     int64_t dense = 0, L = config->model.num_layers;
-    bool *layers = config_list_expert_layers(config);
+    OWNED bool *layers = config_list_expert_layers(config);
     while (dense < L && !layers[dense])
         dense++;
-    free(layers);
     return config_expert_layers(config) == L - dense ? dense : -1;
 }
 
@@ -160,26 +155,20 @@ bool hf_sparse_is_possible(const struct hf_family *family, const struct config *
 }
 
 static char *list_dense(const struct config *config) {
-    struct buffer text = {0};
-    bool *layers = config_list_expert_layers(config);
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED bool *layers = config_list_expert_layers(config);
     for (int64_t i = 0; i < config->model.num_layers; i++)
         if (!layers[i])
             buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : "", i);
-    char *list = memory_printf("[%s]", buffer_string(&text));
-    buffer_free(&text);
-    free(layers);
-    return list;
+    return memory_printf("[%s]", buffer_string(&text));
 }
 
 static char *list_types(const struct config *config) {
-    struct buffer text = {0};
-    bool *layers = config_list_expert_layers(config);
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED bool *layers = config_list_expert_layers(config);
     for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", layers[i] ? "sparse" : "dense");
-    char *list = memory_printf("%s]", buffer_string(&text));
-    buffer_free(&text);
-    free(layers);
-    return list;
+    return memory_printf("%s]", buffer_string(&text));
 }
 
 size_t hf_sparse_members(const struct hf_family *family, const struct config *config,

@@ -49,28 +49,25 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
 }
 
 static bool is_value(const struct config *config, const char *flag, const char *value) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     hf_append_effective(config, flag, &text);
     char *end_a = NULL, *end_b = NULL;
     double a = strtod(buffer_string(&text), &end_a), b = strtod(value, &end_b);
     bool are_numbers = text.length > 0 && *end_a == '\0' && *end_b == '\0' && *value;
-    bool is_same = are_numbers ? a == b : strcmp(buffer_string(&text), value) == 0;
-    buffer_free(&text);
-    return is_same;
+    return are_numbers ? a == b : strcmp(buffer_string(&text), value) == 0;
 }
 
 static char *find_word(const struct config *config, const struct hf_key *key, const char *map, const char *preferred) {
     char *found = NULL;
     for (const char *word = map; *word;) {
         size_t total = strcspn(word, " "), name = strcspn(word, "=");
-        char *values = memory_printf("%.*s", (int)(total - name - 1), word + name + 1);
+        OWNED char *values = memory_printf("%.*s", (int)(total - name - 1), word + name + 1);
         char *flags = memory_string(key->flags ? key->flags : ""), *value_rest = values, *flag_rest = flags;
         bool is_found = true;
         for (const char *flag = strsep(&flag_rest, "/"); flag && *flag; flag = strsep(&flag_rest, "/")) {
             const char *value = strsep(&value_rest, "/");
             is_found = is_found && value && is_value(config, flag, value);
         }
-        free(values);
         free(flags);
         bool is_preferred = preferred && strlen(preferred) == name && strncmp(preferred, word, name) == 0;
         if (is_found && (is_preferred || !found)) {
@@ -89,10 +86,8 @@ char *hf_find_theirs(const struct config *config, const struct hf_key *key, cons
 
 // Whether the family only has an approximation.
 static bool is_near(const struct config *config, const struct hf_key *key) {
-    char *exact = find_word(config, key, key->map, NULL);
-    bool has_none = exact == NULL;
-    free(exact);
-    return has_none;
+    OWNED char *exact = find_word(config, key, key->map, NULL);
+    return exact == NULL;
 }
 
 static bool is_among(const char *flags, const char *flag) {
@@ -147,10 +142,9 @@ static bool is_plain(const struct hf_family *family, const struct config *config
         return fabs(config->model.embedding_multiplier / sqrt((double)config->model.hidden_size) - 1) < 1e-12;
     struct config defaults;
     config_defaults(&defaults);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     hf_append_effective(&defaults, flag, &text);
     bool is_same = is_value(config, flag, buffer_string(&text));
-    buffer_free(&text);
     config_free(&defaults);
     return is_same;
 }
@@ -185,9 +179,8 @@ static const char *next_obstacle(const struct hf_family *family, const struct co
     for (*at = *at < flags ? flags : *at; hf_key_at(family, *at - flags, &key); ++*at) {
         if (key.kind != HF_MAP || !key.flags)
             continue;
-        char *theirs = hf_find_theirs(config, &key, NULL);
+        OWNED char *theirs = hf_find_theirs(config, &key, NULL);
         bool is_there = theirs != NULL;
-        free(theirs);
         if (!is_there || (!allows_near && is_near(config, &key))) {
             ++*at;
             return key.flags;
@@ -264,8 +257,8 @@ static void describe_obstacle(const struct hf_family *family, const struct confi
 // None of the families fits; `nearest` comes closest, or is NULL.
 static void refuse_family(const struct config *config, const char *wanted, const struct hf_family *nearest,
                           bool allows_near) {
-    struct buffer reason = {0};
-    char *known = hf_family_list();
+    OWNED_BY(buffer_free) struct buffer reason = {0};
+    OWNED char *known = hf_family_list();
     if (nearest)
         describe_obstacle(nearest, config, allows_near, &reason);
     if (wanted && !nearest)
@@ -282,8 +275,6 @@ static void refuse_family(const struct config *config, const char *wanted, const
         error_set("no Hugging Face family can express this model; nearest: %s; to export one, train it from a --preset "
                   "of that family",
                   buffer_string(&reason));
-    free(known);
-    buffer_free(&reason);
 }
 
 const struct hf_family *hf_config_family(const struct config *config, const char *wanted, bool allows_near) {

@@ -104,7 +104,7 @@ static void append_yarn(const struct config *config, struct buffer *out) {
 }
 
 size_t hf_latent_members(const struct config *config, struct hf_member members[HF_OWN_MEMBERS]) {
-    struct buffer yarn = {0};
+    OWNED_BY(buffer_free) struct buffer yarn = {0};
     if (config_yarn(config).factor > 1)
         append_yarn(config, &yarn);
     const struct hf_member all[] = {
@@ -113,6 +113,5 @@ size_t hf_latent_members(const struct config *config, struct hf_member members[H
         {"num_key_value_heads", memory_printf("%" PRId64, config->model.num_attention_heads)},
     };
     memcpy(members, all, sizeof all);
-    buffer_free(&yarn);
     return sizeof all / sizeof all[0];
 }

@@ -58,10 +58,9 @@ static bool is_value(const struct json *root, const char *word, size_t length, c
         return true;
     if (*word != '@')
         return strlen(value) == length && strncmp(word, value, length) == 0;
-    char *name = memory_printf("%.*s", (int)length - 1, word + 1);
+    OWNED char *name = memory_printf("%.*s", (int)length - 1, word + 1);
     const struct json *other = root ? hf_member_of(root, name) : NULL;
     const char *text = other ? hf_text_of(other) : NULL;
-    free(name);
     return text && (strcmp(text, value) == 0 || (other->type == JSON_NUMBER && strtod(value, NULL) == other->number));
 }
 
@@ -188,7 +187,7 @@ static bool is_plain_head(const struct json_key *key, const struct json *value, 
 }
 
 int hf_members_check(const struct hf_family *family, const struct json *root, const struct config *config) {
-    struct buffer words = {0};
+    OWNED_BY(buffer_free) struct buffer words = {0};
     const struct json *object = family->object ? hf_member_of(root, family->object) : NULL;
     int result = 0;
     struct fact facts[MOST_FACTS];
@@ -201,6 +200,5 @@ int hf_members_check(const struct hf_family *family, const struct json *root, co
             result = check_member(family, root, NULL, i, buffer_string(&words));
     for (size_t i = 0; object && object->type == JSON_OBJECT && i < object->count && result == 0; i++)
         result = check_member(family, root, family->object, i, buffer_string(&words));
-    buffer_free(&words);
     return result;
 }

@@ -11,7 +11,7 @@
 // A flag is set once; a second member with another value is a contradiction.
 int hf_config_set(struct config *config, const char *flag, const char *text) {
     struct flag_table table = config_flag_table(0);
-    struct buffer before = {0}, after = {0};
+    OWNED_BY(buffer_free) struct buffer before = {0}, after = {0};
     const struct flag *row = flag_find(&table, flag);
     if (!row)
         return error_set("this model needs %s, which this version does not support", flag);
@@ -22,8 +22,6 @@ int hf_config_set(struct config *config, const char *flag, const char *text) {
     if (result == 0 && was_set && strcmp(buffer_string(&before), buffer_string(&after)) != 0)
         result = error_set("two of its members set different values of %s, %s and %s; such a model is not supported",
                            flag, buffer_string(&before), buffer_string(&after));
-    buffer_free(&before);
-    buffer_free(&after);
     return result;
 }
 
@@ -50,10 +48,8 @@ const char *hf_text_of(const struct json *value) {
 }
 
 int hf_config_set_real(struct config *config, const char *flag, double value) {
-    char *text = memory_printf("%.17g", value);
-    int result = hf_config_set(config, flag, text);
-    free(text);
-    return result;
+    OWNED char *text = memory_printf("%.17g", value);
+    return hf_config_set(config, flag, text);
 }
 
 // Whole numbers lose their fraction, because 10000.0 counts as an integer too.
@@ -62,12 +58,10 @@ static int set_less(struct config *config, const char *flag, const char *text, i
     double number = strtod(text, &end);
     if (*text == '\0' || *end != '\0' || !isfinite(number))
         return error_set("\"%.64s\" is not a number", text);
-    char *whole = NULL;
+    OWNED char *whole = NULL;
     if (number == floor(number) && fabs(number) < 1e15)
         whole = memory_printf("%" PRId64, (int64_t)number - added);
-    int result = hf_config_set(config, flag, whole ? whole : text);
-    free(whole);
-    return result;
+    return hf_config_set(config, flag, whole ? whole : text);
 }
 
 int hf_config_set_number(struct config *config, const char *flag, const char *text) {
@@ -101,14 +95,12 @@ static bool find_mapped(const char *map, const char *theirs, const char **ours, 
 
 // Lists the known values: the text before "=" in each word of the map.
 static int refuse_value(const struct hf_key *key, const char *text) {
-    struct buffer known = {0};
+    OWNED_BY(buffer_free) struct buffer known = {0};
     for (const char *word = key->map; *word; word += strspn(word, " ")) {
         buffer_printf(&known, "%s%.*s", known.length > 0 ? ", " : "", (int)strcspn(word, "="), word);
         word += strcspn(word, " ");
     }
-    int result = error_set("\"%.64s\" is not supported, only %s", text, buffer_string(&known));
-    buffer_free(&known);
-    return result;
+    return error_set("\"%.64s\" is not supported, only %s", text, buffer_string(&known));
 }
 
 static int set_mapped(struct config *config, const struct hf_key *key, const char *text) {
@@ -116,7 +108,8 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
     size_t length = 0;
     if (!find_mapped(key->map, text, &value, &length))
         return refuse_value(key, text);
-    char *values = memory_printf("%.*s", (int)length, value), *flags = memory_string(key->flags ? key->flags : "");
+    OWNED char *values = memory_printf("%.*s", (int)length, value),
+               *flags = memory_string(key->flags ? key->flags : "");
     char *value_rest = values, *flag_rest = flags;
     int result = 0;
     for (const char *flag = strsep(&flag_rest, "/"); flag && *flag && result == 0; flag = strsep(&flag_rest, "/")) {
@@ -124,8 +117,6 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
         CHECK(one != NULL);
         result = hf_config_set(config, flag, one);
     }
-    free(values);
-    free(flags);
     return result;
 }
 
@@ -218,9 +209,8 @@ static int read_windows(const struct hf_family *family, const struct json *root,
         return error_set("its layers without a window (\"layer_types\"), which have no rotary positions, are not every "
                          "N-th layer, which "
                          "is not supported");
-    char *text = memory_printf("%" PRId64, every);
+    OWNED char *text = memory_printf("%" PRId64, every);
     result = hf_config_set(config, "--no-rope-freq", text);
-    free(text);
     return result;
 }
 
@@ -251,20 +241,16 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
     for (int64_t i = first; i < count; i++)
         if (layers->items[i].type != JSON_NUMBER || (layers->items[i].number == 0) != ((i + 1) % (first + 1) == 0))
             return error_set("its \"no_rope_layers\" are not every N-th layer, which is not supported");
-    char *text = memory_printf("%" PRId64, first < count ? first + 1 : 0);
-    int result = hf_config_set(config, "--no-rope-freq", text);
-    free(text);
-    return result;
+    OWNED char *text = memory_printf("%" PRId64, first < count ? first + 1 : 0);
+    return hf_config_set(config, "--no-rope-freq", text);
 }
 
 static int read_sparse_layers(const struct hf_family *family, const struct json *root, struct config *config) {
     if (config->model.num_experts == 0 && family->experts)
         TRY(hf_config_set(config, "--num-experts", family->experts));
-    char *layers = hf_sparse_read(family, root, config->model.num_layers);
+    OWNED char *layers = hf_sparse_read(family, root, config->model.num_layers);
     bool is_usual = layers && family->sparse == HF_SPARSE_FIRST && strcmp(layers, "1") == 0;
-    int result = !layers ? -1 : is_usual ? 0 : hf_config_set(config, "--moe-layer-freq", layers);
-    free(layers);
-    return result;
+    return !layers ? -1 : is_usual ? 0 : hf_config_set(config, "--moe-layer-freq", layers);
 }
 
 // All heads share one key and value, or each has its own.
@@ -282,11 +268,8 @@ static int read_multi_query(const struct json *root, struct config *config) {
 bool hf_is_same_tensor(const struct weight *a, const struct weight *b) {
     if (!a || !b || !a->is_readable || !b->is_readable || a->dtype != b->dtype || a->bytes != b->bytes)
         return false;
-    void *x = memory_alloc(a->bytes + 1), *y = memory_alloc(b->bytes + 1);
-    bool is_same = weight_read(a, x) == 0 && weight_read(b, y) == 0 && memcmp(x, y, a->bytes) == 0;
-    free(x);
-    free(y);
-    return is_same;
+    OWNED void *x = memory_alloc(a->bytes + 1), *y = memory_alloc(b->bytes + 1);
+    return weight_read(a, x) == 0 && weight_read(b, y) == 0 && memcmp(x, y, a->bytes) == 0;
 }
 
 // Members derived from feed_forward_proj may be present too, and transformers reads them.

@@ -187,7 +187,7 @@ static int take_factors(const struct json *scaling, bool is_short, struct config
     const struct json *list = json_member(scaling, key);
     if (!list || list->type != JSON_ARRAY || list->count == 0)
         return error_set("its rotary scaling \"longrope\" has no list \"%s\"", key);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int result = 0;
     bool is_plain = true;
     for (size_t i = 0; i < list->count && result == 0; i++) {
@@ -208,7 +208,6 @@ static int take_factors(const struct json *scaling, bool is_short, struct config
                            key, list->count, (long long)pairs);
     if (result == 0 && !(is_plain && is_short))
         result = config_take(config, flag, buffer_string(&text));
-    buffer_free(&text);
     return result;
 }
 
@@ -247,11 +246,10 @@ static int read_longrope(const struct json *root, const struct json *scaling, st
 static void append_factors(struct json_writer *json, const char *key, const char *text, int64_t pairs) {
     json_key(json, key);
     json_begin_array(json);
-    double *factors = memory_alloc(sizeof *factors * (size_t)pairs);
+    OWNED double *factors = memory_alloc(sizeof *factors * (size_t)pairs);
     bool is_given = config_rope_factors(text, factors, pairs) == pairs;
     for (int64_t i = 0; i < pairs; i++)
         json_double(json, is_given ? factors[i] : 1);
-    free(factors);
     json_end_array(json);
 }
 

@@ -62,19 +62,17 @@ static char *name_layers(const bool *layers, int64_t count) {
     bool is_regular = true;
     while (every < count && layers[every - 1])
         every++;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t i = 0; i < count; i++) {
         is_regular = is_regular && layers[i] == ((i + 1) % every != 0);
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", layers[i]);
     }
-    char *name = is_regular ? memory_printf("%" PRId64, every) : memory_printf("%s]", buffer_string(&text));
-    buffer_free(&text);
-    return name;
+    return is_regular ? memory_printf("%" PRId64, every) : memory_printf("%s]", buffer_string(&text));
 }
 
 char *hf_windows_read(const struct hf_family *family, const struct json *root, const struct config *config) {
     int64_t count = config->model.num_layers, windows = 0;
-    bool *layers = memory_alloc((size_t)count + 1);
+    OWNED bool *layers = memory_alloc((size_t)count + 1);
     char *name = NULL;
     int status = read_layers(family, root, layers, count, config->model.sliding_window > 0);
     for (int64_t i = 0; status == 0 && i < count; i++)
@@ -83,17 +81,14 @@ char *hf_windows_read(const struct hf_family *family, const struct json *root, c
         status = error_set("it has layers with a window, but no \"sliding_window\"");
     if (status == 0)
         name = windows == count || config->model.sliding_window == 0 ? memory_string("") : name_layers(layers, count);
-    free(layers);
     return name;
 }
 
 char *hf_windows_types(const struct config *config) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s\"%s\"", i > 0 ? ", " : "[", config_layer_window(config, i) > 0 ? windowed : whole);
-    char *types = memory_printf("%s]", buffer_string(&text));
-    buffer_free(&text);
-    return types;
+    return memory_printf("%s]", buffer_string(&text));
 }
 
 int64_t hf_whole_layers_every(const struct config *config) {

@@ -29,37 +29,32 @@ static void set_member(struct members *members, const char *key, char *value) {
 }
 
 static char *quoted(const char *text) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct json_writer json = {.out = &out};
     json_cstring(&json, text);
-    char *copy = memory_string(buffer_string(&out));
-    buffer_free(&out);
-    return copy;
+    return memory_string(buffer_string(&out));
 }
 
 // A double as JSON: 10000.0 must stay a double.
 static char *real_text(double value) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     struct json_writer json = {.out = &out};
     json_double(&json, value);
     if (!strpbrk(buffer_string(&out), ".e"))
         buffer_append_string(&out, ".0");
-    char *copy = memory_string(buffer_string(&out));
-    buffer_free(&out);
-    return copy;
+    return memory_string(buffer_string(&out));
 }
 
 static void append_real(struct json_writer *json, const char *key, double value) {
-    char *text = real_text(value);
+    OWNED char *text = real_text(value);
     json_key(json, key);
     json_number(json, text);
-    free(text);
 }
 
 static char *number_text(const struct config *config, const struct hf_key *key) {
     struct flag_table table = config_flag_table(0);
-    struct buffer text = {0};
-    char *flag = memory_printf("%.*s", (int)strcspn(key->flags, "/"), key->flags);
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED char *flag = memory_printf("%.*s", (int)strcspn(key->flags, "/"), key->flags);
     // Null stands for a flag that was not given, whatever its effective value.
     if (key->has_null)
         flag_format(flag_find(&table, flag), config, &text);
@@ -77,8 +72,6 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
         copy = real_text(strtod(buffer_string(&text), NULL));
     else
         copy = memory_printf("%lld", strtoll(buffer_string(&text), NULL, 10) + key->added);
-    buffer_free(&text);
-    free(flag);
     return copy;
 }
 
@@ -92,9 +85,8 @@ static bool keeps_base(const struct hf_config_write *write, const struct hf_key 
         const struct json *before = hf_config_member(write->base, first.key);
         if (first.is_written || !first.flags || strcmp(first.flags, key->flags) != 0 || !before)
             continue;
-        char *now = number_text(write->config, &first);
+        OWNED char *now = number_text(write->config, &first);
         is_kept = before->type == JSON_NUMBER && before->number == strtod(now, NULL);
-        free(now);
     }
     return is_kept;
 }
@@ -114,12 +106,10 @@ static bool keeps_origin(const struct hf_config_write *write, const struct hf_ke
 // Several numbers may have our value as their inverse; the original one is kept.
 static bool keeps_inverse(const struct hf_config_write *write, const struct hf_key *key) {
     const struct json *before = write->base && key->is_inverse ? hf_config_member(write->base, key->key) : NULL;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (before)
         hf_append_effective(write->config, key->flags, &text);
-    bool is_kept = before && before->type == JSON_NUMBER && 1 / before->number == strtod(buffer_string(&text), NULL);
-    buffer_free(&text);
-    return is_kept;
+    return before && before->type == JSON_NUMBER && 1 / before->number == strtod(buffer_string(&text), NULL);
 }
 
 static void set_key(struct members *members, const struct hf_config_write *write, const struct hf_key *key) {
@@ -128,18 +118,16 @@ static void set_key(struct members *members, const struct hf_config_write *write
         return;
     if (key->kind == HF_MAP) {
         const struct json *before = write->base ? hf_config_member(write->base, key->key) : NULL;
-        char *theirs =
+        OWNED char *theirs =
             hf_find_theirs(write->config, key, before && before->type == JSON_STRING ? before->string : NULL);
         CHECK(theirs != NULL);
         bool is_bare =
             strcmp(theirs, "true") == 0 || strcmp(theirs, "false") == 0 || theirs[strspn(theirs, "0123456789")] == 0;
         set_member(members, name, is_bare ? memory_string(theirs) : quoted(theirs));
-        free(theirs);
     } else if (key->kind == HF_SWITCH) {
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         hf_append_effective(write->config, key->flags, &text);
         set_member(members, name, memory_string(buffer_string(&text)));
-        buffer_free(&text);
     } else {
         set_member(members, name, number_text(write->config, key));
     }
@@ -184,12 +172,11 @@ static bool keep_alpha(struct members *members, const struct hf_config_write *wr
     double base = theta && theta->type == JSON_NUMBER ? theta->number : 10000;
     if (!scaling || hf_alpha_base(write->base, write->config, base) != write->config->model.rotary_base)
         return false;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_value(&json, scaling);
     set_member(members, "rope_theta", real_text(base));
     set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
-    buffer_free(&text);
     return true;
 }
 
@@ -223,18 +210,16 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
     if (keep_alpha(members, write))
         return;
     if (config_scales_rope(config)) {
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         struct json_writer json = {.out = &text};
         if (config_has_longrope(config))
             hf_append_longrope(config, &json);
         else
             append_scaling(config, &json, false);
         set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
-        buffer_free(&text);
     } else if (config->model.rotary_seq_len_interpolation_factor != 1) {
-        char *factor = real_text(config->model.rotary_seq_len_interpolation_factor);
+        OWNED char *factor = real_text(config->model.rotary_seq_len_interpolation_factor);
         set_member(members, "rope_scaling", memory_printf("{\"rope_type\": \"linear\", \"factor\": %s}", factor));
-        free(factor);
     } else {
         set_member(members, "rope_scaling",
                    memory_string(family->needs_rope_scaling ? "{\"rope_type\": \"default\"}" : "null"));
@@ -243,7 +228,7 @@ static void set_rope(struct members *members, const struct hf_config_write *writ
 
 // Rotary positions in the form of transformers 5: layers with a window have their own object, and are not scaled.
 static void set_nested_rope(struct members *members, const struct config *config) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "full_attention");
@@ -266,7 +251,6 @@ static void set_nested_rope(struct members *members, const struct config *config
     json_end_object(&json);
     json_end_object(&json);
     set_member(members, "rope_parameters", memory_string(buffer_string(&text)));
-    buffer_free(&text);
 }
 
 static void set_own(struct members *members, const struct hf_member *own, size_t count) {
@@ -275,12 +259,11 @@ static void set_own(struct members *members, const struct hf_member *own, size_t
 }
 
 static void set_no_rope_layers(struct members *members, const struct config *config) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t i = 0; i < config->model.num_layers; i++)
         buffer_printf(&text, "%s%d", i > 0 ? ", " : "[", config_layer_skips_rope(config, i) ? 0 : 1);
     buffer_append_string(&text, "]");
     set_member(members, "no_rope_layers", memory_string(buffer_string(&text)));
-    buffer_free(&text);
     if (config->model.no_rope_freq > 0)
         set_member(members, "no_rope_layer_interval", memory_printf("%lld", (long long)config->model.no_rope_freq));
 }
@@ -324,9 +307,8 @@ static void set_sparse_layers(struct members *members, const struct hf_config_wr
 static void append_members(const struct members *members, const char *indent, struct buffer *out) {
     buffer_append_string(out, "{\n");
     for (size_t i = 0; i < members->count; i++) {
-        char *key = quoted(members->items[i].key);
+        OWNED char *key = quoted(members->items[i].key);
         buffer_printf(out, "%s  %s: %s%s\n", indent, key, members->items[i].value, i + 1 < members->count ? "," : "");
-        free(key);
     }
     buffer_printf(out, "%s}", indent);
 }
@@ -350,11 +332,10 @@ static void set_base(struct members *members, const struct hf_config_write *writ
             strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0 ||
             (!is_own && !hf_members_is_harmless(key)))
             continue;
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         struct json_writer json = {.out = &text};
         json_value(&json, &base->items[i]);
         set_member(members, key, memory_string(buffer_string(&text)));
-        buffer_free(&text);
     }
 }
 
@@ -363,7 +344,7 @@ static void set_object(struct members *members, const struct hf_config_write *wr
     const struct json *base = write->base ? json_member(write->base, name) : NULL;
     size_t length = strlen(name);
     struct members inner = {0};
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     set_base(&inner, write, base && base->type == JSON_OBJECT ? base : NULL);
     struct hf_key key;
     for (size_t i = 0; hf_key_at(write->family, i, &key); i++)
@@ -371,7 +352,6 @@ static void set_object(struct members *members, const struct hf_config_write *wr
             set_key(&inner, write, &key);
     append_members(&inner, "  ", &text);
     set_member(members, name, memory_string(buffer_string(&text)));
-    buffer_free(&text);
     free_members(&inner);
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "store/extra.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,14 +38,11 @@ bool hf_end_is_other(const struct model_source *source) {
     const char *named = source->config.data.eod_token;
     if (!named || config_form(&source->config) != CONFIG_GPT)
         return false;
-    struct json *config = hf_read_beside(source, "tokenizer_config.json");
-    struct json *map = hf_read_beside(source, "special_tokens_map.json");
+    OWNED struct json *config = hf_read_beside(source, "tokenizer_config.json");
+    OWNED struct json *map = hf_read_beside(source, "special_tokens_map.json");
     const struct json *theirs = hf_token_text(config, "eos_token");
     theirs = theirs ? theirs : hf_token_text(map, "eos_token");
-    bool is_other = !theirs || strcmp(theirs->string, named) != 0;
-    json_free(config);
-    json_free(map);
-    return is_other;
+    return !theirs || strcmp(theirs->string, named) != 0;
 }
 
 static bool is_text(const char *text, size_t length, const char *wanted) {
@@ -67,9 +65,8 @@ static bool is_special(const struct model_source *source, const char *token) {
                                         "tokenizer.json"};
     bool is_there = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
-        struct json *root = hf_read_beside(source, names[i]);
+        OWNED struct json *root = hf_read_beside(source, names[i]);
         is_there = has_string(i == 3 ? json_member(root, "added_tokens") : root, token);
-        json_free(root);
     }
     return is_there;
 }
@@ -115,7 +112,7 @@ static int rewrite(const struct edit *edit, const struct end *end, const struct 
     const struct json *before = json_member(root, edit->key);
     if (root->type != JSON_OBJECT || (!before && !edit->adds))
         return 0;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
     for (size_t i = 0; i < root->count; i++) {
@@ -131,9 +128,7 @@ static int rewrite(const struct edit *edit, const struct end *end, const struct 
     }
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
-    int result = file_write_all(path, text.data, text.length);
-    buffer_free(&text);
-    return result;
+    return file_write_all(path, text.data, text.length);
 }
 
 int hf_end_write(const char *folder, const struct model_source *source, const struct tokenizer *tokenizer) {
@@ -150,14 +145,12 @@ int hf_end_write(const char *folder, const struct model_source *source, const st
                  ", and the tokenizer keeps its own eos_token, because transformers would split texts at it",
                  source->config.data.eod_token, end.id);
     for (size_t i = 0; i < count && result == 0 && end.text; i++) {
-        char *path = file_join(folder, edits[i].name);
-        struct json *root = NULL;
+        OWNED char *path = file_join(folder, edits[i].name);
+        OWNED struct json *root = NULL;
         if (file_exists(path))
             result = json_parse_own(&root, path, LARGEST_FILE);
         if (result == 0 && root)
             result = rewrite(&edits[i], &end, root, path);
-        json_free(root);
-        free(path);
     }
     return result;
 }

@@ -162,14 +162,12 @@ const char *hf_groups_key(const struct hf_family *family) {
 }
 
 char *hf_family_list(void) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     const struct hf_family *family = NULL;
     for (size_t i = 0; (family = hf_family_at(i)); i++)
         if (!family->conditions[0].flag)
             buffer_printf(&text, "%s%s", i > 0 ? ", " : "", family->model_type);
-    char *list = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return list;
+    return memory_string(buffer_string(&text));
 }
 
 bool hf_has_word(const char *words, const char *word) {

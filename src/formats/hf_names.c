@@ -46,7 +46,7 @@ static char *name_in_layers(const char *name, int64_t layers) {
 static struct hf_match match_from(const struct hf_family *family, const struct param *param, int64_t layers,
                                   size_t first) {
     struct hf_match found = {0};
-    char *name = name_in_layers(param->name, layers);
+    OWNED char *name = name_in_layers(param->name, layers);
     const struct hf_row *row;
     for (size_t i = first; !found.row && (row = hf_row_at(family, i)); i++) {
         struct hf_match match = {.row = row, .index = i, .layer = -1, .pieces = count_pieces(row), .layers = layers};
@@ -56,7 +56,6 @@ static struct hf_match match_from(const struct hf_family *family, const struct p
             match.pieces *= (int)param->shard.global[0];
         found = match;
     }
-    free(name);
     return found;
 }
 
@@ -72,10 +71,8 @@ char *hf_piece_name(const struct hf_match *match, int k) {
     if (!is_numbered(match))
         return name_fill(match->row->theirs[k], match->layer);
     int matrices = count_pieces(match->row);
-    char *pattern = name_fill(match->row->theirs[k % matrices], match->layer);
-    char *name = name_fill(pattern, k / matrices);
-    free(pattern);
-    return name;
+    OWNED char *pattern = name_fill(match->row->theirs[k % matrices], match->layer);
+    return name_fill(pattern, k / matrices);
 }
 
 // The shape of MXFP4 blocks (4-bit numbers, two per byte), or of their scales.
@@ -152,7 +149,7 @@ static void reorder_matrix(const struct hf_reorder *job, unsigned char *to, cons
     } else if (job->transform != HF_PAIRS_TRANSPOSE) {
         convert_pairs(job, to, from, rows / 2, row);
     } else {
-        unsigned char *between = memory_alloc((size_t)rows * row + 1);
+        OWNED unsigned char *between = memory_alloc((size_t)rows * row + 1);
         if (job->to_theirs) {
             convert_pairs(job, between, from, rows / 2, row);
             transpose(job, to, between, rows, columns);
@@ -160,7 +157,6 @@ static void reorder_matrix(const struct hf_reorder *job, unsigned char *to, cons
             transpose(job, between, from, rows, columns);
             convert_pairs(job, to, between, rows / 2, row);
         }
-        free(between);
     }
 }
 

@@ -48,12 +48,10 @@ static bool is_other_weights(const char *name) {
 
 // A folder with weights counts too, so that errors in its config.json are reported.
 bool hf_surroundings_is_folder(const char *path) {
-    char *config = file_join(path, "config.json");
-    struct json *root = NULL;
+    OWNED char *config = file_join(path, "config.json");
+    OWNED struct json *root = NULL;
     bool is_theirs = file_exists(config) && (json_parse_own(&root, config, MAX_CONFIG_BYTES) < 0 ||
                                              root->type != JSON_OBJECT || json_member(root, "model_type") != NULL);
-    json_free(root);
-    free(config);
     return is_theirs || manifest_has_foreign_weights(path);
 }
 
@@ -112,29 +110,25 @@ static void add_file(const struct surroundings_to *to, const char *path, const c
 
 void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files, struct buffer *left) {
     size_t count = 0;
-    char **names = list_names(folder, &count);
+    OWNED char **names = list_names(folder, &count);
     struct surroundings_to to = {.folder = folder, .files = files, .left = left};
     for (size_t i = 0; i < count; i++) {
-        char *path = file_join(folder, names[i]);
+        OWNED char *path = file_join(folder, names[i]);
         if (strcmp(names[i], templates) == 0 && file_is_folder(path)) {
             size_t inner_count = 0;
-            char **inner = list_names(path, &inner_count);
+            OWNED char **inner = list_names(path, &inner_count);
             for (size_t k = 0; k < inner_count; k++) {
-                char *inside = file_join(path, inner[k]);
+                OWNED char *inside = file_join(path, inner[k]);
                 add_file(&to, inside, inner[k], HF_ROLE_TEMPLATE);
-                free(inside);
                 free(inner[k]);
             }
-            free(inner);
         } else if (file_is_folder(path)) {
             leave(left, names[i], "a folder");
         } else {
             add_file(&to, path, names[i], HF_ROLE);
         }
-        free(path);
         free(names[i]);
     }
-    free(names);
 }
 
 bool hf_surroundings_is_of_tokenizer(const char *path) {
@@ -167,20 +161,17 @@ static bool goes_along(const char *path, bool has_folder) {
 
 void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path) {
     bool is_model = strcmp(role, "tokenizer-model") == 0, has_folder = is_model && file_is_folder(path);
-    char *folder = has_folder ? memory_string(path) : file_parent(path), *model = file_join(folder, "tokenizer.json");
+    OWNED char *folder = has_folder ? memory_string(path) : file_parent(path),
+               *model = file_join(folder, "tokenizer.json");
     checkpoint_file_list_add(files, role, has_folder ? model : path);
     if (has_folder || (is_model && file_is_same_path(path, model))) {
-        struct checkpoint_file_list all = {0};
-        struct buffer left = {0};
+        OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list all = {0};
+        OWNED_BY(buffer_free) struct buffer left = {0};
         hf_surroundings_list(folder, &all, &left);
         for (size_t i = 0; i < all.count; i++)
             if (goes_along(all.items[i].path, has_folder) && strcmp(all.items[i].path, model) != 0)
                 checkpoint_file_list_add(files, all.items[i].role, all.items[i].path);
-        buffer_free(&left);
-        checkpoint_file_list_free(&all);
     }
-    free(folder);
-    free(model);
 }
 
 const char *hf_surroundings_config(const struct checkpoint_file_list *files) {
@@ -198,14 +189,12 @@ int hf_surroundings_write(const struct checkpoint_file_list *files, const char *
         if (!hf_surroundings_is_role(file->role) || strcmp(name, "config.json") == 0)
             continue;
         bool is_template = strcmp(file->role, HF_ROLE_TEMPLATE) == 0;
-        char *parent = is_template ? file_join(folder, templates) : memory_string(folder);
-        char *to = file_join(parent, name);
+        OWNED char *parent = is_template ? file_join(folder, templates) : memory_string(folder);
+        OWNED char *to = file_join(parent, name);
         uint64_t bytes = 0;
         result = file_make_folders(parent);
         if (result == 0)
             result = extra_copy(file->path, to, &bytes, NULL);
-        free(parent);
-        free(to);
     }
     return result;
 }

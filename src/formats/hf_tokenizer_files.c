@@ -33,7 +33,7 @@ static int32_t find_named(const struct tokenizer *tokenizer, const struct json *
 
 // The tokenizer's own tokenizer_config.json overrides guesses from the tokens' names.
 static void take_named(struct model_tokenizer *tokenizer, const struct model_source *source) {
-    struct json *root = hf_read_beside(source, "tokenizer_config.json");
+    OWNED struct json *root = hf_read_beside(source, "tokenizer_config.json");
     const struct {
         int32_t *id;
         const char *key;
@@ -42,7 +42,6 @@ static void take_named(struct model_tokenizer *tokenizer, const struct model_sou
         int32_t id = find_named(tokenizer->tokenizer, hf_token_text(root, rows[i].key));
         *rows[i].id = id >= 0 ? id : *rows[i].id;
     }
-    json_free(root);
 }
 
 void hf_tokenizer_open(struct model_tokenizer *tokenizer, const struct model_source *source) {
@@ -143,17 +142,15 @@ static char *name_there(const struct model_tokenizer *tokenizer, const struct mo
 }
 
 static int write_text(const char *folder, const char *name, const struct buffer *text) {
-    char *path = file_join(folder, name);
-    int result = file_write_all(path, buffer_string(text), text->length);
-    free(path);
-    return result;
+    OWNED char *path = file_join(folder, name);
+    return file_write_all(path, buffer_string(text), text->length);
 }
 
 // Writes {"token": id, …} with bytes as in GPT-2. Names of special tokens are plain letters, which need no mapping.
 static int write_vocab_json(const struct tokenizer *tokenizer, const char *folder) {
     struct byte_map map;
     byte_map_init(&map);
-    struct buffer text = {0}, token = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0}, token = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     for (int64_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
@@ -166,37 +163,30 @@ static int write_vocab_json(const struct tokenizer *tokenizer, const char *folde
         json_put_int(&json, buffer_string(&token), id);
     }
     json_end_object(&json);
-    int result = write_text(folder, "vocab.json", &text);
-    buffer_free(&text);
-    buffer_free(&token);
-    return result;
+    return write_text(folder, "vocab.json", &text);
 }
 
 static int write_vocab_txt(const struct tokenizer *tokenizer, const char *folder) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (int64_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
         size_t length;
         const char *token = tokenizer_token(tokenizer, (int32_t)id, &length);
         buffer_append(&text, token ? token : "", token ? length : 0);
         buffer_append_byte(&text, '\n');
     }
-    int result = write_text(folder, "vocab.txt", &text);
-    buffer_free(&text);
-    return result;
+    return write_text(folder, "vocab.txt", &text);
 }
 
 static int copy_files(const struct model_tokenizer *tokenizer, const struct model_source *source,
                       const struct hf_family *family, const char *folder) {
     int result = 0;
     for (size_t i = 0; i < source->files.count && result == 0; i++) {
-        char *name = name_there(tokenizer, source, family, &source->files.items[i]);
+        OWNED char *name = name_there(tokenizer, source, family, &source->files.items[i]);
         if (!name)
             continue;
-        char *to = file_join(folder, name);
+        OWNED char *to = file_join(folder, name);
         uint64_t bytes = 0;
         result = extra_copy(source->files.items[i].path, to, &bytes, NULL);
-        free(to);
-        free(name);
     }
     return result;
 }

@@ -17,8 +17,8 @@ enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
 // Megatron's BERT adds two tokens after those of the file; a model with as many rows as the file has lines lacks them.
 static void refine_wordpiece(struct model_source *source) {
     struct config *config = &source->config;
-    char *path = file_join(source->path, "tokenizer_config.json");
-    struct json *root = NULL;
+    OWNED char *path = file_join(source->path, "tokenizer_config.json");
+    OWNED struct json *root = NULL;
     if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *lower = json_member(root, "do_lower_case");
         if (lower && lower->type == JSON_FALSE) {
@@ -26,35 +26,31 @@ static void refine_wordpiece(struct model_source *source) {
             config->data.tokenizer_type = memory_string("BertWordPieceCase");
         }
     }
-    json_free(root);
-    free(path);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     if (file_read_own(config->data.vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
         int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
         for (size_t i = 0; i < text.length; i++)
             lines += text.data[i] == '\n';
         config->data.no_legacy_tokenizer = config->model.padded_vocab_size < lines + 2;
     }
-    buffer_free(&text);
 }
 
 // The "eos_token" in a file of the folder, to be freed; NULL if absent.
 static char *read_end(const struct model_source *source, const char *name) {
     char *path = file_join(source->path, name), *end = NULL;
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *token = hf_token_text(root, "eos_token");
         if (token && strlen(token->string) == token->length)
             end = memory_string(token->string);
     }
     error_clear();
-    json_free(root);
     free(path);
     return end;
 }
 
 static bool has_token(const char *path, const char *token) {
-    char *quoted = memory_printf("\"%s\"", token);
+    OWNED char *quoted = memory_printf("\"%s\"", token);
     struct file_map map;
     bool is_there = false;
     if (path && file_map_open(&map, path) == 0) {
@@ -63,7 +59,6 @@ static bool has_token(const char *path, const char *token) {
     } else {
         error_clear();
     }
-    free(quoted);
     return is_there;
 }
 
@@ -71,20 +66,19 @@ static bool has_token(const char *path, const char *token) {
 // not together in its checkpoints.
 static void take_end(struct model_source *source) {
     struct config *config = &source->config;
-    char *end = read_end(source, "tokenizer_config.json");
+    OWNED char *end = read_end(source, "tokenizer_config.json");
     end = end ? end : read_end(source, "special_tokens_map.json");
     if (end && has_token(config->data.vocab_file ? config->data.vocab_file : config->data.tokenizer_model, end)) {
         free(config->data.eod_token);
         config->data.eod_token = end;
         end = NULL;
     }
-    free(end);
 }
 
 // Reads whether texts begin with bos. OPT's older files state it beside the vocabulary; a tokenizer.json contains it.
 static void note_beginning(struct model_source *source) {
-    char *path = file_join(source->path, "tokenizer_config.json");
-    struct json *root = NULL;
+    OWNED char *path = file_join(source->path, "tokenizer_config.json");
+    OWNED struct json *root = NULL;
     if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
         const struct json *adds = json_member(root, "add_bos_token");
         if (adds && adds->type == JSON_TRUE)
@@ -95,8 +89,6 @@ static void note_beginning(struct model_source *source) {
                 path);
     }
     error_clear();
-    json_free(root);
-    free(path);
 }
 
 int hf_tokenizer_find(struct model_source *source) {
@@ -112,8 +104,8 @@ int hf_tokenizer_find(struct model_source *source) {
     struct config *config = &source->config;
     int result = 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->data.tokenizer_type && result == 0; i++) {
-        char *path = file_join(source->path, rows[i].name);
-        char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
+        OWNED char *path = file_join(source->path, rows[i].name);
+        OWNED char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
         bool is_there = file_exists(path) && (!second || file_exists(second));
         if (is_there)
             result = extra_check_inside(source->path, path);
@@ -136,8 +128,6 @@ int hf_tokenizer_find(struct model_source *source) {
             if (second)
                 note_beginning(source);
         }
-        free(path);
-        free(second);
     }
     return result;
 }

@@ -166,7 +166,7 @@ static char *file_name(const struct hf_job *job, size_t f) {
 // Writes a tensor in their order: transposed, by groups of heads, or with alternating rows.
 static int write_reordered(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
     const struct model_source *source = job->write->source;
-    unsigned char *reordered = memory_alloc(output->bytes + 1);
+    OWNED unsigned char *reordered = memory_alloc(output->bytes + 1);
     hf_reorder(&(struct hf_reorder){.transform = output->transform,
                                     .to_theirs = true,
                                     .to = reordered,
@@ -175,17 +175,13 @@ static int write_reordered(struct hf_job *job, const struct hf_output *output, s
                                     .config = &source->config,
                                     .bytes = output->bytes,
                                     .element = dtype_bytes(output->entry.dtype)});
-    int result = safetensors_write(writer, reordered, output->bytes);
-    free(reordered);
-    return result;
+    return safetensors_write(writer, reordered, output->bytes);
 }
 
 static int write_output(struct hf_job *job, const struct hf_output *output, struct safetensors_writer *writer) {
     if (output->is_zero) {
-        unsigned char *zeros = memory_alloc(output->bytes + 1);
-        int result = safetensors_write(writer, zeros, output->bytes);
-        free(zeros);
-        return result;
+        OWNED unsigned char *zeros = memory_alloc(output->bytes + 1);
+        return safetensors_write(writer, zeros, output->bytes);
     }
     TRY(model_bytes_read(job->write, output->from, &job->bytes));
     if (hf_is_reordered(output->transform))
@@ -197,13 +193,13 @@ static int write_output(struct hf_job *job, const struct hf_output *output, stru
 
 static int write_file(struct hf_job *job, size_t f) {
     size_t begin = f > 0 ? job->file_ends[f - 1] : 0, end = job->file_ends[f];
-    struct safetensors_tensor *entries = memory_alloc((end - begin + 1) * sizeof entries[0]);
+    OWNED struct safetensors_tensor *entries = memory_alloc((end - begin + 1) * sizeof entries[0]);
     for (size_t i = begin; i < end; i++)
         entries[i - begin] = job->outputs[i].entry;
     const struct safetensors_text metadata = {"format", "pt"};
     struct safetensors_layout layout = {
         .tensors = entries, .count = end - begin, .metadata = &metadata, .metadata_count = 1};
-    char *name = file_name(job, f), *path = file_join(job->folder, name);
+    OWNED char *name = file_name(job, f), *path = file_join(job->folder, name);
     struct safetensors_writer writer;
     int result = safetensors_create(&writer, path, &layout);
     for (size_t i = begin; i < end && result == 0; i++)
@@ -212,17 +208,12 @@ static int write_file(struct hf_job *job, size_t f) {
         result = safetensors_commit(&writer, NULL);
     else
         safetensors_abort(&writer);
-    free(name);
-    free(path);
-    free(entries);
     return result;
 }
 
 static int write_text(const struct hf_job *job, const char *name, const struct buffer *text) {
-    char *path = file_join(job->folder, name);
-    int result = file_write_all(path, buffer_string(text), text->length);
-    free(path);
-    return result;
+    OWNED char *path = file_join(job->folder, name);
+    return file_write_all(path, buffer_string(text), text->length);
 }
 
 static int write_index(const struct hf_job *job) {
@@ -231,7 +222,7 @@ static int write_index(const struct hf_job *job) {
     uint64_t total = 0;
     for (size_t i = 0; i < job->count; i++)
         total += job->outputs[i].bytes;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
     json_key(&json, "metadata");
@@ -243,16 +234,13 @@ static int write_index(const struct hf_job *job) {
     for (size_t i = 0, f = 0; i < job->count; i++) {
         while (i >= job->file_ends[f])
             f++;
-        char *name = file_name(job, f);
+        OWNED char *name = file_name(job, f);
         json_put_string(&json, job->outputs[i].name, name);
-        free(name);
     }
     json_end_object(&json);
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
-    int result = write_text(job, "model.safetensors.index.json", &text);
-    buffer_free(&text);
-    return result;
+    return write_text(job, "model.safetensors.index.json", &text);
 }
 
 static const char *dtype_there(enum dtype dtype) {
@@ -281,7 +269,7 @@ static int write_config(const struct hf_job *job) {
     int64_t padded = config->model.padded_vocab_size;
     if (job->write->vocab_size > 0)
         config->model.padded_vocab_size = job->write->vocab_size;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     hf_config_write(&(struct hf_config_write){.family = job->family,
                                               .config = config,
                                               .base = job->write->source->foreign_config,
@@ -290,9 +278,7 @@ static int write_config(const struct hf_job *job) {
                                               .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
     config->model.padded_vocab_size = padded;
-    int result = write_text(job, "config.json", &text);
-    buffer_free(&text);
-    return result;
+    return write_text(job, "config.json", &text);
 }
 
 static int write_all(void *context, const char *temporary) {

@@ -149,7 +149,7 @@ static int open_object(struct megatron_folder *folder, int64_t group, const char
     const unsigned char *bytes = NULL;
     size_t size = 0;
     *value = NULL;
-    char *key = memory_printf("%s%" PRId64 ".%s/shard_0_1", prefix, group, name);
+    OWNED char *key = memory_printf("%s%" PRId64 ".%s/shard_0_1", prefix, group, name);
     int result = distributed_find_object(folder->states.distributed, key, &bytes, &size);
     if (result == 0 && bytes) {
         result = weights_parse_torch(&folder->states, bytes, size, key, &file);
@@ -157,7 +157,6 @@ static int open_object(struct megatron_folder *folder, int64_t group, const char
         if (list && list->type == TORCH_LIST && list->count == 1)
             *value = list->items[0];
     }
-    free(key);
     return result;
 }
 
@@ -230,8 +229,8 @@ static int is_at(const struct bucket_space *space, const struct placed *placed, 
         !convert_is_possible(whole->dtype, DTYPE_F32))
         return 0;
     int64_t count = whole->shape[0];
-    float *copy = memory_alloc((size_t)count * sizeof *copy + 1);
-    unsigned char *wanted = memory_alloc(whole->bytes + 1), *rounded = memory_alloc(whole->bytes + 1);
+    OWNED float *copy = memory_alloc((size_t)count * sizeof *copy + 1);
+    OWNED unsigned char *wanted = memory_alloc(whole->bytes + 1), *rounded = memory_alloc(whole->bytes + 1);
     const struct distributed_range range = {.checkpoint = space->folder->states.distributed,
                                             .tensor = bucket->states[STATE_MASTER],
                                             .first = at,
@@ -244,19 +243,15 @@ static int is_at(const struct bucket_space *space, const struct placed *placed, 
             .to = rounded, .to_dtype = whole->dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
         *is_there = memcmp(wanted, rounded, whole->bytes) == 0;
     }
-    free(copy);
-    free(wanted);
-    free(rounded);
     return result;
 }
 
 static void add_states(const struct bucket_space *space, const struct placed *placed, const struct state_bucket *bucket,
                        int64_t at) {
     for (int state = 0; state < SOURCE_STATES; state++) {
-        char *key = memory_printf("%02d/%s/%s", (int)(bucket->group % space->tensor_ranks), source_state_names[state],
-                                  placed->name);
+        OWNED char *key = memory_printf("%02d/%s/%s", (int)(bucket->group % space->tensor_ranks),
+                                        source_state_names[state], placed->name);
         weights_add_range(&space->folder->states, key, bucket->states[state], at, &placed->like);
-        free(key);
     }
 }
 

@@ -46,8 +46,8 @@ static int is_at(const struct flat_states *flat, const struct megatron_entry *en
     struct torch_tensor view = view_of(flat->states[STATE_MASTER], at, entry->tensor);
     enum dtype dtype = entry->tensor->dtype->dtype;
     size_t bytes = (size_t)count * dtype_bytes(dtype);
-    float *copy = memory_alloc((size_t)count * sizeof *copy + 1);
-    unsigned char *weights = memory_alloc(bytes + 1), *rounded = memory_alloc(bytes + 1);
+    OWNED float *copy = memory_alloc((size_t)count * sizeof *copy + 1);
+    OWNED unsigned char *weights = memory_alloc(bytes + 1), *rounded = memory_alloc(bytes + 1);
     int result = torch_read(flat->file, &view, copy);
     if (result == 0)
         result = torch_read(flat->order->file, entry->tensor, weights);
@@ -56,9 +56,6 @@ static int is_at(const struct flat_states *flat, const struct megatron_entry *en
             .to = rounded, .to_dtype = dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
         *is_there = memcmp(weights, rounded, bytes) == 0;
     }
-    free(copy);
-    free(weights);
-    free(rounded);
     return result;
 }
 
@@ -67,9 +64,8 @@ static void add_states(const struct flat_states *flat, const struct megatron_ent
         struct torch_tensor *view = memory_alloc(sizeof *view);
         *view = view_of(flat->states[state], at, entry->tensor);
         megatron_keep_view(flat->folder, view);
-        char *key = memory_printf("%.2s/%s/%s", entry->key, source_state_names[state], entry->key + 3);
+        OWNED char *key = memory_printf("%.2s/%s/%s", entry->key, source_state_names[state], entry->key + 3);
         weights_add_tensor(&flat->folder->states, key, flat->file, view);
-        free(key);
     }
 }
 
@@ -139,7 +135,7 @@ static int find_root(struct flat_states *flat, int which) {
 }
 
 int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order, int which) {
-    char *parent = file_parent(order->file->path), *path = file_join(parent, "distrib_optim.pt");
+    OWNED char *parent = file_parent(order->file->path), *path = file_join(parent, "distrib_optim.pt");
     struct flat_states flat = {.folder = folder, .order = order};
     int result = 0;
     if (folder->zip || !file_exists(path))
@@ -152,7 +148,5 @@ int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_
         result = find_states(&flat);
     if (result == 0)
         result = place_parameters(&flat);
-    free(parent);
-    free(path);
     return result;
 }

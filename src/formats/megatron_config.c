@@ -99,18 +99,15 @@ static char *text_of(const struct torch_value *value) {
 
 // A list is for flags that take several values.
 static int set_same(struct config *config, const char *flag, const struct torch_value *value) {
-    struct buffer words = {0};
+    OWNED_BY(buffer_free) struct buffer words = {0};
     bool is_list = value->type == TORCH_LIST;
     for (size_t i = 0; i < (is_list ? value->count : 1); i++) {
-        char *text = text_of(is_list ? value->items[i] : value);
+        OWNED char *text = text_of(is_list ? value->items[i] : value);
         if (text || is_list)
             buffer_printf(&words, "%s%s", i > 0 ? " " : "", text ? text : "None");
-        free(text);
     }
     bool has_value = words.length > 0 || (value->type == TORCH_STRING && value->length == 0);
-    int result = has_value ? config_take(config, flag, buffer_string(&words)) : 0;
-    buffer_free(&words);
-    return result;
+    return has_value ? config_take(config, flag, buffer_string(&words)) : 0;
 }
 
 // Before Megatron core, two arguments chose the GELU. Only releases from core 0.5 to 0.17 record in their arguments
@@ -141,16 +138,13 @@ static int set_activation(struct config *config, const struct torch_value *args)
 static int check_supported(const struct torch_value *args) {
     int result = 0;
     for (const char *word = unsupported; *word && result == 0; word = strchr(word, ' ') + 1) {
-        char *name = memory_printf("%.*s", (int)strcspn(word, "= "), word);
-        char *harmless = memory_printf("%.*s", (int)strcspn(word, " "), word);
+        OWNED char *name = memory_printf("%.*s", (int)strcspn(word, "= "), word);
+        OWNED char *harmless = memory_printf("%.*s", (int)strcspn(word, " "), word);
         const struct torch_value *value = torch_get(args, name);
         bool is_harmless = strlen(harmless) > strlen(name) && is_text(value, harmless + strlen(name) + 1);
-        char *flag = flag_of(name);
+        OWNED char *flag = flag_of(name);
         if (is_set(value) && !is_harmless)
             result = error_set("its model was made with %s, which is not supported", flag);
-        free(flag);
-        free(harmless);
-        free(name);
     }
     return result;
 }
@@ -162,18 +156,15 @@ static int set_layers(struct config *config, const struct torch_value *args, con
         return 0;
     if (layers->type != TORCH_INT && layers->type != TORCH_LIST)
         return error_set("its argument \"%s\" is neither a number nor a list", name);
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     for (size_t i = 0; layers->type == TORCH_LIST && i < layers->count; i++)
         buffer_printf(&text, "%s%d", i > 0 ? "," : "[", is_true(layers->items[i]));
     if (layers->type == TORCH_INT)
         buffer_printf(&text, "%" PRId64, layers->integer);
     else
         buffer_append_string(&text, "]");
-    char *flag = flag_of(name);
-    int result = config_take(config, flag, buffer_string(&text));
-    free(flag);
-    buffer_free(&text);
-    return result;
+    OWNED char *flag = flag_of(name);
+    return config_take(config, flag, buffer_string(&text));
 }
 
 // Megatron's window counts the tokens to the left and right of a token, ours also the token itself.
@@ -220,7 +211,7 @@ static int set_experts(struct config *config, const struct torch_value *args) {
 
 // Settings of training that we do not support are left to the flags of the run.
 static int set_flag(struct config *config, const struct flag *flag, const struct torch_value *args) {
-    char *name = argument_of(flag->name);
+    OWNED char *name = argument_of(flag->name);
     const struct torch_value *value = torch_get(args, name);
     bool is_of_experts = flag->uses & USE_EXPERTS || strcmp(name, "num_experts") == 0,
          is_model = flag->uses & USE_MODEL;
@@ -234,7 +225,6 @@ static int set_flag(struct config *config, const struct flag *flag, const struct
     }
     if (result < 0)
         error_context("its argument \"%s\"", name);
-    free(name);
     return result;
 }
 
@@ -388,7 +378,7 @@ static void put_argument(struct buffer *out, const struct config *config, const 
     bool is_unset = flag_is_unset(flag, config);
     if (is_unset && (flag->type == FLAG_INT || flag->type == FLAG_DOUBLE))
         return;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     flag_format(flag, config, &text);
     const char *value = buffer_string(&text);
     pickle_text(out, name);
@@ -400,7 +390,6 @@ static void put_argument(struct buffer *out, const struct config *config, const 
         pickle_double(out, strtod(value, NULL));
     else
         pickle_text(out, is_unset ? NULL : value);
-    buffer_free(&text);
 }
 
 static void put_arguments(struct buffer *out, const struct config *config, const char *names) {
@@ -458,8 +447,8 @@ static int read_back(const struct torch_value *args, const struct config *config
 }
 
 int megatron_check_arguments(const struct config *config) {
-    struct buffer out = {0}, differences = {0};
-    struct torch_pickle pickle = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0}, differences = {0};
+    OWNED_BY(torch_pickle_free) struct torch_pickle pickle = {0};
     struct config said;
     config_defaults(&said);
     pickle_begin(&out);
@@ -474,9 +463,6 @@ int megatron_check_arguments(const struct config *config) {
         result = error_set("%s", buffer_string(&differences));
     if (result < 0)
         error_context("Megatron-LM's arguments cannot describe this model; give --to huggingface");
-    buffer_free(&differences);
-    buffer_free(&out);
-    torch_pickle_free(&pickle);
     config_free(&said);
     return result;
 }

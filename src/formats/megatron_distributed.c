@@ -52,19 +52,17 @@ static void add_state(const struct megatron_target *target, const struct distrib
                       int64_t first) {
     const struct megatron_place place = {.form = target->folder->form};
     struct megatron_found found = megatron_name(name, &place);
-    char *ours = found.ours && found.expert >= 0 ? memory_printf("%s#%" PRId64, found.ours, found.expert) : NULL;
+    OWNED char *ours = found.ours && found.expert >= 0 ? memory_printf("%s#%" PRId64, found.ours, found.expert) : NULL;
     const char *of = ours ? ours : found.ours;
     const struct weight *whole = of ? megatron_find(target->folder, 0, of) : NULL;
     if (whole) {
-        char *key = memory_printf("00/%s/%s", target->state, of);
+        OWNED char *key = memory_printf("00/%s/%s", target->state, of);
         bool is_there = is_second(&target->folder->states, of, key);
         if (!is_there && distributed_is_blocks(tensor, first, whole->rank, whole->shape))
             weights_add_blocks(&target->folder->states, key, tensor, first, whole);
         else if (!is_there)
             weights_add_distributed(&target->folder->states, key, tensor, first);
-        free(key);
     }
-    free(ours);
     free(found.ours);
 }
 
@@ -80,11 +78,10 @@ static void add(const struct megatron_target *target, const struct distributed_t
     if (found.layer >= folder->layers[found.stack])
         folder->layers[found.stack] = found.layer + 1;
     if (found.ours) {
-        char *key = found.expert < 0 ? memory_printf("00/%s", found.ours)
-                                     : memory_printf("00/%s#%" PRId64, found.ours, found.expert);
+        OWNED char *key = found.expert < 0 ? memory_printf("00/%s", found.ours)
+                                           : memory_printf("00/%s#%" PRId64, found.ours, found.expert);
         if (found.layer >= 0 ? !is_second(&folder->weights, found.ours, key) : !megatron_is_there(folder, key))
             weights_add_distributed(&folder->weights, key, tensor, first);
-        free(key);
     } else if (!found.is_ignored)
         name_list_add(&folder->unknown, name);
     free(found.ours);
@@ -94,9 +91,8 @@ static void add(const struct megatron_target *target, const struct distributed_t
 static void add_stack(const struct megatron_target *target, const struct distributed_tensor *tensor, const char *theirs,
                       const char *rest) {
     for (int64_t layer = 0; layer < tensor->shape[0]; layer++) {
-        char *name = memory_printf("%.*s%" PRId64 ".%s", (int)(rest - theirs), theirs, layer, rest);
+        OWNED char *name = memory_printf("%.*s%" PRId64 ".%s", (int)(rest - theirs), theirs, layer, rest);
         add(target, tensor, name, layer);
-        free(name);
     }
 }
 
@@ -185,9 +181,8 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
         return error_set("%s, which holds the arguments of a Megatron-LM run, is missing, and so is \"common_state\"; "
                          "copy the folder again",
                          path);
-    char *name = memory_printf("\"common_state\" of %s", folder->path);
+    OWNED char *name = memory_printf("\"common_state\" of %s", folder->path);
     int result = weights_parse_torch(&folder->weights, bytes, size, name, &file);
-    free(name);
     TRY(result);
     const struct torch_value *list = file->pickle.root;
     if (list->type != TORCH_LIST || list->count != 1)
@@ -198,7 +193,7 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
 }
 
 static int read_common(struct megatron_folder *folder) {
-    char *path = file_join(folder->path, "common.pt");
+    OWNED char *path = file_join(folder->path, "common.pt");
     const struct torch_value *root = NULL;
     int result = open_common(folder, path, &root);
     if (result == 0)
@@ -207,7 +202,6 @@ static int read_common(struct megatron_folder *folder) {
     if (result == 0 && !folder->args)
         result = error_set("%s of %s has no \"args\", so the model's size is unknown",
                            file_exists(path) ? "common.pt" : "\"common_state\"", folder->path);
-    free(path);
     return result;
 }
 
@@ -268,18 +262,17 @@ static int check_members(const struct json *root, const char **backend) {
 }
 
 int megatron_metadata_parse(const char *text, size_t length, const char *name, const char **backend) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     int result = json_parse(&root, text, length, name);
     *backend = NULL;
     if (result == 0 && check_members(root, backend) < 0)
         result = error_context("%s is damaged, or of a release that is not known; copy it again", name);
-    json_free(root);
     return result;
 }
 
 int megatron_metadata_read(const char *folder, const char **backend) {
-    char *path = file_join(folder, "metadata.json");
-    struct buffer text = {0};
+    OWNED char *path = file_join(folder, "metadata.json");
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int result = 0;
     *backend = NULL;
     if (file_exists(path)) {
@@ -287,7 +280,5 @@ int megatron_metadata_read(const char *folder, const char **backend) {
         if (result == 0)
             result = megatron_metadata_parse(buffer_string(&text), text.length, path, backend);
     }
-    buffer_free(&text);
-    free(path);
     return result;
 }

@@ -25,14 +25,13 @@ static const struct rank_numbers first_of[] = {{0, -1, -1}, {0, 0, -1}, {0, 0, 0
 
 // The file of one rank, NULL if there is none; to be freed.
 static char *rank_file(const char *path, struct rank_numbers rank) {
-    struct buffer name = {0};
+    OWNED_BY(buffer_free) struct buffer name = {0};
     buffer_printf(&name, "%s/mp_rank_%02d", path, rank.tensor);
     if (rank.second >= 0)
         buffer_printf(&name, "_%03d", rank.second);
     if (rank.third >= 0)
         buffer_printf(&name, "_%03d", rank.third);
-    char *folder = memory_string(buffer_string(&name));
-    buffer_free(&name);
+    OWNED char *folder = memory_string(buffer_string(&name));
     char *found = NULL;
     for (size_t i = 0; megatron_file_names[i] && !found; i++) {
         char *file = file_join(folder, megatron_file_names[i]);
@@ -41,13 +40,11 @@ static char *rank_file(const char *path, struct rank_numbers rank) {
         else
             free(file);
     }
-    free(folder);
     return found;
 }
 
 static bool has_rank(const char *path, struct rank_numbers rank) {
-    char *file = rank_file(path, rank);
-    free(file);
+    OWNED char *file = rank_file(path, rank);
     return file != NULL;
 }
 
@@ -56,23 +53,19 @@ static bool has_ranks(const char *path) {
 }
 
 static bool has_file(const char *path, const char *name) {
-    char *file = file_join(path, name);
-    bool is_there = file_exists(file);
-    free(file);
-    return is_there;
+    OWNED char *file = file_join(path, name);
+    return file_exists(file);
 }
 
 // The backend that metadata.json of Megatron's distributed checkpoints names; NULL if there is no such file.
 static const char *backend_of(const char *path) {
-    char *file = file_join(path, "metadata.json");
-    struct json *root = NULL;
+    OWNED char *file = file_join(path, "metadata.json");
+    OWNED struct json *root = NULL;
     const char *name = NULL, *backend = NULL;
     if (file_is_regular(file) && json_parse_own(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
         json_member(root, "sharded_backend") && json_get_string(root, "sharded_backend", &name) == 0)
         backend = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
     error_clear();
-    json_free(root);
-    free(file);
     return backend;
 }
 
@@ -80,14 +73,13 @@ static const char *backend_of(const char *path) {
 // Megatron-FSDP, which wraps the model and has a prefix for it.
 static const char *sharded_format(const char *path) {
     struct file_map map;
-    char *file = file_join(path, ".metadata");
+    OWNED char *file = file_join(path, ".metadata");
     bool is_wrapped = false;
     if (file_is_regular(file) && file_map_open(&map, file) == 0) {
         is_wrapped = map.size > 0 && memmem(map.data, map.size, "model.module.", strlen("model.module."));
         file_map_close(&map);
     }
     error_clear();
-    free(file);
     return is_wrapped ? "fsdp_dtensor" : "torch_dcp";
 }
 
@@ -105,7 +97,7 @@ static char *find_path(const char *path, int64_t step) {
     if (megatron_format(path))
         return memory_string(path);
     char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     bool has_marker = file_exists(marker) && file_read_own(marker, 64, &text) == 0;
     bool is_release = has_marker && strncmp(buffer_string(&text), "release", 7) == 0;
     if (step >= 0)
@@ -114,7 +106,6 @@ static char *find_path(const char *path, int64_t step) {
         found = file_join(path, "release");
     else if (has_marker)
         found = memory_printf("%s/iter_%07lld", path, strtoll(buffer_string(&text), NULL, 10));
-    buffer_free(&text);
     free(marker);
     if (found && !megatron_format(found)) {
         free(found);
@@ -124,8 +115,7 @@ static char *find_path(const char *path, int64_t step) {
 }
 
 bool megatron_is_folder(const char *path) {
-    char *found = find_path(path, -1);
-    free(found);
+    OWNED char *found = find_path(path, -1);
     return found != NULL || megatron_zip_is(path);
 }
 
@@ -141,12 +131,9 @@ int64_t megatron_iteration(const char *path, int64_t step) {
         megatron_zip_close(&zip);
         return number;
     }
-    char *found = find_path(path, step), *full = found ? realpath(found, NULL) : NULL;
+    OWNED char *found = find_path(path, step), *full = found ? realpath(found, NULL) : NULL;
     const char *slash = full ? strrchr(full, '/') : NULL;
-    int64_t iteration = slash ? folder_iteration(slash + 1) : -1;
-    free(found);
-    free(full);
-    return iteration;
+    return slash ? folder_iteration(slash + 1) : -1;
 }
 
 // Names the format of an unsupported checkpoint, and the tool that converts it into a supported one.
@@ -210,9 +197,9 @@ static void add_packed(struct flattening *flat, const char *ours, const struct t
         view->stride[0] = 1;
         view->stride[1] = view->shape[0];
         megatron_keep_view(flat->folder, view);
-        char *key = memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, ours, flat->expert_rank * flat->experts + i);
+        OWNED char *key =
+            memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, ours, flat->expert_rank * flat->experts + i);
         weights_add_tensor(&flat->folder->weights, key, flat->file, view);
-        free(key);
     }
     add_entry(flat->order, (struct megatron_entry){.tensor = packed, .is_expert = true});
 }
@@ -234,14 +221,13 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
         free(found.ours);
         return;
     }
-    char *key = found.expert < 0 ? memory_printf("%02d/%s", flat->tensor_rank, found.ours)
-                                 : memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, found.ours,
-                                                 flat->expert_rank * flat->experts + found.expert);
+    OWNED char *key = found.expert < 0 ? memory_printf("%02d/%s", flat->tensor_rank, found.ours)
+                                       : memory_printf("%02d/%s#%" PRId64, flat->tensor_rank, found.ours,
+                                                       flat->expert_rank * flat->experts + found.expert);
     bool is_first = found.layer >= 0 || !megatron_is_there(flat->folder, key);
     if (is_first)
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
     add_entry(flat->order, (struct megatron_entry){key, tensor, is_first, found.expert >= 0});
-    free(key);
     free(found.ours);
 }
 
@@ -255,13 +241,12 @@ static int flatten(struct flattening *flat, const struct torch_value *dict, cons
             return error_set("its model has more than %d entries", MAX_ENTRIES);
         if (key->type != TORCH_STRING || strlen(key->text) != key->length)
             continue;
-        char *name = memory_printf("%s%s%s", prefix, *prefix ? "." : "", key->text);
+        OWNED char *name = memory_printf("%s%s%s", prefix, *prefix ? "." : "", key->text);
         int result = 0;
         if (value->type == TORCH_TENSOR)
             add_tensor(flat, name, &value->tensor);
         else if (value->type == TORCH_DICT)
             result = flatten(flat, value, name, depth + 1);
-        free(name);
         TRY(result);
     }
     return 0;
@@ -288,10 +273,8 @@ static int open_entry(struct megatron_folder *folder, const struct torch_zip_ent
     const unsigned char *bytes;
     if (megatron_zip_bytes(folder->zip, entry, &bytes) < 0)
         return error_context("cannot read %s", folder->path);
-    char *name = file_join(folder->path, entry->name);
-    int result = weights_parse_torch(&folder->weights, bytes, entry->bytes, name, file);
-    free(name);
-    return result;
+    OWNED char *name = file_join(folder->path, entry->name);
+    return weights_parse_torch(&folder->weights, bytes, entry->bytes, name, file);
 }
 
 static int open_file(struct megatron_folder *folder, struct rank_numbers rank, const struct torch_file **file) {
@@ -300,10 +283,8 @@ static int open_file(struct megatron_folder *folder, struct rank_numbers rank, c
                          rank.second > 0 ? " of one of its pipeline stages or expert-parallel ranks" : "");
     if (folder->zip)
         return open_entry(folder, megatron_zip_rank(folder->zip, rank.tensor, rank.second), file);
-    char *path = rank_file(folder->path, rank);
-    int result = weights_open_torch(&folder->weights, path, file);
-    free(path);
-    return result;
+    OWNED char *path = rank_file(folder->path, rank);
+    return weights_open_torch(&folder->weights, path, file);
 }
 
 // Files in the order stage, rank; opened once.
@@ -320,12 +301,11 @@ static int64_t argument(const struct torch_value *args, const char *name) {
 // A lone second number counts pipeline stages or, if there is only one, expert-parallel ranks: the arguments decide.
 static int is_second_expert(const struct megatron_folder *folder, bool *is_expert) {
     struct torch_file file;
-    char *path = folder->zip ? NULL : rank_file(folder->path, first_of[1]);
+    OWNED char *path = folder->zip ? NULL : rank_file(folder->path, first_of[1]);
     *is_expert = false;
     if (!path)
         return 0;
     int result = torch_open(&file, path);
-    free(path);
     TRY(result);
     const struct torch_value *args = torch_get(file.pickle.root, "args");
     *is_expert =
@@ -449,12 +429,11 @@ static int read_folder(struct megatron_folder *folder, struct rank_files *files)
 
 static int open_zip(struct megatron_folder *folder, const char *path, int64_t step) {
     struct megatron_zip *zip = memory_alloc(sizeof *zip);
-    struct rank_files *files = memory_alloc(sizeof *files);
+    OWNED struct rank_files *files = memory_alloc(sizeof *files);
     *folder = (struct megatron_folder){.path = memory_string(path), .zip = zip};
     int result = megatron_zip_open(zip, path, step);
     if (result == 0)
         result = read_folder(folder, files);
-    free(files);
     if (result < 0)
         megatron_close(folder);
     return result;
@@ -470,7 +449,7 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
                               "metadata.json and .metadata (torch_dist)",
                               path, step >= 0 ? " of that iteration" : "");
     const char *format = megatron_format(folder->path);
-    struct rank_files *files = memory_alloc(sizeof *files);
+    OWNED struct rank_files *files = memory_alloc(sizeof *files);
     int result;
     if (strcmp(format, "torch") == 0)
         result = read_folder(folder, files);
@@ -478,7 +457,6 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
         result = megatron_read_distributed(folder);
     else
         result = refuse_format(folder->path, format);
-    free(files);
     if (result < 0)
         megatron_close(folder);
     return result;
@@ -520,9 +498,8 @@ bool megatron_is_there(const struct megatron_folder *folder, const char *key) {
 
 const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
                                          const char *ours) {
-    char *key = memory_printf("%02d/%s/%s", tensor_rank, state, ours);
+    OWNED char *key = memory_printf("%02d/%s/%s", tensor_rank, state, ours);
     const struct weight *weight = weights_find(&folder->states, key);
-    free(key);
     return weight;
 }
 

@@ -135,10 +135,8 @@ static char *depth_name(const char *theirs) {
         return memory_string(theirs);
     for (size_t i = 0; i < COUNT(layers); i++)
         if (skip(rest, layers[i])) {
-            char *before = memory_printf("mtp.layers.%.*s.transformer_layer.", (int)digits, number);
-            char *name = part_name(skip(rest, layers[i]), before);
-            free(before);
-            return name;
+            OWNED char *before = memory_printf("mtp.layers.%.*s.transformer_layer.", (int)digits, number);
+            return part_name(skip(rest, layers[i]), before);
         }
     return NULL;
 }

@@ -78,9 +78,8 @@ static bool is_same_shape(const struct torch_tensor *a, const struct torch_tenso
 
 static void add_state(struct taking *taking, const struct megatron_entry *entry, enum source_state state,
                       const struct torch_tensor *tensor) {
-    char *key = memory_printf("%.2s/%s/%s", entry->key, source_state_names[state], entry->key + 3);
+    OWNED char *key = memory_printf("%.2s/%s/%s", entry->key, source_state_names[state], entry->key + 3);
     weights_add_tensor(&taking->folder->states, key, taking->order->file, tensor);
-    free(key);
 }
 
 static int take_parameter(struct taking *taking, const struct megatron_entry *entry, int64_t number,

@@ -84,14 +84,13 @@ static void read_training(const struct torch_value *args, struct config *config)
     struct flag_table table = config_flag_table(0);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct torch_value *value = torch_get(args, names[i]);
-        char *text = NULL;
+        OWNED char *text = NULL;
         if (value && value->type == TORCH_INT)
             text = memory_printf("%lld", (long long)value->integer);
         else if (value && value->type == TORCH_FLOAT)
             text = memory_printf("%.17g", value->real);
         if (text && flag_set(&table, config, names[i], text, FLAG_FROM_FILE) < 0)
             error_clear();
-        free(text);
     }
 }
 

@@ -184,12 +184,12 @@ static int list_pieces(struct megatron_job *job) {
     int states = source->has_optimizer ? SOURCE_STATES : 0, result = 0;
     for (size_t i = 0; i < source->count && result == 0; i++) {
         int64_t layer;
-        char *name = their_name(source->tensors[i].name, &layer);
+        OWNED char *name = their_name(source->tensors[i].name, &layer);
         if (!name)
             return error_set("%s has no counterpart in a GPT of Megatron-LM, so the model cannot be written for it",
                              source->tensors[i].name);
         // Before experts, this norm has a name of its own in Transformer Engine's layers.
-        char *other =
+        OWNED char *other =
             source->config.model.num_experts > 0 && strstr(source->tensors[i].name, ".pre_mlp_layernorm.")
                 ? memory_printf("decoder.layers.pre_mlp_layernorm.%s", strrchr(source->tensors[i].name, '.') + 1)
                 : NULL;
@@ -198,8 +198,6 @@ static int list_pieces(struct megatron_job *job) {
             if (result == 0 && other)
                 result = list_tensor(job, i, state, other, layer);
         }
-        free(other);
-        free(name);
     }
     qsort(job->pieces, job->count, sizeof job->pieces[0], compare_pieces);
     return result;
@@ -261,19 +259,18 @@ static int write_piece(struct megatron_job *job, struct written_piece *piece) {
     }
     const unsigned char *elements = job->whole.elements;
     elements += axis < piece->rank ? (size_t)piece->offsets[axis] * row : 0;
-    struct buffer pickle = {0};
+    OWNED_BY(buffer_free) struct buffer pickle = {0};
     pickle_begin(&pickle);
     pickle_tensor(&pickle, piece->dtype, piece->sizes, piece->rank, 0);
     pickle_end(&pickle);
     piece->offset = job->file.written_bytes;
     int result = torch_write(&job->file, &pickle, &(struct torch_storage_bytes){elements, bytes}, 1);
     piece->bytes = job->file.written_bytes - piece->offset;
-    buffer_free(&pickle);
     return result;
 }
 
 static int write_nothing(struct megatron_job *job) {
-    struct buffer pickle = {0};
+    OWNED_BY(buffer_free) struct buffer pickle = {0};
     pickle_begin(&pickle);
     pickle_begin_list(&pickle);  // objects are lists of one
     pickle_none(&pickle);
@@ -282,7 +279,6 @@ static int write_nothing(struct megatron_job *job) {
     job->nothing_offset = job->file.written_bytes;
     int result = torch_write(&job->file, &pickle, NULL, 0);
     job->nothing_bytes = job->file.written_bytes - job->nothing_offset;
-    buffer_free(&pickle);
     return result;
 }
 
@@ -403,7 +399,7 @@ static void put_extra_states(const struct megatron_job *job, struct buffer *out,
 }
 
 static int write_metadata(const struct megatron_job *job) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     pickle_begin(&out);
     pickle_begin_object(&out, metadata_module, "Metadata");
     pickle_text(&out, "state_dict_metadata");
@@ -425,11 +421,8 @@ static int write_metadata(const struct megatron_job *job) {
     pickle_end_dict(&out);
     pickle_end_object(&out);
     pickle_end(&out);
-    char *path = file_join(job->folder, ".metadata");
-    int result = file_write_all(path, out.data, out.length);
-    free(path);
-    buffer_free(&out);
-    return result;
+    OWNED char *path = file_join(job->folder, ".metadata");
+    return file_write_all(path, out.data, out.length);
 }
 
 // ---- the folder ----
@@ -444,9 +437,8 @@ static int write_all(void *context, const char *temporary) {
     TRY(write_data(job));
     TRY(write_metadata(job));
     TRY(megatron_write_common(job->write, job->folder));
-    char *path = file_join(job->folder, "metadata.json");
+    OWNED char *path = file_join(job->folder, "metadata.json");
     int result = file_write_all(path, format, strlen(format));
-    free(path);
     TRY(result);
     TRY(folder_marker_write(temporary, job->write->source->state.iteration));
     return model_check(&(struct model_check){.write = job->write, .path = temporary});

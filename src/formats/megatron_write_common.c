@@ -129,7 +129,7 @@ static void put_optimizer(struct buffer *out, const struct model_source *source)
 int megatron_write_common(const struct model_write *write, const char *folder) {
     const struct model_source *source = write->source;
     float scale = (float)source->state.loss_scale;
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     pickle_begin(&out);
     pickle_begin_dict(&out);
     pickle_text(&out, "args");
@@ -143,7 +143,7 @@ int megatron_write_common(const struct model_write *write, const char *folder) {
     }
     pickle_end_dict(&out);
     pickle_end(&out);
-    char *path = file_join(folder, "common.pt");
+    OWNED char *path = file_join(folder, "common.pt");
     struct file_writer file;
     int result = file_create(&file, path);
     if (result == 0)
@@ -152,7 +152,5 @@ int megatron_write_common(const struct model_write *write, const char *folder) {
         result = file_commit(&file);
     else
         file_abort(&file);
-    free(path);
-    buffer_free(&out);
     return result;
 }

@@ -40,9 +40,8 @@ static bool is_first_rank(const char *name, size_t *before) {
     static const char *const folders[] = {"mp_rank_00", "mp_rank_00_000"};
     for (size_t f = 0; f < 2; f++)
         for (size_t i = 0; megatron_file_names[i]; i++) {
-            char *end = memory_printf("%s/%s", folders[f], megatron_file_names[i]);
+            OWNED char *end = memory_printf("%s/%s", folders[f], megatron_file_names[i]);
             bool is_it = ends_with(name, end, before);
-            free(end);
             if (is_it)
                 return true;
         }
@@ -110,7 +109,7 @@ static int choose(struct megatron_zip *zip, const char *wanted) {
 
 int megatron_zip_open(struct megatron_zip *zip, const char *path, int64_t step) {
     *zip = (struct megatron_zip){.path = memory_string(path)};
-    char *wanted = NULL;
+    OWNED char *wanted = NULL;
     int result = file_map_open(&zip->map, path);
     if (result == 0 && torch_zip_parse_packed(&zip->zip, zip->map.data, zip->map.size) < 0)
         result = error_context("cannot read %s", path);
@@ -118,7 +117,6 @@ int megatron_zip_open(struct megatron_zip *zip, const char *path, int64_t step) 
         wanted = step >= 0 ? memory_printf("iter_%07" PRId64, step) : read_marker(zip);
         result = choose(zip, wanted);
     }
-    free(wanted);
     if (result < 0)
         megatron_zip_close(zip);
     return result;

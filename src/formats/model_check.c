@@ -29,7 +29,7 @@ struct problems {
 };
 
 static int report(struct problems *problems, const char *path) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     name_list_describe(&problems->missing, "tensors are missing", &text);
     name_list_describe(&problems->extra, "tensors that the source does not have", &text);
     name_list_describe(&problems->misshaped, "tensors have another shape", &text);
@@ -38,7 +38,6 @@ static int report(struct problems *problems, const char *path) {
     int result = text.length > 0 ? error_set("%s does not read back as it was written: %s; it was removed", path,
                                              buffer_string(&text))
                                  : 0;
-    buffer_free(&text);
     name_list_free(&problems->missing);
     name_list_free(&problems->extra);
     name_list_free(&problems->misshaped);
@@ -90,12 +89,11 @@ static bool is_same(const struct tensor_pair *pair, double tolerance) {
         return true;
     if (tolerance == 0)
         return false;
-    float *wanted = as_floats(pair->wanted, pair->dtype, count), *found = as_floats(pair->found, pair->dtype, count);
+    OWNED float *wanted = as_floats(pair->wanted, pair->dtype, count),
+                *found = as_floats(pair->found, pair->dtype, count);
     bool is_fine = true;
     for (int64_t r = 0; r < pair->rows && is_fine; r++)
         is_fine = is_near(wanted + r * pair->columns, found + r * pair->columns, pair->columns, tolerance);
-    free(wanted);
-    free(found);
     return is_fine;
 }
 
@@ -107,16 +105,14 @@ static int compare_elements(const struct model_check *check, struct model_source
     write.has_dtype = true;
     write.dtype = tensor->dtype;
     write.gains = written->params.items[k]->is_centered ? GAINS_CENTERED : GAINS_WHOLE;
-    struct model_bytes wanted = {0};
-    unsigned char *found = memory_alloc(tensor->bytes + 1);
+    OWNED_BY(model_bytes_free) struct model_bytes wanted = {0};
+    OWNED unsigned char *found = memory_alloc(tensor->bytes + 1);
     int result = model_bytes_read(&write, i, &wanted);
     if (result == 0)
         result = model_source_read(written, k, found);
     struct tensor_pair pair = {wanted.data, found, tensor->dtype, tensor->shape[0], columns_of(tensor)};
     if (result == 0 && !is_same(&pair, check->tolerance))
         name_list_add(&problems->changed, tensor->name);
-    model_bytes_free(&wanted);
-    free(found);
     return result;
 }
 
@@ -139,14 +135,13 @@ static bool compare_shape(const struct model_check *check, const struct source_t
 
 static int check_filler(struct model_source *written, size_t k, struct problems *problems) {
     const struct source_tensor *tensor = &written->tensors[k];
-    unsigned char *bytes = memory_alloc(tensor->bytes + 1);
+    OWNED unsigned char *bytes = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(written, k, bytes);
     bool is_zero = is_filler(written, k);
     for (size_t i = 0; i < tensor->bytes && is_zero; i++)
         is_zero = bytes[i] == 0;
     if (result == 0 && !is_zero)
         name_list_add(&problems->extra, tensor->name);
-    free(bytes);
     return result;
 }
 
@@ -182,15 +177,13 @@ static int compare_flags(const struct model_check *check, const struct model_sou
     int64_t rows = from->model.padded_vocab_size;
     if (check->write->vocab_size > 0)
         from->model.padded_vocab_size = check->write->vocab_size;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     likeness_compare(&written->config, from, check->write->allows_near ? LIKENESS_NEAR : LIKENESS_WRITTEN, &text);
     from->model.padded_vocab_size = rows;
-    int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
-                                             "one: %s; it was removed",
-                                             check->write->folder, buffer_string(&text))
-                                 : 0;
-    buffer_free(&text);
-    return result;
+    return text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
+                                       "one: %s; it was removed",
+                                       check->write->folder, buffer_string(&text))
+                           : 0;
 }
 
 int model_check(const struct model_check *check) {

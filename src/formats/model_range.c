@@ -36,10 +36,10 @@ static void look_for_overflows(const float *values, size_t count, const char *na
 
 static void look_for_rounding(const float *values, size_t count, enum dtype dtype, const char *name,
                               struct findings *findings) {
-    unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
+    OWNED unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
     convert_elements(
         &(struct convert){.to = narrow, .to_dtype = dtype, .from = values, .from_dtype = DTYPE_F32, .count = count});
-    float *back = convert_shifted(narrow, dtype, count, 0);
+    OWNED float *back = convert_shifted(narrow, dtype, count, 0);
     int64_t found = 0;
     for (size_t i = 0; i < count; i++) {
         double error = fabs((double)back[i] - (double)values[i]);
@@ -53,8 +53,6 @@ static void look_for_rounding(const float *values, size_t count, enum dtype dtyp
         name_list_add(&findings->rounded, name);
     findings->gains += found;
     findings->all_gains += (int64_t)count;
-    free(narrow);
-    free(back);
 }
 
 static int look_at(const struct model_write *write, size_t i, struct findings *findings) {
@@ -66,22 +64,20 @@ static int look_at(const struct model_write *write, size_t i, struct findings *f
     if (!may_overflow && !may_round)
         return 0;
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
-    unsigned char *memory = memory_alloc(tensor->bytes + 1);
+    OWNED unsigned char *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(source, i, memory);
     if (result == 0) {
-        float *values = convert_shifted(memory, tensor->dtype, count, shift);
+        OWNED float *values = convert_shifted(memory, tensor->dtype, count, shift);
         if (may_overflow)
             look_for_overflows(values, count, tensor->name, findings);
         if (may_round)
             look_for_rounding(values, count, dtype, tensor->name, findings);
-        free(values);
     }
-    free(memory);
     return result;
 }
 
 static int tell(const struct model_write *write, const struct findings *findings) {
-    struct buffer overflows = {0}, gains = {0};
+    OWNED_BY(buffer_free) struct buffer overflows = {0}, gains = {0};
     name_list_describe(&findings->overflowing, "tensors", &overflows);
     name_list_describe(&findings->rounded, "tensors", &gains);
     int result = 0;
@@ -97,8 +93,6 @@ static int tell(const struct model_write *write, const struct findings *findings
     else if (findings->gains > 0)
         log_info("note: %" PRId64 " of %" PRId64 " norm gains are rounded by up to %.2g", findings->gains,
                  findings->all_gains, findings->error);
-    buffer_free(&overflows);
-    buffer_free(&gains);
     return result;
 }
 

@@ -107,18 +107,16 @@ size_t source_declare_biases(const struct config *config, struct param_list *par
     int before = params->count;
     if (config->model.num_experts == 0 || !config->model.moe_router_enable_expert_bias)
         return 0;
-    bool *has_experts = config_list_expert_layers(config);
+    OWNED bool *has_experts = config_list_expert_layers(config);
     int64_t depths = config_routed_layers(config) - config_expert_layers(config), L = config->model.num_layers;
     for (int64_t layer = 0; layer < L + depths; layer++) {
         if (layer < L && !has_experts[layer])
             continue;
-        char *name = layer < L
-                         ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
-                         : memory_printf("mtp.layers.%" PRId64 ".transformer_layer%s", layer - L, MODEL_EXPERT_BIAS);
+        OWNED char *name =
+            layer < L ? memory_printf("decoder.layers.%" PRId64 "%s", layer, MODEL_EXPERT_BIAS)
+                      : memory_printf("mtp.layers.%" PRId64 ".transformer_layer%s", layer - L, MODEL_EXPERT_BIAS);
         (void)param_add(params, name, shard_whole(1, config->model.num_experts, 1), INIT_ZERO, 0);
-        free(name);
     }
-    free(has_experts);
     return (size_t)(params->count - before);
 }
 
@@ -159,7 +157,7 @@ static bool check_weight(struct source_problems *problems, const struct weight *
                          const int64_t *shape) {
     char theirs[128];
     weight_describe(weight, theirs, sizeof theirs);
-    struct buffer note = {0};
+    OWNED_BY(buffer_free) struct buffer note = {0};
     bool has_shape = weight->rank == rank && memcmp(weight->shape, shape, (size_t)rank * sizeof shape[0]) == 0;
     buffer_printf(&note, "%.200s is %s", weight->name, theirs);
     for (int i = 0; i < rank && has_type; i++)
@@ -169,7 +167,6 @@ static bool check_weight(struct source_problems *problems, const struct weight *
         name_list_add(&problems->mistyped, buffer_string(&note));
     else if (!has_shape)
         name_list_add(&problems->misshaped, buffer_string(&note));
-    buffer_free(&note);
     return has_type && has_shape;
 }
 
@@ -192,14 +189,13 @@ void source_problems_free(struct source_problems *problems) {
 }
 
 int source_report(struct source_problems *problems, const char *path) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     name_list_describe(&problems->missing, "tensors are missing", &text);
     name_list_describe(&problems->extra, "tensors that this model does not have", &text);
     name_list_describe(&problems->misshaped, "tensors have another shape than the configuration says", &text);
     name_list_describe(&problems->mistyped, "tensors are neither fp32, bf16 nor fp16", &text);
     name_list_describe(&problems->mixed, "tensors have another type than those they are joined with", &text);
     int result = text.length > 0 ? error_set("%s does not hold this model: %s", path, buffer_string(&text)) : 0;
-    buffer_free(&text);
     source_problems_free(problems);
     return result;
 }
@@ -227,14 +223,13 @@ static int load_one(struct model_source *source, struct stage *stage, const stru
                          "give --use-checkpoint-args",
                          source->path, wanted->name, ours);
     struct safetensors_tensor bytes = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
-    void *memory = memory_alloc(tensor->bytes + 1);
+    OWNED void *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(source, (size_t)i, memory);
     bytes.data = memory;
     bytes.bytes = tensor->bytes;
     if (result == 0)
         result = gather_take(stage, wanted, &bytes);
     stage_end(stage);  // the memory is freed next
-    free(memory);
     return result;
 }
 

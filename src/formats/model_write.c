@@ -65,23 +65,18 @@ static int produce_state(const struct model_write *write, size_t i, struct safet
     size_t trained = source->count - source->biases, param = i % trained;
     const struct source_tensor *tensor = &source->tensors[param];
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
-    float *memory = memory_alloc(count * sizeof *memory + 1);
-    int result = model_source_read_state(source, param, (enum source_state)(i / trained), memory);
-    if (result == 0)
-        result = safetensors_write(writer, memory, count * sizeof *memory);
-    free(memory);
-    return result;
+    OWNED float *memory = memory_alloc(count * sizeof *memory + 1);
+    TRY(model_source_read_state(source, param, (enum source_state)(i / trained), memory));
+    return safetensors_write(writer, memory, count * sizeof *memory);
 }
 
 static int produce(void *context, enum checkpoint_part part, size_t i, struct safetensors_writer *writer) {
     const struct model_write *write = context;
     if (part == CHECKPOINT_OPTIMIZER)
         return produce_state(write, i, writer);
-    struct model_bytes bytes = {0};
+    OWNED_BY(model_bytes_free) struct model_bytes bytes = {0};
     TRY(model_bytes_read(write, i, &bytes));
-    int result = safetensors_write(writer, bytes.data, bytes.bytes);
-    model_bytes_free(&bytes);
-    return result;
+    return safetensors_write(writer, bytes.data, bytes.bytes);
 }
 
 static int check(void *context, const char *folder) {
@@ -126,7 +121,7 @@ int model_write_check(const struct model_write *write) {
 }
 
 int model_write_renamed(const struct model_write *write, int (*make)(void *job, const char *temporary), void *job) {
-    char *temporary = file_temporary_name(write->folder);
+    OWNED char *temporary = file_temporary_name(write->folder);
     file_sweep(write->folder);
     int result = file_make_parent(write->folder);
     if (result == 0)
@@ -141,7 +136,6 @@ int model_write_renamed(const struct model_write *write, int (*make)(void *job, 
             log_warn("%s", error_message());
         error_give(note);
     }
-    free(temporary);
     return result;
 }
 
@@ -151,7 +145,7 @@ int model_write_ours(const struct model_write *write) {
     TRY(model_range_check(write));
     if (!write->leaves_optimizer)
         TRY(model_source_open_optimizer(source));
-    struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
+    OWNED struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];
         enum dtype dtype = model_write_dtype(write, from);
@@ -159,7 +153,7 @@ int model_write_ours(const struct model_write *write) {
     }
     size_t state_count;
     struct checkpoint_tensor *states = list_states(source, &state_count);
-    struct buffer json = {0};
+    OWNED_BY(buffer_free) struct buffer json = {0};
     struct json_writer writer = {.out = &json};
     config_to_json(&source->config, &writer);
     struct checkpoint_state state = source->state;
@@ -178,8 +172,6 @@ int model_write_ours(const struct model_write *write) {
     // Removes a folder that this call created, unless it has content.
     if (result < 0 && is_new)
         (void)rmdir(write->folder);
-    buffer_free(&json);
     free_states(states, state_count);
-    free(tensors);
     return result;
 }

@@ -61,21 +61,18 @@ static void close_source(struct source *source) {
 
 static int write_source(const struct source *source, const char *folder, int64_t files) {
     uint64_t bytes = 0;
-    struct checkpoint_tensor *model = list_tensors(&source->model, &bytes);
-    struct checkpoint_tensor *optimizer = list_tensors(&source->optimizer, &bytes);
+    OWNED struct checkpoint_tensor *model = list_tensors(&source->model, &bytes);
+    OWNED struct checkpoint_tensor *optimizer = list_tensors(&source->optimizer, &bytes);
     if (files == 0)
         files = bytes / BYTES_A_FILE < MOST_FILES ? (int64_t)(bytes / BYTES_A_FILE) : MOST_FILES;
-    int status = checkpoint_save(&(struct checkpoint_save){.folder = folder,
-                                                           .model = model,
-                                                           .model_count = source->model.count,
-                                                           .optimizer = optimizer,
-                                                           .optimizer_count = source->optimizer.count,
-                                                           .state = &source->state,
-                                                           .files = source->files,
-                                                           .shares = files});
-    free(model);
-    free(optimizer);
-    return status;
+    return checkpoint_save(&(struct checkpoint_save){.folder = folder,
+                                                     .model = model,
+                                                     .model_count = source->model.count,
+                                                     .optimizer = optimizer,
+                                                     .optimizer_count = source->optimizer.count,
+                                                     .state = &source->state,
+                                                     .files = source->files,
+                                                     .shares = files});
 }
 
 int checkpoint_rewrite(const char *path, const char *folder, int64_t files) {

@@ -93,7 +93,7 @@ static bool has_magic(const char *path) {
 }
 
 static bool is_file(const char *path) {
-    char *name = file_of(path);
+    OWNED char *name = file_of(path);
     struct torch_file file;
     bool is_there = false;
     if (has_magic(name) && torch_open(&file, name) == 0) {
@@ -101,7 +101,6 @@ static bool is_file(const char *path) {
         torch_close(&file);
     }
     error_clear();
-    free(name);
     return is_there;
 }
 
@@ -183,9 +182,8 @@ static const struct weight *matrix(const struct fairseq_detail *detail, const ch
 
 static int64_t count_layers(const struct fairseq_detail *detail) {
     for (int64_t layer = 0; layer < MOST_LAYERS; layer++) {
-        char *name = memory_printf("%slayers.%" PRId64 ".fc1.weight", stack, layer);
+        OWNED char *name = memory_printf("%slayers.%" PRId64 ".fc1.weight", stack, layer);
         bool is_there = matrix(detail, name) != NULL;
-        free(name);
         if (!is_there)
             return layer;
     }
@@ -251,7 +249,7 @@ static void take_tokenizer(struct model_source *source, const char *path) {
     static const char *const roles[] = {"tokenizer-model", "vocab-file", "merge-file"};
     struct config *config = &source->config;
     char **places[] = {&config->data.tokenizer_model, &config->data.vocab_file, &config->data.merge_file}, *files[3];
-    char *parent = file_parent(path);
+    OWNED char *parent = file_parent(path);
     bool is_there[3];
     for (size_t i = 0; i < 3; i++) {
         files[i] = file_join(parent, names[i]);
@@ -270,14 +268,13 @@ static void take_tokenizer(struct model_source *source, const char *path) {
     }
     for (size_t i = 0; i < 3; i++)
         free(files[i]);
-    free(parent);
 }
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
     struct fairseq_detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     detail->tensors.family = &family;
-    char *path = file_of(options->path);
+    OWNED char *path = file_of(options->path);
     int result = add_tensors(source, path);
     if (result == 0) {
         detail->args = find_args(detail->file);
@@ -286,7 +283,6 @@ static int open_source(struct model_source *source, const struct model_source_op
     }
     if (result == 0)
         take_tokenizer(source, path);
-    free(path);
     TRY(result);
     TRY(source_build(source));
     return hf_source_plan(source);

@@ -16,7 +16,7 @@ enum { MAX_CONFIG_BYTES = 16 << 20 };
 
 // Adds the model's other files, which are copied unchanged.
 static void find_other_files(struct model_source *source) {
-    struct checkpoint_file_list all = {0};
+    OWNED_BY(checkpoint_file_list_free) struct checkpoint_file_list all = {0};
     hf_surroundings_list(source->path, &all, &source->left);
     for (size_t i = 0; i < all.count; i++) {
         bool is_taken = false;
@@ -25,7 +25,6 @@ static void find_other_files(struct model_source *source) {
         if (!is_taken)
             source_add_file(source, all.items[i].role, all.items[i].path);
     }
-    checkpoint_file_list_free(&all);
     source->has_foreign_tokenizer = true;
 }
 
@@ -53,17 +52,14 @@ static const struct weight *find_weight(const struct hf_source *detail, const ch
 
 // A joined tensor has one type; converting a part of it would not be reversible bit by bit.
 static void add_mixed(struct source_problems *problems, const struct weight *weight, const struct weight *first) {
-    char *note = memory_printf("%.200s is %s and %.200s %s", weight->name, dtype_name(weight->dtype), first->name,
-                               dtype_name(first->dtype));
+    OWNED char *note = memory_printf("%.200s is %s and %.200s %s", weight->name, dtype_name(weight->dtype), first->name,
+                                     dtype_name(first->dtype));
     name_list_add(&problems->mixed, note);
-    free(note);
 }
 
 static bool has_first_piece(const struct hf_source *detail, const struct hf_match *match) {
-    char *name = hf_piece_name(match, 0);
-    bool is_there = find_weight(detail, name) != NULL;
-    free(name);
-    return is_there;
+    OWNED char *name = hf_piece_name(match, 0);
+    return find_weight(detail, name) != NULL;
 }
 
 // The row whose tensors are in the files, else the family's first.
@@ -94,7 +90,7 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
     *plan = (struct hf_plan){.transform = match.row->transform, .count = match.pieces};
     plan->pieces = memory_alloc((size_t)match.pieces * sizeof plan->pieces[0]);
     for (int k = 0; k < match.pieces; k++) {
-        char *name = hf_piece_name(&match, k);
+        OWNED char *name = hf_piece_name(&match, k);
         const struct weight *weight = find_weight(detail, name);
         if (!weight) {
             name_list_add(&problems->missing, name);
@@ -107,7 +103,6 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
             tensor->dtype = weight->dtype;
             tensor->bytes += weight->bytes;
         }
-        free(name);
     }
     if (hf_is_mxfp4(plan->transform)) {
         const int64_t *shape = param->shard.global;
@@ -118,14 +113,13 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
 
 static bool is_ignored(const struct hf_source *detail, const char *name) {
     const struct hf_family *family = detail->family;
-    char *full = memory_printf("%s%s", family->prefix, name);
+    OWNED char *full = memory_printf("%s%s", family->prefix, name);
     bool is_known = false;
     int64_t number = 0;
     static const char *const of_rope[] = {"model.layers.*.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
                                           NULL};
     for (const char *const *known = family->ignored ? family->ignored : of_rope; *known && !is_known; known++)
         is_known = name_match(*known, name, &number) || name_match(*known, full, &number);
-    free(full);
     return is_known || strcmp(name, family->head) == 0;  // a tied head was compared with the embedding
 }
 
@@ -218,13 +212,12 @@ static int read_config(struct model_source *source, struct hf_source *detail, co
     detail->family = hf_family_find(model_type, source->foreign_config);
     if (!detail->family) {
         const char *missing = hf_family_missing(model_type);
-        char *known = hf_family_list();
+        OWNED char *known = hf_family_list();
         if (missing)
             error_set("the model_type \"%.64s\" is not supported: it has %s; supported: %s", model_type, missing,
                       known);
         else
             error_set("the model_type \"%.64s\" is not supported; supported: %s", model_type, known);
-        free(known);
         return -1;
     }
     return 0;
@@ -232,19 +225,17 @@ static int read_config(struct model_source *source, struct hf_source *detail, co
 
 // Other programs often drop depths that the configuration still names.
 static void drop_missing_depths(struct model_source *source, const struct hf_source *detail) {
-    char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.model.num_layers);
+    OWNED char *name = memory_printf("model.layers.%lld.eh_proj.weight", (long long)source->config.model.num_layers);
     if (source->config.model.mtp_num_layers > 0 && !find_weight(detail, name)) {
         source->config.model.mtp_num_layers = 0;
         buffer_printf(&source->notes, "config.json names layers that predict further tokens, and no file has them");
     }
-    free(name);
 }
 
 // A LoRA adapter is refused: transformers adds its matrices to the weights of the model that it names.
 static int check_adapter(const struct model_source *source) {
-    char *path = file_join(source->path, "adapter_config.json");
+    OWNED char *path = file_join(source->path, "adapter_config.json");
     bool is_there = file_exists(path);
-    free(path);
     return is_there ? error_set("%s has an adapter (adapter_config.json), which is not supported: merge it into the "
                                 "model (merge_and_unload of peft), or remove that file if it is left over",
                                 source->path)
@@ -273,9 +264,8 @@ static int open_source(struct model_source *source, const struct model_source_op
     (void)options;
     struct hf_source *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
-    char *path = file_join(source->path, "config.json");
+    OWNED char *path = file_join(source->path, "config.json");
     int result = read_model(source, detail, path);
-    free(path);
     TRY(result);
     TRY(hf_tokenizer_find(source));
     find_other_files(source);
@@ -288,21 +278,19 @@ static int open_source(struct model_source *source, const struct model_source_op
 
 static int read_blocks(const struct hf_plan *plan, size_t bytes, uint16_t *to) {
     const struct weight *const *pieces = plan->pieces;
-    unsigned char *blocks = memory_alloc(pieces[0]->bytes + 1), *scales = memory_alloc(pieces[1]->bytes + 1);
+    OWNED unsigned char *blocks = memory_alloc(pieces[0]->bytes + 1), *scales = memory_alloc(pieces[1]->bytes + 1);
     int result = weight_read(pieces[0], blocks);
     if (result == 0)
         result = weight_read(pieces[1], scales);
     if (result == 0)
         hf_dequantize_mxfp4(to, blocks, scales, bytes / sizeof *to);
-    free(blocks);
-    free(scales);
     return result;
 }
 
 static int read_reordered(const struct model_source *source, size_t i, void *to) {
     const struct hf_plan *plan = &((struct hf_source *)source->detail)->plans[i];
     const struct source_tensor *tensor = &source->tensors[i];
-    void *memory = memory_alloc(tensor->bytes + 1);
+    OWNED void *memory = memory_alloc(tensor->bytes + 1);
     bool is_mxfp4 = plan->transform == HF_MXFP4_PAIRS;
     int result = is_mxfp4 ? read_blocks(plan, tensor->bytes, memory) : weight_read(plan->pieces[0], memory);
     if (result == 0)
@@ -313,7 +301,6 @@ static int read_reordered(const struct model_source *source, size_t i, void *to)
                                         .config = &source->config,
                                         .bytes = tensor->bytes,
                                         .element = dtype_bytes(tensor->dtype)});
-    free(memory);
     return result;
 }
 
@@ -332,7 +319,7 @@ int hf_source_read(struct model_source *source, size_t i, void *to) {
 }
 
 void hf_source_close(struct model_source *source) {
-    struct hf_source *detail = source->detail;
+    OWNED struct hf_source *detail = source->detail;
     if (!detail)
         return;
     weights_close(&detail->weights);
@@ -340,7 +327,6 @@ void hf_source_close(struct model_source *source) {
         free(detail->plans[i].pieces);
     free(detail->plans);
     free(detail->is_used);
-    free(detail);
 }
 
 const struct model_source_kind source_huggingface = {.name = "huggingface",

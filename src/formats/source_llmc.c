@@ -86,10 +86,9 @@ static size_t place_all(struct model_source *source, enum dtype dtype) {
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         bool is_of_layer = kind >= FIRST_OF_LAYERS && kind <= LAST_OF_LAYERS;
         for (int64_t layer = 0; layer < (is_of_layer ? source->config.model.num_layers : 1); layer++) {
-            char *name = is_of_layer ? memory_printf("decoder.layers.%" PRId64 ".%s", layer, order[kind])
-                                     : memory_string(order[kind]);
+            OWNED char *name = is_of_layer ? memory_printf("decoder.layers.%" PRId64 ".%s", layer, order[kind])
+                                           : memory_string(order[kind]);
             place(source, name, dtype, &placing);
-            free(name);
         }
     }
     return placing.at;
@@ -166,12 +165,11 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 }
 
 static void close_source(struct model_source *source) {
-    struct llmc_detail *detail = source->detail;
+    OWNED struct llmc_detail *detail = source->detail;
     if (!detail)
         return;
     file_map_close(&detail->map);
     free(detail->offset);
-    free(detail);
 }
 
 const struct model_source_kind source_llmc = {

@@ -63,9 +63,8 @@ static void check_part(const struct model_source *source, size_t i, const struct
     struct source_tensor *tensor = &source->tensors[i];
     const struct weight *weight = megatron_find(folder, rank, part->name);
     if (!weight) {
-        char *name = memory_printf("%s of rank %d", part->name, rank);
+        OWNED char *name = memory_printf("%s of rank %d", part->name, rank);
         name_list_add(&problems->missing, name);
-        free(name);
         return;
     }
     int64_t shape[SHARD_MAX_RANK];
@@ -355,9 +354,8 @@ static void check_states_of(const struct model_source *source, const struct stor
                 (void)source_check_weight(problems, found, part->rank, shape);
                 continue;
             }
-            char *missing = memory_printf("%s of %s", source_state_names[state], part->name);
+            OWNED char *missing = memory_printf("%s of %s", source_state_names[state], part->name);
             name_list_add(&problems->missing, missing);
-            free(missing);
         }
 }
 
@@ -396,29 +394,23 @@ static int open_optimizer(struct model_source *source) {
 static int check_master(struct model_source *source, size_t i, const float *master) {
     const struct source_tensor *tensor = &source->tensors[i];
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
-    unsigned char *weights = memory_alloc(tensor->bytes + 1), *rounded = memory_alloc(tensor->bytes + 1);
+    OWNED unsigned char *weights = memory_alloc(tensor->bytes + 1), *rounded = memory_alloc(tensor->bytes + 1);
     int result = read_tensor(source, i, weights);
     convert_elements(&(struct convert){
         .to = rounded, .to_dtype = tensor->dtype, .from = master, .from_dtype = DTYPE_F32, .count = count});
     if (result == 0 && memcmp(weights, rounded, tensor->bytes) != 0) {
-        char *why = memory_printf("the fp32 copy of %s does not round to it", tensor->name);
+        OWNED char *why = memory_printf("the fp32 copy of %s does not round to it", tensor->name);
         result = megatron_refuse_optimizer(source->detail, why);
-        free(why);
     }
-    free(weights);
-    free(rounded);
     return result;
 }
 
 // For fp32 parameters no copy is needed, but one that exists is compared.
 static int prove_place(struct model_source *source, size_t i) {
     const struct source_tensor *tensor = &source->tensors[i];
-    float *copy = memory_alloc(tensor->bytes / dtype_bytes(tensor->dtype) * sizeof *copy + 1);
-    int result = read_shards(source, i, source_state_names[STATE_MASTER], copy);
-    if (result == 0)
-        result = check_master(source, i, copy);
-    free(copy);
-    return result;
+    OWNED float *copy = memory_alloc(tensor->bytes / dtype_bytes(tensor->dtype) * sizeof *copy + 1);
+    TRY(read_shards(source, i, source_state_names[STATE_MASTER], copy));
+    return check_master(source, i, copy);
 }
 
 static int read_state(struct model_source *source, size_t i, enum source_state state, float *to) {

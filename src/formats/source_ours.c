@@ -21,10 +21,8 @@ struct ours_detail {
 };
 
 static bool is_file_in(const char *folder, const char *name) {
-    char *path = file_join(folder, name);
-    bool exists = file_exists(path);
-    free(path);
-    return exists;
+    OWNED char *path = file_join(folder, name);
+    return file_exists(path);
 }
 
 static int find_iteration(struct ours_detail *detail, const struct model_source_options *options) {
@@ -54,13 +52,10 @@ static int read_config(struct model_source *source, const char *path) {
     TRY(checkpoint_load_state(path, &source->state));
     if (!source->state.config_json)
         return error_set("%s has no config.json, so its model is unknown", path);
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
-    int result = config_from_json(&source->config, root);
-    if (result == 0)
-        result = read_training(&source->config, root);
-    json_free(root);
-    return result;
+    TRY(config_from_json(&source->config, root));
+    return read_training(&source->config, root);
 }
 
 static int match_weights(struct model_source *source) {
@@ -116,7 +111,7 @@ static int read_tensor(struct model_source *source, size_t i, void *to) {
 
 // Reads the settings of training that matter when a run is resumed from a converted model.
 static int read_schedules(struct model_source *source, const char *path) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     struct config *config = &source->config;
     const struct {
         const char *name;
@@ -137,7 +132,6 @@ static int read_schedules(struct model_source *source, const char *path) {
     for (size_t i = 0; i < sizeof members / sizeof members[0] && result == 0; i++)
         if (json_member(root, members[i].name))
             result = json_get_double(root, members[i].name, members[i].value);
-    json_free(root);
     return result;
 }
 
@@ -151,11 +145,10 @@ static const struct weight *find_state(const struct model_source *source, size_t
 
 static void note_average(const struct model_source *source) {
     const struct ours_detail *detail = source->detail;
-    char *name = memory_printf(OPTIMIZER_AVERAGE ".%s", source->count > 0 ? source->tensors[0].name : "");
+    OWNED char *name = memory_printf(OPTIMIZER_AVERAGE ".%s", source->count > 0 ? source->tensors[0].name : "");
     if (weights_find(&detail->optimizer, name))
         log_warn("the moving average of %s is not converted; bevatron checkpoint average --ema exports it",
                  detail->iteration_path);
-    free(name);
 }
 
 static int open_optimizer(struct model_source *source) {
@@ -185,7 +178,7 @@ static int read_state(struct model_source *source, size_t i, enum source_state s
     const struct weight *weight = find_state(source, i, state);
     if (weight->dtype == DTYPE_F32)
         return weight_read(weight, to);
-    unsigned char *narrow = memory_alloc(weight->bytes + 1);
+    OWNED unsigned char *narrow = memory_alloc(weight->bytes + 1);
     int result = weight_read(weight, narrow);
     if (result == 0)
         convert_elements(&(struct convert){.to = to,
@@ -193,12 +186,11 @@ static int read_state(struct model_source *source, size_t i, enum source_state s
                                            .from = narrow,
                                            .from_dtype = weight->dtype,
                                            .count = weight->bytes / dtype_bytes(weight->dtype)});
-    free(narrow);
     return result;
 }
 
 static void close_source(struct model_source *source) {
-    struct ours_detail *detail = source->detail;
+    OWNED struct ours_detail *detail = source->detail;
     if (!detail)
         return;
     weights_close(&detail->optimizer);
@@ -207,7 +199,6 @@ static void close_source(struct model_source *source) {
         close(detail->hold);
     free(detail->of_tensor);
     free(detail->iteration_path);
-    free(detail);
 }
 
 const struct model_source_kind source_ours = {

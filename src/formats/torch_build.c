@@ -87,7 +87,7 @@ const struct torch_value *torch_get(const struct torch_value *dict, const char *
 
 int torch_make_name(struct torch_pickle *pickle, const char *module, const char *attribute,
                     struct torch_value **value) {
-    char *name = memory_printf("%s.%s", module, attribute);
+    OWNED char *name = memory_printf("%s.%s", module, attribute);
     int result = 0;
     if (strcmp(name, "torch._utils._rebuild_tensor_v3") == 0)
         result = error_set("it has tensors of a dtype that is not read from torch files, most likely fp8; save the "
@@ -102,7 +102,6 @@ int torch_make_name(struct torch_pickle *pickle, const char *module, const char 
         *value = torch_new(pickle, TORCH_NAME);
         (*value)->name = text->text;
     }
-    free(name);
     return result;
 }
 

@@ -30,10 +30,8 @@ static const struct torch_zip_entry *find_pickle(const struct torch_zip *zip) {
 static const struct torch_zip_entry *find_beside(const struct torch_zip *zip, const char *pickle_name,
                                                  const char *folder, const char *name) {
     int prefix = (int)(strlen(pickle_name) - strlen(pickle_suffix));
-    char *path = memory_printf("%.*s/%s%s", prefix, pickle_name, folder, name);
-    const struct torch_zip_entry *entry = torch_zip_find(zip, path);
-    free(path);
-    return entry;
+    OWNED char *path = memory_printf("%.*s/%s%s", prefix, pickle_name, folder, name);
+    return torch_zip_find(zip, path);
 }
 
 static int check_storage_bytes(const struct torch_storage *storage, size_t bytes) {
@@ -129,14 +127,11 @@ static int read_legacy_storages(struct torch_file *file, struct torch_cursor *cu
 
 static int parse_legacy(struct torch_file *file, const unsigned char *bytes, size_t size) {
     struct torch_cursor cursor = {.bytes = bytes, .size = size, .at = sizeof legacy_magic};
-    struct torch_pickle keys = {0};
+    OWNED_BY(torch_pickle_free) struct torch_pickle keys = {0};
     TRY(check_legacy_header(&cursor));
     TRY(next_pickle(&cursor, &file->pickle));
-    int result = next_pickle(&cursor, &keys);
-    if (result == 0)
-        result = read_legacy_storages(file, &cursor, keys.root);
-    torch_pickle_free(&keys);
-    return result;
+    TRY(next_pickle(&cursor, &keys));
+    return read_legacy_storages(file, &cursor, keys.root);
 }
 
 static int parse(struct torch_file *file, const unsigned char *bytes, size_t size) {

@@ -150,7 +150,7 @@ static int add_entry(struct zip_writing *zip, const char *name, const void *data
     CHECK(bytes <= TORCH_MOST_BYTES);
     uint32_t crc = crc32_ieee(data, bytes);
     uint64_t at = zip->file->written_bytes - zip->begin;
-    struct buffer head = {0}, fields = {0};
+    OWNED_BY(buffer_free) struct buffer head = {0}, fields = {0};
     put_bytes(&fields, 20, 2);  // version needed
     put_bytes(&fields, 0, 2);   // flags
     put_bytes(&fields, 0, 2);   // stored
@@ -171,17 +171,13 @@ static int add_entry(struct zip_writing *zip, const char *name, const void *data
     put_bytes(&zip->directory, at, 4);
     buffer_append_string(&zip->directory, name);
     zip->count++;
-    int result = file_write(zip->file, head.data, head.length);
-    if (result == 0)
-        result = file_write(zip->file, data, bytes);
-    buffer_free(&head);
-    buffer_free(&fields);
-    return result;
+    TRY(file_write(zip->file, head.data, head.length));
+    return file_write(zip->file, data, bytes);
 }
 
 static int end_archive(struct zip_writing *zip) {
     uint64_t at = zip->file->written_bytes - zip->begin;
-    struct buffer end = {0};
+    OWNED_BY(buffer_free) struct buffer end = {0};
     buffer_append(&end, "PK\x05\x06", 4);
     put_bytes(&end, 0, 4);
     put_bytes(&end, (uint64_t)zip->count, 2);
@@ -189,11 +185,8 @@ static int end_archive(struct zip_writing *zip) {
     put_bytes(&end, zip->directory.length, 4);
     put_bytes(&end, at, 4);
     put_bytes(&end, 0, 2);
-    int result = file_write(zip->file, zip->directory.data, zip->directory.length);
-    if (result == 0)
-        result = file_write(zip->file, end.data, end.length);
-    buffer_free(&end);
-    return result;
+    TRY(file_write(zip->file, zip->directory.data, zip->directory.length));
+    return file_write(zip->file, end.data, end.length);
 }
 
 int torch_write(struct file_writer *file, const struct buffer *pickle, const struct torch_storage_bytes *storages,
@@ -203,9 +196,8 @@ int torch_write(struct file_writer *file, const struct buffer *pickle, const str
     if (result == 0)
         result = add_entry(&zip, "archive/byteorder", "little", 6);
     for (int i = 0; i < count && result == 0; i++) {
-        char *name = memory_printf("archive/data/%d", i);
+        OWNED char *name = memory_printf("archive/data/%d", i);
         result = add_entry(&zip, name, storages[i].data, storages[i].bytes);
-        free(name);
     }
     if (result == 0)
         result = add_entry(&zip, "archive/version", "3\n", 2);

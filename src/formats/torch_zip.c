@@ -196,9 +196,8 @@ static int read_entry(const struct archive *archive, const unsigned char *p, siz
     if (result == 0)
         result = find_data(archive, &record, entry);
     if (result < 0) {
-        char *why = memory_string(error_message());
+        OWNED char *why = memory_string(error_message());
         error_set("the entry \"%.200s\" %s", entry->name, why);
-        free(why);
     }
     return result;
 }

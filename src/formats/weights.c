@@ -241,9 +241,8 @@ int weights_open_checkpoint(struct weights *weights, const char *path, const cha
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
         if (strcmp(manifest.files[i].holds, part) != 0)
             continue;
-        char *file = file_join(path, manifest.files[i].name);
+        OWNED char *file = file_join(path, manifest.files[i].name);
         result = weights_add_safetensors(weights, file);
-        free(file);
     }
     manifest_free(&manifest);
     if (result == 0 && weights->count == 0)

@@ -52,20 +52,17 @@ static int list_files(struct index *index) {
 // Large weights on shared storage are often links. Files read as tensors are not copied unchanged, so no secret leaks;
 // but a folder from elsewhere must not silently use another model of this machine.
 static void note_link(const char *folder, const char *path) {
-    char *target = file_exists(path) && !extra_is_inside(folder, path) ? realpath(path, NULL) : NULL;
+    OWNED char *target = file_exists(path) && !extra_is_inside(folder, path) ? realpath(path, NULL) : NULL;
     if (target)
         log_info("note: %s is a link that leads out of the folder; the weights are those of %s", path, target);
-    free(target);
 }
 
 static int add_file(struct weights *weights, const char *folder, const char *name) {
-    char *path = file_join(folder, name);
+    OWNED char *path = file_join(folder, name);
     note_link(folder, path);
     size_t length = strlen(name);
     bool is_safetensors = length > 12 && strcmp(name + length - 12, ".safetensors") == 0;
-    int result = is_safetensors ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);
-    free(path);
-    return result;
+    return is_safetensors ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);
 }
 
 static int compare_keys(const void *a, const void *b) {
@@ -119,11 +116,10 @@ static int read_indexed(struct weights *weights, const struct index *index) {
         if (!weights_find(weights, index->map->keys[i].string))
             name_list_add(&comparison.missing, index->map->keys[i].string);
     if (result == 0 && comparison.missing.count + comparison.extra.count > 0) {
-        struct buffer text = {0};
+        OWNED_BY(buffer_free) struct buffer text = {0};
         name_list_describe(&comparison.missing, "names tensors that no file has", &text);
         name_list_describe(&comparison.extra, "does not place tensors where they are", &text);
         result = error_set("it %s", buffer_string(&text));
-        buffer_free(&text);
     }
     name_list_free(&comparison.missing);
     name_list_free(&comparison.extra);
@@ -134,10 +130,9 @@ static int read_indexed(struct weights *weights, const struct index *index) {
 // Refuses a single model file beside an index: programs differ in which of the two they read.
 static int check_alone(const struct index *index, const char *path) {
     size_t length = strlen(path) - strlen(".index.json");
-    char *single = memory_printf("%.*s", (int)length, path);
+    OWNED char *single = memory_printf("%.*s", (int)length, path);
     const char *slash = strrchr(single, '/'), *name = slash ? slash + 1 : single;
     bool is_same = index->count == 1 && strcmp(index->files[0], name) == 0, is_there = file_exists(single);
-    free(single);
     return is_there && !is_same
                ? error_set("the folder has an index of several files and a single file of the same name, and "
                            "programs differ in which of them they read; remove one")
@@ -145,7 +140,7 @@ static int check_alone(const struct index *index, const char *path) {
 }
 
 static int open_indexed(struct weights *weights, const char *folder, const char *path) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     TRY(json_parse_own(&root, path, MAX_INDEX_BYTES));
     struct index index = {.folder = folder, .map = json_member(root, "weight_map")};
     int result = 0;
@@ -163,7 +158,6 @@ static int open_indexed(struct weights *weights, const char *folder, const char 
     if (result < 0)
         error_context("cannot use the index %s", path);
     free(index.files);
-    json_free(root);
     return result;
 }
 
@@ -173,13 +167,12 @@ int weights_open_folder(struct weights *weights, const char *folder) {
     *weights = (struct weights){0};
     int result = 1;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && result > 0; i++) {
-        char *path = file_join(folder, names[i]);
+        OWNED char *path = file_join(folder, names[i]);
         bool is_index = strstr(names[i], ".index.json") != NULL;
         if (file_exists(path))
             result = is_index ? open_indexed(weights, folder, path) : add_file(weights, folder, names[i]);
         if (result == 0 && !is_index)
             result = weights_sort(weights);
-        free(path);
     }
     if (result > 0)
         result =
@@ -203,9 +196,8 @@ bool weight_is_scale(const struct weights *weights, const char *name) {
     size_t length = strlen(name), end = sizeof ending - 1;
     if (length <= end || strcmp(name + length - end, ending) != 0)
         return false;
-    char *of = memory_printf("%.*s", (int)(length - end), name);
+    OWNED char *of = memory_printf("%.*s", (int)(length - end), name);
     const struct weight *matrix = weights_find(weights, of);
-    free(of);
     return matrix && matrix->scales;
 }
 
@@ -245,7 +237,7 @@ int weights_pair_blocks(struct weights *weights) {
 int weight_read_blocks(const struct weight *weight, void *to) {
     int64_t rows = weight->shape[0], columns = weight->shape[1], grid = blocks_of(columns);
     float *scales = memory_alloc(weight->scales->bytes + 1), values[256];
-    uint16_t *row = memory_alloc((size_t)columns * sizeof *row + 1);
+    OWNED uint16_t *row = memory_alloc((size_t)columns * sizeof *row + 1);
     int result = weight_read(weight->scales, scales);
     for (int code = 0; code < 256; code++)
         values[code] = float8_decode(DTYPE_E4M3, (uint8_t)code);
@@ -256,6 +248,5 @@ int weight_read_blocks(const struct weight *weight, void *to) {
         memcpy((unsigned char *)to + (size_t)(r * columns) * sizeof *row, row, (size_t)columns * sizeof *row);
     }
     free(scales);
-    free(row);
     return result;
 }

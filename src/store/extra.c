@@ -43,12 +43,10 @@ int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *pat
         const char *name = manifest.files[i].name, *end = strchr(name, '_');
         if (strcmp(manifest.files[i].holds, "file") != 0 || !end)
             continue;
-        char *role = memory_printf("%.*s", (int)(end - name), name), *full = file_join(path, name);
+        OWNED char *role = memory_printf("%.*s", (int)(end - name), name), *full = file_join(path, name);
         checkpoint_file_list_add(list, role, full);
         if (file_exists(full) && !extra_is_inside(path, full))
             result = error_set("%s is a link that leads out of the checkpoint; copy the file there", full);
-        free(role);
-        free(full);
     }
     // A file that could not be examined may not be a link at all.
     if (file_doubt() < 0)
@@ -116,11 +114,10 @@ static bool begins_in(const char *path, const char *folder) {
 // MODEL/blobs if the folder is MODEL/snapshots/REVISION; else NULL.
 static char *blobs_of(const char *folder) {
     static const char snapshots[] = "/snapshots";
-    char *parent = file_parent(folder);
+    OWNED char *parent = file_parent(folder);
     size_t length = strlen(parent), tail = sizeof snapshots - 1;
     bool is_snapshot = length > tail && strcmp(parent + length - tail, snapshots) == 0;
     char *blobs = is_snapshot ? memory_printf("%.*s/blobs", (int)(length - tail), parent) : NULL;
-    free(parent);
     return blobs;
 }
 
@@ -134,12 +131,8 @@ static char *resolve(const char *path) {
 }
 
 bool extra_is_inside(const char *folder, const char *path) {
-    char *root = resolve(folder), *file = resolve(path), *blobs = root ? blobs_of(root) : NULL;
-    bool is_inside = root && file && (begins_in(file, root) || (blobs && begins_in(file, blobs)));
-    free(root);
-    free(file);
-    free(blobs);
-    return is_inside;
+    OWNED char *root = resolve(folder), *file = resolve(path), *blobs = root ? blobs_of(root) : NULL;
+    return root && file && (begins_in(file, root) || (blobs && begins_in(file, blobs)));
 }
 
 int extra_check_inside(const char *folder, const char *path) {
@@ -166,12 +159,11 @@ int extra_write(const struct checkpoint_file_list *files, const char *folder, st
     for (size_t i = 0; i < files->count && result == 0; i++) {
         struct manifest_file file = {.holds = memory_string("file")};
         file.name = memory_printf("%s_%s", files->items[i].role, extra_name(&files->items[i]));
-        char *to = file_join(folder, file.name);
+        OWNED char *to = file_join(folder, file.name);
         const struct buffer *held = files->items[i].held;
         file.bytes = held ? held->length : 0;
         result = held ? extra_write_bytes(to, buffer_string(held), held->length, file.sha256)
                       : extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
-        free(to);
         manifest_add(manifest, file);
     }
     return result;

@@ -48,7 +48,7 @@ static int read_manifest(struct manifest *manifest, const char *path) {
 }
 
 int checkpoint_verify(const char *path, bool skip_checksums) {
-    struct manifest manifest = {0};
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     struct file_patience patience = {0};
     file_patience_begin(&patience);
     int result = read_manifest(&manifest, path);
@@ -58,7 +58,6 @@ int checkpoint_verify(const char *path, bool skip_checksums) {
     if (result < 0 && file_doubt() < 0)
         result = CHECKPOINT_UNREAD;
     file_patience_end(&patience);
-    manifest_free(&manifest);
     return result;
 }
 
@@ -81,8 +80,8 @@ static int agree_on_proof(const struct checkpoint_find *find, int result, bool i
 
 static int prove_share(const struct checkpoint_find *find, struct verify_request *request) {
     int self = group_rank(find->all);
-    char *path = checkpoint_path(find->folder, request->iteration);
-    struct manifest manifest = {0};
+    OWNED char *path = checkpoint_path(find->folder, request->iteration);
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     struct file_patience patience = {0};
     file_patience_begin(&patience);
     int result = read_manifest(&manifest, path);
@@ -100,8 +99,6 @@ static int prove_share(const struct checkpoint_find *find, struct verify_request
                                 .skip_checksums = find->skip_checksums, .self = self, .size = group_size(find->all)});
     bool is_unread = result < 0 && file_doubt() < 0;
     file_patience_end(&patience);
-    manifest_free(&manifest);
-    free(path);
     return agree_on_proof(find, result, is_unread);
 }
 
@@ -129,10 +126,8 @@ static int prove(const struct checkpoint_find *find, int64_t iteration) {
         comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to verify");
         return prove_share(find, &request);
     }
-    char *path = checkpoint_path(find->folder, iteration);
-    int result = checkpoint_verify(path, find->skip_checksums);
-    free(path);
-    return result;
+    OWNED char *path = checkpoint_path(find->folder, iteration);
+    return checkpoint_verify(path, find->skip_checksums);
 }
 
 // ---- choosing ----
@@ -141,14 +136,12 @@ enum { MOST_TRIES = 100 };
 
 // The newest iterations other than `iteration`; empty if there are none.
 static char *describe_others(const struct folder_list *list, int64_t iteration) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     size_t first = list->count > 8 ? list->count - 8 : 0;
     for (size_t i = first; i < list->count; i++)
         if (list->iterations[i] != iteration)
             buffer_printf(&text, "%s%" PRId64, text.length > 0 ? ", " : first > 0 ? "… " : "", list->iterations[i]);
-    char *copy = memory_string(buffer_string(&text));
-    buffer_free(&text);
-    return copy;
+    return memory_string(buffer_string(&text));
 }
 
 // A verification that was cut short by a signal says nothing about the checkpoint.
@@ -163,15 +156,13 @@ static bool is_of_newer_program(void) {
 
 // Appends the remedy to the current message.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
-    char *why = memory_string(error_message()), *others = describe_others(list, iteration);
+    OWNED char *why = memory_string(error_message()), *others = describe_others(list, iteration);
     const char *copy = "restore it from a copy";
     bool says_copy = strstr(why, copy) != NULL;
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
                    "the checkpoint of iteration %" PRId64 " in %s cannot be used: %s%s%s%s%s%s", iteration,
                    find->folder, why, says_copy ? "" : "; ", says_copy ? "" : copy,
                    *others ? ", or load another with --ckpt-step (others: " : "", others, *others ? ")" : "");
-    free(why);
-    free(others);
     return -1;
 }
 
@@ -310,13 +301,11 @@ static int check_folder(const struct checkpoint_find *find) {
     int64_t iteration = folder_own_iteration(folder);
     if (iteration < 0)
         return 0;
-    char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
+    OWNED char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
     error_set_code(
         EXIT_CODE_NO_CHECKPOINT,
         "%s is the folder of one iteration; give its parent folder and the iteration: %s %s --ckpt-step %" PRId64,
         folder, flag, parent, iteration);
-    free(absolute);
-    free(parent);
     return -1;
 }
 
@@ -384,14 +373,13 @@ int64_t checkpoint_newest_verified(const struct checkpoint_wish *wish) {
         if (list.iterations[i] > wish->most)
             continue;
         struct checkpoint_state state;
-        char *path = checkpoint_path(wish->folder, list.iterations[i]);
+        OWNED char *path = checkpoint_path(wish->folder, list.iterations[i]);
         if (checkpoint_load_state(path, &state) == 0) {
             bool is_verified = state.replicas_verified > 0 && state.iteration == list.iterations[i];
             if (is_verified && (!wish->accepts || wish->accepts(wish->context, &state)))
                 found = list.iterations[i];
             checkpoint_state_free(&state);
         }
-        free(path);
     }
     folder_list_free(&list);
     error_clear();

@@ -68,10 +68,8 @@ int64_t folder_own_iteration(const char *path) {
     size_t begin = end;
     while (begin > 0 && path[begin - 1] != '/')
         begin--;
-    char *name = memory_printf("%.*s", (int)(end - begin), path + begin);
-    int64_t iteration = folder_iteration(name);
-    free(name);
-    return iteration;
+    OWNED char *name = memory_printf("%.*s", (int)(end - begin), path + begin);
+    return folder_iteration(name);
 }
 
 char *checkpoint_path(const char *folder, int64_t iteration) {
@@ -101,9 +99,8 @@ static int list_once(struct folder_list *list, const char *folder) {
         int64_t iteration = folder_iteration(entry->d_name);
         if (iteration < 0)
             continue;
-        char *path = file_join(folder, entry->d_name);
+        OWNED char *path = file_join(folder, entry->d_name);
         bool is_folder = file_is_folder(path);
-        free(path);
         if (!is_folder)
             continue;
         if (list->count == capacity) {
@@ -135,10 +132,8 @@ void folder_list_free(struct folder_list *list) {
 }
 
 bool folder_marker_exists(const char *folder) {
-    char *path = file_join(folder, marker_name);
-    bool exists = file_exists(path);
-    free(path);
-    return exists;
+    OWNED char *path = file_join(folder, marker_name);
+    return file_exists(path);
 }
 
 const char *folder_marker_name(void) {
@@ -180,25 +175,21 @@ static int check_uncut(const struct buffer *text, const char *path, const char *
 int folder_marker_read(const char *folder, int64_t *iteration) {
     if (!folder_marker_exists(folder))
         return 0;
-    char *path = file_join(folder, marker_name);
-    struct buffer text = {0};
+    OWNED char *path = file_join(folder, marker_name);
+    OWNED_BY(buffer_free) struct buffer text = {0};
     int result = file_read_own(path, 64, &text);
     if (result == 0)
         result = folder_marker_parse(&text, path, iteration);
     if (result == 0)
         result = check_uncut(&text, path, folder, *iteration);
-    buffer_free(&text);
-    free(path);
     return result < 0 ? -1 : 1;
 }
 
 int folder_marker_write(const char *folder, int64_t iteration) {
     char text[32];
     int length = snprintf(text, sizeof text, "%" PRId64 "\n", iteration);
-    char *path = file_join(folder, marker_name);
-    int result = file_write_here(path, text, (size_t)length);
-    free(path);
-    return result;
+    OWNED char *path = file_join(folder, marker_name);
+    return file_write_here(path, text, (size_t)length);
 }
 
 // A leftover of a save: its iteration, or NO_ITERATION for the marker and for names that are not ours. Only names that
@@ -236,12 +227,10 @@ static int restore_once(const char *folder) {
         struct leftover leftover = read_leftover(entry->d_name);
         if (!leftover.was_aside)
             continue;
-        char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, leftover.iteration);
+        OWNED char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, leftover.iteration);
         // Several ranks may try at once; one succeeds. Folders without write permission are left as they are.
         if (!file_exists(to) && rename(from, to) == 0)
             log_warn("restored %s, which an interrupted save had moved aside", to);
-        free(from);
-        free(to);
     }
     int error = errno;
     closedir(stream);
@@ -305,17 +294,14 @@ static bool is_listed(const struct manifest *manifest, const char *name) {
 // A file of ours, or one that a killed save was writing.
 static bool is_written_by_us(const struct manifest *manifest, const char *folder, const char *name) {
     size_t stem = file_temporary_stem(name);
-    char *target = stem > 0 ? memory_printf("%.*s", (int)stem, name) : memory_string(name);
-    char *path = file_join(folder, name);
-    bool is_known = (is_name_of_ours(target) || is_listed(manifest, target)) && !file_is_folder(path);
-    free(target);
-    free(path);
-    return is_known;
+    OWNED char *target = stem > 0 ? memory_printf("%.*s", (int)stem, name) : memory_string(name);
+    OWNED char *path = file_join(folder, name);
+    return (is_name_of_ours(target) || is_listed(manifest, target)) && !file_is_folder(path);
 }
 
 bool folder_may_remove(const char *path, char **stranger) {
     *stranger = NULL;
-    struct manifest manifest = {0};
+    OWNED_BY(manifest_free) struct manifest manifest = {0};
     if (manifest_read(&manifest, path) < 0)
         error_clear();
     DIR *stream = opendir(path);
@@ -328,7 +314,6 @@ bool folder_may_remove(const char *path, char **stranger) {
         closedir(stream);
     else
         *stranger = memory_string("?");
-    manifest_free(&manifest);
     return !*stranger;
 }
 
@@ -353,11 +338,10 @@ int folder_remove_leftovers(const char *folder) {
         struct leftover leftover = read_leftover(entry->d_name);
         if (!leftover.is_leftover)
             continue;
-        char *path = file_join(folder, entry->d_name);
+        OWNED char *path = file_join(folder, entry->d_name);
         // This process has nothing under way here; another one on a shared file system may have.
         if (file_temporary_owner(path) != FILE_TEMPORARY_LIVE)
             result = remove_leftover(path, leftover.iteration >= 0);
-        free(path);
     }
     closedir(stream);
     return result;
@@ -372,7 +356,7 @@ static char *aside_name(const char *to) {
 
 // For file systems without exchange: two renames, undone if the second fails.
 static int replace_in_two(const char *from, const char *to) {
-    char *aside = aside_name(to);
+    OWNED char *aside = aside_name(to);
     int result = file_rename(to, aside);
     if (result == 0) {
         result = file_rename(from, to);
@@ -381,7 +365,6 @@ static int replace_in_two(const char *from, const char *to) {
     }
     if (result == 0 && file_remove_tree(aside) < 0)
         log_warn("%s", error_message());
-    free(aside);
     return result;
 }
 
@@ -391,13 +374,12 @@ static int keep_aside(const char *to, const char *stranger) {
         char number[16] = "";
         if (i > 1)
             (void)snprintf(number, sizeof number, "%d", i);
-        char *name = memory_printf("%s.kept%s", to, number);
+        OWNED char *name = memory_printf("%s.kept%s", to, number);
         bool is_free = !file_exists(name);
         int result = is_free ? file_rename(to, name) : 0;
         if (is_free && result == 0)
             log_warn("%s already existed and holds %s, which this program did not write; it was renamed to %s", to,
                      stranger, name);
-        free(name);
         if (is_free)
             return result;
     }
@@ -419,9 +401,8 @@ int folder_replace(const char *from, const char *to) {
             return replace_in_two(from, to);
         return error_set("cannot replace %s by %s: %s", from, to, strerror(errno));
     }
-    char *parent = file_parent(to);
+    OWNED char *parent = file_parent(to);
     int result = file_sync_folder(parent);
-    free(parent);
     // The new folder is in place; failing to remove the old one does not make the save fail.
     if (result == 0 && file_remove_tree(from) < 0)
         log_warn("%s", error_message());
@@ -429,20 +410,16 @@ int folder_replace(const char *from, const char *to) {
 }
 
 static int open_manifest(const char *path, int flags) {
-    char *manifest = file_join(path, "manifest.json");
-    int descriptor = open(manifest, flags | O_CLOEXEC | O_NONBLOCK);
-    free(manifest);
-    return descriptor;
+    OWNED char *manifest = file_join(path, "manifest.json");
+    return open(manifest, flags | O_CLOEXEC | O_NONBLOCK);
 }
 
 // Whether the manifest of this checkpoint is still the open file: not if the checkpoint has been renamed.
 static bool has_manifest(const char *path, int descriptor) {
     struct stat opened, named;
-    char *manifest = file_join(path, "manifest.json");
-    bool is_same = fstat(descriptor, &opened) == 0 && stat(manifest, &named) == 0 && opened.st_ino == named.st_ino &&
-                   opened.st_dev == named.st_dev;
-    free(manifest);
-    return is_same;
+    OWNED char *manifest = file_join(path, "manifest.json");
+    return fstat(descriptor, &opened) == 0 && stat(manifest, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
 }
 
 int folder_hold(const char *path) {
@@ -476,12 +453,11 @@ int folder_discard(const char *path) {
         log_info("keeping %s: another process is reading it", path);
         return 1;
     }
-    char *aside = file_temporary_name(path);
+    OWNED char *aside = file_temporary_name(path);
     int result = file_rename(path, aside);
     if (lock >= 0)
         close(lock);
     if (result == 0)
         result = file_remove_tree(aside);
-    free(aside);
     return result;
 }

@@ -133,7 +133,7 @@ static void collect_pieces(const struct gather *gather, unsigned char *slice) {
     struct pieces pieces = *tensor->pieces;
     int64_t end = tensor->offset + shard_local_count(tensor->shard);
     int part = place_of(gather, group_rank(gather->ranks->mesh->stage)).part;
-    unsigned char *message = memory_alloc((size_t)(end - tensor->offset) * element);
+    OWNED unsigned char *message = memory_alloc((size_t)(end - tensor->offset) * element);
     for (pieces.part = 0; pieces.part < pieces.parts; pieces.part++) {
         struct piece run;
         int64_t count = 0;
@@ -149,7 +149,6 @@ static void collect_pieces(const struct gather *gather, unsigned char *slice) {
         for (int64_t at = tensor->offset; pieces_next(&pieces, &at, end, &run); from += (size_t)run.count * element)
             memcpy(slice + (size_t)(run.flat_offset - tensor->offset) * element, from, (size_t)run.count * element);
     }
-    free(message);
 }
 
 // This rank's slice, whole, in host memory; to be freed.
@@ -196,10 +195,9 @@ static void send_held(const struct gather *gather, int to) {
         send(gather, to, tensor_flat(tensor->tensor));
         return;
     }
-    unsigned char *held = memory_alloc((size_t)tensor_count(tensor->tensor) * dtype_bytes(coded_dtype(tensor)));
+    OWNED unsigned char *held = memory_alloc((size_t)tensor_count(tensor->tensor) * dtype_bytes(coded_dtype(tensor)));
     coded_copy_out(gather->device, held, tensor);
     send_from_host(gather, to, held, tensor_count(tensor->tensor));
-    free(held);
 }
 
 // A head sends its slice, which is in host memory if it was assembled from pieces.
@@ -209,9 +207,8 @@ static void send_slice(const struct gather *gather) {
         send_held(gather, gather->writer);
         return;
     }
-    unsigned char *slice = own_slice(gather);
+    OWNED unsigned char *slice = own_slice(gather);
     send_from_host(gather, gather->writer, slice, shard_local_count(tensor->shard));
-    free(slice);
 }
 
 void gather_send(const struct gather *gather) {
@@ -246,7 +243,7 @@ static int take_elements(struct stage *stage, const struct checkpoint_tensor *wa
     if (!gather_is_split(wanted))
         return coded_copy_in(stage, wanted, found);
     size_t element = dtype_bytes(found->dtype), bytes = (size_t)shard_local_count(wanted->shard) * element;
-    unsigned char *slice = memory_alloc(bytes + 1);
+    OWNED unsigned char *slice = memory_alloc(bytes + 1);
     for (int64_t i = 0; i < shard_run_count(wanted->shard); i++) {
         struct shard_run run = shard_run(wanted->shard, i);
         memcpy(slice + (size_t)run.local_offset * element, found->data + (size_t)run.global_offset * element,
@@ -262,7 +259,6 @@ static int take_elements(struct stage *stage, const struct checkpoint_tensor *wa
     CHECK(bytes == (size_t)tensor_count(wanted->tensor) * element);
     int result = coded_copy_in(stage, wanted, &local);
     device_synchronize(stage->device);  // the memory is about to go
-    free(slice);
     return result;
 }
 
@@ -270,13 +266,12 @@ int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, con
     if (wanted->added == 0)
         return take_elements(stage, wanted, found);
     size_t count = found->bytes / dtype_bytes(found->dtype);
-    float *shifted = convert_shifted(found->data, found->dtype, count, wanted->added);
+    OWNED float *shifted = convert_shifted(found->data, found->dtype, count, wanted->added);
     struct safetensors_tensor other = *found;
     other.dtype = DTYPE_F32;
     other.data = (const unsigned char *)shifted;
     other.bytes = count * sizeof *shifted;
     int result = take_elements(stage, wanted, &other);
     device_synchronize(stage->device);  // the memory is about to go
-    free(shifted);
     return result;
 }

@@ -105,9 +105,8 @@ static int open_files(struct part_files *part, const struct checkpoint_load *loa
             note_others(part, file);
             continue;
         }
-        char *file_path = file_join(load->path, file->name);
+        OWNED char *file_path = file_join(load->path, file->name);
         result = safetensors_open(&part->files[part->count], file_path);
-        free(file_path);
         if (result == 0)
             part->count++;
     }
@@ -183,7 +182,7 @@ static int compare_wanted(const void *a, const void *b) {
 
 // Unexpected tensors mean another model too, e.g. one with more layers.
 static int check_rest(const struct checkpoint_load *load, const struct part_files *part) {
-    struct checkpoint_tensor *sorted = memory_alloc((load->count + 1) * sizeof sorted[0]);
+    OWNED struct checkpoint_tensor *sorted = memory_alloc((load->count + 1) * sizeof sorted[0]);
     if (load->count > 0) {
         memcpy(sorted, load->tensors, load->count * sizeof sorted[0]);
         qsort(sorted, load->count, sizeof sorted[0], compare_wanted);
@@ -201,7 +200,6 @@ static int check_rest(const struct checkpoint_load *load, const struct part_file
                                found->name, theirs, remedy);
         }
     }
-    free(sorted);
     return result;
 }
 

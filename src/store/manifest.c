@@ -78,7 +78,7 @@ static int lowest_version(const struct manifest *manifest) {
 }
 
 int manifest_write(const struct manifest *manifest, const char *folder) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
     json_put_string(&json, "format", format_name);
@@ -102,11 +102,8 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
     json_end_array(&json);
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
-    char *path = file_join(folder, file_name);
-    int result = file_write_all(path, text.data, text.length);
-    free(path);
-    buffer_free(&text);
-    return result;
+    OWNED char *path = file_join(folder, file_name);
+    return file_write_all(path, text.data, text.length);
 }
 
 // A name that stays inside the folder: the files that a manifest lists get opened.
@@ -202,7 +199,7 @@ static int compare_texts(const void *a, const void *b) {
 }
 
 static int check_names(const struct manifest *manifest) {
-    const char **names = memory_alloc((manifest->count + 1) * sizeof names[0]);
+    OWNED const char **names = memory_alloc((manifest->count + 1) * sizeof names[0]);
     int result = 0;
     for (size_t i = 0; i < manifest->count; i++)
         names[i] = manifest->files[i].name;
@@ -210,7 +207,6 @@ static int check_names(const struct manifest *manifest) {
     for (size_t i = 1; i < manifest->count && result == 0; i++)
         if (strcmp(names[i], names[i - 1]) == 0)
             result = error_set("it lists \"%.64s\" twice", names[i]);
-    free(names);
     return result;
 }
 
@@ -258,12 +254,11 @@ bool manifest_has_foreign_weights(const char *folder) {
 }
 
 int manifest_parse(struct manifest *manifest, const struct buffer *text, const char *name) {
-    struct json *root = NULL;
+    OWNED struct json *root = NULL;
     *manifest = (struct manifest){0};
     int result = json_parse(&root, buffer_string(text), text->length, name);
     if (result == 0 && (result = read_tree(manifest, root)) < 0)
         error_context("the manifest %s is not valid", name);
-    json_free(root);
     if (result < 0)
         manifest_free(manifest);
     return result;
@@ -280,8 +275,8 @@ static bool may_enter(const char *folder) {
 
 static int read_file(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
-    char *path = file_join(folder, file_name), *config = file_join(folder, "config.json");
-    struct json *root = NULL;
+    OWNED char *path = file_join(folder, file_name), *config = file_join(folder, "config.json");
+    OWNED struct json *root = NULL;
     int result = 0;
     // The most common cause is a path to some other folder.
     if (file_is_folder(folder) && !may_enter(folder))
@@ -306,9 +301,6 @@ static int read_file(struct manifest *manifest, const char *folder) {
         if (result < 0)
             error_context("the manifest %s is not valid", path);
     }
-    json_free(root);
-    free(config);
-    free(path);
     if (result < 0)
         manifest_free(manifest);
     return result;

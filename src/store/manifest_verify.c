@@ -49,14 +49,13 @@ static int name_place(const struct tensor_ends *places, const struct manifest_fi
     size_t i = 0;
     while (places->count == file->sum_count && i < file->sum_count && sums[i] == file->sums[i])
         i++;
-    char *message = memory_string(error_message());
+    OWNED char *message = memory_string(error_message());
     if (places->count != file->sum_count || i == 0)
         error_set("%s; the damage is in its header, which lists the tensors", message);
     else if (i < places->count)
         error_set("%s; the first damage is in tensor \"%.200s\", bytes %" PRIu64 " to %" PRIu64 " of the file%s",
                   message, places->order[i - 1]->name, places->ends[i - 1], places->ends[i] - 1,
                   i + 1 < places->count ? ", and those after it were not checked" : "");
-    free(message);
     return -1;
 }
 
@@ -69,7 +68,7 @@ static bool has_names(const struct tensor_ends *places, const struct manifest_fi
 }
 
 static int verify_bytes(const struct manifest_file *file, const char *path, const struct tensor_ends *places) {
-    uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
+    OWNED uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
     struct sha256_marks marks = {.ends = places->ends, .sums = sums, .count = places->count};
     char sha256[65];
     int result = sha256_file_marked(path, sha256, &marks);
@@ -87,7 +86,6 @@ static int verify_bytes(const struct manifest_file *file, const char *path, cons
     } else if (result == 0 && file->tensors && !has_names(places, file)) {
         result = error_set("%s is whole, but the manifest lists other tensors for it: the manifest was changed", path);
     }
-    free(sums);
     return result;
 }
 
@@ -130,8 +128,8 @@ static int compare_bytes(const void *a, const void *b) {
 // Marks the files of this process: largest first, each to the one with the least; all processes compute the same.
 static bool *deal_out(const struct manifest *manifest, const struct manifest_proof *proof) {
     bool *is_own = memory_alloc(manifest->count * sizeof is_own[0] + 1);
-    uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
-    struct dealt_file *files = memory_alloc((manifest->count + 1) * sizeof files[0]);
+    OWNED uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
+    OWNED struct dealt_file *files = memory_alloc((manifest->count + 1) * sizeof files[0]);
     for (size_t i = 0; i < manifest->count; i++)
         files[i] = (struct dealt_file){i, manifest->files[i].bytes};
     qsort(files, manifest->count, sizeof files[0], compare_bytes);
@@ -143,14 +141,12 @@ static bool *deal_out(const struct manifest *manifest, const struct manifest_pro
         load[least] += files[i].bytes + 1;
         is_own[files[i].number] = least == proof->self;
     }
-    free(files);
-    free(load);
     return is_own;
 }
 
 int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof) {
     int result = 0;
-    bool *is_own = deal_out(manifest, proof);
+    OWNED bool *is_own = deal_out(manifest, proof);
     double bytes = 0;
     for (size_t i = 0; i < manifest->count; i++)
         bytes += is_own[i] ? (double)manifest->files[i].bytes : 0;
@@ -158,12 +154,10 @@ int manifest_verify(const struct manifest *manifest, const char *folder, const s
     for (size_t i = 0; i < manifest->count && result == 0; i++) {
         if (!is_own[i])
             continue;
-        char *path = file_join(folder, manifest->files[i].name);
+        OWNED char *path = file_join(folder, manifest->files[i].name);
         result = verify_file(&manifest->files[i], path, proof->skip_checksums);
-        free(path);
         phase_advance(phase, (int64_t)manifest->files[i].bytes);
     }
     phase_end(phase);
-    free(is_own);
     return result;
 }

@@ -79,37 +79,32 @@ static int open_checkpoint(struct opened_checkpoint *opened, const char *folder,
 
 static int send_file(const struct remote_copier *copier, const struct opened_checkpoint *opened, size_t index) {
     const struct manifest_file *file = &opened->manifest.files[index];
-    char *url = remote_folder_path(copier->options.url, opened->manifest.iteration, file->name);
-    char *path = file_join(opened->path, file->name);
-    int status = remote_upload(&(struct remote_upload){.url = url,
-                                                       .name = path,
-                                                       .descriptor = opened->descriptors[index],
-                                                       .size = file->bytes,
-                                                       .sha256 = file->sha256,
-                                                       .stop = &copier->stop});
-    free(url);
-    free(path);
-    return status;
+    OWNED char *url = remote_folder_path(copier->options.url, opened->manifest.iteration, file->name);
+    OWNED char *path = file_join(opened->path, file->name);
+    return remote_upload(&(struct remote_upload){.url = url,
+                                                 .name = path,
+                                                 .descriptor = opened->descriptors[index],
+                                                 .size = file->bytes,
+                                                 .sha256 = file->sha256,
+                                                 .stop = &copier->stop});
 }
 
 // A removal of this iteration that was interrupted must not be resumed once the files are there again. Without
 // permission to remove, nothing is removed.
 static int drop_removal(const struct remote_copier *copier, int64_t iteration) {
-    char *url = remote_folder_path(copier->options.url, iteration, deleting_name);
-    struct buffer there = {0};
+    OWNED char *url = remote_folder_path(copier->options.url, iteration, deleting_name);
+    OWNED_BY(buffer_free) struct buffer there = {0};
     int status = remote_read_all(url, MANIFEST_MOST_BYTES, &there);
     if (status > 0)
         status = remote_remove(url, &copier->stop);
-    buffer_free(&there);
-    free(url);
     return status;
 }
 
 // Writes the manifest's text last of all files; that of an earlier copy was removed before the first file.
 static int send_files(const struct remote_copier *copier, const struct opened_checkpoint *opened) {
     int64_t iteration = opened->manifest.iteration;
-    char *url = remote_folder_path(copier->options.url, iteration, manifest_name);
-    struct buffer there = {0};
+    OWNED char *url = remote_folder_path(copier->options.url, iteration, manifest_name);
+    OWNED_BY(buffer_free) struct buffer there = {0};
     int status = remote_read_all(url, MANIFEST_MOST_BYTES, &there);
     bool is_there =
         status > 0 && there.length == opened->text.length && memcmp(there.data, opened->text.data, there.length) == 0;
@@ -121,8 +116,6 @@ static int send_files(const struct remote_copier *copier, const struct opened_ch
         status = drop_removal(copier, iteration);
     if (status >= 0 && !is_there)
         status = remote_write_all(url, opened->text.data, opened->text.length, &copier->stop);
-    buffer_free(&there);
-    free(url);
     return status < 0 ? -1 : 0;
 }
 
@@ -146,20 +139,17 @@ static int remove_checkpoint(const struct remote_copier *copier, int64_t iterati
         buffer_free(&text);
         return status;
     }
-    char *kept = remote_folder_path(base, iteration, deleting_name);
-    char *whole = remote_folder_path(base, iteration, manifest_name);
+    OWNED char *kept = remote_folder_path(base, iteration, deleting_name);
+    OWNED char *whole = remote_folder_path(base, iteration, manifest_name);
     status = strcmp(list_name, deleting_name) == 0 ? 0 : remote_write_all(kept, text.data, text.length, &copier->stop);
     if (status == 0)
         status = remote_remove(whole, &copier->stop);
     for (size_t i = 0; status == 0 && i < manifest.count; i++) {
-        char *url = remote_folder_path(base, iteration, manifest.files[i].name);
+        OWNED char *url = remote_folder_path(base, iteration, manifest.files[i].name);
         status = remote_remove(url, &copier->stop);
-        free(url);
     }
     if (status == 0)
         status = remote_remove(kept, &copier->stop);
-    free(kept);
-    free(whole);
     manifest_free(&manifest);
     buffer_free(&text);
     return status;
@@ -255,11 +245,8 @@ static void *thread_main(void *argument) {
 }
 
 static bool has_checkpoint(const char *folder, int64_t iteration) {
-    char *path = checkpoint_path(folder, iteration), *manifest = file_join(path, manifest_name);
-    bool has = file_is_regular(manifest);
-    free(path);
-    free(manifest);
-    return has;
+    OWNED char *path = checkpoint_path(folder, iteration), *manifest = file_join(path, manifest_name);
+    return file_is_regular(manifest);
 }
 
 // Whether the folder's latest checkpoint must be copied: an earlier run ended before copying it, or the run went back
@@ -310,9 +297,8 @@ static int copy_missing(struct remote_copier *copier) {
                  copier->options.url);
     if (copy_one(copier) == 0)
         return 0;
-    char *message = memory_string(error_message());
+    OWNED char *message = memory_string(error_message());
     error_set("%s; run the same command again to copy it", message);
-    free(message);
     return -1;
 }
 
@@ -354,11 +340,10 @@ int remote_copy_check(const struct remote_copy_options *options, int64_t continu
                               "; resume from the copy with --load %s, or give another address",
                               options->url, iteration, options->folder, continued, options->url);
     // Writing is tested now, so that it does not fail hours into training.
-    char *probe = url_join(options->url, ".bevatron-probe");
+    OWNED char *probe = url_join(options->url, ".bevatron-probe");
     status = remote_write_all(probe, "", 0, NULL);
     // Without permission to remove, all checkpoints are kept.
     if (status == 0 && remote_remove(probe, NULL) < 0 && options->keep_last > 0)
         status = -1;
-    free(probe);
     return status < 0 ? error_context("--save-to") : 0;
 }

@@ -29,7 +29,7 @@ static const char manifest_name[] = "manifest.json", lock_name[] = ".bevatron-fe
 
 // Copies the whole stream into the file and the hash.
 static int receive(struct remote_stream *stream, struct file_writer *writer, struct sha256 *hash, struct phase *phase) {
-    char *bytes = memory_alloc(STEP_BYTES);
+    OWNED char *bytes = memory_alloc(STEP_BYTES);
     ssize_t got = 1;
     int status = 0;
     while (status == 0 && got > 0) {
@@ -42,7 +42,6 @@ static int receive(struct remote_stream *stream, struct file_writer *writer, str
             phase_advance(phase, got);
         }
     }
-    free(bytes);
     return status < 0 ? -1 : remote_stream_check(stream);
 }
 
@@ -88,10 +87,9 @@ static int fetch_files(const struct checkpoint_fetch *fetch, const struct manife
     int status = 0;
     struct phase *phase = phase_begin_amount("downloading the checkpoint", "bytes", (double)count_bytes(manifest));
     for (size_t i = 0; status == 0 && i < manifest->count; i++) {
-        char *url = remote_folder_path(fetch->url, manifest->iteration, manifest->files[i].name);
+        OWNED char *url = remote_folder_path(fetch->url, manifest->iteration, manifest->files[i].name);
         char *path = file_join(folder, manifest->files[i].name);
         status = fetch_file(url, path, &manifest->files[i], phase);
-        free(url);
         free(path);
     }
     phase_end(phase);
@@ -113,18 +111,16 @@ static int check_room(const struct checkpoint_fetch *fetch, const struct manifes
 }
 
 static bool has_same(const char *path, const struct buffer *text) {
-    char *name = file_join(path, manifest_name);
-    struct buffer here = {0};
+    OWNED char *name = file_join(path, manifest_name);
+    OWNED_BY(buffer_free) struct buffer here = {0};
     bool is_same = file_exists(name) && file_read_own(name, MANIFEST_MOST_BYTES, &here) == 0 &&
                    here.length == text->length && memcmp(here.data, text->data, text->length) == 0;
     error_clear();
-    buffer_free(&here);
-    free(name);
     return is_same;
 }
 
 static int download(const struct checkpoint_fetch *fetch, const struct manifest *manifest, const struct buffer *text) {
-    char *path = checkpoint_path(fetch->folder, manifest->iteration), *temporary = file_temporary_name(path);
+    OWNED char *path = checkpoint_path(fetch->folder, manifest->iteration), *temporary = file_temporary_name(path);
     double begin = clock_seconds();
     int status = check_room(fetch, manifest);
     if (status == 0)
@@ -142,19 +138,14 @@ static int download(const struct checkpoint_fetch *fetch, const struct manifest 
         status = folder_replace(temporary, path);
     if (status == 0)
         log_info("downloaded it in %.1f s", clock_seconds() - begin);
-    free(path);
-    free(temporary);
     return status;
 }
 
 // Called with the lock: makes the checkpoint the folder's latest.
 static int bring(const struct checkpoint_fetch *fetch, const struct manifest *manifest, const struct buffer *text) {
-    char *path = checkpoint_path(fetch->folder, manifest->iteration);
-    int status = has_same(path, text) ? 0 : download(fetch, manifest, text);
-    if (status == 0)
-        status = folder_marker_write(fetch->folder, manifest->iteration);
-    free(path);
-    return status;
+    OWNED char *path = checkpoint_path(fetch->folder, manifest->iteration);
+    TRY(has_same(path, text) ? 0 : download(fetch, manifest, text));
+    return folder_marker_write(fetch->folder, manifest->iteration);
 }
 
 static int find_manifest(const struct checkpoint_fetch *fetch, struct manifest *manifest, struct buffer *text) {
@@ -180,13 +171,11 @@ static char *place_path(const struct checkpoint_fetch *fetch, int64_t iteration)
 }
 
 static void remove_place(const char *place, int64_t iteration) {
-    char *path = checkpoint_path(place, iteration), *marker = file_join(place, folder_marker_name());
+    OWNED char *path = checkpoint_path(place, iteration), *marker = file_join(place, folder_marker_name());
     bool is_gone = folder_remove_leftovers(place) == 0 && (!file_exists(path) || folder_discard(path) == 0);
     // Files that this program did not write stay, and so does their folder.
     if (is_gone && unlink(marker) == 0)
         (void)rmdir(place);
-    free(path);
-    free(marker);
 }
 
 // Called with the lock: removes leftovers of earlier starts that no process uses.
@@ -196,13 +185,11 @@ static void remove_others(const struct checkpoint_fetch *fetch) {
         int64_t iteration;
         if (!number_read_int(item->d_name, &iteration) || iteration < 0 || iteration == fetch->iteration)
             continue;
-        char *place = place_path(fetch, iteration), *use = use_path(fetch, iteration);
+        OWNED char *place = place_path(fetch, iteration), *use = use_path(fetch, iteration);
         struct file_lock alone = {0};
         if (file_lock_try(&alone, use) == FILE_LOCK_HELD)
             remove_place(place, iteration);
         file_lock_release(&alone);
-        free(place);
-        free(use);
     }
     if (stream)
         closedir(stream);
@@ -213,7 +200,7 @@ static void remove_others(const struct checkpoint_fetch *fetch) {
 // if no process uses it.
 static int check_unused(const char *place, const char *use, const struct manifest *manifest,
                         const struct buffer *text) {
-    char *path = checkpoint_path(place, manifest->iteration);
+    OWNED char *path = checkpoint_path(place, manifest->iteration);
     struct file_lock alone = {0};
     int status = 0;
     if (file_exists(path) && !has_same(path, text) && file_lock_try(&alone, use) == FILE_LOCK_TAKEN)
@@ -221,14 +208,13 @@ static int check_unused(const char *place, const char *use, const struct manifes
                            "for its end, or give another folder with --checkpoint-cache-path",
                            place, manifest->iteration);
     file_lock_release(&alone);
-    free(path);
     return status;
 }
 
 // Called with the lock.
 static int bring_cached(const struct checkpoint_fetch *fetch, const struct manifest *manifest,
                         const struct buffer *text, struct checkpoint_cached *cached) {
-    char *use = use_path(fetch, fetch->iteration);
+    OWNED char *use = use_path(fetch, fetch->iteration);
     const struct checkpoint_fetch inner = {.url = fetch->url, .folder = cached->folder, .iteration = fetch->iteration};
     int status = check_unused(cached->folder, use, manifest, text);
     if (status == 0)
@@ -242,7 +228,6 @@ static int bring_cached(const struct checkpoint_fetch *fetch, const struct manif
         status = -1;
     if (status == 0)
         remove_others(fetch);
-    free(use);
     return status;
 }
 
@@ -271,7 +256,7 @@ int checkpoint_fetch_choose(const char *url, int64_t step, int64_t *iteration) {
 }
 
 static int take_lock(struct file_lock *lock, const char *folder) {
-    char *path = file_join(folder, lock_name);
+    OWNED char *path = file_join(folder, lock_name);
     int result;
     double waited = 0;
     while ((result = file_lock_try(lock, path)) == FILE_LOCK_TAKEN && interrupt_check() == 0) {
@@ -280,18 +265,16 @@ static int take_lock(struct file_lock *lock, const char *folder) {
         clock_sleep(NAP_SECONDS);
         waited += NAP_SECONDS;
     }
-    free(path);
     return result < 0 || result == FILE_LOCK_TAKEN ? -1 : 0;
 }
 
 // With `cached`, the folder is a cache.
 static int fetch_locked(const struct checkpoint_fetch *fetch, struct checkpoint_cached *cached) {
     struct manifest manifest;
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     TRY(find_manifest(fetch, &manifest, &text));
     int status = cached ? bring_cached(fetch, &manifest, &text, cached) : bring(fetch, &manifest, &text);
     manifest_free(&manifest);
-    buffer_free(&text);
     return status;
 }
 

@@ -144,9 +144,8 @@ static int parse_entries(struct safetensors *file, const unsigned char *data, si
         size_t offset = 0;
         tensor->name = key->string;
         if (parse_entry(tensor, &header->items[i], data_bytes, &offset) < 0) {
-            char *why = memory_string(error_message());
+            OWNED char *why = memory_string(error_message());
             error_set("tensor \"%.200s\" %s", key->string, why);
-            free(why);
             return -1;
         }
         tensor->data = data + offset;
@@ -267,13 +266,12 @@ const char *safetensors_metadata(const struct safetensors *file, const char *key
 }
 
 void safetensors_describe(const struct safetensors_tensor *tensor, char *text, size_t size) {
-    struct buffer out = {0};
+    OWNED_BY(buffer_free) struct buffer out = {0};
     buffer_printf(&out, "%s (", tensor->other_dtype ? tensor->other_dtype : dtype_name(tensor->dtype));
     for (int i = 0; i < tensor->rank; i++)
         buffer_printf(&out, "%s%" PRId64, i > 0 ? ", " : "", tensor->shape[i]);
     buffer_append_byte(&out, ')');
     (void)snprintf(text, size, "%s", buffer_string(&out));
-    buffer_free(&out);
 }
 
 static int compare_pointed_places(const void *a, const void *b) {

@@ -26,7 +26,7 @@ static int compare_names(const void *a, const void *b) {
 }
 
 static int check_names(const struct safetensors_layout *layout) {
-    const char **names = memory_alloc((layout->count + 1) * sizeof names[0]);
+    OWNED const char **names = memory_alloc((layout->count + 1) * sizeof names[0]);
     for (size_t i = 0; i < layout->count; i++)
         names[i] = layout->tensors[i].name;
     qsort(names, layout->count, sizeof names[0], compare_names);
@@ -37,7 +37,6 @@ static int check_names(const struct safetensors_layout *layout) {
         else if (i > 0 && strcmp(names[i - 1], names[i]) == 0)
             result = error_set("two tensors are called \"%s\"; names must differ", names[i]);
     }
-    free(names);
     return result;
 }
 
@@ -103,12 +102,10 @@ static uint64_t *alloc_ends(const struct safetensors_layout *layout) {
 }
 
 int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes) {
-    struct buffer header = {0};
-    uint64_t *ends = alloc_ends(layout);
+    OWNED_BY(buffer_free) struct buffer header = {0};
+    OWNED uint64_t *ends = alloc_ends(layout);
     int result = make_header(&header, layout, ends);
     *bytes = ends[layout->count];
-    free(ends);
-    buffer_free(&header);
     return result;
 }
 
@@ -121,7 +118,7 @@ static void free_marks(struct safetensors_writer *writer) {
 
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout) {
     *writer = (struct safetensors_writer){.file.descriptor = -1};
-    struct buffer header = {0};
+    OWNED_BY(buffer_free) struct buffer header = {0};
     writer->ends = alloc_ends(layout);
     writer->marks = (struct sha256_marks){.ends = writer->ends, .sums = alloc_ends(layout), .count = layout->count + 1};
     int result = make_header(&header, layout, writer->ends);
@@ -136,7 +133,6 @@ int safetensors_create(struct safetensors_writer *writer, const char *path, cons
         sha256_init(&writer->hash);
         result = safetensors_write(writer, header.data, header.length);
     }
-    buffer_free(&header);
     return result;
 }
 

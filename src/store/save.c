@@ -92,9 +92,8 @@ static int check_limit(const struct checkpoint_job *job) {
 
 static int make_folder(struct checkpoint_job *job) {
     TRY(check_space(job));
-    char *path = checkpoint_path(job->save.folder, job->state.iteration);
+    OWNED char *path = checkpoint_path(job->save.folder, job->state.iteration);
     job->temporary = file_temporary_name(path);
-    free(path);
     return file_make_folders(job->temporary);
 }
 
@@ -171,11 +170,10 @@ static void gather_sums(struct checkpoint_job *job) {
         }
     if (!job->all)
         return;
-    int *rows = memory_alloc(sizeof *rows * ((size_t)job->ranks + 1));
+    OWNED int *rows = memory_alloc(sizeof *rows * ((size_t)job->ranks + 1));
     for (int rank = 0; rank <= job->ranks; rank++)
         rows[rank] = (int)job->firsts[SHARE_FILES * rank];
     comm_all_gather_rows_i64(job->all, job->sums, rows, "sums of a checkpoint's tensors");
-    free(rows);
 }
 
 // Adds the remaining files once those of all ranks are in the folder.
@@ -238,11 +236,10 @@ static void remove_old(const struct checkpoint_job *job) {
     for (size_t i = list.count; i-- > 0;) {
         if (!retention_may_remove(&retention, list.iterations[i]))
             continue;
-        char *path = checkpoint_path(save->folder, list.iterations[i]);
+        OWNED char *path = checkpoint_path(save->folder, list.iterations[i]);
         if (is_ours(path, list.iterations[i]) && retention_removes(&retention, list.iterations[i]) &&
             folder_discard(path) < 0)
             log_warn("an old checkpoint is kept: %s", error_message());
-        free(path);
     }
     folder_list_free(&list);
     error_clear();
@@ -255,16 +252,15 @@ static void remove_unmarked(const struct checkpoint_job *job) {
     if (unmarked == 0 || unmarked == job->state.iteration)
         return;
     bool is_latest = folder_marker_read(job->save.folder, &latest) == 1 && latest == unmarked;
-    char *path = checkpoint_path(job->save.folder, unmarked);
+    OWNED char *path = checkpoint_path(job->save.folder, unmarked);
     if (!is_latest && is_ours(path, unmarked) && folder_discard(path) < 0)
         log_warn("%s", error_message());
-    free(path);
     error_clear();
 }
 
 // Renames the complete folder and makes it the latest.
 static int give_name(const struct checkpoint_job *job) {
-    char *path = checkpoint_path(job->save.folder, job->state.iteration);
+    OWNED char *path = checkpoint_path(job->save.folder, job->state.iteration);
     int result = folder_replace(job->temporary, path);
     bool has_name = result == 0 || !file_exists(job->temporary);
     if (result == 0) {
@@ -279,7 +275,6 @@ static int give_name(const struct checkpoint_job *job) {
         remove_unmarked(job);
     if (job->save.unmarked && has_name)
         *job->save.unmarked = result < 0 ? job->state.iteration : 0;
-    free(path);
     return note ? error_give(note) : result;
 }
 
@@ -410,9 +405,8 @@ static int write_empty(const struct checkpoint_job *job) {
         writes = writes || job->shares[0].files[i].bytes > 0;
     if (!writes)
         return 0;
-    char *path = memory_printf("%s/rehearsal-%d", job->temporary, job->rank);
+    OWNED char *path = memory_printf("%s/rehearsal-%d", job->temporary, job->rank);
     int result = file_write_all(path, "", 0);
-    free(path);
     if (result < 0 && !file_is_folder(job->temporary))
         error_context("--save must be a folder that all nodes share, but here it is not that of rank 0");
     else if (result < 0)

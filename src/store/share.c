@@ -62,8 +62,8 @@ static int count_writers(const struct share *share, int64_t wanted) {
 
 // The largest tensors first, each to the writer with the least; writers are spread as far apart as possible.
 static void deal_out(struct share *share, int writers) {
-    uint64_t *load = memory_alloc((size_t)writers * sizeof load[0]);
-    int64_t *turns = memory_alloc((size_t)share->size * sizeof turns[0]);
+    OWNED uint64_t *load = memory_alloc((size_t)writers * sizeof load[0]);
+    OWNED int64_t *turns = memory_alloc((size_t)share->size * sizeof turns[0]);
     qsort(share->items, share->count, sizeof share->items[0], compare_sizes);
     for (size_t i = 0; i < share->count; i++) {
         int least = 0;
@@ -76,8 +76,6 @@ static void deal_out(struct share *share, int writers) {
     for (size_t i = 0; i < share->count; i++)
         share->items[i].turn = turns[share->items[i].writer]++;
     qsort(share->items, share->count, sizeof share->items[0], compare_turns);
-    free(load);
-    free(turns);
 }
 
 // Hugging Face's loaders require "format": "pt".
@@ -150,11 +148,9 @@ char *share_file_name(int file, const int64_t *sizes, int rank, int ranks) {
 }
 
 static int create(struct share_file *file, const char *folder, struct safetensors_writer *writer) {
-    char *path = file_join(folder, file->name);
+    OWNED char *path = file_join(folder, file->name);
     struct safetensors_layout layout = layout_of(file);
-    int result = safetensors_create(writer, path, &layout);
-    free(path);
-    return result;
+    return safetensors_create(writer, path, &layout);
 }
 
 // This rank's files while they are written. After an error, its turns continue without them.
@@ -230,7 +226,7 @@ int share_write(struct share *share, const struct checkpoint_save *save, const c
     for (size_t i = 0; i < share->count;) {
         int64_t turn = share->items[i].turn;
         const struct share_item *own = NULL;
-        unsigned char *whole = NULL;
+        OWNED unsigned char *whole = NULL;
         for (; i < share->count && share->items[i].turn == turn; i++) {
             const struct share_item *item = &share->items[i];
             bool is_own = item->writer == share->self;
@@ -246,7 +242,6 @@ int share_write(struct share *share, const struct checkpoint_save *save, const c
             writing.status = write_item(&writing, own, whole);
             note = writing.status < 0 ? error_take() : NULL;
         }
-        free(whole);
     }
     if (writing.status == 0) {
         writing.status = go_on(&writing);

@@ -123,7 +123,7 @@ int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const
     if (!coded_is(to))
         return stage_in(stage, to->tensor, from);
     int64_t count = tensor_count(to->tensor);
-    float *x = memory_alloc(sizeof *x * (size_t)(count + 1));
+    OWNED float *x = memory_alloc(sizeof *x * (size_t)(count + 1));
     convert_elements(&(struct convert){
         .to = x, .to_dtype = DTYPE_F32, .from = from->data, .from_dtype = from->dtype, .count = (size_t)count});
     struct codes codes = codes_take(to);
@@ -134,6 +134,5 @@ int coded_copy_in(struct stage *stage, const struct checkpoint_tensor *to, const
     }
     device_synchronize(stage->device);  // the memory is freed next
     codes_free(codes);
-    free(x);
     return 0;
 }

@@ -59,9 +59,8 @@ struct small_file {
 static int write_small(const struct small_file *small, const char *folder, struct manifest *manifest) {
     struct manifest_file file = {
         .name = memory_string(small->name), .holds = memory_string(small->holds), .bytes = small->length};
-    char *path = file_join(folder, small->name);
+    OWNED char *path = file_join(folder, small->name);
     int result = extra_write_bytes(path, small->text, small->length, file.sha256);
-    free(path);
     manifest_add(manifest, file);
     return result;
 }
@@ -96,7 +95,7 @@ static void write_past(struct json_writer *json, const struct checkpoint_past *p
 }
 
 int state_write(const struct checkpoint_state *state, const char *folder, struct manifest *manifest) {
-    struct buffer text = {0};
+    OWNED_BY(buffer_free) struct buffer text = {0};
     struct json_writer json = {.out = &text, .indent = 2};
     json_begin_object(&json);
     json_put_string(&json, "program_version", BEVATRON_VERSION);
@@ -116,7 +115,6 @@ int state_write(const struct checkpoint_state *state, const char *folder, struct
     buffer_append_byte(&text, '\n');
     struct small_file small = {.name = state_name, .holds = "state", .text = text.data, .length = text.length};
     int result = write_small(&small, folder, manifest);
-    buffer_free(&text);
     if (result == 0 && state->config_json) {
         small = (struct small_file){
             .name = config_name, .holds = "config", .text = state->config_json, .length = strlen(state->config_json)};
@@ -202,8 +200,8 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
 }
 
 static int read_config(struct checkpoint_state *state, const char *path) {
-    struct buffer text = {0};
-    struct json *root = NULL;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    OWNED struct json *root = NULL;
     int result = file_read_own(path, MAX_CONFIG_BYTES, &text);
     if (result == 0)
         result = json_parse(&root, buffer_string(&text), text.length, path);
@@ -211,15 +209,13 @@ static int read_config(struct checkpoint_state *state, const char *path) {
         result = error_set("%s is not a JSON object", path);
     if (result == 0)
         state->config_json = memory_string(text.data);
-    json_free(root);
-    buffer_free(&text);
     return result;
 }
 
 static int load_state(const char *path, struct checkpoint_state *state) {
     *state = (struct checkpoint_state){0};
-    char *state_path = file_join(path, state_name), *config_path = file_join(path, config_name);
-    struct json *root = NULL;
+    OWNED char *state_path = file_join(path, state_name), *config_path = file_join(path, config_name);
+    OWNED struct json *root = NULL;
     int result = json_parse_own(&root, state_path, MAX_STATE_BYTES);
     if (result == 0) {
         result = read_members(state, root);
@@ -231,9 +227,6 @@ static int load_state(const char *path, struct checkpoint_state *state) {
     // If that cannot be determined, it may have a config.json.
     if (result == 0)
         result = file_doubt();
-    json_free(root);
-    free(state_path);
-    free(config_path);
     if (result < 0)
         checkpoint_state_free(state);
     return result;
