@@ -121,8 +121,7 @@ struct averaged {
 static const struct weight *finer(const struct averaged *averaged, const struct averaged_member *member,
                                   const char *name) {
     OWNED char *other = memory_printf("%s.%s", averaged->is_ema ? OPTIMIZER_AVERAGE : "master", name);
-    const struct weight *weight = weights_find(&member->optimizer, other);
-    return weight;
+    return weights_find(&member->optimizer, other);
 }
 
 // Adds a member's elements, in fp32, to the sums.

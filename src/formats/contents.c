@@ -148,9 +148,8 @@ static int64_t find_marked(const char *folder) {
 
 static void decide(struct contents *contents, const struct survey *survey, const char *folder) {
     int64_t marked = find_marked(folder);
-    char *path = marked >= 0 ? checkpoint_path(folder, marked) : NULL;
+    OWNED char *path = marked >= 0 ? checkpoint_path(folder, marked) : NULL;
     bool is_marked_ours = path && is_ours(path), has_marker = folder_marker_exists(folder);
-    free(path);
     if (is_marked_ours || (survey->has_ours && marked < 0 && survey->iterations.owner == OWNER_NOBODY))
         *contents = (struct contents){
             .owner = OWNER_OURS, .kind = CONTENTS_OURS, .iteration = is_marked_ours ? marked : survey->newest};

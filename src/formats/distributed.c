@@ -124,8 +124,7 @@ static int map_file(struct distributed *checkpoint, const char *name, const stru
         return error_set("it places a piece in \"%.200s\", which is not a file of the folder", name);
     OWNED char *path = file_join(checkpoint->path, name);
     struct file_map opened = {0};
-    int result = file_map_open(&opened, path);
-    TRY(result);
+    TRY(file_map_open(&opened, path));
     checkpoint->files = memory_realloc(checkpoint->files, (checkpoint->file_count + 1) * sizeof checkpoint->files[0]);
     checkpoint->files[checkpoint->file_count++] = (struct distributed_file){.name = name, .map = opened};
     *map = &checkpoint->files[checkpoint->file_count - 1].map;

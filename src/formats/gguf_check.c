@@ -74,12 +74,10 @@ static int read_latent(const struct model_source *source, const struct gguf_matc
             V = config->model.v_head_dim;
     const int64_t shapes[2][3] = {{H, L, K}, {H, V, L}};
     for (int k = 0; k < 2; k++) {
-        char *name = name_fill(match->row->theirs[k], match->layer);
+        OWNED char *name = name_fill(match->row->theirs[k], match->layer);
         const struct gguf_tensor *tensor = gguf_find_tensor(&opened->file, name);
         bool has_shape = tensor && tensor->rank == 3 && memcmp(tensor->shape, shapes[k], sizeof shapes[k]) == 0;
-        int result = has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name);
-        free(name);
-        TRY(result);
+        TRY(has_shape ? 0 : error_set("%s: the tensor %s is missing or has another shape", source->path, name));
         int64_t rows = shapes[k][0] * shapes[k][1], columns = shapes[k][2];
         OWNED float *row = memory_alloc((size_t)columns * sizeof row[0]);
         for (int64_t r = 0; r < rows; r++) {

@@ -134,13 +134,12 @@ static int check_texts(const struct gguf_vocabulary *vocabulary) {
     for (int64_t i = 0; i < vocabulary->size; i++)
         sorted[i] = &vocabulary->tokens[i];
     qsort(sorted, (size_t)vocabulary->size, sizeof sorted[0], compare_tokens);
-    int result = 0;
-    for (int64_t i = 1; i < vocabulary->size && result == 0; i++)
+    for (int64_t i = 1; i < vocabulary->size; i++)
         if (compare_tokens(&sorted[i - 1], &sorted[i]) == 0)
-            result = error_set("the tokens %td and %td are both \"%.60s\", but llama.cpp needs distinct texts; export "
-                               "with --to huggingface instead",
-                               sorted[i - 1] - vocabulary->tokens, sorted[i] - vocabulary->tokens, sorted[i]->text);
-    return result;
+            return error_set("the tokens %td and %td are both \"%.60s\", but llama.cpp needs distinct texts; export "
+                             "with --to huggingface instead",
+                             sorted[i - 1] - vocabulary->tokens, sorted[i] - vocabulary->tokens, sorted[i]->text);
+    return 0;
 }
 
 // Names rows of the embedding that have no token.

@@ -132,7 +132,7 @@ static bool is_special(const char *text, size_t length) {
 }
 
 int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const struct tokenizer *tokenizer, bool lowers) {
-    struct buffer marked = {0};
+    OWNED_BY(buffer_free) struct buffer marked = {0};
     int result = 0;
     for (int64_t id = 0; id < tokenizer_vocab_size(tokenizer) && result == 0; id++) {
         size_t length;
@@ -153,7 +153,6 @@ int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const str
         if (length == 5 && memcmp(text, "[SEP]", 5) == 0)
             vocabulary->sep = (int32_t)id;
     }
-    buffer_free(&marked);
     vocabulary->model = "bert";
     vocabulary->pre = "default";
     vocabulary->adds_bos = vocabulary->adds_sep = true;

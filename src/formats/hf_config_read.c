@@ -198,9 +198,8 @@ static int read_windows(const struct hf_family *family, const struct json *root,
             return error_set("its \"use_sliding_window\" is true, but its \"sliding_window\" is not a number");
         TRY(hf_config_set_number(config, "--sliding-window", width ? width->string : "4096"));
     }
-    char *layers = hf_windows_read(family, root, config);
+    OWNED char *layers = hf_windows_read(family, root, config);
     int result = !layers ? -1 : *layers ? hf_config_set(config, "--window-attn-skip-freq", layers) : 0;
-    free(layers);
     if (result < 0 || !family->has_whole_without_rope ||
         (family->has_rope_without_windows && config->model.sliding_window == 0))
         return result;

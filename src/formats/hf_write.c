@@ -125,7 +125,7 @@ static void add_depth_copies(struct hf_job *job) {
 
 static int list_outputs(struct hf_job *job) {
     const struct model_source *source = job->write->source;
-    struct buffer unknown = {0};
+    OWNED_BY(buffer_free) struct buffer unknown = {0};
     size_t most = 3 + 2 * (size_t)source->config.model.mtp_num_layers;  // including tensors that may be added
     for (size_t i = 0; i < source->count; i++)
         most += (size_t)hf_match(job->family, source->params.items[i], source->config.model.num_layers).pieces;
@@ -136,7 +136,6 @@ static int list_outputs(struct hf_job *job) {
         result = add_outputs(job, i, &unknown);
     if (result == 0 && unknown.length > 0)
         result = error_set("Hugging Face's %s has no tensors for %s", job->family->model_type, unknown.data);
-    buffer_free(&unknown);
     add_token_types(job, job->count > 0 ? job->outputs[0].entry.dtype : DTYPE_F32);
     if (hf_config_doubles_head(job->family, &source->config)) {
         log_info(

@@ -182,8 +182,7 @@ static int open_common(struct megatron_folder *folder, const char *path, const s
                          "copy the folder again",
                          path);
     OWNED char *name = memory_printf("\"common_state\" of %s", folder->path);
-    int result = weights_parse_torch(&folder->weights, bytes, size, name, &file);
-    TRY(result);
+    TRY(weights_parse_torch(&folder->weights, bytes, size, name, &file));
     const struct torch_value *list = file->pickle.root;
     if (list->type != TORCH_LIST || list->count != 1)
         return error_set("%s is not a list of one dict", file->path);

@@ -305,8 +305,7 @@ static int is_second_expert(const struct megatron_folder *folder, bool *is_exper
     *is_expert = false;
     if (!path)
         return 0;
-    int result = torch_open(&file, path);
-    TRY(result);
+    TRY(torch_open(&file, path));
     const struct torch_value *args = torch_get(file.pickle.root, "args");
     *is_expert =
         argument(args, "pipeline_model_parallel_size") <= 1 && argument(args, "expert_model_parallel_size") > 1;
@@ -499,8 +498,7 @@ bool megatron_is_there(const struct megatron_folder *folder, const char *key) {
 const struct weight *megatron_find_state(const struct megatron_folder *folder, int tensor_rank, const char *state,
                                          const char *ours) {
     OWNED char *key = memory_printf("%02d/%s/%s", tensor_rank, state, ours);
-    const struct weight *weight = weights_find(&folder->states, key);
-    return weight;
+    return weights_find(&folder->states, key);
 }
 
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours) {

@@ -283,9 +283,8 @@ static int write_nothing(struct megatron_job *job) {
 }
 
 static int write_data(struct megatron_job *job) {
-    char *path = file_join(job->folder, data_name);
+    OWNED char *path = file_join(job->folder, data_name);
     int result = file_create(&job->file, path);
-    free(path);
     TRY(result);
     for (size_t i = 0; i < job->count && result == 0; i++)
         result = write_piece(job, &job->pieces[i]);
@@ -438,8 +437,7 @@ static int write_all(void *context, const char *temporary) {
     TRY(write_metadata(job));
     TRY(megatron_write_common(job->write, job->folder));
     OWNED char *path = file_join(job->folder, "metadata.json");
-    int result = file_write_all(path, format, strlen(format));
-    TRY(result);
+    TRY(file_write_all(path, format, strlen(format)));
     TRY(folder_marker_write(temporary, job->write->source->state.iteration));
     return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }

@@ -265,8 +265,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     struct hf_source *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     OWNED char *path = file_join(source->path, "config.json");
-    int result = read_model(source, detail, path);
-    TRY(result);
+    TRY(read_model(source, detail, path));
     TRY(hf_tokenizer_find(source));
     find_other_files(source);
     TRY(source_build(source));
@@ -292,16 +291,15 @@ static int read_reordered(const struct model_source *source, size_t i, void *to)
     const struct source_tensor *tensor = &source->tensors[i];
     OWNED void *memory = memory_alloc(tensor->bytes + 1);
     bool is_mxfp4 = plan->transform == HF_MXFP4_PAIRS;
-    int result = is_mxfp4 ? read_blocks(plan, tensor->bytes, memory) : weight_read(plan->pieces[0], memory);
-    if (result == 0)
-        hf_reorder(&(struct hf_reorder){.transform = is_mxfp4 ? HF_PAIRS : plan->transform,
-                                        .to = to,
-                                        .from = memory,
-                                        .param = source->params.items[i],
-                                        .config = &source->config,
-                                        .bytes = tensor->bytes,
-                                        .element = dtype_bytes(tensor->dtype)});
-    return result;
+    TRY(is_mxfp4 ? read_blocks(plan, tensor->bytes, memory) : weight_read(plan->pieces[0], memory));
+    hf_reorder(&(struct hf_reorder){.transform = is_mxfp4 ? HF_PAIRS : plan->transform,
+                                    .to = to,
+                                    .from = memory,
+                                    .param = source->params.items[i],
+                                    .config = &source->config,
+                                    .bytes = tensor->bytes,
+                                    .element = dtype_bytes(tensor->dtype)});
+    return 0;
 }
 
 int hf_source_read(struct model_source *source, size_t i, void *to) {

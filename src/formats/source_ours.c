@@ -179,14 +179,13 @@ static int read_state(struct model_source *source, size_t i, enum source_state s
     if (weight->dtype == DTYPE_F32)
         return weight_read(weight, to);
     OWNED unsigned char *narrow = memory_alloc(weight->bytes + 1);
-    int result = weight_read(weight, narrow);
-    if (result == 0)
-        convert_elements(&(struct convert){.to = to,
-                                           .to_dtype = DTYPE_F32,
-                                           .from = narrow,
-                                           .from_dtype = weight->dtype,
-                                           .count = weight->bytes / dtype_bytes(weight->dtype)});
-    return result;
+    TRY(weight_read(weight, narrow));
+    convert_elements(&(struct convert){.to = to,
+                                       .to_dtype = DTYPE_F32,
+                                       .from = narrow,
+                                       .from_dtype = weight->dtype,
+                                       .count = weight->bytes / dtype_bytes(weight->dtype)});
+    return 0;
 }
 
 static void close_source(struct model_source *source) {

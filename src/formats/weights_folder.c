@@ -202,9 +202,8 @@ bool weight_is_scale(const struct weights *weights, const char *name) {
 }
 
 static int pair_up(const struct weights *weights, struct weight *weight) {
-    char *name = memory_printf("%s%s", weight->name, ending);
+    OWNED char *name = memory_printf("%s%s", weight->name, ending);
     const struct weight *scales = weights_find(weights, name);
-    free(name);
     if (!scales)
         return error_set("the tensor \"%.200s\" is in fp8 and has no \"%.200s%s\" beside it", weight->name,
                          weight->name, ending);

@@ -168,10 +168,9 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
 
 // Verifies an iteration and, if requested, holds it first.
 static int hold_and_prove(const struct checkpoint_find *find, int64_t iteration) {
-    char *path = checkpoint_path(find->folder, iteration);
+    OWNED char *path = checkpoint_path(find->folder, iteration);
     if (find->hold)
         *find->hold = folder_hold(path);
-    free(path);
     int result = prove(find, iteration);
     if (result == 0)
         return 0;

@@ -93,7 +93,7 @@ static int open_files(struct part_files *part, const struct checkpoint_load *loa
     struct manifest manifest;
     TRY(manifest_read(&manifest, load->path));
     part->files = memory_alloc(manifest.count * sizeof part->files[0]);
-    struct wanted_hash *list = list_wanted(load);
+    OWNED struct wanted_hash *list = list_wanted(load);
     int result = 0;
     bool has_any = false;
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
@@ -110,7 +110,6 @@ static int open_files(struct part_files *part, const struct checkpoint_load *loa
         if (result == 0)
             part->count++;
     }
-    free(list);
     manifest_free(&manifest);
     if (part->other_count > 0)
         qsort(part->others, part->other_count, sizeof part->others[0], compare_numbers);
