@@ -4,6 +4,7 @@
 // exactly the overlong forms, surrogates and values above U+10FFFF.
 #include "base/utf8.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum { REPLACEMENT = 0xFFFD };
@@ -151,6 +152,12 @@ size_t utf8_check(const char *text, size_t length) {
     while (state != ACCEPT && (bytes[--at] & 0xC0) == 0x80)
         continue;
     return first_ill_formed(bytes, at, length);
+}
+
+bool utf8_is_blank(const char *text, size_t length) {
+    while (length > 0 && isspace((unsigned char)text[length - 1]))
+        length--;
+    return length == 0;
 }
 
 bool utf8_is_acting(uint32_t c) {

@@ -14,6 +14,8 @@ size_t utf8_decode(const unsigned char *text, size_t length, uint32_t *character
 size_t utf8_encode(uint32_t character, char out[4]);
 // The offset of the first ill-formed byte, or `length` if there is none.
 size_t utf8_check(const char *text, size_t length);
+// Whether all characters are white space of ASCII, or there are none.
+bool utf8_is_blank(const char *text, size_t length);
 // Whether a terminal would act on the character: control characters, line and paragraph separators, and those that
 // change the direction of the text around them (U+202E reverses it), so that it reads as something else.
 bool utf8_is_acting(uint32_t character);

@@ -310,14 +310,18 @@ static int import_lines(const struct dataset_import_options *options, struct imp
         .line_limit = (size_t)options->max_line_bytes,
     };
     struct tokenizer *tokenizer;
+    char record[TOKENIZER_RECORD];
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    tokenizer_record(tokenizer, record);
     text.tokenizer = tokenizer;
+    work->tokenizer = record;
     work->vocab_size = tokenizer_vocab_size(tokenizer);
     int status = choose_end(options, tokenizer, work);
     if (status == 0)
         status = inputs_expand(&text.files, &options->text);
     if (status == 0)
         status = import_text(&text, work, summary);
+    work->tokenizer = NULL;
     string_list_free(&text.files);
     tokenizer_free(tokenizer);
     return status;

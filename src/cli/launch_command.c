@@ -411,19 +411,33 @@ static void name_command(const char *path, struct buffer *out) {
     buffer_free(&text);
 }
 
-static int check_ranks(const struct config *config, const char *path, int64_t ranks) {
+static bool asks_for_machines(const struct launch_command *command) {
+    static const char *const flags[] = {"--nodes", "--machine", "--gpus-per-node", "--ntasks-per-node", "--gpus"};
+    for (int i = 1; i < command->own_count; i++)
+        for (size_t k = 0; k < sizeof flags / sizeof flags[0]; k++)
+            if (strncmp(command->own[i], flags[k], strlen(flags[k])) == 0)
+                return true;
+    return false;
+}
+
+static int check_ranks(const struct config *config, const struct launch_command *command, int64_t ranks) {
     int64_t parts = config_model_ranks(config);
     struct buffer example = {0};
-    if (ranks % parts == 0)
+    bool is_whole = ranks % parts == 0;
+    if (is_whole && asks_for_machines(command))
         return 0;
-    name_command(path, &example);
-    error_set_code(EXIT_CODE_USAGE,
-                   "the flags split the model over %" PRId64
-                   " ranks (tensor × pipeline × context parallelism), and the job has %" PRId64
-                   "; give --nodes N --machine TYPE with %" PRId64 " GPUs or a multiple of it%s",
-                   parts, ranks, parts, buffer_string(&example));
+    name_command(config_of(command), &example);
+    if (is_whole)
+        log_info("note: the job is one rank on one machine; --nodes N --machine TYPE ask for more%s",
+                 buffer_string(&example));
+    else
+        error_set_code(EXIT_CODE_USAGE,
+                       "the flags split the model over %" PRId64
+                       " ranks (tensor × pipeline × context parallelism), and the job has %" PRId64
+                       "; give --nodes N --machine TYPE with %" PRId64 " GPUs or a multiple of it%s",
+                       parts, ranks, parts, buffer_string(&example));
     buffer_free(&example);
-    return -1;
+    return is_whole ? 0 : -1;
 }
 
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks) {
@@ -432,7 +446,7 @@ int launch_config(struct config *config, struct launch_command *command, int64_t
     train.flag_remedy = command->flag_remedy;
     int status = flags_parse(&train, config, command->rest_count, command->rest);
     if (status == 0 && command->takes_machines)
-        status = check_ranks(config, config_of(command), ranks);
+        status = check_ranks(config, command, ranks);
     TRY(status);
     write_out(command, &train, config);
     TRY(config_apply_preset(config));

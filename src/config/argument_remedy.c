@@ -32,6 +32,10 @@ const char *config_argument_remedy(const char *argument) {
         {"pretrain_ict.py", "give --model ict instead of the script"},
         {"pretrain_gpt.py", "leave the script out: --model gpt is the default"},
         {"pretrain_gpt2.py", "leave the script out: --model gpt is the default"},
+        {".sh", "give the flags of train, which a script repeats, or run the script itself with bash"},
+        {".json",
+         "a file of flags is --config FILE, DeepSpeed's --deepspeed --deepspeed-config FILE, text or a dataset "
+         "--data-path PATH"},
         {".py", "leave the script out and choose the family with --model (`bevatron help train`)"},
     };
     size_t length = strlen(argument);

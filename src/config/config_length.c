@@ -1,6 +1,7 @@
 // The length of a run: --tokens, --epochs, --train-iters or --train-samples. See config.h.
 #include "config/validate.h"
 #include "base/error.h"
+#include "base/log.h"
 
 // Source of a length; FLAG_FROM_DEFAULT if it is not given.
 static enum flag_source source_of(const struct config *config, const char *flag, bool is_set) {
@@ -24,6 +25,9 @@ int config_choose_length(struct config *config) {
                                                "other; give one");
     if (config->data.mock_data && epochs > FLAG_FROM_DEFAULT)
         return error_set_code(EXIT_CODE_USAGE, "--epochs needs data, and --mock-data has no end; give --train-iters");
+    if (own == FLAG_FROM_FILE && counted == own)
+        log_info("note: the file gives the length twice; its iterations or samples count, not %s",
+                 epochs == own ? "epochs" : "tokens");
     // The command line takes precedence over a file. Files of this program have both: iterations win.
     if (own > counted)
         config->run.train_iters = config->run.train_samples = 0;

@@ -3,6 +3,7 @@
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -124,7 +125,8 @@ static int set_double(const struct flag *flag, double *value, const char *text) 
 
 static const struct flag_refusal *find_refusal(const struct flag *flag, const char *text) {
     const struct flag_refusal *row = flag->refusals;
-    while (row && row->name && strcasecmp(row->name, text) != 0)
+    bool is_path = strchr(text, '/') || file_exists(text);
+    while (row && row->name && strcasecmp(row->name, text) != 0 && !(is_path && strcmp(row->name, "/") == 0))
         row++;
     return row && row->name ? row : NULL;
 }

@@ -64,7 +64,7 @@ void string_list_free(struct string_list *list);
 // A name of another program that is not one of a flag's choices, and the answer: the reason and what to use instead,
 // or the choice that it is taken as, with a note.
 struct flag_refusal {
-    const char *name;
+    const char *name;  // "/": a path
     const char *reason;
     const char *means;
 };

@@ -14,6 +14,9 @@ static const struct flag_refusal refused_positions[] = {
     {.name = "mrope", .reason = "positions of images are not implemented; for text alone rope is the same"},
     {0}};
 
+static const struct flag_refusal refused_families[] = {
+    {.name = "/", .reason = "the folder of a model is --load FOLDER, which also knows the family"}, {0}};
+
 static const struct flag rows[] = {
     GROUP("Model"),
     TEXT("--preset", model.preset, NULL, "NAME",
@@ -22,7 +25,7 @@ static const struct flag rows[] = {
     CHOICE("--model", model.family, "gpt", ONE_OF("gpt", "llama", "opt", "bert", "roberta", "t5", "ict"),
            "model family; llama, opt and roberta are gpt or bert with their own flags; ict is a bi-encoder; flags "
            "given here win",
-           .uses = USE_MODEL | USE_FAMILY | USE_BENCH, .meaning = MEANS_FORM),
+           .refusals = refused_families, .uses = USE_MODEL | USE_FAMILY | USE_BENCH, .meaning = MEANS_FORM),
     INT("--num-layers", model.num_layers, NULL, 1, MOST_LAYERS, "transformer layers", .uses = USE_MODEL | USE_BENCH,
         .meaning = MEANS_LAYERS),
     INT("--hidden-size", model.hidden_size, NULL, 1, 1 << 20, "width of the residual stream",

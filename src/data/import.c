@@ -63,7 +63,8 @@ static int sink_close(struct import_sink *sink, int status) {
         status = sink_end_document(sink);
     if (status == 0) {
         TRY(index_writer_commit(sink->writer));
-        return index_sums_write(sink->options->output, sink->options->output, "");
+        return index_sums_write(sink->options->output, sink->options->output,
+                                sink->options->tokenizer ? sink->options->tokenizer : "");
     }
     index_writer_abort(sink->writer);
     return -1;

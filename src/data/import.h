@@ -16,6 +16,7 @@ struct import_options {
     int64_t vocab_size;        // ids must be below it, and it decides the dtype; 0 if unknown
     int32_t eos;               // the only token of an empty line
     bool lines_are_documents;  // every item is a separate document
+    const char *tokenizer;     // its record; NULL if it is unknown
     bool is_nanogpt;           // import_llmc: files without headers
 };
 

@@ -325,8 +325,9 @@ static int refuse_nothing(struct preprocessing *run, const struct preprocess_pub
     const char *others = run->files.count > 1 ? " and the other inputs" : "";
     run->journal.is_kept = false;
     if (run->state.counts.bad_lines == 0)
-        return bad_data("%s%s: no documents; every line should be a JSON object with a text member",
-                        run->files.items[0], others);
+        return bad_data("%s%s: no documents%s", run->files.items[0], others,
+                        run->are_plain[0] ? ", only blanks"
+                                          : "; every line should be a JSON object with a text member");
     TRY(preprocess_publish_bad_lines(publish, &run->state));
     return bad_data("%s%s: no documents, only bad lines, listed in %s; every line should be a JSON object with a text "
                     "member",

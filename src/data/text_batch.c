@@ -238,10 +238,9 @@ static int take_text_line(struct text_worker *worker, const char *line, size_t l
 
 static int end_text(struct text_batch *batch, struct text_worker *worker) {
     struct json_text *found = &worker->parser.found[0];
-    if (found->text.length == 0)
-        return 0;
     json_text_set_whole(found);
-    TRY(add_line(batch, worker));
+    if (!utf8_is_blank(found->text.data, found->text.length))
+        TRY(add_line(batch, worker));
     buffer_clear(&found->text);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/words.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,10 +37,18 @@ static char *command_of(const char *name, size_t length, const char *file, enum 
 }
 
 // Parses ORG/NAME or the name of a known model, and the rest after it. A file after /resolve/ is read from its address.
+// Pages of old models and datasets have a name alone, and then words of the site.
 static char *split(const char *text, enum hub_kind kind, bool is_page) {
+    static const struct word_list within = WORD_LIST(' ', "blob commits discussions raw tree viewer"),
+                                  others = WORD_LIST(' ', "blog collections docs learn models papers spaces tasks");
     size_t org = word(text), name = text[org] == '/' ? word(text + org + 1) : 0, both = org + 1 + name;
+    bool is_alone = name == 0 || word_list_has(&within, text + org + 1, name);
     if (kind != HUB_DATASET && is_known(text))
         return command_of(text, strlen(text), "", kind);
+    if (is_page && (word_list_has(&others, text, org) || after(text + org, "/resolve/")))
+        return NULL;
+    if (is_page && org > 0 && is_alone && (!text[org] || strchr("/?#", text[org])))
+        return command_of(text, org, "", kind);
     if (org == 0 || name == 0 || (text[both] && !strchr("/@?#", text[both])))
         return NULL;
     if (is_page && after(text + both, "/resolve/"))

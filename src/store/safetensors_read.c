@@ -7,6 +7,7 @@
 #include "base/file_remedy.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,9 @@ static int parse(struct safetensors *file, const unsigned char *bytes, size_t si
         return error_set("it has %zu bytes, too few for a safetensors file; copy or download it again", size);
     memcpy(&header_bytes, bytes, 8);
     const char *look = file_looks_like(bytes, size);
+    // The number of a header's bytes has zeros; the eighth byte may cut a character.
+    if (!*look && !memchr(bytes, 0, 8) && utf8_check((const char *)bytes, 8) > 4)
+        return error_set("it is text, not a safetensors file; give a checkpoint's folder, or a file of weights");
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
         return error_set("its header claims %" PRIu64 " bytes, but %d are allowed%s", header_bytes,
                          SAFETENSORS_MAX_HEADER_BYTES, *look ? look : "; is it a safetensors file?");

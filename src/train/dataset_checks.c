@@ -8,6 +8,7 @@
 #include "data/file_print.h"
 #include "train/identity.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,14 +85,18 @@ int dataset_tokenizer_check(const struct tokenizer *tokenizer, const struct conf
         // Many datasets with one tokenizer: its texts are hashed once.
         bool fits = strcmp(buffer_string(&record), buffer_string(&fitting)) == 0 ||
                     tokenizer_fits(tokenizer, buffer_string(&record));
+        long long theirs = strtoll(buffer_string(&record), NULL, 10), ours = tokenizer_vocab_size(tokenizer);
+        char sizes[64] = "";
+        if (theirs > ours)
+            (void)snprintf(sizes, sizeof sizes, " of %lld tokens, not %lld", theirs, ours);
         if (!fits && config->run.allow_changed_data)
-            log_warn("the dataset %s was made with another tokenizer (--allow-changed-data)", prefixes[i]);
+            log_warn("the dataset %s was made with another tokenizer%s (--allow-changed-data)", prefixes[i], sizes);
         else if (!fits)
             status =
                 error_set_code(EXIT_CODE_BAD_DATA,
-                               "the dataset %s was made with another tokenizer: its ids mean other text; give the "
+                               "the dataset %s was made with another tokenizer%s: its ids mean other text; give the "
                                "tokenizer that `bevatron preprocess` had, or --allow-changed-data to use it anyway",
-                               prefixes[i]);
+                               prefixes[i], sizes);
         buffer_clear(&fitting);
         buffer_append_string(&fitting, buffer_string(&record));
     }

@@ -25,8 +25,6 @@ void ending_answer(const struct ending *ending, const char *doing, int64_t itera
         return;
     if (ending->config->run.save)
         interrupt_answer(doing, iteration, ", then saving", "quit without saving");
-    else if (ending->mesh->size > 1)
-        interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
     else
         interrupt_answer("stopping (nothing is saved without --save)", -1, "", "quit at once");
 }
@@ -43,8 +41,7 @@ static int next_unless_stopped(void *context, struct batch *batch) {
 
 struct step_source ending_source(struct ending *ending, struct step_source source) {
     ending->source = source;
-    bool may_end = !ending->config->run.save && ending->mesh->size == 1;
-    return may_end ? (struct step_source){next_unless_stopped, ending, source.count} : source;
+    return ending->config->run.save ? source : (struct step_source){next_unless_stopped, ending, source.count};
 }
 
 static double minutes_of(const struct ending *ending) {

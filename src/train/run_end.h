@@ -45,8 +45,8 @@ enum ending_kind ending_find(struct ending *ending, int64_t iteration, int64_t r
 // The exit code of a stopped run. EXIT_CODE_STOPPED means "run me again", which only makes sense if a checkpoint was
 // saved. Otherwise the exit code is the usual one of a process that was ended by a signal.
 enum exit_code ending_code(const struct ending *ending);
-// The source for a step: of a process alone that saves nothing, one that ends with a signal, as an error. It is valid
-// until the next call.
+// The source for a step: of a run that saves nothing, one that ends with a signal, as an error. It is valid until the
+// next call.
 struct step_source ending_source(struct ending *ending, struct step_source source);
 // Sets the answer to Ctrl-C from now on, printed by one rank.
 void ending_answer(const struct ending *ending, const char *doing, int64_t iteration);

@@ -92,6 +92,25 @@ await_text() {
 
 . "$(dirname "${BASH_SOURCE[0]}")/../free_port.sh"
 
+# start_objects ROOT ARGUMENT…: starts the server of tests/net/object_server.h on a folder, until this shell ends or closes
+# $hold; its address is then in $address.
+start_objects() {
+    local server
+    server=$(dirname "$BEVATRON")/tests/object_server
+    [ -x "$server" ] || { echo "FAIL $server is not built: ninja object_server"; exit 1; }
+    exec {hold}> >(exec "$server" "$@" >"$1.port")
+    within 900 grep -qs . "$1.port" || { echo "FAIL no server"; exit 1; }
+    address=http://127.0.0.1:$(cat "$1.port")
+}
+
+# serve_objects ROOT ARGUMENT…: does so, and makes it the S3 of all commands.
+serve_objects() {
+    start_objects "$@"
+    export AWS_ENDPOINT_URL=$address AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=very-secret
+    export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=$work/none AWS_SHARED_CREDENTIALS_FILE=$work/none HOME=$work
+    unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE
+}
+
 # beside NAME COMMAND…: runs a function of the test in the background, with its own folder as $work, so that cases that
 # mostly wait do so at the same time. `gather` waits for all of them, shows their output and adds up.
 beside_names=()

@@ -81,6 +81,9 @@ other=(--vocab-file "$work/other.json" --merge-file tests/golden/bpe/merges.txt)
 refusal="the dataset $work/words_text_document was made with another tokenizer: its ids mean other text"
 expect 215 "$refusal" "${small[@]}" --data-path "$work/words_text_document" "${other[@]}"
 grep -q "or --allow-changed-data to use it anyway" "$work/out" && pass || fail "the refusal names no flag"
+expect 0 "" "$BEVATRON" tokenizer train --input "$work/words.jsonl" --output-prefix "$work/few" --vocab-size 260
+expect 215 "$work/words_text_document was made with another tokenizer of 600 tokens, not 260: its ids mean other text" "${small[@]}" \
+    --data-path "$work/words_text_document" --vocab-file "$work/few-vocab.json" --merge-file "$work/few-merges.txt"
 expect 0 "was made with another tokenizer (--allow-changed-data)" "${small[@]}" --data-path "$work/words_text_document" "${other[@]}" \
     --allow-changed-data
 expect 215 "$refusal" "$BEVATRON" evaluate --load "$work/small" --data-path "$work/words_text_document" "${other[@]}"

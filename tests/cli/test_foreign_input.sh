@@ -79,7 +79,18 @@ for name in gpt2 meta-llama/Llama-3.1-8B; do
 done
 expect 1 "hf download gpt2 tokenizer.json tokenizer_config.json --local-dir gpt2" "$BEVATRON" tokenizer inspect \
     --tokenizer-type HuggingFaceTokenizer --tokenizer-model gpt2
-expect 2 "hf download gpt2 --local-dir gpt2" "$BEVATRON" generate --load https://huggingface.co/gpt2 --prompt x --device cpu
+# Pages of old models and datasets have no organization, and words of the site after the name.
+for page in gpt2 gpt2/tree/main gpt2?library=transformers distilbert-base-uncased/blob/main/config.json; do
+    name=${page%%[/?]*}
+    expect 2 "\`hf download $name --local-dir $name\`" "$BEVATRON" generate --load "https://huggingface.co/$page" --prompt x --device cpu
+done
+for page in imdb imdb/viewer imdb/tree/main; do
+    expect 1 "\`hf download imdb --repo-type dataset --local-dir imdb\`" "${trained[@]}" "https://huggingface.co/datasets/$page"
+done
+for page in docs/transformers gpt2/resolve/main/config.json; do
+    expect 2 "download it first" "$BEVATRON" generate --load "https://huggingface.co/$page" --prompt x --device cpu
+    grep -q "hf download" "$work/out" && fail "$page is taken for a model" || pass
+done
 
 # A stream without line ends: no command waits for one, or keeps more than its limit.
 # endless COMMAND…: reads from a pipe whose line never ends.

@@ -51,6 +51,7 @@ bpe=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merg
 expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}"
 "$BEVATRON" dataset peek "$work/gpt" >"$work/ids"
 grep -q ' 599 599$' "$work/ids" && grep -q ' 599$' "$work/ids" && ! grep -q ' 2$' "$work/ids" && pass || fail "the end of lines in GPT-2's vocabulary"
+grep -q "^# tokenizer 600 [0-9a-f]*$" "$work/gpt.sha256" && pass || fail "the tokenizer is not recorded"
 expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt7" "${bpe[@]}" --eos-id 7
 "$BEVATRON" dataset peek "$work/gpt7" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
 # Shards of llm.c are one stream: a document may continue in the next, and the delimiter that begins documents there

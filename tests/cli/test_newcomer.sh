@@ -8,10 +8,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 
 cd "$work" || exit 1
 auto=("${train[@]}" --eval-iters 1 "${own[@]}" --data-path)
-# helps TEXT NAME: train ends with one line that has the text.
+# helps TEXT NAME…: train ends with one line that has the text.
 helps() {
-    expect 215 "$1" "${auto[@]}" "$2"
-    [ "$(grep -c "^error: " out)" = 1 ] && pass || fail "$2: not one line"
+    expect 215 "$1" "${auto[@]}" "${@:2}"
+    [ "$(grep -c "^error: " out)" = 1 ] && pass || fail "${*:2}: not one line"
 }
 # lacks TEXT: the last output does not have it.
 lacks() { grep -qF -- "$1" out && fail "the output has \"$1\"" || pass; }
@@ -50,6 +50,7 @@ expect 0 "hub/data/0.parquet is a Git LFS pointer, not the file itself; fetch" "
 
 printf 'id,text\n1,"a cat, and\na dog"\n2,a bird\n3,a cow\n' | tee t.csv >table.txt
 printf 'id\ttext\n1\ta cat\n2\ta bird\n3\ta cow\n' | tee t.tsv >tabs.txt
+helps "t.csv is a CSV table" 0.5 t.csv 0.5 hub
 for name in t.csv table.txt; do helps "$name is a CSV table; write it as JSON Lines: \`python3 -c" "$name"; done
 for name in t.tsv tabs.txt; do helps "$name is a table of tab-separated values; write it as JSON Lines: \`python3 -c" "$name"; done
 if command -v python3 >/dev/null; then
@@ -116,6 +117,18 @@ helps "zero.txt is not text: it has NUL bytes; check the path; \`tr -d '\\0' <ze
 helps "late.txt:301: byte 2 of the line is NUL" late.txt
 LC_ALL=C awk 'BEGIN { for (i = 0; i < 300; i++) printf "\317\360\350 " }' >koi.txt
 helps "koi.txt is not text in UTF-8; convert text of another encoding: \`iconv -f ENCODING -t utf-8 koi.txt" koi.txt
+printf '\n  \n\t\n' >blank.txt
+echo '{"text": "  "}' >blank.jsonl
+: >empty.txt
+for name in blank.txt blank.jsonl; do helps "$name: no text to train on, only blanks" "$name"; done
+helps "empty.txt: no text to train on" empty.txt
+for command in preprocess tokenizer; do
+    case $command in
+    preprocess) blank=(preprocess --input-format text --output-prefix q --tokenizer-type HuggingFaceTokenizer --tokenizer-model hub/.bevatron-cache/tokenizer-*) ;;
+    *) blank=(tokenizer train --output-prefix q --vocab-size 300) ;;
+    esac
+    expect 215 ", only blanks" "$BEVATRON" "${blank[@]}" --input blank.txt
+done
 # A few bytes are replaced; the remark stays when the cache is warm.
 { words 2 90; printf 'caf\351\n'; } >cafe.txt
 for turn in cold warm; do
@@ -130,6 +143,11 @@ for i in 1 2 3 4 5 6 7 8; do { echo "# Note $i"; words "$i" 20; } >"notes/$i.md"
 echo "What these notes are about" >notes/README.md
 expect 0 "tokenized notes: 8 documents" "${auto[@]}" notes
 grep -q "note: left out of notes: README.md$" out && pass || fail "the README of the notes"
+# A pattern finds the same files.
+expect 0 "iteration        2/" "${auto[@]}" 'notes/*.md'
+lacks "tokenized"
+grep -q "note: left out of notes/\*.md: README.md$" out && pass || fail "the README that a pattern matches"
+expect 0 "tokenized notes/READ*: 1 documents" "${auto[@]}" 'notes/READ*' --split 1 --eval-iters 0
 # 5 KB: cut at every KB. Validation has ten windows or none, and an evaluation reads no window twice unless it is told to.
 words 5 150 | head -c 5000 >five.txt
 expect 0 "tokenized five.txt: 5 documents" "${auto[@]}" five.txt
@@ -178,6 +196,17 @@ answers 2 'unexpected argument "—train-iters": train takes only flags; it begi
 expect 2 'unexpected argument "gpt3": plan takes only flags; a published size is --preset NAME' "$BEVATRON" plan gpt3
 answers 2 '--device takes one of auto, cpu, cuda, not "gpu": give cuda' train --device gpu
 answers 2 'not "cuda:0": give cuda, and choose GPUs with CUDA_VISIBLE_DEVICES' train --device cuda:0
+mkdir -p models/tiny
+for name in models/tiny notes meta-llama/Llama-3.1-8B; do
+    answers 2 "not \"$name\": the folder of a model is --load FOLDER" generate --model "$name" --prompt hi
+done
+answers 1 "cannot read five.txt: it is text, not a safetensors file; give a checkpoint's folder" checkpoint inspect five.txt
+for command in "launch local" "launch slurm" train; do
+    # shellcheck disable=SC2086  # two words
+    answers 2 'unexpected argument "job.sh": train takes only flags; give the flags of train, which a script repeats' $command job.sh
+done
+answers 2 'unexpected argument "ds.json": train takes only flags; a file of flags is --config FILE, DeepSpeed'"'s --deepspeed --deepspeed-config FILE" \
+    train --deepspeed ds.json
 answers 2 'not "pytorch": give huggingface' checkpoint convert --input run --to pytorch --output x
 answers 2 'unknown flag --load; use --input' checkpoint convert --load run --input run --output x
 expect 2 'unknown flag --tasks; tasks are scored by lm-evaluation-harness' "$BEVATRON" evaluate --load run --tasks hellaswag
@@ -185,6 +214,14 @@ expect 2 '--tokenizer-type auto is for train with text; here, train a tokenizer 
     --output-prefix p --tokenizer-type auto
 printf '[model]\nlayers = 2\n' >run.toml
 answers 2 '--config reads flags and their values in YAML or JSON, not run.toml' train --config run.toml
+printf 'epochs: 2\ntrain-iters: 3\n' >length.yaml
+expect 0 "note: the file gives the length twice; its iterations or samples count, not epochs" "$BEVATRON" train "${size[@]}" "${own[@]}" \
+    --data-path five.txt --config length.yaml
+grep -q "iteration        3/       3" out && pass || fail "the length of a file that gives two"
+expect 0 "note: the job is one rank on one machine; --nodes N --machine TYPE ask for more" "$BEVATRON" launch slurm "${size[@]}" "${own[@]}" \
+    --data-path five.txt --config length.yaml --dry-run
+expect 0 "#SBATCH --nodes=2" "$BEVATRON" launch slurm --nodes 2 "${size[@]}" "${own[@]}" --data-path five.txt --config length.yaml --dry-run
+lacks "ask for more"
 printf 'GGUF\003\0\0\0' >m.gguf
 expect 216 'm.gguf is a GGUF file, which is only written' "$BEVATRON" checkpoint convert --input m.gguf --output x
 expect 1 'lines.jsonl,b.jsonl does not exist; separate several paths by spaces' "${auto[@]}" lines.jsonl,b.jsonl

@@ -9,11 +9,7 @@ needs_parts CURL
 
 root=$work/s3
 mkdir -p "$root/bucket/in" "$root/web" "$work/local"
-exec {hold}> >(exec "$(dirname "$BEVATRON")/tests/object_server" "$root" 3 >"$work/port")
-within 900 grep -qs . "$work/port" || { echo "FAIL no server"; exit 1; }
-export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port") AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=very-secret
-export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=$work/none AWS_SHARED_CREDENTIALS_FILE=$work/none HOME=$work
-unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE
+serve_objects "$root" 3
 
 awk 'BEGIN { for (i = 0; i < 6000; i++) {
     printf "{\"text\": \""

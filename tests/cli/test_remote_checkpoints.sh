@@ -9,12 +9,8 @@ needs_parts CURL
 
 root=$work/s3
 mkdir -p "$root/bucket"
-exec {hold}> >(exec "$(dirname "$BEVATRON")/tests/object_server" "$root" 3 >"$work/port")
-within 900 grep -qs . "$work/port" || { echo "FAIL no server"; exit 1; }
-export AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$work/port") AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=very-secret
-export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=$work/none AWS_SHARED_CREDENTIALS_FILE=$work/none HOME=$work
+serve_objects "$root" 3
 export XDG_CACHE_HOME=$work/cache
-unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE
 
 train=("$BEVATRON" train --mock-data --tokenizer-type NullTokenizer --vocab-size 30 --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8
     --max-position-embeddings 8 --micro-batch-size 1 --train-iters 8 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu

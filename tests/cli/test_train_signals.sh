@@ -45,6 +45,15 @@ kill -TERM "$pid"
 wait "$pid"
 code=$?
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM without --save"
+# A signal ends ranks in the middle of an iteration of minutes, too.
+in_background "$work/out" "$BEVATRON" train "${model[@]}" --nproc 2 --train-iters 10 --global-batch-size 4000000
+pid=$!
+await_text "before the start of training step"
+kill -TERM "$pid"
+wait "$pid"
+code=$?
+[ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM to two ranks without --save"
+grep -q "stopped by SIGTERM; nothing is saved without --save" "$work/out" && pass || fail "ranks that save nothing finish the iteration"
 # The fault does nothing but tell that the evaluation has begun.
 in_background "$work/out" "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
     --eval-iters 100000 --allow-injected-faults --inject slow:phase=evaluate:seconds=0

@@ -14,19 +14,9 @@ mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: not Open M
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
 [ "$(id -u)" = 0 ] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# serve NAME: a server whose objects are in $work/NAME; its address is then in $address. It ends with this script.
-serve() {
-    local hold
-    mkdir -p "$work/$1/bucket"
-    exec {hold}> >(exec "$(dirname "$BEVATRON")/tests/object_server" "$work/$1" >"$work/$1.port")
-    within 900 grep -qs . "$work/$1.port" || { echo "FAIL no server"; exit 1; }
-    address=http://127.0.0.1:$(cat "$work/$1.port")
-}
-serve s3
-export AWS_ENDPOINT_URL=$address AWS_ACCESS_KEY_ID=AKIDTEST AWS_SECRET_ACCESS_KEY=very-secret
-export AWS_EC2_METADATA_DISABLED=true AWS_CONFIG_FILE=$work/none AWS_SHARED_CREDENTIALS_FILE=$work/none HOME=$work
+mkdir -p "$work/s3/bucket" "$work/old/bucket"
+serve_objects "$work/s3"
 export XDG_CACHE_HOME=$work/cache
-unset AWS_PROFILE AWS_SESSION_TOKEN AWS_REGION AWS_DEFAULT_REGION AWS_CA_BUNDLE
 
 flags=(train --mock-data --tokenizer-type NullTokenizer --vocab-size 30 --num-layers 2 --hidden-size 16 --num-attention-heads 2
     --seq-length 8 --max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 4 --train-iters 12 --lr 1e-3 --log-interval 1
@@ -74,7 +64,7 @@ expect 0 "loading checkpoint from" ranks 2 "${flags[@]}" --train-iters 13 --over
 grep -q "iteration       13/" "$work/out" && pass || fail "two ranks did not continue"
 
 # Two machines that find different iterations, because a copy ends in between: rank 1's server still has 6 as the latest.
-serve old
+start_objects "$work/old"
 cp -r "$work/s3/bucket" "$work/old/"
 printf 6 >"$work/old/bucket/run/latest_checkpointed_iteration.txt"
 more=("${flags[@]}" --train-iters 13 --override-opt_param-scheduler --load s3://bucket/run --checkpoint-cache-path cache)

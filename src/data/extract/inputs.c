@@ -23,21 +23,6 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int expand_pattern(struct string_list *files, const char *pattern) {
-    glob_t found;
-    int status = glob(pattern, GLOB_NOSORT, NULL, &found);
-    if (status != 0) {
-        globfree(&found);
-        return error_set("no file matches %s; check the path", pattern);
-    }
-    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_names);
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        if (!file_is_folder(found.gl_pathv[i]))
-            string_list_add(files, found.gl_pathv[i]);
-    globfree(&found);
-    return 0;
-}
-
 // ---- names ----
 
 static bool ends_with(const char *name, size_t length, const char *ending) {
@@ -216,6 +201,38 @@ static int refuse_left_out(struct left_out *left, const char *folder, const char
     return -1;
 }
 
+// ---- patterns ----
+
+// Names found by a pattern come with those of files about the data, which are left out unless there are no others.
+static void take_found(struct string_list *files, char *const *names, size_t count, const char *pattern) {
+    struct left_out left = {0};
+    size_t about = 0;
+    for (size_t i = 0; i < count; i++)
+        about += is_about(name_of(names[i]));
+    for (size_t i = 0; i < count; i++)
+        string_list_add(about < count && is_about(name_of(names[i])) ? &left.about : files, names[i]);
+    say_left_out(&left, pattern);
+    left_out_free(&left);
+}
+
+static int expand_pattern(struct string_list *files, const char *pattern) {
+    glob_t found;
+    int status = glob(pattern, GLOB_NOSORT, NULL, &found);
+    if (status != 0) {
+        globfree(&found);
+        return error_set("no file matches %s; check the path", pattern);
+    }
+    struct string_list names = {0};
+    qsort(found.gl_pathv, found.gl_pathc, sizeof *found.gl_pathv, compare_names);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        if (!file_is_folder(found.gl_pathv[i]))
+            string_list_add(&names, found.gl_pathv[i]);
+    take_found(files, names.items, (size_t)names.count, pattern);
+    string_list_free(&names);
+    globfree(&found);
+    return 0;
+}
+
 // ---- walking a folder ----
 
 // The files to read in a folder or prefix, and those left out.
@@ -307,9 +324,12 @@ static int expand_prefix(struct string_list *files, const char *prefix, const ch
 
 static int expand_objects(struct string_list *files, const char *pattern) {
     struct remote_list list;
+    struct string_list names = {0};
     TRY(remote_glob(&list, pattern));
     for (size_t i = 0; i < list.count; i++)
-        string_list_add(files, list.objects[i].url);
+        string_list_add(&names, list.objects[i].url);
+    take_found(files, names.items, (size_t)names.count, pattern);
+    string_list_free(&names);
     remote_list_free(&list);
     return 0;
 }

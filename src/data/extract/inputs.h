@@ -14,8 +14,8 @@ int inputs_expand(struct string_list *files, const struct string_list *names);
 
 // inputs_expand, but a folder stands for all files in and below it whose names have one of these endings
 // (NULL-terminated), optionally followed by a compression suffix (.gz, .bz2, .xz, .zst). They come in byte order of
-// their paths. Names that begin with a dot and files about the data (README.md) are left out, which is logged, and
-// links to folders are not followed. A folder without files to read is an error.
+// their paths. Names that begin with a dot and files about the data (README.md, also where a pattern matches it) are
+// left out, which is logged, and links to folders are not followed. A folder without files to read is an error.
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings);
 
 // Whether a name has one of these endings, optionally followed by a compression suffix.

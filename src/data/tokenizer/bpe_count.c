@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/utf8.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,14 @@ static int find_formats(struct counting *run, const struct string_list *files) {
     return 0;
 }
 
+// A sample says nothing about the rest of the text.
+static bool has_text(const struct byte_table *words, bool is_sample) {
+    for (int64_t i = 0; i < words->count; i++)
+        if (is_sample || !utf8_is_blank(byte_table_text(words, &words->strings[i]), words->strings[i].length))
+            return true;
+    return false;
+}
+
 int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
     *summary = (struct bpe_corpus_summary){0};
     struct string_list files = {0};
@@ -165,8 +174,9 @@ int bpe_count_corpus(struct byte_table *words, const struct bpe_corpus *corpus, 
         status = find_formats(&run, &files);
     if (status == 0)
         status = count_files(words, &run, &files);
-    if (status == 0 && words->count == 0)
-        status = bad_data("%s%s: no text to train on", files.items[0], files.count > 1 ? " and the other inputs" : "");
+    if (status == 0 && !has_text(words, run.stride > 1))
+        status = bad_data("%s%s: no text to train on%s", files.items[0], files.count > 1 ? " and the other inputs" : "",
+                          words->count > 0 ? ", only blanks" : "");
     string_list_free(&files);
     free(run.are_plain);
     free(run.table);
