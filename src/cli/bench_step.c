@@ -76,7 +76,7 @@ static int32_t *draw_tokens(int64_t count, int word, int64_t vocabulary) {
 }
 
 static struct tokens make_tokens(const struct config *config) {
-    enum config_form form = config_form(config);
+    enum config_form form = config->model.form;
     int64_t B = config->run.micro_batch_size, T = config->run.seq_length,
             S = form == CONFIG_T5 ? config->run.decoder_seq_length : 0;
     int64_t V = config->model.padded_vocab_size, counted = form == CONFIG_ICT ? B : B * (S ? S : T);

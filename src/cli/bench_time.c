@@ -97,7 +97,7 @@ int bench_model_matmuls(const struct config *config, struct model_matmul *list) 
     struct param_list params = {0};
     int count = 0;
     census_declare(config, &params);
-    bool has_both = config_form(config) == CONFIG_T5, is_ict = config_form(config) == CONFIG_ICT;
+    bool has_both = config->model.form == CONFIG_T5, is_ict = config->model.form == CONFIG_ICT;
     for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++) {
         int64_t times = 0, in = 0, out = 0, T = config->run.seq_length;
         for (int k = 0; k < params.count; k++) {

@@ -299,8 +299,8 @@ static void show_model(struct inspect_view *view, const struct config *config) {
     };
     json_key(&view->json, "model");
     json_begin_object(&view->json);
-    json_put_string(&view->json, "model", config->model.family);
-    buffer_printf(&view->text, "  %-32s %14s\n", "model", config->model.family);
+    json_put_string(&view->json, "model", CONFIG_NAME(model.form, config->model.form));
+    buffer_printf(&view->text, "  %-32s %14s\n", "model", CONFIG_NAME(model.form, config->model.form));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i].value == 0)
             continue;

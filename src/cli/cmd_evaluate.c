@@ -236,7 +236,7 @@ static int open_dataset(struct subject *subject, struct config *config, const st
 
 static void print_result(const struct evaluate_options *options, const struct subject *subject,
                          const struct evaluation *result) {
-    if (config_form(&options->config) == CONFIG_ICT) {
+    if (options->config.model.form == CONFIG_ICT) {
         evaluate_ict_print_loss(&options->config, result, options->json);
         return;
     }
@@ -376,18 +376,18 @@ static int run_model(struct evaluate_options *options, struct session *session, 
 
 // A decoder was trained on the next token of plain text; the other models' samples are masked by their datasets.
 static int check_form(const struct evaluate_options *options) {
-    bool is_decoder = config_form(&options->config) == CONFIG_GPT;
-    if (options->retrieval && config_form(&options->config) != CONFIG_ICT)
+    bool is_decoder = options->config.model.form == CONFIG_GPT;
+    if (options->retrieval && options->config.model.form != CONFIG_ICT)
         return error_set_code(
             EXIT_CODE_USAGE,
             "--retrieval searches the embeddings of --model ict, but this is a --model %s; leave it out",
-            options->config.model.family);
+            CONFIG_NAME(model.form, options->config.model.form));
     if (is_decoder || (!options->text && !options->cloze))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,
                           "%s asks for the next token, which --model %s does not predict; evaluate it on a dataset "
                           "with --data-path PREFIX",
-                          options->text ? "--text" : "--cloze", options->config.model.family);
+                          options->text ? "--text" : "--cloze", CONFIG_NAME(model.form, options->config.model.form));
 }
 
 static int run_evaluation(void *context, struct session *session) {

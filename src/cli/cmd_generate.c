@@ -178,7 +178,7 @@ static int write_end(struct author *author) {
 // Megatron's T5 begins with the beginning-of-text token, the original with padding.
 static int32_t start_token(const struct generate_options *options, const struct tokenizer *tokenizer) {
     const struct config *config = &options->config;
-    if (config->data.decoder_start_token >= 0 || config_form(config) != CONFIG_T5)
+    if (config->data.decoder_start_token >= 0 || config->model.form != CONFIG_T5)
         return (int32_t)config->data.decoder_start_token;
     struct sample_vocabulary vocabulary;
     sample_vocabulary_make(&vocabulary, tokenizer);
@@ -205,9 +205,9 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
         double started = clock_seconds();
         author->stream = (struct token_stream){.tokenizer = tokenizer};
         author->tokens = 0;
-        author->given = config_form(&options->config) == CONFIG_T5 ? 1 : ids.count;
+        author->given = options->config.model.form == CONFIG_T5 ? 1 : ids.count;
         // The answer of an encoder-decoder is printed alone, a continuation after its prompt.
-        if (config_form(&options->config) != CONFIG_T5 && writes(author)) {
+        if (options->config.model.form != CONFIG_T5 && writes(author)) {
             if (!options->json)
                 fwrite(prompt, 1, length, stdout);
             token_stream_begin(&author->stream, ids.ids, ids.count);

@@ -388,8 +388,7 @@ static int search_layouts(struct command_options *options) {
     }
     if (status == 0 && options->budget)
         status = plan_budget_choose(&search, options->budget, &choice);
-    char *family = memory_string(options->config.model.family);
-    search.family = family;
+    search.family = CONFIG_NAME(model.form, options->config.model.form);
     if (status == 0)
         status = complete(&options->config);
     if (status == 0)
@@ -397,7 +396,6 @@ static int search_layouts(struct command_options *options) {
     for (int i = 0; i < SEARCH_MOST_MACHINES; i++)
         hardware_file_free(&files[i]);
     free(names);
-    free(family);
     return status;
 }
 

@@ -79,7 +79,7 @@ static int tokenizer_offer(const struct config *config, bool may_ask) {
             error_clear();
             status = 0;
         }
-        if (status == 0 && texts.count > 0 && config_form(&trial) == CONFIG_GPT) {
+        if (status == 0 && texts.count > 0 && trial.model.form == CONFIG_GPT) {
             is_wanted = has_saved(&trial) || (may_ask && asks(config, texts.items[0]));
             status = is_wanted ? 0 : text_data_refuse(texts.items[0]);
         }

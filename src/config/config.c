@@ -109,6 +109,15 @@ int64_t config_eval_batch_size(const struct config *config) {
     return config->run.eval_global_batch_size > 0 ? config->run.eval_global_batch_size : config->run.global_batch_size;
 }
 
+const char *config_name_of(size_t field, int value) {
+    const struct flag_table table = config_flag_table(0);
+    const struct flag *flag = NULL;
+    for (size_t i = 0; (flag = flag_at(&table.rows, i)) && (flag->type != FLAG_ENUM || flag->offset != field); i++)
+        ;
+    CHECK(flag != NULL);
+    return flag_value_text(flag, value);
+}
+
 int config_take(struct config *config, const char *flag, const char *text) {
     struct flag_table table = config_flag_table(0);
     return flag_set(&table, config, flag, text, FLAG_FROM_FILE);

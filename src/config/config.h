@@ -1,5 +1,5 @@
 // The description of a training run. Each field is a flag with _ for -: --num-layers is model.num_layers, but --model
-// is model.family. The meaning, range and default of a flag are defined once, in the tables (flags.c); this header
+// is model.form. The meaning, range and default of a flag are defined once, in the tables (flags.c); this header
 // only gives the types.
 //
 // Conventions: a number that is not given and has no default is 0, a string NULL, a list empty; where 0 is a legal
@@ -12,120 +12,13 @@
 
 #include "base/json.h"
 #include "config/config_experts.h"
+#include "config/model_value.h"
 #include "config/config_rope.h"
 #include "config/flag.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { CONFIG_MOST_BATCH_STEPS = 64 };
-
-// The model, and how it is initialised. H = hidden_size, L = num_layers.
-struct config_model {
-    char *preset;  // NULL for none
-    char *family;  // "gpt" | "bert" | "t5" | "ict"
-    int64_t num_layers, hidden_size;
-    int64_t word_embedding_size;  // 0: H
-    int64_t ffn_hidden_size;      // 4H if not given
-    int64_t num_attention_heads;
-    int64_t kv_channels;  // H / heads if not given
-    bool group_query_attention;
-    int64_t num_query_groups;  // see config_query_groups
-    int64_t max_position_embeddings;
-    char *position_embedding_type;  // "learned_absolute" | "rope" | "relative" | "alibi" | "none"
-    bool no_position_embedding;
-    int64_t position_offset;  // rows of the position table before that of position 0
-    double rotary_base;
-    double rotary_percent;
-    bool rotary_interleaved;
-    double rotary_seq_len_interpolation_factor;  // positions are divided by it
-    bool use_rope_scaling;                       // see rope_scaling_type and the fields after it
-    char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic" | "longrope"
-    double rope_scaling_factor;
-    double rope_low_freq_factor;
-    double rope_high_freq_factor;
-    int64_t rope_original_length;
-    double yarn_beta_fast;
-    double yarn_beta_slow;
-    bool no_yarn_correction_range_round_to_int;
-    double yarn_attention_factor;                // 0: see config_rope_attention_factor
-    char *rope_short_factor, *rope_long_factor;  // see config_rope_factors
-    int64_t relative_attention_num_buckets;
-    int64_t relative_attention_max_distance;
-    bool relative_attention_per_layer, scale_alibi;
-    int64_t sliding_window;       // 0 for none
-    char *window_size;            // config_validate turns it into sliding_window
-    char *window_attn_skip_freq;  // layers with the window: "N", a list, or NULL for all; see config_layer_window
-    double rotary_base_local;     // of layers with the window, without scaling; 0: the same base as in other layers
-    double attn_logit_softcapping, final_logit_softcapping;  // 0 for none
-    char *softmax_type;                                      // "vanilla" | "off-by-one" | "learnable"
-    double softmax_scale;                                    // 0: 1 / sqrt(kv_channels)
-    // Latent attention; see validate_latent.c and config_yarn. kv_channels is qk_head_dim + qk_pos_emb_head_dim.
-    bool multi_latent_attention, latent_rotary_halves;
-    int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;  // the first 0: no latent
-    char *rope_type;                                                                  // NULL | "rope" | "yarn"
-    double rotary_scaling_factor, mscale, mscale_all_dim, latent_norm_epsilon;        // the last 0: norm_epsilon
-    int64_t original_max_position_embeddings;
-    char *normalization;   // "LayerNorm" | "RMSNorm"
-    char *norm_placement;  // "pre" | "post" | "output" | "both"
-    double norm_epsilon;
-    bool apply_layernorm_1p;
-    bool no_norm_bias, embed_layernorm;
-    bool qk_layernorm, qk_layernorm_all_heads, qk_layernorm_per_head, qk_layernorm_after_rope;
-    bool parallel_residual, parallel_residual_one_norm;
-    double embedding_multiplier, residual_multiplier, logits_scaling;  // 1 for none
-    int64_t no_rope_freq;      // every N-th layer has no rotary positions; 0 for none
-    char *activation;          // see config_activation
-    char *lm_head_activation;  // see config_head_activation
-    bool gated_linear_unit;
-    bool swiglu, squared_relu, quick_geglu;
-    double glu_linear_offset, activation_func_clamp_value;  // 0 for none
-    bool no_bias_gelu_fusion;                               // the exact GELU (erf) instead of the tanh form
-    bool openai_gelu, onnx_safe, use_legacy_models;         // config_validate turns them into an activation
-    bool disable_bias_linear;
-    bool add_qkv_bias, add_attention_bias, add_mlp_bias;
-    bool untie_embeddings_and_output_weights;
-    bool add_output_bias;
-    bool scale_tied_output;
-    bool apply_query_key_layer_scaling;
-    bool attention_softmax_in_fp32;
-    int64_t make_vocab_size_divisible_by;
-    int64_t padded_vocab_size;  // 0 until the tokenizer is known and config_pad_vocab sets it
-    double hidden_dropout, attention_dropout, init_method_std;
-    bool no_scaled_init;
-    int64_t encoder_num_layers;  // this and the next: see config_encoder_layers
-    int64_t decoder_num_layers;
-    bool bert_no_binary_head;
-    int64_t num_token_types;           // -1: not given, see config_token_types
-    int64_t biencoder_projection_dim;  // ICT: width of the embeddings; 0: H, without a projection
-    bool biencoder_shared_query_context_model;
-    bool retriever_score_scaling;
-    int64_t mtp_num_layers;  // multi-token prediction: number of tokens predicted beyond the next; 0: none
-    double mtp_loss_scaling_factor;
-
-    // Experts; see config_experts.c.
-    int64_t num_experts;          // 0: every MLP is dense
-    char *moe_layer_freq;         // "N", or a list with a 1 for each layer with experts
-    int64_t moe_ffn_hidden_size;  // 0: ffn_hidden_size
-    int64_t moe_router_topk;
-    char *moe_router_score_function;  // "softmax" | "sigmoid" | "sqrtsoftplus"
-    bool moe_router_pre_softmax;
-    double moe_router_topk_scaling_factor;  // 0: none
-    int64_t moe_router_num_groups;          // 0: none; the next field, too
-    int64_t moe_router_group_topk;
-    int64_t moe_router_group_best;                      // 0: moe_router_topk / moe_router_group_topk
-    char *moe_router_dtype;                             // NULL | "fp32" | "fp64"
-    struct string_list moe_router_load_balancing_type;  // see config_balance
-    struct string_list moe_aux_loss_coeff;
-    double moe_z_loss_coeff;      // 0: none
-    double moe_input_jitter_eps;  // 0: none
-    bool moe_router_enable_expert_bias;
-    double moe_router_bias_update_rate;
-    double moe_expert_capacity_factor;  // 0 or less: none
-    bool moe_pad_expert_input_to_capacity;
-    char *moe_token_drop_policy;                  // "probs" | "position"
-    int64_t moe_shared_expert_intermediate_size;  // 0: none
-    bool moe_shared_expert_gate;
-};
 
 // What is done with it: batches, length, optimizer, precision, evaluation, checkpoints.
 struct config_run {
@@ -419,6 +312,10 @@ struct config {
 // The rows of all flags above, for a struct config at offset 0. A command with flags of its own includes a struct
 // config in its options, and this table, with its base, besides its own.
 struct flag_table config_flag_table(size_t base);
+// The name of a value of a field that is an enum: CONFIG_NAME(model.activation, ACTIVATION_GELU) is "gelu". NULL for
+// the value of a field that is not given.
+#define CONFIG_NAME(field, value) config_name_of(offsetof(struct config, field), (int)(value))
+const char *config_name_of(size_t field, int value);
 // Sets a flag to a number from another program's file.
 int config_take(struct config *config, const char *flag, const char *text);
 int config_take_number(struct config *config, const char *flag, int64_t number);
@@ -482,8 +379,6 @@ int config_pad_vocab(struct config *config, int64_t vocab_size);
 // Maximal number of ranks that the experts are split over.
 enum { EXPERT_RANKS_MOST = 256 };
 
-enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5, CONFIG_ICT };
-enum config_form config_form(const struct config *config);
 // Whether its only stacks read whole texts in both directions: BERT, and each tower of ICT.
 bool config_is_encoder(const struct config *config);
 // The i-th of the top-k accuracies that ICT reports.
@@ -494,8 +389,8 @@ int64_t config_top(const struct config *config, int64_t i);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
 // Number of tensor-parallel ranks that share a head of keys and values: 1 unless there are more ranks than such heads.
 int64_t config_kv_ranks(const struct config *config);
-// "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu" | "quick_gelu", and whether the MLP is gated.
-const char *config_activation(const struct config *config);
+// The activation of the MLP, and whether that is gated.
+enum activation config_activation(const struct config *config);
 bool config_is_gated(const struct config *config);
 bool config_has_binary_head(const struct config *config);
 bool config_has_output_bias(const struct config *config);
@@ -504,7 +399,7 @@ bool config_has_qkv_bias(const struct config *config);
 bool config_has_attention_bias(const struct config *config);  // of the projection after attention
 bool config_has_mlp_bias(const struct config *config);
 // BERT's head: the activation of its transform.
-const char *config_head_activation(const struct config *config);
+enum activation config_head_activation(const struct config *config);
 // A post-norm BERT normalises the sum of its embeddings; pre-norm stacks end with a norm.
 bool config_has_embedding_norm(const struct config *config);
 // The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.

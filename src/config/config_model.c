@@ -1,21 +1,9 @@
 // Combined meaning of the model's flags: one function for each question that several flags answer.
 #include "config/config.h"
 #include <stdlib.h>
-#include <string.h>
-
-static bool is(const char *text, const char *name) {
-    return text && strcmp(text, name) == 0;
-}
-
-enum config_form config_form(const struct config *config) {
-    return is(config->model.family, "bert")  ? CONFIG_BERT
-           : is(config->model.family, "t5")  ? CONFIG_T5
-           : is(config->model.family, "ict") ? CONFIG_ICT
-                                             : CONFIG_GPT;
-}
 
 bool config_is_encoder(const struct config *config) {
-    return config_form(config) == CONFIG_BERT || config_form(config) == CONFIG_ICT;
+    return config->model.form == CONFIG_BERT || config->model.form == CONFIG_ICT;
 }
 
 int64_t config_top(const struct config *config, int64_t i) {
@@ -33,16 +21,17 @@ int64_t config_kv_ranks(const struct config *config) {
 
 // Megatron's fused kernel of bias and GELU has the tanh form; without it the exact form is used. Its BERT and T5 choose
 // in the same way.
-const char *config_activation(const struct config *config) {
-    if (config->model.activation)
+enum activation config_activation(const struct config *config) {
+    if (config->model.activation != ACTIVATION_COUNT)
         return config->model.activation;
     if (config->model.swiglu)
-        return "silu";
+        return ACTIVATION_SILU;
     if (config->model.squared_relu)
-        return "squared_relu";
+        return ACTIVATION_SQUARED_RELU;
     if (config->model.quick_geglu)
-        return "quick_gelu";
-    return config->model.no_bias_gelu_fusion || config->model.disable_bias_linear ? "gelu" : "gelu_tanh";
+        return ACTIVATION_QUICK_GELU;
+    bool is_exact = config->model.no_bias_gelu_fusion || config->model.disable_bias_linear;
+    return is_exact ? ACTIVATION_GELU : ACTIVATION_GELU_TANH;
 }
 
 bool config_is_gated(const struct config *config) {
@@ -50,16 +39,16 @@ bool config_is_gated(const struct config *config) {
 }
 
 bool config_has_binary_head(const struct config *config) {
-    return config_form(config) == CONFIG_BERT && !config->model.bert_no_binary_head;
+    return config->model.form == CONFIG_BERT && !config->model.bert_no_binary_head;
 }
 
 bool config_has_output_bias(const struct config *config) {
-    return config_form(config) == CONFIG_BERT || config->model.add_output_bias;
+    return config->model.form == CONFIG_BERT || config->model.add_output_bias;
 }
 
 // All texts of ICT have type 0. Its towers have two types because their initial BERTs do.
 int64_t config_token_types(const struct config *config) {
-    bool has_two = config_has_binary_head(config) || config_form(config) == CONFIG_ICT;
+    bool has_two = config_has_binary_head(config) || config->model.form == CONFIG_ICT;
     return config->model.num_token_types >= 0 ? config->model.num_token_types : has_two ? 2 : 0;
 }
 
@@ -75,12 +64,13 @@ bool config_has_mlp_bias(const struct config *config) {
     return !config->model.disable_bias_linear || config->model.add_mlp_bias;
 }
 
-const char *config_head_activation(const struct config *config) {
-    return config->model.lm_head_activation ? config->model.lm_head_activation : config_activation(config);
+enum activation config_head_activation(const struct config *config) {
+    bool is_given = config->model.lm_head_activation != ACTIVATION_COUNT;
+    return is_given ? config->model.lm_head_activation : config_activation(config);
 }
 
 bool config_has_embedding_norm(const struct config *config) {
-    return config->model.embed_layernorm || (config_is_encoder(config) && is(config->model.norm_placement, "post"));
+    return config->model.embed_layernorm || (config_is_encoder(config) && config->model.norm_placement == NORMS_AFTER);
 }
 
 int64_t config_word_embedding_size(const struct config *config) {
@@ -88,16 +78,16 @@ int64_t config_word_embedding_size(const struct config *config) {
 }
 
 int64_t config_encoder_layers(const struct config *config) {
-    if (config_form(config) == CONFIG_GPT)
+    if (config->model.form == CONFIG_GPT)
         return 0;
-    bool is_given = config_form(config) == CONFIG_T5 && config->model.encoder_num_layers > 0;
+    bool is_given = config->model.form == CONFIG_T5 && config->model.encoder_num_layers > 0;
     return is_given ? config->model.encoder_num_layers : config->model.num_layers;
 }
 
 int64_t config_decoder_layers(const struct config *config) {
     if (config_is_encoder(config))
         return 0;
-    bool is_given = config_form(config) == CONFIG_T5 && config->model.decoder_num_layers > 0;
+    bool is_given = config->model.form == CONFIG_T5 && config->model.decoder_num_layers > 0;
     return is_given ? config->model.decoder_num_layers : config->model.num_layers;
 }
 

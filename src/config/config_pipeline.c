@@ -37,7 +37,7 @@ int64_t config_layers(const struct config *config) {
 
 int64_t config_split_stage(const struct config *config) {
     int64_t stages = config->machine.pipeline_model_parallel_size, encoder = config_encoder_layers(config);
-    if (config_form(config) != CONFIG_T5)
+    if (config->model.form != CONFIG_T5)
         return 0;
     if (stages == 1 || config->machine.pipeline_model_parallel_split_rank > 0)
         return stages == 1 ? 0 : config->machine.pipeline_model_parallel_split_rank;

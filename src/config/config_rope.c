@@ -5,18 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is(const char *text, const char *name) {
-    return text && strcmp(text, name) == 0;
-}
-
 bool config_scales_rope(const struct config *config) {
     return config->model.use_rope_scaling &&
-           !(is(config->model.rope_scaling_type, "dynamic") && config_rotary_channels(config) == 2);
+           !(config->model.rope_scaling_type == ROPE_SCALING_DYNAMIC && config_rotary_channels(config) == 2);
 }
 
 bool config_has_longrope(const struct config *config) {
-    return config->model.use_rope_scaling && is(config->model.rope_scaling_type, "longrope") &&
-           !config->model.multi_latent_attention && is(config->model.position_embedding_type, "rope");
+    return config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_LONGROPE &&
+           !config->model.multi_latent_attention && config->model.position_embedding_type == POSITIONS_ROPE;
 }
 
 // Smaller ones would make frequencies infinite.
@@ -40,9 +36,9 @@ int64_t config_rope_factors(const char *text, double *factors, int64_t room) {
 struct config_yarn config_yarn(const struct config *config) {
     struct config_yarn yarn = {.factor = 1, .fast = config->model.yarn_beta_fast, .slow = config->model.yarn_beta_slow};
     if (config->model.multi_latent_attention) {
-        yarn.factor = is(config->model.rope_type, "rope") ? 1 : config->model.rotary_scaling_factor;
+        yarn.factor = config->model.rope_type == LATENT_ROPE_PLAIN ? 1 : config->model.rotary_scaling_factor;
         yarn.length = (double)config->model.original_max_position_embeddings;
-    } else if (config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn")) {
+    } else if (config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_YARN) {
         yarn.factor = config->model.rope_scaling_factor;
         yarn.length = (double)config->model.rope_original_length;
     }
@@ -58,7 +54,7 @@ static double latent_growth(const struct config *config, double setting) {
 double config_rope_attention_factor(const struct config *config) {
     if (config->model.multi_latent_attention)
         return latent_growth(config, config->model.mscale) / latent_growth(config, config->model.mscale_all_dim);
-    bool is_yarn = config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn");
+    bool is_yarn = config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_YARN;
     bool is_long = config_has_longrope(config);
     double length = (double)config->model.rope_original_length, factor = config->model.rope_scaling_factor;
     if (!is_yarn && !is_long)

@@ -144,6 +144,9 @@ static void write_value(const struct flag *flag, const void *base, struct json_w
     case FLAG_CHOICE:
         write_text(flag, *(char *const *)slot, writer);
         break;
+    case FLAG_ENUM:
+        json_cstring(writer, flag_value_text(flag, *(const int *)slot));
+        break;
     case FLAG_STRING_LIST:
         json_begin_array(writer);
         for (int64_t i = 0; i < ((const struct string_list *)slot)->count; i++)

@@ -131,7 +131,20 @@ static const struct flag_refusal *find_refusal(const struct flag *flag, const ch
     return row && row->name ? row : NULL;
 }
 
-static int set_choice(const struct flag *flag, char **value, const char *text) {
+const char *flag_choice_at(const struct flag *flag, size_t i) {
+    return flag->values ? flag->values[i].name : flag->choices ? flag->choices[i] : NULL;
+}
+
+static void store_choice(const struct flag *flag, void *slot, size_t i) {
+    if (flag->type == FLAG_ENUM) {
+        *(int *)slot = flag->values[i].value;
+    } else {
+        free(*(char **)slot);
+        *(char **)slot = memory_string(flag->choices[i]);
+    }
+}
+
+static int set_choice(const struct flag *flag, void *slot, const char *text) {
     const struct flag_refusal *refusal = find_refusal(flag, text);
     const char *reason = refusal ? refusal->reason : NULL;
     if (refusal && refusal->means) {
@@ -139,14 +152,14 @@ static int set_choice(const struct flag *flag, char **value, const char *text) {
         text = refusal->means;
     }
     struct buffer names = {0};
-    for (const char *const *name = flag->choices; *name; name++) {
-        if (strcasecmp(*name, text) == 0) {
+    const char *name = NULL;
+    for (size_t i = 0; (name = flag_choice_at(flag, i)); i++) {
+        if (strcasecmp(name, text) == 0) {
             buffer_free(&names);
-            free(*value);
-            *value = memory_string(*name);
+            store_choice(flag, slot, i);
             return 0;
         }
-        buffer_printf(&names, "%s%s", name == flag->choices ? "" : ", ", *name);
+        buffer_printf(&names, "%s%s", i == 0 ? "" : ", ", name);
     }
     error_set_code(EXIT_CODE_USAGE, "%s takes one of %s, not \"%s\"%s%s", flag->name, buffer_string(&names), text,
                    reason ? ": " : "", reason ? reason : "");
@@ -194,6 +207,7 @@ int flag_set_values(const struct flag *flag, void *base, const struct string_lis
     case FLAG_DOUBLE:
         return set_double(flag, slot, text);
     case FLAG_CHOICE:
+    case FLAG_ENUM:
         return set_choice(flag, slot, text);
     default:
         CHECK(flag->type == FLAG_STRING);
@@ -223,6 +237,8 @@ static void reset(const struct flag *flag, void *base) {
         *(int64_t *)slot = 0;
     else if (flag->type == FLAG_DOUBLE)
         *(double *)slot = 0;
+    else if (flag->type == FLAG_ENUM)
+        *(int *)slot = flag->unset;
     if (!flag->initial || flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
         return;
     struct string_list items = {0};

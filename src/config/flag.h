@@ -25,9 +25,10 @@
 //         …
 //     flags_free(&command, &options);
 //
-// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL if unset) for
-// FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until it is
-// given. If a flag is given twice, the last value counts, as in Megatron (except with repeats_add).
+// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an enum for FLAG_ENUM, an owned
+// char * (NULL if unset) for FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a
+// default is 0 until it is given. If a flag is given twice, the last value counts, as in Megatron (except with
+// repeats_add).
 #ifndef CONFIG_FLAG_H
 #define CONFIG_FLAG_H
 
@@ -44,6 +45,7 @@ enum flag_type {
     FLAG_DOUBLE,       // double
     FLAG_STRING,       // char *
     FLAG_CHOICE,       // char *, one of the names in .choices
+    FLAG_ENUM,         // an enum, one of the values in .values
     FLAG_STRING_LIST,  // struct string_list; takes every argument up to the next one that begins with --
 };
 
@@ -61,6 +63,12 @@ struct string_list {
 void string_list_add(struct string_list *list, const char *item);
 void string_list_free(struct string_list *list);
 
+// A value of an enum and its name on the command line and in files.
+struct flag_value {
+    const char *name;
+    int value;
+};
+
 // A name of another program that is not one of a flag's choices, and the answer: the reason and what to use instead,
 // or the choice that it is taken as, with a note.
 struct flag_refusal {
@@ -77,7 +85,9 @@ struct flag {
     double minimum, maximum;  // of numbers; both 0 for no range. Of lists: the number of items
     enum flag_bounds bounds;
     const char *const *choices;           // FLAG_CHOICE: the names, NULL at the end
-    const struct flag_refusal *refusals;  // FLAG_CHOICE: names from other programs, up to a NULL name; may be NULL
+    const struct flag_value *values;      // FLAG_ENUM: up to a NULL name
+    int unset;                            // FLAG_ENUM without a default: the value until it is given
+    const struct flag_refusal *refusals;  // of a choice or enum: names from other programs, up to a NULL name
     // The value's name in --help; NULL for N, X, TEXT, … Completion offers files for a name that contains FILE, PATH,
     // PREFIX or SCRIPT, and folders for DIR or FOLDER.
     const char *value_name;
@@ -218,6 +228,10 @@ bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
+// Name i of a choice or enum; NULL after the last, and for other flags.
+const char *flag_choice_at(const struct flag *flag, size_t i);
+// The name of an enum's value; NULL for its unset value.
+const char *flag_value_text(const struct flag *flag, int value);
 // A number without a default that is still 0, or an empty text or list.
 bool flag_is_unset(const struct flag *flag, const void *base);
 // Appends a value as text: the number, the string, items with spaces between; "None" if unset.

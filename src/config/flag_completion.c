@@ -26,12 +26,12 @@ static enum completion_kind kind_of_name(const char *value) {
 static enum completion_kind kind_of(const struct flag *flag) {
     if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
         return KIND_SWITCH;
-    return flag->choices || flag->offer ? KIND_WORD : kind_of_name(flag->value_name);
+    return flag_choice_at(flag, 0) || flag->offer ? KIND_WORD : kind_of_name(flag->value_name);
 }
 
 static void append_words(const struct flag *flag, struct buffer *out) {
     const char *word;
-    for (size_t i = 0; flag->choices && (word = flag->choices[i]); i++)
+    for (size_t i = 0; (word = flag_choice_at(flag, i)); i++)
         buffer_printf(out, "%s%s", i ? " " : "", word);
     for (size_t i = 0; flag->offer && (word = flag->offer(i)); i++)
         buffer_printf(out, "%s%s", i ? " " : "", word);

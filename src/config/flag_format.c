@@ -19,6 +19,13 @@ void flag_format_double(double value, struct buffer *out) {
     buffer_append_string(out, text);
 }
 
+const char *flag_value_text(const struct flag *flag, int value) {
+    const struct flag_value *row = flag->values;
+    while (row->name && row->value != value)
+        row++;
+    return row->name;
+}
+
 bool flag_is_unset(const struct flag *flag, const void *base) {
     const void *slot = (const char *)base + flag->offset;
     switch (flag->type) {
@@ -29,6 +36,8 @@ bool flag_is_unset(const struct flag *flag, const void *base) {
     case FLAG_STRING:
     case FLAG_CHOICE:
         return !*(char *const *)slot;
+    case FLAG_ENUM:
+        return !flag_value_text(flag, *(const int *)slot);
     case FLAG_STRING_LIST:
         return ((const struct string_list *)slot)->count == 0;
     default:
@@ -55,6 +64,11 @@ void flag_format(const struct flag *flag, const void *base, struct buffer *out) 
     case FLAG_CHOICE:
         buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
         break;
+    case FLAG_ENUM: {
+        const char *name = flag_value_text(flag, *(const int *)slot);
+        buffer_append_string(out, name ? name : "None");
+        break;
+    }
     case FLAG_STRING_LIST: {
         const struct string_list *list = slot;
         for (int64_t i = 0; i < list->count; i++)

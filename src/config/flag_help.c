@@ -25,6 +25,7 @@ const char *flag_value_name(const struct flag *flag) {
     case FLAG_STRING:
         return "TEXT";
     case FLAG_CHOICE:
+    case FLAG_ENUM:
         return "NAME";
     case FLAG_STRING_LIST:
         return "TEXT…";
@@ -61,8 +62,9 @@ static void append_wrapped(const char *text, size_t column, struct buffer *out) 
 }
 
 static void append_choices(const struct flag *flag, struct buffer *out) {
-    for (const char *const *name = flag->choices; *name; name++)
-        buffer_printf(out, "%s%s", name == flag->choices ? "" : "|", *name);
+    const char *name = NULL;
+    for (size_t i = 0; (name = flag_choice_at(flag, i)); i++)
+        buffer_printf(out, "%s%s", i == 0 ? "" : "|", name);
 }
 
 // A bound that only guards arithmetic is not shown.
@@ -70,7 +72,7 @@ static const double largest_told = 65535;
 
 // Legal values: the choices or the range, "≥ 1" if there is no meaningful upper bound.
 static void append_values(const struct flag *flag, struct buffer *out) {
-    if (flag->type == FLAG_CHOICE) {
+    if (flag_choice_at(flag, 0)) {
         append_choices(flag, out);
     } else if (flag->maximum > largest_told) {
         buffer_append_string(out, flag->bounds & FLAG_ABOVE_MINIMUM ? "> " : "≥ ");

@@ -33,6 +33,10 @@
     { ROW(flag, FLAG_STRING_LIST, member), .value_name = value, .help = __VA_ARGS__ }
 #define CHOICE(flag, member, start, names, ...)                                                                        \
     { ROW(flag, FLAG_CHOICE, member), .initial = start, .choices = names, .help = __VA_ARGS__ }
+#define ENUM(flag, member, start, names, ...)                                                                          \
+    { ROW(flag, FLAG_ENUM, member), .initial = start, .values = names, .help = __VA_ARGS__ }
+// Names and values of an enum: VALUES({"pre", NORMS_BEFORE}, {"post", NORMS_AFTER}).
+#define VALUES(...) ((const struct flag_value[]){__VA_ARGS__, {0}})
 #define ONE_OF(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 #define ADVANCED .advanced = true

@@ -5,7 +5,10 @@
 
 #define FLAG_STRUCT struct config
 
-#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "squared_relu", "silu", "quick_gelu")
+#define ACTIVATIONS                                                                                                    \
+    VALUES({"gelu_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU}, {"relu", ACTIVATION_RELU},                  \
+           {"squared_relu", ACTIVATION_SQUARED_RELU}, {"silu", ACTIVATION_SILU},                                       \
+           {"quick_gelu", ACTIVATION_QUICK_GELU})
 
 // Names of other programs.
 static const struct flag_refusal refused_positions[] = {
@@ -22,10 +25,12 @@ static const struct flag rows[] = {
     TEXT("--preset", model.preset, NULL, "NAME",
          "take the model's flags from a published model (`bevatron help presets` lists them); flags given here win",
          .offer = config_preset_name, .uses = USE_ANYWHERE | USE_BENCH),
-    CHOICE("--model", model.family, "gpt", ONE_OF("gpt", "llama", "opt", "bert", "roberta", "t5", "ict"),
-           "model family; llama, opt and roberta are gpt or bert with their own flags; ict is a bi-encoder; flags "
-           "given here win",
-           .refusals = refused_families, .uses = USE_MODEL | USE_FAMILY | USE_BENCH, .meaning = MEANS_FORM),
+    ENUM("--model", model.form, "gpt",
+         VALUES({"gpt", CONFIG_GPT}, {"llama", CONFIG_LLAMA}, {"opt", CONFIG_OPT}, {"bert", CONFIG_BERT},
+                {"roberta", CONFIG_ROBERTA}, {"t5", CONFIG_T5}, {"ict", CONFIG_ICT}),
+         "model family; llama, opt and roberta are gpt or bert with their own flags; ict is a bi-encoder; flags "
+         "given here win",
+         .refusals = refused_families, .uses = USE_MODEL | USE_FAMILY | USE_BENCH, .meaning = MEANS_FORM),
     INT("--num-layers", model.num_layers, NULL, 1, MOST_LAYERS, "transformer layers", .uses = USE_MODEL | USE_BENCH,
         .meaning = MEANS_LAYERS),
     INT("--hidden-size", model.hidden_size, NULL, 1, 1 << 20, "width of the residual stream",
@@ -57,8 +62,8 @@ static const struct flag rows[] = {
            ADVANCED),
     REAL("--norm-epsilon", model.norm_epsilon, "1e-5", 0, 1, "epsilon added to the variance in a norm",
          .uses = USE_MODEL),
-    CHOICE("--normalization", model.normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm",
-           .uses = USE_MODEL | USE_FAMILY),
+    ENUM("--normalization", model.normalization, "LayerNorm", VALUES({"LayerNorm", NORM_LAYER}, {"RMSNorm", NORM_RMS}),
+         "kind of norm", .uses = USE_MODEL | USE_FAMILY),
     SWITCH("--apply-layernorm-1p", model.apply_layernorm_1p,
            "store the gains of norms as gain - 1, which is more exact in 16 bits", ADVANCED,
            .uses = USE_STORED | USE_ANYWHERE),
@@ -77,10 +82,11 @@ static const struct flag rows[] = {
     SWITCH("--qk-layernorm-after-rope", model.qk_layernorm_after_rope,
            "with --qk-layernorm: normalize queries and keys after rope, as in Hunyuan", ADVANCED,
            .uses = USE_MODEL | USE_FAMILY),
-    CHOICE("--norm-placement", model.norm_placement, "pre", ONE_OF("pre", "post", "output", "both"),
-           "norm before each sublayer, after its residual as in BERT (post), of its result as in OLMo 2 (output), "
-           "or both as in Gemma 2",
-           ADVANCED, .uses = USE_MODEL | USE_FAMILY),
+    ENUM("--norm-placement", model.norm_placement, "pre",
+         VALUES({"pre", NORMS_BEFORE}, {"post", NORMS_AFTER}, {"output", NORMS_RESULTS}, {"both", NORMS_BOTH}),
+         "norm before each sublayer, after its residual as in BERT (post), of its result as in OLMo 2 (output), "
+         "or both as in Gemma 2",
+         ADVANCED, .uses = USE_MODEL | USE_FAMILY),
     SWITCH("--parallel-residual", model.parallel_residual,
            "attention and MLP of a layer read the same input and are added together, as in GPT-NeoX", ADVANCED,
            .uses = USE_MODEL | USE_FAMILY),
@@ -103,9 +109,10 @@ static const struct flag rows[] = {
         .uses = USE_MODEL | USE_FAMILY),
     REAL("--mtp-loss-scaling-factor", model.mtp_loss_scaling_factor, "0.1", 0, 1e6,
          "weight of the mean of those losses in the gradients", ADVANCED, .uses = USE_WATCHED),
-    CHOICE("--position-embedding-type", model.position_embedding_type, "learned_absolute",
-           ONE_OF("learned_absolute", "rope", "relative", "alibi", "none"), "how positions enter the model",
-           .refusals = refused_positions, .uses = USE_MODEL | USE_FAMILY),
+    ENUM("--position-embedding-type", model.position_embedding_type, "learned_absolute",
+         VALUES({"learned_absolute", POSITIONS_LEARNED}, {"rope", POSITIONS_ROPE}, {"relative", POSITIONS_RELATIVE},
+                {"alibi", POSITIONS_ALIBI}, {"none", POSITIONS_NONE}),
+         "how positions enter the model", .refusals = refused_positions, .uses = USE_MODEL | USE_FAMILY),
     SWITCH("--no-position-embedding", model.no_position_embedding,
            "no learned positions; old form of --position-embedding-type none, also accepted beside rope", ADVANCED,
            .uses = USE_ANYWHERE),
@@ -124,9 +131,11 @@ static const struct flag rows[] = {
     SWITCH("--use-rope-scaling", model.use_rope_scaling,
            "scale rotary frequencies for longer contexts, as --rope-scaling-type says", ADVANCED, .uses = USE_MODEL,
            .meaning = MEANS_ROPE),
-    CHOICE("--rope-scaling-type", model.rope_scaling_type, "llama3", ONE_OF("llama3", "yarn", "dynamic", "longrope"),
-           "rope scaling: as in Llama 3.1, YaRN, dynamic (none up to --max-position-embeddings), LongRoPE", ADVANCED,
-           .uses = USE_MODEL, .meaning = MEANS_SCALED_ROPE),
+    ENUM("--rope-scaling-type", model.rope_scaling_type, "llama3",
+         VALUES({"llama3", ROPE_SCALING_LLAMA3}, {"yarn", ROPE_SCALING_YARN}, {"dynamic", ROPE_SCALING_DYNAMIC},
+                {"longrope", ROPE_SCALING_LONGROPE}),
+         "rope scaling: as in Llama 3.1, YaRN, dynamic (none up to --max-position-embeddings), LongRoPE", ADVANCED,
+         .uses = USE_MODEL, .meaning = MEANS_SCALED_ROPE),
     REAL("--rope-scaling-factor", model.rope_scaling_factor, "8", 1, 1e6,
          "factor of rope scaling; with longrope the default is --max-position-embeddings / --rope-original-length",
          ADVANCED, .uses = USE_MODEL, .meaning = MEANS_SCALED_ROPE),
@@ -186,10 +195,11 @@ static const struct flag rows[] = {
          .uses = USE_MODEL | USE_FAMILY),
     REAL("--final-logit-softcapping", model.final_logit_softcapping, "0", 0, 1e6,
          "soft cap of the logits, as in Gemma 2; 0 for none", ADVANCED, .uses = USE_MODEL | USE_FAMILY),
-    CHOICE("--softmax-type", model.softmax_type, "vanilla", ONE_OF("vanilla", "off-by-one", "learnable"),
-           "softmax of attention: learnable gives each head a score without a value, as in gpt-oss; off-by-one is "
-           "not supported",
-           ADVANCED, .uses = USE_MODEL | USE_FAMILY),
+    ENUM("--softmax-type", model.softmax_type, "vanilla",
+         VALUES({"vanilla", SOFTMAX_PLAIN}, {"off-by-one", SOFTMAX_OFF_BY_ONE}, {"learnable", SOFTMAX_LEARNABLE}),
+         "softmax of attention: learnable gives each head a score without a value, as in gpt-oss; off-by-one is "
+         "not supported",
+         ADVANCED, .uses = USE_MODEL | USE_FAMILY),
     SWITCH("--multi-latent-attention", model.multi_latent_attention,
            "latent attention, as in DeepSeek-V2 and V3: keys and values are computed from a narrow latent, which "
            "is all that generation keeps",
@@ -209,9 +219,9 @@ static const struct flag rows[] = {
         ADVANCED, .uses = USE_MODEL, .meaning = MEANS_LATENT),
     INT("--v-head-dim", model.v_head_dim, "128", 1, 1 << 16, "latent attention: channels of a head's values", ADVANCED,
         .uses = USE_MODEL, .meaning = MEANS_LATENT),
-    CHOICE("--rope-type", model.rope_type, NULL, ONE_OF("rope", "yarn"),
-           "latent attention: rotary positions without or with YaRN; default: yarn", ADVANCED, .uses = USE_MODEL,
-           .meaning = MEANS_ROPE),
+    ENUM("--rope-type", model.rope_type, NULL, VALUES({"rope", LATENT_ROPE_PLAIN}, {"yarn", LATENT_ROPE_YARN}),
+         "latent attention: rotary positions without or with YaRN; default: yarn", ADVANCED, .uses = USE_MODEL,
+         .meaning = MEANS_ROPE),
     REAL("--rotary-scaling-factor", model.rotary_scaling_factor, "1.0", 1, 1e6,
          "latent attention: YaRN's factor; 1 changes nothing", ADVANCED, .uses = USE_MODEL, .meaning = MEANS_ROPE),
     INT("--original-max-position-embeddings", model.original_max_position_embeddings, "4096", 1, MOST_TOKENS,
@@ -243,12 +253,12 @@ static const struct flag rows[] = {
     REAL("--activation-func-clamp-value", model.activation_func_clamp_value, NULL, 0, 1e6,
          "gated MLP: bound the activation's input above, and what it multiplies on both sides; default: no bounds",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED, .uses = USE_MODEL | USE_FAMILY, .meaning = MEANS_GATED),
-    CHOICE("--activation", model.activation, NULL, ACTIVATIONS,
-           "activation of the MLP; default: gelu_tanh, or gelu without biases or bias-GELU fusion", ADVANCED,
-           .uses = USE_MODEL | USE_FAMILY, .meaning = MEANS_ACTIVATION),
-    CHOICE("--lm-head-activation", model.lm_head_activation, NULL, ACTIVATIONS,
-           "activation of BERT's head; default: that of the MLP", ADVANCED, .uses = USE_MODEL | USE_FAMILY,
-           .meaning = MEANS_HEAD_ACTIVATION),
+    ENUM("--activation", model.activation, NULL, ACTIVATIONS,
+         "activation of the MLP; default: gelu_tanh, or gelu without biases or bias-GELU fusion", ADVANCED,
+         .unset = ACTIVATION_COUNT, .uses = USE_MODEL | USE_FAMILY, .meaning = MEANS_ACTIVATION),
+    ENUM("--lm-head-activation", model.lm_head_activation, NULL, ACTIVATIONS,
+         "activation of BERT's head; default: that of the MLP", ADVANCED, .unset = ACTIVATION_COUNT,
+         .uses = USE_MODEL | USE_FAMILY, .meaning = MEANS_HEAD_ACTIVATION),
     SWITCH("--gated-linear-unit", model.gated_linear_unit, "gated MLP: the activation multiplies a second projection",
            ADVANCED, .uses = USE_MODEL | USE_FAMILY, .meaning = MEANS_GATE),
     SWITCH("--no-bias-gelu-fusion", model.no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED,

@@ -70,12 +70,11 @@ static int apply_sizes(struct config *config, const struct preset *preset) {
 // Replaces the family named by --model by a form and its flags, so that later code needs no families.
 static int apply_family(struct config *config) {
     const struct preset_family *family = NULL;
-    for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model.family) != 0; i++)
+    for (size_t i = 0; (family = preset_family_at(i)) && family->name != config->model.form; i++)
         ;
     if (!family)
         return 0;
-    free(config->model.family);
-    config->model.family = memory_string(family->form);
+    config->model.form = family->form;
     return give_all(config, family->kind);
 }
 

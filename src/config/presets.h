@@ -2,6 +2,7 @@
 #ifndef CONFIG_PRESETS_H
 #define CONFIG_PRESETS_H
 
+#include "config/model_value.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +19,7 @@ struct preset {
 
 // A family named by --model that is another form with other flags.
 struct preset_family {
-    const char *name, *form;
+    enum config_form name, form;
     const char *kind;  // "--flag value …"
 };
 

@@ -497,7 +497,7 @@ static const struct preset presets[] = {
 };
 
 static const struct preset_family families[] = {
-    {"llama", "gpt", LLAMA}, {"opt", "gpt", OPT}, {"roberta", "bert", ROBERTA}};
+    {CONFIG_LLAMA, CONFIG_GPT, LLAMA}, {CONFIG_OPT, CONFIG_GPT, OPT}, {CONFIG_ROBERTA, CONFIG_BERT, ROBERTA}};
 
 const struct preset_family *preset_family_at(size_t i) {
     return i < sizeof families / sizeof families[0] ? &families[i] : NULL;

@@ -119,7 +119,7 @@ static void validate_tokenizer(struct config *config, enum config_use use, struc
         config->data.tokenizer_type = memory_string("HuggingFaceTokenizer");
     }
     // The defaults of pretrain_bert.py, pretrain_t5.py and pretrain_gpt.py.
-    bool is_gpt = strcmp(config->model.family, "gpt") == 0;
+    bool is_gpt = config->model.form == CONFIG_GPT;
     bool is_assumed = !config->data.tokenizer_type && (config->data.vocab_file || config->data.merge_file);
     if (is_assumed)
         config->data.tokenizer_type =
@@ -181,7 +181,7 @@ static void join_encoder_stages(struct config *config, struct complaints *compla
     int64_t stages = config->machine.encoder_pipeline_model_parallel_size;
     if (stages == 0)
         return;
-    if (config_form(config) != CONFIG_T5)
+    if (config->model.form != CONFIG_T5)
         complain(complaints, "--encoder-pipeline-model-parallel-size is for --model t5; leave it out");
     if (config->machine.pipeline_model_parallel_split_rank > 0)
         complain(complaints, "--pipeline-model-parallel-split-rank does not work with "
@@ -237,7 +237,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
 }
 
 int config_check_writing(const struct config *config) {
-    enum config_form form = config_form(config);
+    enum config_form form = config->model.form;
     bool is_cut = config->machine.pipeline_model_parallel_size > 1;
     if (form == CONFIG_BERT)
         return error_set_code(EXIT_CODE_USAGE, "a BERT does not generate text; generate needs --model gpt or t5");

@@ -131,6 +131,6 @@ void validate_attention(struct config *config, struct complaints *complaints) {
                  " layers; give e.g. 6 or [1]*%" PRId64 "+[0]",
                  config->model.window_attn_skip_freq, config->model.num_layers, config->model.num_layers - 1);
     free(layers);
-    if (is(config->model.softmax_type, "off-by-one"))
+    if (config->model.softmax_type == SOFTMAX_OFF_BY_ONE)
         complain(complaints, "--softmax-type off-by-one is not supported; give vanilla or learnable");
 }

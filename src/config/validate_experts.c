@@ -63,7 +63,7 @@ static void validate_router(const struct config *config, struct complaints *comp
     if (K > E)
         complain(complaints, "--moe-router-topk %" PRId64 " is above --num-experts %" PRId64 "; give at most that many",
                  K, E);
-    if (is(config->model.moe_router_dtype, "fp64"))
+    if (config->model.moe_router_dtype == ROUTER_DTYPE_FP64)
         complain(complaints, "--moe-router-dtype fp64 is not supported: routers compute in fp32; leave it out");
     validate_groups(config, complaints);
 }
@@ -137,14 +137,13 @@ static void validate_sinkhorn(struct config *config, struct complaints *complain
         complain(complaints, "--moe-expert-capacity-factor does not work with --moe-router-load-balancing-type "
                              "sinkhorn, as in Megatron; leave one out");
     bool is_one = config->model.moe_router_topk == 1;
-    const char *score = is_one ? "sigmoid" : "softmax";
-    if (is_from_command(config, "--moe-router-score-function") && !is(config->model.moe_router_score_function, score))
+    enum router_score score = is_one ? ROUTER_SIGMOID : ROUTER_SOFTMAX;
+    if (is_from_command(config, "--moe-router-score-function") && config->model.moe_router_score_function != score)
         complain(complaints,
                  "--moe-router-load-balancing-type sinkhorn with --moe-router-topk %" PRId64
                  " has the scores of --moe-router-score-function %s; give that, or leave it out",
-                 config->model.moe_router_topk, score);
-    free(config->model.moe_router_score_function);
-    config->model.moe_router_score_function = memory_printf("%s", score);
+                 config->model.moe_router_topk, CONFIG_NAME(model.moe_router_score_function, score));
+    config->model.moe_router_score_function = score;
     config->model.moe_router_pre_softmax = !is_one;
 }
 

@@ -37,7 +37,7 @@ static bool has_flags_of(enum config_form form, const char *family) {
 }
 
 static const char *name_of(const struct config *config) {
-    return config_form(config) == CONFIG_ICT ? "ICT" : "a GPT";
+    return config->model.form == CONFIG_ICT ? "ICT" : "a GPT";
 }
 
 // Features that a GPT may have, but seldom has; NULL if there are none.
@@ -62,7 +62,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
     // A launcher leaves it to the ranks to read the family from the checkpoint.
     if (config->run.use_checkpoint_args && flag_source(&config->given, "--model") == FLAG_FROM_DEFAULT)
         return;
-    enum config_form form = config_form(config);
+    enum config_form form = config->model.form;
     bool is_chosen = flag_source(&config->given, "--model") != FLAG_FROM_DEFAULT || config->model.preset;
     bool is_refused = false;
     for (size_t i = 0; i < sizeof of_families / sizeof of_families[0]; i++) {

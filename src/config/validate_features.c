@@ -32,7 +32,7 @@ static bool is_default(const struct config *config, const struct config *default
 
 void validate_features(const struct config *config, struct complaints *complaints) {
     // If every micro-batch has the same number of counted tokens, the mean over tokens is the mean of means.
-    if (config->run.calculate_per_token_loss && config_form(config) == CONFIG_GPT && !config->data.eod_mask_loss)
+    if (config->run.calculate_per_token_loss && config->model.form == CONFIG_GPT && !config->data.eod_mask_loss)
         log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
     struct flag_table table = config_flag_table(0);
     struct config defaults;

@@ -27,7 +27,7 @@ static void validate_lengths(struct config *config, struct complaints *complaint
         // Dynamic scaling depends on how far a text exceeds the positions, which another number of them would change.
         complain(complaints, "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64 "; %s",
                  config->run.seq_length, config->model.max_position_embeddings,
-                 config->model.use_rope_scaling && strcmp(config->model.rope_scaling_type, "dynamic") == 0
+                 config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_DYNAMIC
                      ? "shorten it: with dynamic rotary scaling, longer texts are not supported"
                      : "shorten the one or raise the other");
     if (config->run.decoder_seq_length > config->model.max_position_embeddings)
@@ -42,13 +42,11 @@ static bool is(const char *text, const char *name) {
 }
 
 static void validate_positions(struct config *config, struct complaints *complaints) {
-    if (config->model.no_position_embedding && is(config->model.position_embedding_type, "learned_absolute")) {
-        free(config->model.position_embedding_type);
-        config->model.position_embedding_type = memory_string("none");
-    }
+    if (config->model.no_position_embedding && config->model.position_embedding_type == POSITIONS_LEARNED)
+        config->model.position_embedding_type = POSITIONS_NONE;
     int64_t buckets = config->model.relative_attention_num_buckets;
     validate_rope(config, complaints);
-    if (is(config->model.position_embedding_type, "relative") &&
+    if (config->model.position_embedding_type == POSITIONS_RELATIVE &&
         (buckets % 2 != 0 || config->model.relative_attention_max_distance <= buckets / 2))
         complain(complaints,
                  "--relative-attention-num-buckets must be even and --relative-attention-max-distance above "
@@ -70,7 +68,7 @@ static void validate_tops(const struct config *config, struct complaints *compla
 
 // Lengths and types of a BERT, a T5 and ICT.
 static void validate_form(struct config *config, struct complaints *complaints) {
-    enum config_form form = config_form(config);
+    enum config_form form = config->model.form;
     if (!config_is_encoder(config) && config->model.num_token_types > 0)
         complain(complaints, "--num-token-types belongs to --model bert; leave it out");
     if (form == CONFIG_BERT && config->model.num_token_types == 0 && config_has_binary_head(config))
@@ -211,17 +209,19 @@ static void validate_gelu(struct config *config) {
     if (!config->model.openai_gelu && !config->model.onnx_safe)
         return;
     const char *flag = config->model.openai_gelu ? "--openai-gelu" : "--onnx-safe";
-    const char *form = config->model.openai_gelu ? "gelu_tanh" : "gelu", *has = config_activation(config);
-    bool is_gelu = is(has, "gelu") || is(has, "gelu_tanh");
-    if (is_gelu && config->model.use_legacy_models && !config->model.activation)
-        config->model.activation = memory_string(form);
-    else if (is_gelu && !is(has, form))
+    enum activation form = config->model.openai_gelu ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
+    enum activation has = config_activation(config);
+    bool is_gelu = has == ACTIVATION_GELU || has == ACTIVATION_GELU_TANH;
+    if (is_gelu && config->model.use_legacy_models && config->model.activation == ACTIVATION_COUNT)
+        config->model.activation = form;
+    else if (is_gelu && has != form)
         log_warn_once("%s has no effect, as in Megatron core: the MLP computes %s; give --activation %s for %s, or "
                       "--use-legacy-models for Megatron's older models",
-                      flag, config->model.openai_gelu ? "the exact (erf) GELU" : "the tanh form of GELU", form,
+                      flag, config->model.openai_gelu ? "the exact (erf) GELU" : "the tanh form of GELU",
+                      CONFIG_NAME(model.activation, form),
                       config->model.openai_gelu ? "the tanh form" : "the exact (erf) GELU");
     else
-        log_info("note: %s changes nothing here: the activation is %s", flag, has);
+        log_info("note: %s changes nothing here: the activation is %s", flag, CONFIG_NAME(model.activation, has));
 }
 
 static void validate_mlp(struct config *config, struct complaints *complaints) {

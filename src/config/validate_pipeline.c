@@ -255,7 +255,7 @@ void validate_pipeline(const struct config *config, struct complaints *complaint
     if (stages == 1 || config->model.num_layers == 0)
         return;
     int before = complaints->count;
-    if (config_form(config) == CONFIG_T5)
+    if (config->model.form == CONFIG_T5)
         validate_split(config, complaints);
     else if (config->machine.pipeline_model_parallel_layout)
         validate_layout(config, complaints);

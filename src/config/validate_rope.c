@@ -1,11 +1,6 @@
 // Rotary positions: their scaling, and features that exclude it.
 #include "config/validate.h"
 #include <inttypes.h>
-#include <string.h>
-
-static bool is(const char *text, const char *name) {
-    return text && strcmp(text, name) == 0;
-}
 
 static void validate_factors(const char *flag, const char *text, int64_t pairs, struct complaints *complaints) {
     int64_t count = config_rope_factors(text, NULL, 0);
@@ -43,7 +38,7 @@ static void validate_longrope(struct config *config, struct complaints *complain
 
 void validate_rope(struct config *config, struct complaints *complaints) {
     int64_t rotated = config_rotary_channels(config);
-    if (is(config->model.position_embedding_type, "rope") && !config->model.multi_latent_attention &&
+    if (config->model.position_embedding_type == POSITIONS_ROPE && !config->model.multi_latent_attention &&
         config->model.kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
         complain(complaints,
                  "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
@@ -51,7 +46,7 @@ void validate_rope(struct config *config, struct complaints *complaints) {
                  config->model.rotary_percent, config->model.kv_channels, rotated);
     if (config->model.use_rope_scaling && config->model.rope_high_freq_factor <= config->model.rope_low_freq_factor)
         complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
-    bool is_yarn = config->model.use_rope_scaling && is(config->model.rope_scaling_type, "yarn");
+    bool is_yarn = config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_YARN;
     if (is_yarn && config->model.yarn_beta_fast < config->model.yarn_beta_slow)
         complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
     if (is_yarn && config->model.rotary_base < 2)

@@ -67,7 +67,7 @@ static void validate_eval_batches(const struct config *config, struct complaints
     // Complaints about the sizes of training come first.
     if (config->run.eval_global_batch_size == 0 && config->run.eval_micro_batch_size == 0)
         return;
-    bool is_mean_of_each = config_form(config) == CONFIG_BERT || config_form(config) == CONFIG_ICT;
+    bool is_mean_of_each = config->model.form == CONFIG_BERT || config->model.form == CONFIG_ICT;
     if (eval_size != size && is_mean_of_each)
         complain(complaints,
                  "--eval-micro-batch-size %" PRId64

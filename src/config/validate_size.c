@@ -29,7 +29,7 @@ static double bound_of_bytes(const struct config *config) {
         latents = (double)(config->model.q_lora_rank + config->model.kv_lora_rank + config->model.qk_pos_emb_head_dim);
     }
     // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
-    double stacks = config_form(config) == CONFIG_T5 || config_form(config) == CONFIG_ICT ? 2 : 1;
+    double stacks = config->model.form == CONFIG_T5 || config->model.form == CONFIG_ICT ? 2 : 1;
     double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
     double depths = (double)config->model.mtp_num_layers;  // each is a layer, a matmul before it and logits after it
     layers += depths;
@@ -39,11 +39,11 @@ static double bound_of_bytes(const struct config *config) {
     if (tokens < positions)
         tokens = positions;  // generation goes up to this length
     double gated = config_is_gated(config) ? 2 : 1, output = config->model.untie_embeddings_and_output_weights ? 2 : 1;
-    if (config_form(config) == CONFIG_ICT) {  // two towers, each with its tables
+    if (config->model.form == CONFIG_ICT) {  // two towers, each with its tables
         output = 2;
         positions *= 2;
     }
-    double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
+    double heads_of_bert = config->model.form == CONFIG_BERT ? 2 * h : 0;
     double words = fmax(h, (double)config_word_embedding_size(config));
     double projections = config_word_embedding_size(config) != config->model.hidden_size ? 2 * words * h : 0;
     double of_experts = experts * ((1 + gated) * h * inner + gated * inner + 2 * h);
@@ -96,7 +96,7 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     if (config->model.num_attention_heads > MOST_HEADS)
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer",
                  config->model.num_attention_heads, MOST_HEADS);
-    int64_t cross = config_form(config) == CONFIG_T5 ? config_decoder_layers(config) : 0;
+    int64_t cross = config->model.form == CONFIG_T5 ? config_decoder_layers(config) : 0;
     int64_t layers =
         config_encoder_layers(config) + config_decoder_layers(config) + cross + config->model.mtp_num_layers;
     if (layers > MOST_LAYERS)

@@ -134,10 +134,8 @@ static void describe(struct model_source *written, const struct gguf_check *chec
         config->model.max_position_embeddings = config->model.sliding_window;
     config->model.sliding_window = has_windows ? config->model.sliding_window : 0;
     config->model.position_offset = 0;
-    if (strcmp(config_activation(config), "gelu") == 0) {
-        free(config->model.activation);
-        config->model.activation = memory_string("gelu_tanh");
-    }
+    if (config_activation(config) == ACTIVATION_GELU)
+        config->model.activation = ACTIVATION_GELU_TANH;
     config->model.mtp_num_layers = 0;
     census_declare(config, &written->params);
     written->biases = source_declare_biases(config, &written->params);
@@ -306,8 +304,8 @@ static int compare_logits(const struct gguf_check *check, struct model_source *w
     const struct config *config = &asked->source->config;
     bool has_window =
         config->model.sliding_window > 0 && config->model.sliding_window < config->model.max_position_embeddings;
-    bool is_rounded = asked->has_dtype || has_halves(asked->source) || strcmp(config_activation(config), "gelu") == 0;
-    if (!asked->compare || config_form(config) == CONFIG_BERT || has_window)
+    bool is_rounded = asked->has_dtype || has_halves(asked->source) || config_activation(config) == ACTIVATION_GELU;
+    if (!asked->compare || config->model.form == CONFIG_BERT || has_window)
         return 0;
     struct model_pair pair = {.write = asked, .written = written};
     pair.tolerance = asked->is_q8 ? Q8_TOLERANCE : is_rounded ? HALF_TOLERANCE : 0;

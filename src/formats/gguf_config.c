@@ -17,8 +17,8 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-static bool is_scaled(const struct config *config, const char *type) {
-    return config->model.use_rope_scaling && is(config->model.rope_scaling_type, type);
+static bool is_scaled(const struct config *config, enum rope_scaling type) {
+    return config->model.use_rope_scaling && config->model.rope_scaling_type == type;
 }
 
 static int refuse(const struct gguf_architecture *architecture, const char *what) {
@@ -26,7 +26,8 @@ static int refuse(const struct gguf_architecture *architecture, const char *what
 }
 
 static int check_activation(const struct gguf_architecture *architecture, const struct config *config) {
-    OWNED char *wanted = memory_printf("%s%s", config_activation(config), config_is_gated(config) ? " gated" : "");
+    OWNED char *wanted = memory_printf("%s%s", CONFIG_NAME(model.activation, config_activation(config)),
+                                       config_is_gated(config) ? " gated" : "");
     int result = -1;
     for (const char *const *known = architecture->activations; *known && result < 0; known++)
         result = is(*known, wanted) ? 0 : -1;
@@ -42,8 +43,9 @@ static int check_activation(const struct gguf_architecture *architecture, const 
 // llama.cpp has YaRN with its default bounds; other frequencies are written pair by pair.
 static bool needs_factors(const struct config *config) {
     bool is_usual = config->model.yarn_beta_fast == 32 && config->model.yarn_beta_slow == 1;
-    return is_scaled(config, "llama3") ||
-           (is_scaled(config, "yarn") && (!is_usual || config->model.rotary_seq_len_interpolation_factor != 1));
+    return is_scaled(config, ROPE_SCALING_LLAMA3) ||
+           (is_scaled(config, ROPE_SCALING_YARN) &&
+            (!is_usual || config->model.rotary_seq_len_interpolation_factor != 1));
 }
 
 // gpt-oss: llama.cpp hardcodes constants, and windows in the first of every two layers.
@@ -63,7 +65,8 @@ static int check_windows(const struct gguf_architecture *architecture, const str
 
 // ggml rounds YaRN's correction range to whole channels.
 static void tell_yarn(const struct config *config) {
-    if (is_scaled(config, "yarn") && config->model.no_yarn_correction_range_round_to_int && !needs_factors(config))
+    if (is_scaled(config, ROPE_SCALING_YARN) && config->model.no_yarn_correction_range_round_to_int &&
+        !needs_factors(config))
         log_info("note: llama.cpp rounds the channels between which YaRN sets in, and this model does not "
                  "(--no-yarn-correction-range-round-to-int), so its logits will differ slightly");
 }
@@ -76,8 +79,9 @@ static int check_rope(const struct gguf_architecture *architecture, const struct
     if (config_has_longrope(config))
         return refuse(architecture, "choice of LongRoPE's factors by the length of a text, as transformers has it");
     if (needs_factors(config) && !gguf_has(architecture, GGUF_ROPE_FACTORS))
-        return refuse(architecture, is_scaled(config, "llama3") ? "--rope-scaling-type llama3"
-                                                                : "YaRN with values other than the defaults");
+        return refuse(architecture, is_scaled(config, ROPE_SCALING_LLAMA3)
+                                        ? "--rope-scaling-type llama3"
+                                        : "YaRN with values other than the defaults");
     return 0;
 }
 
@@ -143,10 +147,10 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     if (config->model.disable_bias_linear && config->model.add_attention_bias &&
         !gguf_has(architecture, GGUF_OUTPUT_BIAS))
         return refuse(architecture, "bias in the attention output (--add-attention-bias)");
-    bool is_relative = is(config->model.position_embedding_type, "relative");
+    bool is_relative = config->model.position_embedding_type == POSITIONS_RELATIVE;
     if (is_relative && config->model.relative_attention_max_distance != RELATIVE_DISTANCE)
         return refuse(architecture, "--relative-attention-max-distance other than 128");
-    if (config_form(config) == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
+    if (config->model.form == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
         return refuse(architecture, "decoder that is deeper than its encoder");
     if (config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS)
         return refuse(architecture, "more than 512 layers");
@@ -198,7 +202,7 @@ static void add_rope(const struct keys *keys, const struct config *config) {
     if (needs_factors(config)) {
         if (attention != 1)
             add_real(keys, "rope.scaling.attn_factor", attention);
-    } else if (is_scaled(config, "yarn")) {
+    } else if (is_scaled(config, ROPE_SCALING_YARN)) {
         double factor = config->model.rope_scaling_factor, usual = 1 + 0.1 * log(factor);
         add_text(keys, "rope.scaling.type", "yarn");
         add_real(keys, "rope.scaling.factor", factor);
@@ -232,7 +236,7 @@ static void add_latents(const struct keys *keys, const struct config *config) {
 }
 
 static void add_routed(const struct keys *keys, const struct config *config) {
-    bool is_sigmoid = is(config->model.moe_router_score_function, "sigmoid");
+    bool is_sigmoid = config->model.moe_router_score_function == ROUTER_SIGMOID;
     add_number(keys, "leading_dense_block_count", hf_dense_layers(config));
     add_number(keys, "expert_shared_count",
                config->model.moe_shared_expert_intermediate_size / config_expert_width(config));
@@ -257,7 +261,7 @@ static void add_encoder(const struct keys *keys, const struct config *config) {
 void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
                        struct gguf_pairs *pairs) {
     const struct keys keys = {pairs, architecture->name};
-    bool is_t5 = config_form(config) == CONFIG_T5, is_bert = config_form(config) == CONFIG_BERT;
+    bool is_t5 = config->model.form == CONFIG_T5, is_bert = config->model.form == CONFIG_BERT;
     int64_t layers = is_t5 || is_bert ? config_encoder_layers(config) : config_decoder_layers(config);
     gguf_add_string(pairs, "general.architecture", architecture->name, strlen(architecture->name));
     gguf_add_string(pairs, "general.type", "model", 5);
@@ -302,7 +306,7 @@ void gguf_config_write(const struct gguf_architecture *architecture, const struc
 }
 
 int64_t gguf_rope_factors(const struct config *config, float *factors) {
-    if (!is(config->model.position_embedding_type, "rope") || !needs_factors(config))
+    if (config->model.position_embedding_type != POSITIONS_ROPE || !needs_factors(config))
         return 0;
     OWNED_BY(param_list_free) struct param_list params = {0};
     struct model model;
@@ -318,6 +322,6 @@ int64_t gguf_rope_factors(const struct config *config, float *factors) {
 }
 
 float gguf_output_scale(const struct config *config) {
-    bool is_scaled_down = config_form(config) == CONFIG_T5 && config->model.scale_tied_output;
+    bool is_scaled_down = config->model.form == CONFIG_T5 && config->model.scale_tied_output;
     return is_scaled_down ? 1 / sqrtf((float)config->model.hidden_size) : 1;
 }

@@ -247,7 +247,7 @@ static void describe(const struct gguf_job *job, struct gguf_pairs *pairs) {
     add_name(pairs, job->write->folder);
     gguf_add_u32(pairs, "general.file_type", file_type(job));
     gguf_add_u32(pairs, "general.quantization_version", 2);
-    if (config_form(config) == CONFIG_T5 && job->vocabulary.decoder_start >= 0)
+    if (config->model.form == CONFIG_T5 && job->vocabulary.decoder_start >= 0)
         gguf_add_u32(pairs, "t5.decoder_start_token_id", (uint32_t)job->vocabulary.decoder_start);
     gguf_vocabulary_write(&job->vocabulary, pairs);
 }
@@ -275,7 +275,7 @@ static void tell(struct gguf_job *job) {
         log_info("note: %s", buffer_string(&text));
     if (job->write->source->config.model.mtp_num_layers > 0)
         log_info("note: the layers that predict further tokens (--mtp-num-layers) are left out");
-    if (config_form(&job->write->source->config) == CONFIG_BERT)
+    if (job->write->source->config.model.form == CONFIG_BERT)
         log_info("note: llama.cpp's bert returns hidden states; the masked-LM and sentence heads are left out");
 }
 

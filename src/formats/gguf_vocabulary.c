@@ -93,7 +93,7 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
     struct sample_vocabulary known;
     sample_vocabulary_make(&known, tokenizer);
     // T5 ends texts with its own token, not with the one between documents.
-    int32_t end = config_form(&source->config) == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
+    int32_t end = source->config.model.form == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
     if (source->config.data.decoder_start_token < v->size)
         v->decoder_start = (int32_t)source->config.data.decoder_start_token;
     if (source->config.data.eod_token && !v->adds_eos && (hf_end_is_other(source) || !source->has_foreign_tokenizer))

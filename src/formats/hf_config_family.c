@@ -15,11 +15,11 @@ static void append_bool(struct buffer *out, bool value) {
 
 void hf_append_effective(const struct config *config, const char *flag, struct buffer *out) {
     struct flag_table table = config_flag_table(0);
-    bool is_silu = strcmp(config_activation(config), "silu") == 0;
+    bool is_silu = config_activation(config) == ACTIVATION_SILU;
     if (strcmp(flag, "--activation") == 0)
-        buffer_append_string(out, config_activation(config));
+        buffer_append_string(out, CONFIG_NAME(model.activation, config_activation(config)));
     else if (strcmp(flag, "--lm-head-activation") == 0)
-        buffer_append_string(out, config_head_activation(config));
+        buffer_append_string(out, CONFIG_NAME(model.activation, config_head_activation(config)));
     else if (strcmp(flag, "--word-embedding-size") == 0)
         buffer_printf(out, "%lld", (long long)config_word_embedding_size(config));
     else if (strcmp(flag, "--gated-linear-unit") == 0)
@@ -119,7 +119,7 @@ static bool is_plain(const struct hf_family *family, const struct config *config
     if (strcmp(flag, "--bert-no-binary-head") == 0)
         return !config_has_binary_head(config);
     if (strcmp(flag, "--lm-head-activation") == 0)
-        return config_form(config) != CONFIG_BERT;
+        return config->model.form != CONFIG_BERT;
     if (strcmp(flag, "--word-embedding-size") == 0)
         return config_word_embedding_size(config) == config->model.hidden_size;
     if (strcmp(flag, "--ffn-hidden-size") == 0)
@@ -153,7 +153,8 @@ static bool is_plain(const struct hf_family *family, const struct config *config
 static const char *find_rope_obstacle(const struct hf_family *family, const struct config *config) {
     if (!family->has_rope)
         return NULL;
-    if (config->model.use_rope_scaling && !hf_family_has_rope_kind(family, config->model.rope_scaling_type))
+    const char *scaling = CONFIG_NAME(model.rope_scaling_type, config->model.rope_scaling_type);
+    if (config->model.use_rope_scaling && !hf_family_has_rope_kind(family, scaling))
         return "--rope-scaling-type";
     bool is_linear = config->model.rotary_seq_len_interpolation_factor != 1;
     if (hf_default(family, "rope_local_base_freq") && config->model.rotary_base_local == 0 &&
@@ -263,7 +264,7 @@ static void refuse_family(const struct config *config, const char *wanted, const
         describe_obstacle(nearest, config, allows_near, &reason);
     if (wanted && !nearest)
         error_set_code(EXIT_CODE_USAGE, "unknown family %s; known families: %s", wanted, known);
-    else if (config_form(config) == CONFIG_ICT)
+    else if (config->model.form == CONFIG_ICT)
         error_set_code(EXIT_CODE_USAGE,
                        "a bi-encoder (--model ict) has no model class in Hugging Face or llama.cpp; keep it in this "
                        "program's format, whose tensors are safetensors");

@@ -152,7 +152,7 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
 
 // Routers that divide the chosen experts' scores by their sum give a single expert the weight 1, and so no gradient.
 static int check_chosen(const struct config *config) {
-    bool is_softmax = strcmp(config->model.moe_router_score_function, "softmax") == 0;
+    bool is_softmax = config->model.moe_router_score_function == ROUTER_SOFTMAX;
     if (config->model.num_experts == 0 || is_softmax || config->model.moe_router_topk != 1)
         return 0;
     return error_set(
@@ -379,7 +379,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(hf_config_set(config, "--apply-layernorm-1p", "true"));
     if (family->architecture_mlm && !weights_find(weights, "cls.seq_relationship.weight"))
         TRY(hf_config_set(config, "--bert-no-binary-head", "true"));
-    if (config_form(config) == CONFIG_T5)
+    if (config->model.form == CONFIG_T5)
         TRY(check_t5_activation(root));
     TRY(hf_members_check(family, root, config));
     return read_tie(family, root, weights, config);

@@ -136,14 +136,14 @@ static void set_key(struct members *members, const struct hf_config_write *write
 // Rotary scaling; members with default values are left out.
 static void append_scaling(const struct config *config, struct json_writer *json, bool has_base) {
     json_begin_object(json);
-    json_put_string(json, "rope_type", config->model.rope_scaling_type);
+    json_put_string(json, "rope_type", CONFIG_NAME(model.rope_scaling_type, config->model.rope_scaling_type));
     append_real(json, "factor", config->model.rope_scaling_factor);
-    bool is_llama3 = strcmp(config->model.rope_scaling_type, "llama3") == 0;
+    bool is_llama3 = config->model.rope_scaling_type == ROPE_SCALING_LLAMA3;
     if (is_llama3) {
         append_real(json, "low_freq_factor", config->model.rope_low_freq_factor);
         append_real(json, "high_freq_factor", config->model.rope_high_freq_factor);
     }
-    if (strcmp(config->model.rope_scaling_type, "yarn") == 0) {
+    if (config->model.rope_scaling_type == ROPE_SCALING_YARN) {
         if (config->model.yarn_beta_fast != 32)
             append_real(json, "beta_fast", config->model.yarn_beta_fast);
         if (config->model.yarn_beta_slow != 1)
@@ -153,7 +153,7 @@ static void append_scaling(const struct config *config, struct json_writer *json
         if (config->model.no_yarn_correction_range_round_to_int)
             json_put_bool(json, "truncate", false);
     }
-    if (strcmp(config->model.rope_scaling_type, "dynamic") != 0)
+    if (config->model.rope_scaling_type != ROPE_SCALING_DYNAMIC)
         json_put_int(json, "original_max_position_embeddings", config->model.rope_original_length);
     if (has_base)
         append_real(json, "rope_theta", config->model.rotary_base);
@@ -386,7 +386,7 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_base(members, write, write->base);
     if (!write->has_base_ids)
         set_ids(members, &write->ids);
-    if (config_form(config) == CONFIG_T5 && config->data.decoder_start_token >= 0)
+    if (config->model.form == CONFIG_T5 && config->data.decoder_start_token >= 0)
         set_member(members, "decoder_start_token_id",
                    memory_printf("%lld", (long long)config->data.decoder_start_token));
     bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
@@ -394,10 +394,11 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_member(members, "architectures",
                memory_printf("[\"%s\"]", is_mlm ? family->architecture_mlm : family->architecture));
     set_member(members, "torch_dtype", quoted(write->dtype));
-    if (family->architecture_mlm && strcmp(config_activation(config), config_head_activation(config)) != 0)
+    if (family->architecture_mlm && config_activation(config) != config_head_activation(config))
         log_info(
             "note: the head has %s and the blocks have %s; %s has one activation for both, so its logits will differ",
-            config_head_activation(config), config_activation(config), family->model_type);
+            CONFIG_NAME(model.activation, config_head_activation(config)),
+            CONFIG_NAME(model.activation, config_activation(config)), family->model_type);
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
     struct hf_key key;

@@ -36,7 +36,7 @@ const struct json *hf_token_text(const struct json *root, const char *key) {
 
 bool hf_end_is_other(const struct model_source *source) {
     const char *named = source->config.data.eod_token;
-    if (!named || config_form(&source->config) != CONFIG_GPT)
+    if (!named || source->config.model.form != CONFIG_GPT)
         return false;
     OWNED struct json *config = hf_read_beside(source, "tokenizer_config.json");
     OWNED struct json *map = hf_read_beside(source, "special_tokens_map.json");

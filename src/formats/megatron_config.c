@@ -340,7 +340,7 @@ static const char of_experts[] =
 
 // Most arguments have the value of the flag of their name, and a number that was not given is left out.
 static void put_argument(struct buffer *out, const struct config *config, const char *name) {
-    const char *activation = config_activation(config);
+    enum activation activation = config_activation(config);
     bool is_gated = config_is_gated(config);
     // Those that follow from several flags, or that are always the same.
     const struct {
@@ -353,10 +353,10 @@ static void put_argument(struct buffer *out, const struct config *config, const 
         {"add_position_embedding", false, true},
         {"rotary_base", true, (int64_t)config->model.rotary_base},
         {"rotary_seq_len_interpolation_factor", true, (int64_t)config->model.rotary_seq_len_interpolation_factor},
-        {"swiglu", false, is_gated && strcmp(activation, "silu") == 0},
-        {"squared_relu", false, strcmp(activation, "squared_relu") == 0},
-        {"quick_geglu", false, is_gated && strcmp(activation, "quick_gelu") == 0},
-        {"bias_gelu_fusion", false, strcmp(activation, "gelu_tanh") == 0},
+        {"swiglu", false, is_gated && activation == ACTIVATION_SILU},
+        {"squared_relu", false, activation == ACTIVATION_SQUARED_RELU},
+        {"quick_geglu", false, is_gated && activation == ACTIVATION_QUICK_GELU},
+        {"bias_gelu_fusion", false, activation == ACTIVATION_GELU_TANH},
         {"add_bias_linear", false, config_has_mlp_bias(config)},
         {"add_qkv_bias", false, config_has_qkv_bias(config)},
         {"moe_layer_freq", true, 1},
@@ -424,7 +424,7 @@ void megatron_put_arguments(struct buffer *out, const struct config *config) {
     put_arguments(out, config, of_model);
     if (config->model.rotary_seq_len_interpolation_factor != 1)
         put_arguments(out, config, "rotary_seq_len_interpolation_factor");
-    if (config->model.use_rope_scaling && strcmp(config->model.rope_scaling_type, "llama3") == 0)
+    if (config->model.use_rope_scaling && config->model.rope_scaling_type == ROPE_SCALING_LLAMA3)
         put_arguments(out, config, "use_rope_scaling rope_scaling_factor");
     put_window(out, config);
     if (config->model.mtp_num_layers > 0)

@@ -443,7 +443,7 @@ static int write_all(void *context, const char *temporary) {
 }
 
 static int check_model(const struct config *config) {
-    if (config_form(config) != CONFIG_GPT)
+    if (config->model.form != CONFIG_GPT)
         return error_set("only GPTs are written for Megatron-LM");
     if (config->model.num_experts > 0 && config->model.mtp_num_layers > 0)
         return error_set("experts with multi-token prediction are not written for Megatron-LM");

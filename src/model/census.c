@@ -76,10 +76,10 @@ struct census census_take(const struct config *config) {
 }
 
 double census_flops(const struct census *census, const struct config *config, int64_t global_batch_size) {
-    bool is_t5 = config_form(config) == CONFIG_T5, has_decoder = !config_is_encoder(config);
+    bool is_t5 = config->model.form == CONFIG_T5, has_decoder = !config_is_encoder(config);
     double B = (double)global_batch_size, s = (double)config->run.seq_length;
     // The projections of first tokens and the scores are left out: few rows.
-    if (config_form(config) == CONFIG_ICT) {
+    if (config->model.form == CONFIG_ICT) {
         double texts = config->model.biencoder_shared_query_context_model ? 2 : 1;  // that go through each matrix
         return texts * (6 * B * s * census->encoder + 12 * B * s * s * census->encoder_channels);
     }

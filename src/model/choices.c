@@ -12,19 +12,6 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-enum activation choices_activation(const char *name) {
-    static const struct {
-        const char *name;
-        enum activation activation;
-    } names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH}, {"gelu", ACTIVATION_GELU},
-                 {"relu", ACTIVATION_RELU},           {"squared_relu", ACTIVATION_SQUARED_RELU},
-                 {"silu", ACTIVATION_SILU},           {"quick_gelu", ACTIVATION_QUICK_GELU}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (is(name, names[i].name))
-            return names[i].activation;
-    die("there is no activation \"%s\"", name);
-}
-
 // Llama 3.1 stretches low frequencies for longer contexts: wavelengths above (original length / low factor) by the full
 // factor, those below (original length / high factor) not at all, those in between by an interpolation.
 static double scaled_frequency(const struct config *config, double frequency) {
@@ -82,7 +69,7 @@ static void set_longrope(struct rope *rope, const struct config *config) {
 
 // Without scaling if is_plain.
 static void set_rope(struct rope *rope, const struct config *config, double base, bool is_plain) {
-    if (!is(config->model.position_embedding_type, "rope"))
+    if (config->model.position_embedding_type != POSITIONS_ROPE)
         return;
     bool is_scaled = config->model.use_rope_scaling && !is_plain;
     int64_t channels = config_rotary_channels(config);
@@ -93,7 +80,7 @@ static void set_rope(struct rope *rope, const struct config *config, double base
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow(base, -2.0 * (double)j / (double)channels);
-        if (is_scaled && is(config->model.rope_scaling_type, "llama3"))
+        if (is_scaled && config->model.rope_scaling_type == ROPE_SCALING_LLAMA3)
             frequency = scaled_frequency(config, frequency);
         if (!is_plain && config_yarn(config).factor > 1)
             frequency = yarn_frequency(config, j, frequency);
@@ -105,7 +92,8 @@ static void set_rope(struct rope *rope, const struct config *config, double base
 
 bool choices_set_rope(struct rope *rope, const struct config *config) {
     int64_t pairs = config_rotary_channels(config) / 2;
-    bool is_possible = is(config->model.position_embedding_type, "rope") && pairs >= 1 && pairs <= ROPE_MOST_PAIRS;
+    bool is_possible =
+        config->model.position_embedding_type == POSITIONS_ROPE && pairs >= 1 && pairs <= ROPE_MOST_PAIRS;
     *rope = (struct rope){0};
     if (is_possible)
         set_rope(rope, config, config->model.rotary_base, false);
@@ -166,7 +154,8 @@ void choices_add_experts(struct layer_choices *layer, int64_t before) {
 static void set_experts(struct expert_choices *experts, const struct config *config, const struct mesh *mesh,
                         float residual_scale) {
     struct config_balance balance = config_balance(config);
-    const char *function = config->model.moe_router_score_function;
+    enum router_score score = config->model.moe_router_score_function;
+    bool has_all = score == ROUTER_SOFTMAX && config->model.moe_router_pre_softmax;
     *experts = (struct expert_choices){.E = config->model.num_experts,
                                        .K = config->model.moe_router_topk,
                                        .F = config_expert_width(config),
@@ -177,10 +166,7 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                                        .is_apart = mesh_deals_experts(mesh),
                                        .shared = config->model.moe_shared_expert_intermediate_size,
                                        .has_shared_gate = config->model.moe_shared_expert_gate,
-                                       .rule = {.score = is(function, "sigmoid")                ? ROUTER_SIGMOID
-                                                         : is(function, "sqrtsoftplus")         ? ROUTER_SQRT_SOFTPLUS
-                                                         : config->model.moe_router_pre_softmax ? ROUTER_SOFTMAX_ALL
-                                                                                                : ROUTER_SOFTMAX,
+                                       .rule = {.score = has_all ? ROUTER_SOFTMAX_ALL : score,
                                                 .factor = (float)config_router_factor(config) * residual_scale,
                                                 .groups = config->model.moe_router_num_groups,
                                                 .chosen_groups = config->model.moe_router_group_topk,
@@ -195,7 +181,7 @@ static void set_experts(struct expert_choices *experts, const struct config *con
                                                         [BALANCE_Z] = balance.z},
                                        .capacity_factor = config_expert_capacity(config),
                                        .is_padded = config->model.moe_pad_expert_input_to_capacity,
-                                       .keeps_first = is(config->model.moe_token_drop_policy, "position")};
+                                       .keeps_first = config->model.moe_token_drop_policy == DROP_BY_POSITION};
 }
 
 double choices_output_deviation(const struct choices *choices, int64_t layers) {
@@ -222,10 +208,7 @@ static void set_multipliers(struct choices *choices, const struct config *config
 static enum norm_places norm_places(const struct config *config) {
     if (config->model.parallel_residual)
         return config->model.parallel_residual_one_norm ? NORMS_SHARED : NORMS_PARALLEL;
-    return is(config->model.norm_placement, "post")     ? NORMS_AFTER
-           : is(config->model.norm_placement, "output") ? NORMS_RESULTS
-           : is(config->model.norm_placement, "both")   ? NORMS_BOTH
-                                                        : NORMS_BEFORE;
+    return config->model.norm_placement;
 }
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
@@ -236,7 +219,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .D = config->model.kv_channels,
         .V = config_value_channels(config),
         .F = config->model.ffn_hidden_size,
-        .norm = {.kind = is(config->model.normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
+        .norm = {.kind = config->model.normalization,
                  .C = config->model.hidden_size,
                  .has_no_bias = config->model.no_norm_bias,
                  .is_centered = config->model.apply_layernorm_1p},
@@ -246,7 +229,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .norms_each_head = config->model.qk_layernorm_per_head,
         .norms_rotated = config->model.qk_layernorm_after_rope,
         .norms = norm_places(config),
-        .activation = choices_activation(config_activation(config)),
+        .activation = config_activation(config),
         .is_gated = config_is_gated(config),
         .glu = {(float)config->model.activation_func_clamp_value, (float)config->model.glu_linear_offset},
         .has_qkv_bias = config_has_qkv_bias(config),
@@ -255,12 +238,12 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .scale = choices_scale(config),
         .unscaled_scale = config_softmax_scale(config),
         .score_cap = (float)config->model.attn_logit_softcapping,
-        .has_sinks = is(config->model.softmax_type, "learnable"),
-        .has_alibi = is(config->model.position_embedding_type, "alibi"),
+        .has_sinks = config->model.softmax_type == SOFTMAX_LEARNABLE,
+        .has_alibi = config->model.position_embedding_type == POSITIONS_ALIBI,
         .alibi_scale = config->model.scale_alibi ? config_softmax_scale(config) : 1,
-        .has_relative_bias = is(config->model.position_embedding_type, "relative"),
+        .has_relative_bias = config->model.position_embedding_type == POSITIONS_RELATIVE,
         .has_layer_tables =
-            is(config->model.position_embedding_type, "relative") && config->model.relative_attention_per_layer,
+            config->model.position_embedding_type == POSITIONS_RELATIVE && config->model.relative_attention_per_layer,
         .relative = {.buckets = config->model.relative_attention_num_buckets,
                      .max_distance = config->model.relative_attention_max_distance},
         .standard_deviation = config->model.init_method_std,

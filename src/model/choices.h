@@ -4,6 +4,7 @@
 #define MODEL_CHOICES_H
 
 #include "config/config.h"
+#include "config/model_value.h"
 #include "model/linear.h"
 
 // The kinds of sublayers, see sublayer.h.
@@ -43,18 +44,6 @@ struct expert_choices {
     double coefficients[BALANCE_COUNT];  // of the losses that balance experts; 0: no such loss
     double capacity_factor;              // 0: no token is dropped
     bool is_padded, keeps_first;         // with a capacity: pads to it; keeps the first tokens, not the best
-};
-
-// Where the norms of a block are, see block.h.
-enum norm_places {
-    NORMS_BEFORE,   // of each sublayer
-    NORMS_AFTER,    // each residual addition
-    NORMS_RESULTS,  // of sublayers, before the residual addition
-    NORMS_BOTH,     // before sublayers, and of their results
-    // The sublayers of a block read the same residual stream and are added to it together.
-    NORMS_PARALLEL,  // before each of them
-    NORMS_SHARED,    // the norm of the first is that of all
-    NORMS_COUNT
 };
 
 struct choices {
@@ -126,8 +115,6 @@ float choices_scale(const struct config *config);  // the factor of attention sc
 struct layer_choices choices_layer(const struct choices *choices, bool has_cross);
 // Replaces the layer's MLP by a mixture of experts; `before` is the number of such layers before it.
 void choices_add_experts(struct layer_choices *layer, int64_t before);
-// The activation that a flag names.
-enum activation choices_activation(const char *name);
 // The deviation of the last matrix of a sublayer in a model of so many layers: smaller than others, so that the
 // residual stream does not grow with the depth.
 double choices_output_deviation(const struct choices *choices, int64_t layers);

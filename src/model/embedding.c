@@ -32,7 +32,7 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                      &(struct linear_options){.weight = shard_whole(2, C, E),
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
-    if (strcmp(config->model.position_embedding_type, "learned_absolute") == 0)
+    if (config->model.position_embedding_type == POSITIONS_LEARNED)
         embedding->positions =
             param_obtain(params, "embedding.position_embeddings.weight",
                          shard_whole(2, config->model.max_position_embeddings + config->model.position_offset, C),

@@ -16,8 +16,8 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                           .C = C,
                           .E = E,
                           .rows_at_once = config->machine.logits_at_once,
-                          .activation = choices_activation(config_head_activation(config)),
-                          .has_transform = config_form(config) == CONFIG_BERT};
+                          .activation = config_head_activation(config),
+                          .has_transform = config->model.form == CONFIG_BERT};
     if (head->has_transform) {
         struct linear_options dense = {.weight = shard_whole(2, C, C),
                                        .has_bias = true,

@@ -14,15 +14,15 @@ static bool never(const struct config *config) {
 }
 
 static bool is_bert(const struct config *config) {
-    return config_form(config) == CONFIG_BERT;
+    return config->model.form == CONFIG_BERT;
 }
 
 static bool is_ict(const struct config *config) {
-    return config_form(config) == CONFIG_ICT;
+    return config->model.form == CONFIG_ICT;
 }
 
 static bool is_t5(const struct config *config) {
-    return config_form(config) == CONFIG_T5;
+    return config->model.form == CONFIG_T5;
 }
 
 static bool is_no_t5(const struct config *config) {
@@ -33,12 +33,12 @@ static bool is_decoder(const struct config *config) {
     return !config_is_encoder(config);
 }
 
-static bool has_positions(const struct config *config, const char *type) {
-    return strcmp(config->model.position_embedding_type, type) == 0;
+static bool has_positions(const struct config *config, enum position_kind type) {
+    return config->model.position_embedding_type == type;
 }
 
 static bool has_rope(const struct config *config) {
-    return has_positions(config, "rope");
+    return has_positions(config, POSITIONS_ROPE);
 }
 
 static bool has_scaled_rope(const struct config *config) {
@@ -46,11 +46,11 @@ static bool has_scaled_rope(const struct config *config) {
 }
 
 static bool has_relative(const struct config *config) {
-    return has_positions(config, "relative");
+    return has_positions(config, POSITIONS_RELATIVE);
 }
 
 static bool has_alibi(const struct config *config) {
-    return has_positions(config, "alibi");
+    return has_positions(config, POSITIONS_ALIBI);
 }
 
 static bool has_windows(const struct config *config) {
@@ -70,7 +70,7 @@ static bool has_dense_layers(const struct config *config) {
 }
 
 static bool has_softmax_router(const struct config *config) {
-    return strcmp(config->model.moe_router_score_function, "softmax") == 0;
+    return config->model.moe_router_score_function == ROUTER_SOFTMAX;
 }
 
 static bool has_router_groups(const struct config *config) {
@@ -96,7 +96,7 @@ static bool has_same_rope(const struct config *there, const struct config *here)
     bool scales = config_scales_rope(here);
     if (scales != config_scales_rope(there) || !choices_set_rope(&a, there) || !choices_set_rope(&b, here))
         return false;
-    if (scales && (strcmp(there->model.rope_scaling_type, here->model.rope_scaling_type) != 0 ||
+    if (scales && (there->model.rope_scaling_type != here->model.rope_scaling_type ||
                    there->model.rope_scaling_factor != here->model.rope_scaling_factor))
         return false;
     return (choices_scale(there) == choices_scale(here) ||
@@ -116,7 +116,7 @@ static const struct meaning {
     double (*real)(const struct config *config);
     float (*single)(const struct config *config);
     bool (*is)(const struct config *config);
-    const char *(*word)(const struct config *config);
+    enum activation (*activation)(const struct config *config);
 } meanings[] = {
     [MEANS_ITSELF] = {0},
     [MEANS_NOTHING] = {.is_said = never},
@@ -140,8 +140,8 @@ static const struct meaning {
     [MEANS_SCALE] = {.is_same = has_same_scale, .single = config_softmax_scale},
     [MEANS_LATENT] = {.is_said = has_latents},
     [MEANS_LATENT_EPSILON] = {.is_said = has_latents, .real = config_latent_epsilon},
-    [MEANS_ACTIVATION] = {.word = config_activation},
-    [MEANS_HEAD_ACTIVATION] = {.is_said = is_bert, .word = config_head_activation},
+    [MEANS_ACTIVATION] = {.activation = config_activation},
+    [MEANS_HEAD_ACTIVATION] = {.is_said = is_bert, .activation = config_head_activation},
     [MEANS_GATE] = {.is = config_is_gated},
     [MEANS_GATED] = {.is_said = config_is_gated},
     [MEANS_QKV_BIAS] = {.is = config_has_qkv_bias},
@@ -177,7 +177,7 @@ static bool is_asked(const struct flag *flag, const struct config *there, const 
     if (meaning == MEANS_TYPES)
         return kind == LIKENESS_SAME || (kind != LIKENESS_WEIGHTS && config_token_types(here) > 0);
     if (meaning == MEANS_LENGTH)
-        return kind != LIKENESS_WEIGHTS || has_positions(here, "learned_absolute");
+        return kind != LIKENESS_WEIGHTS || has_positions(here, POSITIONS_LEARNED);
     // A BERT is a tower of ICT.
     return meaning != MEANS_FORM || kind != LIKENESS_WEIGHTS || !is_bert(there) || !is_ict(here);
 }
@@ -192,8 +192,8 @@ static void append_value(const struct flag *flag, const struct config *config, s
         buffer_printf(out, "%.9g", (double)meaning->single(config));
     else if (meaning->is)
         buffer_append_string(out, meaning->is(config) ? "true" : "false");
-    else if (meaning->word)
-        buffer_append_string(out, meaning->word(config));
+    else if (meaning->activation)
+        buffer_append_string(out, flag_value_text(flag, (int)meaning->activation(config)));
     else if (flag_is_unset(flag, config))
         buffer_append_string(out, "None");
     else

@@ -103,7 +103,7 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     CHECK(mesh_place(&alone, 0, 1, NULL) == 0);
     const struct config *config = options->config;
     *model = (struct model){
-        .form = config_form(config), .V = config->model.padded_vocab_size, .P = config->model.max_position_embeddings};
+        .form = config->model.form, .V = config->model.padded_vocab_size, .P = config->model.max_position_embeddings};
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config, options->mesh ? options->mesh : &alone);
     model->choices.fp8 = config->run.fp8_format || config->run.fp4_format ? &model->fp8 : NULL;

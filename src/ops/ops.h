@@ -18,6 +18,7 @@
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
+#include "base/layer_kinds.h"
 #include "ops/activation.h"
 #include "ops/ops_attention.h"
 #include "ops/ops_experts.h"
@@ -137,7 +138,6 @@ enum { ROPE_MOST_PAIRS = 2048 };
 // gain, rstd = 1 / sqrt(mean square + epsilon), without mean and bias. If `delta` is given, the residual addition is
 // fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x. Gains may be stored minus
 // gain_offset, which is added to each in fp32.
-enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
     struct tensor y;           // (N, C) out; may be in fp8, stored as by op_quantize, if the device fuses_quantize

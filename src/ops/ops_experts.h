@@ -7,19 +7,12 @@
 #ifndef OPS_OPS_EXPERTS_H
 #define OPS_OPS_EXPERTS_H
 
+#include "base/layer_kinds.h"
 #include "ops/activation.h"
 #include "ops/ops_float8.h"
 
 enum { ROUTER_MOST_EXPERTS = 1024, ROUTER_MOST_CHOSEN = 32 };
 
-// How scores are computed from logits, and weights from the scores of the chosen experts.
-enum router_score {
-    ROUTER_SOFTMAX,        // softmax over the K chosen logits
-    ROUTER_SOFTMAX_ALL,    // softmax over all E logits; the chosen ones are not normalised again
-    ROUTER_SIGMOID,        // 1 / (1 + e^-x); if K > 1 the chosen ones are divided by their sum + 1e-20
-    ROUTER_SQRT_SOFTPLUS,  // sqrt(log(1 + e^x)); if K > 1 the chosen ones are divided as above
-    ROUTER_SCORE_COUNT
-};
 struct router_rule {
     enum router_score score;
     float factor;  // multiplies the weights

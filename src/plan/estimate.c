@@ -116,7 +116,7 @@ static struct pass_estimate forward_pass(const struct estimator *estimator, cons
     double keys = heads_of_keys(model, layout) * (double)(model->model.kv_channels + config_value_channels(model)) / 2;
     double sharers = heads_of_keys(model, layout) * layout->tensor / (double)config_query_groups(model);
     // A causal query sees half of all keys on average.
-    double seen = config_form(model) == CONFIG_GPT ? length / 2 : length;
+    double seen = model->model.form == CONFIG_GPT ? length / 2 : length;
     struct pass_estimate pass = {
         .matmul = 2 * matrices / layer_share(layout) * tokens / rates->matmul[dtype] * (1 + rates->half_inner / inner) /
                   (0.5 + 0.5 * filled) * expert_slowdown(estimator, layout, tokens),

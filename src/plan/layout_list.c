@@ -65,19 +65,18 @@ static bool allows_exchange(const struct config *model, int64_t tensor, int64_t 
 // allows_exchange for a size that no flag fixes; not with an encoder and decoder, nor with biases by distance.
 static bool allows_heads(const struct layout_space *space, const struct plan_layout *layout) {
     const struct config *model = space->model;
-    const char *positions = model->model.position_embedding_type;
     int64_t ranks = (int64_t)layout->tensor * layout->head_ranks;
     return layout->head_ranks == 1 ||
            (!space->is_fixed[CHOICE_HEADS] && divides(layout->head_ranks, layout->context) &&
             divides(ranks, model->model.num_attention_heads) && divides(ranks, config_query_groups(model)) &&
-            config_form(model) != CONFIG_T5 && !(positions && strcmp(positions, "relative") == 0));
+            model->model.form != CONFIG_T5 && model->model.position_embedding_type != POSITIONS_RELATIVE);
 }
 
 static bool allows_context(const struct layout_space *space, const struct plan_layout *layout, int context) {
     int64_t tokens = space->model->run.seq_length;
     return divides((int64_t)layout->tensor * context, space->gpus) &&
            (context == 1 ||
-            (config_form(space->model) == CONFIG_GPT && divides(2 * context, tokens) &&
+            (space->model->model.form == CONFIG_GPT && divides(2 * context, tokens) &&
              tokens / context >= LEAST_TOKENS && allows_exchange(space->model, layout->tensor, context)));
 }
 
@@ -98,7 +97,7 @@ static bool allows_pipeline(const struct layout_space *space, const struct plan_
     if (space->is_fixed[CHOICE_ENDS])
         return true;
     // A stage needs a layer in addition to an end that counts as one.
-    return config_form(space->model) != CONFIG_T5 && stage_places(space, pipeline, ends) > (ends != 0);
+    return space->model->model.form != CONFIG_T5 && stage_places(space, pipeline, ends) > (ends != 0);
 }
 
 static int64_t micro_batches(const struct layout_space *space, const struct plan_layout *layout) {

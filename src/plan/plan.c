@@ -107,7 +107,7 @@ static struct layer_kinds count_kinds(const struct config *config, int64_t chunk
 // Whether a stage between the first and the last has other layers than the second.
 static bool has_different_stages(const struct config *config) {
     int64_t stages = config->machine.pipeline_model_parallel_size;
-    bool is_different = config_form(config) == CONFIG_T5;
+    bool is_different = config->model.form == CONFIG_T5;
     for (int64_t first = 0; first < stages * config_chunks(config) && !is_different; first += stages) {
         struct layer_kinds second = count_kinds(config, first + 1);
         for (int64_t stage = 2; stage < stages - 1; stage++) {
@@ -188,9 +188,8 @@ static void add_executed(struct plan *plan) {
 // Elements left to another optimizer, which may have more states per element: tables; vectors are negligible.
 static double elements_left(const struct config *config) {
     double tables = config->model.untie_embeddings_and_output_weights ? 2 : 1;
-    double positions = strcmp(config->model.position_embedding_type, "learned_absolute") == 0
-                           ? (double)config->model.max_position_embeddings
-                           : 0;
+    double positions =
+        config->model.position_embedding_type == POSITIONS_LEARNED ? (double)config->model.max_position_embeddings : 0;
     return (tables * (double)config->model.padded_vocab_size + positions) * (double)config->model.hidden_size;
 }
 

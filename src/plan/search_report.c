@@ -295,6 +295,8 @@ static void append_value(const struct flag *flag, const struct config *config, s
         buffer_append_string(out, "]");
     } else if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {
         append_quoted(*(char *const *)slot, out);
+    } else if (flag->type == FLAG_ENUM) {
+        append_quoted(flag_value_text(flag, *(const int *)slot), out);
     } else {
         flag_format(flag, config, out);
     }

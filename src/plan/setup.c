@@ -34,7 +34,7 @@ static struct schedule_shape schedule_of(const struct setup *setup) {
 static struct batch_form largest_batch(const struct setup *setup) {
     const struct config *config = setup->config;
     bool is_generating = setup->mode == STEP_GENERATE;
-    enum config_form family = config_form(config);
+    enum config_form family = config->model.form;
     struct batch_form form = {.B = is_generating ? 1 : config->run.micro_batch_size,
                               .T = is_generating ? config->model.max_position_embeddings : config->run.seq_length,
                               .fields = BATCH_BIT(TOKENS)};
@@ -72,7 +72,7 @@ struct step_options setup_options(const struct setup *setup) {
                             : 0,
         // Otherwise all micro-batches have as many tokens that count.
         .counts_tokens_alike =
-            config->run.calculate_per_token_loss && (config->data.eod_mask_loss || config_form(config) == CONFIG_T5),
+            config->run.calculate_per_token_loss && (config->data.eod_mask_loss || config->model.form == CONFIG_T5),
         .decoder_chunk = INT64_MAX,
         .splits_rows = choices_splits_rows(config, setup->mesh),
         .recomputes = config->machine.recompute_granularity != NULL,
@@ -85,7 +85,7 @@ struct step_options setup_options(const struct setup *setup) {
         .watches_gradients = !config->watch.no_check_for_nan_in_loss_and_grad,
         .bucket_elements = config->machine.ddp_bucket_size,
         .bucket_count = config->machine.ddp_num_buckets};
-    if (config_form(config) == CONFIG_T5)
+    if (config->model.form == CONFIG_T5)
         options.decoder_chunk = config_split_stage(config) * config_chunks(config);
     return options;
 }

@@ -174,7 +174,7 @@ static int64_t most_tokens(const struct device *device, double parameters) {
 
 int64_t automatic_evaluation_batch(const struct config *config, struct device *device, const struct mesh *mesh,
                                    int64_t samples) {
-    if (config_form(config) == CONFIG_ICT)
+    if (config->model.form == CONFIG_ICT)
         return 1;
     enum dtype dtype = config->run.bf16 ? DTYPE_BF16 : config->run.fp16 ? DTYPE_F16 : DTYPE_F32;
     int64_t most = most_tokens(device, (double)census_parameters(config)) / config->run.seq_length;

@@ -21,9 +21,9 @@ static const char *name_in(const char *name, const char *scope) {
 }
 
 static int check_source(const struct config *config, const struct model_source *source) {
-    if (config_form(&source->config) != CONFIG_BERT)
+    if (source->config.model.form != CONFIG_BERT)
         return error_set("--bert-load %s: it is not a BERT but a model of --model %s; give a BERT", source->path,
-                         source->config.model.family);
+                         CONFIG_NAME(model.form, source->config.model.form));
     return likeness_check_weights(&source->config, config, source->path);
 }
 

@@ -31,11 +31,11 @@ struct corpus {
 };
 
 enum corpus_kind corpus_kind_of(const struct config *config) {
-    if (strcmp(config->model.family, "t5") == 0)
+    if (config->model.form == CONFIG_T5)
         return CORPUS_T5;
-    if (strcmp(config->model.family, "ict") == 0)
+    if (config->model.form == CONFIG_ICT)
         return CORPUS_ICT;
-    if (strcmp(config->model.family, "bert") == 0)
+    if (config->model.form == CONFIG_BERT)
         return config->data.sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
     return CORPUS_GPT;
 }

@@ -235,7 +235,7 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
         return error_set_code(
             EXIT_CODE_USAGE,
             "--model %s needs the tokenizer for the mask and other special tokens; give --tokenizer-type and its files",
-            config->model.family);
+            CONFIG_NAME(model.form, config->model.form));
     sample_vocabulary_make(&datasets->vocabulary, tokenizer);
     if (config->data.decoder_start_token >= datasets->vocabulary.size)
         return error_set_code(EXIT_CODE_USAGE,

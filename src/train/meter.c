@@ -32,7 +32,7 @@ void meter_forget(struct meter *meter) {
 
 int meter_list_losses(const struct meter *meter, const struct step_result *result,
                       struct metrics_loss losses[METRICS_MAX_LOSSES]) {
-    bool is_ict = config_form(meter->config) == CONFIG_ICT;
+    bool is_ict = meter->config->model.form == CONFIG_ICT;
     int count = 0;
     losses[count++] = (struct metrics_loss){.name = is_ict ? "loss" : "lm loss", .value = result->loss};
     if (result->pairs > 0)
@@ -55,15 +55,15 @@ int meter_list_losses(const struct meter *meter, const struct step_result *resul
 }
 
 int64_t meter_tokens_per_sample(const struct config *config) {
-    int64_t second = config_form(config) == CONFIG_T5    ? config->run.decoder_seq_length
-                     : config_form(config) == CONFIG_ICT ? config->run.seq_length
-                                                         : 0;
+    int64_t second = config->model.form == CONFIG_T5    ? config->run.decoder_seq_length
+                     : config->model.form == CONFIG_ICT ? config->run.seq_length
+                                                        : 0;
     return config->run.seq_length + second;
 }
 
 // The tokens that the speed counts. In masked-word training few tokens count for the loss, but all are computed.
 static double count_tokens(const struct config *config, const struct meter_reading *reading) {
-    if (config_form(config) == CONFIG_GPT)
+    if (config->model.form == CONFIG_GPT)
         return reading->result.tokens;
     return (double)(reading->batch_size * meter_tokens_per_sample(config));
 }

@@ -23,7 +23,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 void probe_prepare(struct probe *probe, const struct config *config, int64_t vocab_size) {
     int64_t most = smaller(PROBE_TOKENS, config->model.max_position_embeddings);
     int64_t first = vocab_size > 2 * FIRST_TOKEN ? FIRST_TOKEN : 0, count = vocab_size - first;
-    *probe = (struct probe){.T = most, .S = config_form(config) == CONFIG_T5 ? smaller(DECODER_TOKENS, most) : 0};
+    *probe = (struct probe){.T = most, .S = config->model.form == CONFIG_T5 ? smaller(DECODER_TOKENS, most) : 0};
     // A linear congruential generator: every token of a large vocabulary may come.
     uint64_t state = 20231;
     for (int64_t i = 0; i < 2 * PROBE_TOKENS; i++) {

@@ -190,15 +190,15 @@ TEST(presets) {
 
 TEST(families) {
     EXPECT_OK(parse("--model llama --hidden-dropout 0.2"));
-    EXPECT_STRING(config.model.family, "gpt");
-    EXPECT_STRING(config.model.normalization, "RMSNorm");
+    EXPECT(config.model.form == CONFIG_GPT);
+    EXPECT(config.model.normalization == NORM_RMS);
     EXPECT(config.model.swiglu && config.model.untie_embeddings_and_output_weights && config.model.disable_bias_linear);
     EXPECT(config.model.hidden_dropout == 0.2 && config.model.attention_dropout == 0);
     EXPECT_OK(parse("--model opt"));
-    EXPECT_STRING(config.model.family, "gpt");
-    EXPECT_STRING(config.model.activation, "relu");
+    EXPECT(config.model.form == CONFIG_GPT);
+    EXPECT(config.model.activation == ACTIVATION_RELU);
     EXPECT_OK(parse("--model roberta --sample-break-mode eos"));
-    EXPECT_STRING(config.model.family, "bert");
+    EXPECT(config.model.form == CONFIG_BERT);
     EXPECT_STRING(config.data.sample_break_mode, "eos");
     EXPECT(config.model.bert_no_binary_head && config.model.position_offset == 2);
     EXPECT_OK(parse("--preset bert-large --model roberta"));  // the user's flag overrides the preset

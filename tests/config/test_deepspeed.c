@@ -140,7 +140,7 @@ TEST(other_names) {
     EXPECT_ERROR(config_validate(&config, 1), "--pp-partition-method uniform is not implemented; give");
     EXPECT_ERROR(parse("--train-iters 9 --position-embedding-type mrope"), "positions of images");
     EXPECT_OK(parse("--train-iters 9 --position-embedding-type rotary"));
-    EXPECT_STRING(config.model.position_embedding_type, "rope");
+    EXPECT(config.model.position_embedding_type == POSITIONS_ROPE);
     EXPECT_OK(parse("--train-iters 9 --max-padding-length 3 --train-mode pretrain --dataset Qwen-Pretrain-Idxmap"));
     EXPECT_ERROR(parse("--train-iters 9 --train-mode finetune"), "--train-mode is for finetuning");
     EXPECT_ERROR(parse("--train-iters 9 --dataset LLama-SFT"), "--dataset does not name data here; use --data-path");

@@ -21,10 +21,13 @@ struct options {
     double ratio;
     char *text;
     char *color;
+    enum shape { SHAPE_ROUND, SHAPE_SQUARE, SHAPE_UNSET } shape;
     struct string_list names, inputs, files;
 };
 
 static const char *const colors[] = {"red", "Green", "blue", NULL};
+static const struct flag_value shapes[] = {
+    {"round", SHAPE_ROUND}, {"Square", SHAPE_SQUARE}, {"quadratic", SHAPE_SQUARE}, {0}};
 static const struct flag_refusal other_colors[] = {{.name = "azure", .reason = "it is a kind of blue"}, {0}};
 
 #define AT(field) offsetof(struct options, field)
@@ -61,6 +64,13 @@ static const struct flag flags[] = {
      .choices = colors,
      .refusals = other_colors,
      .help = "color"},
+    {.name = "--shape",
+     .type = FLAG_ENUM,
+     .offset = AT(shape),
+     .values = shapes,
+     .unset = SHAPE_UNSET,
+     .advanced = true,
+     .help = "shape"},
     {.name = "--names", .type = FLAG_STRING_LIST, .offset = AT(names), .initial = "a b", .help = "names"},
     {.name = "--inputs",
      .type = FLAG_STRING_LIST,
@@ -131,6 +141,7 @@ TEST(defaults) {
     EXPECT(options.ratio == 0 && options.inner.rate == 1e-4);
     EXPECT(options.text == NULL);
     EXPECT_STRING(options.color, "red");
+    EXPECT(options.shape == SHAPE_UNSET);
     EXPECT_INT(options.names.count, 2);
     EXPECT_STRING(options.names.items[1], "b");
     EXPECT(!flag_is_given(&options.given, "--count") && !flag_is_given(&options.inner.given, "--rate"));
@@ -138,12 +149,14 @@ TEST(defaults) {
 }
 
 TEST(values) {
-    EXPECT_OK(parse("--on --no-off --count 7 --ratio .5 --text x=y --color=green --names p q -1 --rate=2e-3"));
+    EXPECT_OK(
+        parse("--on --no-off --count 7 --ratio .5 --text x=y --color=green --shape square --names p q -1 --rate=2e-3"));
     EXPECT(options.on && !options.off);
     EXPECT_INT(options.count, 7);
     EXPECT(options.ratio == 0.5 && options.inner.rate == 2e-3);
     EXPECT_STRING(options.text, "x=y");
     EXPECT_STRING(options.color, "Green");
+    EXPECT(options.shape == SHAPE_SQUARE);
     EXPECT_INT(options.names.count, 3);
     EXPECT_STRING(options.names.items[2], "-1");
     EXPECT(flag_is_given(&options.given, "--count") && flag_source(&options.given, "text") == FLAG_FROM_COMMAND);
@@ -212,6 +225,7 @@ TEST(malformed) {
         {"--ratio .", "\".\""},
         {"--rate 1e999", "--rate takes a number"},
         {"--color pink", "--color takes one of red, Green, blue, not \"pink\""},
+        {"--shape flat", "--shape takes one of round, Square, quadratic, not \"flat\""},
         {"--color Azure", "--color takes one of red, Green, blue, not \"Azure\": it is a kind of blue"},
         {"--on=maybe", "--on is a switch"},
         {"--text --on", "--text needs a value, and --on follows"},
@@ -497,7 +511,7 @@ TEST(help) {
                                         "  --num-layers N                  layers (required)\n",
                                         "  --rate X                        rate [> 0] (default 1e-4)\n",
                                         "  --config FILE ",
-                                        "1 more flags: bevatron try --help-all",
+                                        "2 more flags: bevatron try --help-all",
                                         "That is all.\n"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (!strstr(text.data, parts[i]))

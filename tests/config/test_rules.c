@@ -37,9 +37,10 @@ static const char *other_value(const struct flag *flag, const char *values) {
         return "";
     if (flag->type == FLAG_STRING_LIST && flag->minimum > 0)
         return "2 2 10";
-    for (int i = 0; flag->type == FLAG_CHOICE && flag->choices[i]; i++)
-        if (strcmp(flag->choices[i], initial) != 0 && !is_among(flag->choices[i], values))
-            value = flag->choices[i];
+    const char *choice = NULL;
+    for (size_t i = 0; (choice = flag_choice_at(flag, i)); i++)
+        if (strcmp(choice, initial) != 0 && !is_among(choice, values))
+            value = choice;
     config_defaults(&scratch);
     for (int i = 2; (flag->type == FLAG_INT || flag->type == FLAG_DOUBLE) && i >= 0; i--)
         if (flag_set(&table, &scratch, flag->name, numbers[i], FLAG_FROM_COMMAND) == 0 &&

@@ -266,12 +266,12 @@ TEST(models) {
     }
     EXPECT_OK(validate(BY_ITERS "--swiglu --hidden-size 4096 --num-attention-heads 32", 1));
     EXPECT_INT(config.model.ffn_hidden_size, 10880);
-    EXPECT_STRING(config_activation(&config), "silu");
+    EXPECT(config_activation(&config) == ACTIVATION_SILU);
     EXPECT_OK(validate(BY_ITERS "--disable-bias-linear --no-position-embedding", 1));
-    EXPECT_STRING(config_activation(&config), "gelu");
-    EXPECT_STRING(config.model.position_embedding_type, "none");
+    EXPECT(config_activation(&config) == ACTIVATION_GELU);
+    EXPECT(config.model.position_embedding_type == POSITIONS_NONE);
     EXPECT_OK(validate(BY_ITERS "--use-rotary-position-embeddings --no-position-embedding", 1));
-    EXPECT_STRING(config.model.position_embedding_type, "rope");
+    EXPECT(config.model.position_embedding_type == POSITIONS_ROPE);
     EXPECT_OK(validate(BY_ITERS "--window-size 127,0", 1));
     EXPECT(config.model.sliding_window == 128 && !config_mixes_windows(&config));
     EXPECT_OK(validate(BY_ITERS "--window-size (-1,0)", 1));
@@ -323,7 +323,7 @@ TEST(experts) {
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 " SINKHORN, 1));
     EXPECT(config_has_sinkhorn(&config) && config.model.moe_router_pre_softmax);
     EXPECT_OK(validate(BY_ITERS "--num-experts 4 --moe-router-topk 1 " SINKHORN, 1));
-    EXPECT_STRING(config.model.moe_router_score_function, "sigmoid");
+    EXPECT(config.model.moe_router_score_function == ROUTER_SIGMOID);
     static const struct {
         const char *flags, *message;
     } refused[] = {

@@ -368,11 +368,11 @@ TEST(arguments) {
     make_copy(&copy);
     EXPECT_OK(open_with(&copy, "scaled", &source));
     EXPECT(source.config.model.use_rope_scaling && source.config.model.rope_scaling_factor == 32);
-    EXPECT_STRING(source.config.model.position_embedding_type, "rope");
+    EXPECT(source.config.model.position_embedding_type == POSITIONS_ROPE);
     EXPECT_INT(source.config.model.sliding_window, 0);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "none", &source));
-    EXPECT_STRING(source.config.model.position_embedding_type, "none");
+    EXPECT(source.config.model.position_embedding_type == POSITIONS_NONE);
     EXPECT(!source.config.model.use_rope_scaling);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "window", &source));

@@ -178,7 +178,7 @@ TEST(losses_of_megatron) {
     struct model_source source = open_golden("megatron_experts_grouped");
     struct config_balance balance = config_balance(&source.config);
     EXPECT(balance.batch == 0.01 && balance.sequence == 1e-4 && balance.global == 0);
-    EXPECT_STRING(source.config.model.moe_router_dtype, "fp32");  // it says fp64
+    EXPECT(source.config.model.moe_router_dtype == ROUTER_DTYPE_FP32);  // it says fp64
     model_source_close(&source);
     source = open_golden("megatron_experts_packed");
     balance = config_balance(&source.config);

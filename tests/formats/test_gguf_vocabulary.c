@@ -281,8 +281,7 @@ static void expect_token(const struct gguf_vocabulary *v, int32_t id, const char
 // One of Hugging Face begins as config.json says. The ids there are not those of another tokenizer.
 TEST(special_ids) {
     struct model_source source = source_with("SentencePieceTokenizer", "tests/golden/gguf_unigram.model");
-    free(source.config.model.family);
-    source.config.model.family = memory_string("t5");
+    source.config.model.form = CONFIG_T5;
     source.config.data.vocab_extra_ids = 3;
     static const char text[] = "{\"eos_token_id\": 9, \"decoder_start_token_id\": 7}";
     struct gguf_vocabulary v;

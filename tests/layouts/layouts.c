@@ -40,7 +40,7 @@ static int64_t tokens_of_layers(const struct step *step, const struct config *co
     for (int i = 0; i < step_params(step)->count; i++) {
         const char *name = step_params(step)->items[i]->name;
         if (strstr(name, "self_attention.linear_qkv.weight"))
-            tokens += config_form(config) == CONFIG_T5 && strncmp(name, "decoder", 7) == 0
+            tokens += config->model.form == CONFIG_T5 && strncmp(name, "decoder", 7) == 0
                           ? config->run.decoder_seq_length
                           : config->run.seq_length;
         else if (strstr(name, "linear_kv.weight") || strstr(name, "linear_kv_up_proj.weight"))

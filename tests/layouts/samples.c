@@ -46,7 +46,7 @@ static int next_input(void *context, struct batch *input) {
 }
 
 void samples_open(struct samples *samples, const struct config *config, int data_rank, int data_ranks) {
-    enum config_form family = config_form(config);
+    enum config_form family = config->model.form;
     struct batch_form form = {.T = config->run.seq_length,
                               .fields = BATCH_BIT(TOKENS) | BATCH_BIT(LABELS) | BATCH_BIT(LOSS_MASK)};
     if (family != CONFIG_GPT)

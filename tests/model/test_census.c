@@ -159,10 +159,10 @@ static double formula(double B) {
     double h = (double)config.model.hidden_size, e = (double)config_word_embedding_size(&config);
     double head = e * (double)config.model.padded_vocab_size + (e != h ? 2 * e * h : 0);
     int64_t encoder = config_encoder_layers(&config), decoder = config_decoder_layers(&config);
-    if (config_form(&config) == CONFIG_GPT)
+    if (config.model.form == CONFIG_GPT)
         return 6 * B * s * (stack_products(decoder, 1) + head) + 6 * B * s * s * q * (double)decoder;
     double both = 12 * B * s * s * q * (double)encoder;
-    if (config_form(&config) == CONFIG_BERT)
+    if (config.model.form == CONFIG_BERT)
         return 6 * B * s * (stack_products(encoder, 1) + head) + both;
     return 6 * B * s * stack_products(encoder, 1) + both +
            (6 * B * S * (stack_products(decoder, 2) + head) + 6 * B * S * S * q * (double)decoder +

@@ -114,13 +114,12 @@ static void change(struct config *other, const struct flag *flag) {
         buffer_printf(&text, "%lld", *(const long long *)slot + (*(const long long *)slot < flag->maximum ? 1 : -1));
     else if (flag->type == FLAG_DOUBLE)
         buffer_printf(&text, "%.17g", *(const double *)slot < flag->maximum ? *(const double *)slot + 0.25 : 0.5);
-    else if (flag->type == FLAG_CHOICE)
-        for (size_t i = 0; flag->choices[i] && text.length == 0; i++)
-            buffer_append_string(&text,
-                                 strcmp(flag->choices[i], *(char *const *)slot ? *(char *const *)slot : "gelu_tanh")
-                                     ? flag->choices[i]
-                                     : "");
-    else
+    else if (flag->type == FLAG_ENUM) {
+        const char *has = flag_value_text(flag, *(const int *)slot), *name = NULL;
+        for (size_t i = 0; (name = flag_choice_at(flag, i)) && strcmp(name, has ? has : "gelu_tanh") == 0; i++)
+            ;
+        buffer_append_string(&text, name);
+    } else
         buffer_append_string(&text, strstr(flag->name, "factor") ? "2,2,2,2" : "[1,0]*2");
     EXPECT_OK(flag_set(&table, other, flag->name, buffer_string(&text), FLAG_FROM_COMMAND));
     buffer_free(&text);

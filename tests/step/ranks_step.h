@@ -115,7 +115,7 @@ static inline int rank_step_next_of_family(void *context, struct batch *input) {
     static int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
     const struct rank_step *r = context;
     TRY(rank_step_next(context, input));
-    enum config_form form = config_form(&r->config);
+    enum config_form form = r->config.model.form;
     if (form != CONFIG_GPT)
         input->lengths = lengths;
     if (form == CONFIG_BERT)

@@ -53,7 +53,7 @@ static struct curve train_with(const char *flags, const char *more, int micro_ba
     struct train_lab lab;
     struct curve curve = {0};
     open_lab(&lab, flags, more, micro_batches);
-    struct feed feed = {.form = config_form(&lab.config), .unlike = micro_batches > 1 ? micro_batches : 0};
+    struct feed feed = {.form = lab.config.model.form, .unlike = micro_batches > 1 ? micro_batches : 0};
     struct step_source source = {.next = next_input, .context = &feed, .count = micro_batches};
     for (int i = 0; i < STEPS; i++) {
         EXPECT_OK(step_train(lab.step, &source, 3e-3, 0));
@@ -301,7 +301,7 @@ static double step_around(const char *model, const char *flags, struct buffer *o
         if (strstr(name, ".layers.1.") && (strstr(name, "linear_proj.weight") || strstr(name, "linear_fc2.weight")))
             device_zero(lab.device, params->items[i]->value);
     }
-    struct feed feed = {.form = config_form(&lab.config)};
+    struct feed feed = {.form = lab.config.model.form};
     EXPECT_OK(step_train(lab.step, &(struct step_source){.next = next_input, .context = &feed, .count = 1}, 0, 0));
     double loss = step_result(lab.step).loss;
     step_settle(lab.step);
@@ -365,7 +365,7 @@ struct fp8_stretch {
 
 // Every second micro-batch differs from the others, so each step has other ranges.
 static void go_on(struct train_lab *lab, int64_t done, int steps, struct fp8_stretch *stretch) {
-    struct feed feed = {.form = config_form(&lab->config), .next = done, .unlike = 2};
+    struct feed feed = {.form = lab->config.model.form, .next = done, .unlike = 2};
     struct step_source source = {.next = next_input, .context = &feed, .count = 1};
     for (int i = 0; i < steps; i++) {
         EXPECT_OK(step_train(lab->step, &source, 3e-3, 0.1));

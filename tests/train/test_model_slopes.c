@@ -176,7 +176,7 @@ static int next_input(void *context, struct batch *input) {
     static int32_t context_tokens[ROWS * COLUMNS], context_lengths[ROWS] = {4, 9, 7};
     static int64_t samples[ROWS] = {4, 5, 6};
     const struct train_lab *lab = context;
-    enum config_form form = config_form(&lab->config);
+    enum config_form form = lab->config.model.form;
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         tokens[i] = (i * 17 + 5) % 37;
         labels[i] = (i * 23 + 11) % 37;

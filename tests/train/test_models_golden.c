@@ -25,7 +25,7 @@ static void check_logits(const char *name, int threads) {
     int64_t B = g.config.run.micro_batch_size, V = step_vocabulary(g.step);
     struct tensor logits = step_evaluated_logits(g.step);
     int64_t rows = tensor_count(logits) / V / B;  // of a sample
-    const int32_t *lengths = config_form(&g.config) == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
+    const int32_t *lengths = g.config.model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
     struct safetensors_tensor want_logits = *golden_find(&g, "", "logits"), part = want_logits;
     for (int64_t b = 0; b < B; b++) {
         int64_t count = (lengths ? lengths[b] : rows) * V, first = b * rows * V;

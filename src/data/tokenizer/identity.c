@@ -103,6 +103,6 @@ struct tokenizer_options tokenizer_options_of(const struct config *config) {
                                       .tiktoken_specials = config->data.tiktoken_num_special_tokens,
                                       .null_eod_given = config->data.null_tokenizer_eod_id >= 0,
                                       .null_eod_id = config->data.null_tokenizer_eod_id,
-                                      .needs_mask = strcmp(config->model.family, "bert") == 0,
+                                      .needs_mask = config->model.form == CONFIG_BERT,
                                       .eod_token = config->data.eod_token};
 }
