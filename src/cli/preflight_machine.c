@@ -152,14 +152,8 @@ void preflight_limits(struct preflight *flight) {
 static double write_seconds(int file, int64_t mib, const char *piece) {
     double start = clock_seconds();
     for (int64_t i = 0; i < mib; i++)
-        for (size_t done = 0; done < PIECE_BYTES;) {
-            ssize_t count = write(file, piece + done, PIECE_BYTES - done);
-            if (count < 0 && errno == EINTR)
-                continue;
-            if (count <= 0)
-                return -1;
-            done += (size_t)count;
-        }
+        if (file_put(file, piece, PIECE_BYTES) < PIECE_BYTES)
+            return -1;
     return fsync(file) < 0 ? -1 : clock_seconds() - start;
 }
 

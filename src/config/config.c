@@ -128,3 +128,14 @@ int config_take_number(struct config *config, const char *flag, int64_t number) 
     (void)snprintf(text, sizeof text, "%" PRId64, number);
     return config_take(config, flag, text);
 }
+
+int config_choose(struct config *config, const char *flag, const char *text) {
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, config, flag, text, FLAG_FROM_PRESET);
+}
+
+int config_choose_number(struct config *config, const char *flag, double number) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.10g", number);
+    return config_choose(config, flag, text);
+}

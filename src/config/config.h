@@ -319,6 +319,9 @@ const char *config_name_of(size_t field, int value);
 // Sets a flag to a number from another program's file.
 int config_take(struct config *config, const char *flag, const char *text);
 int config_take_number(struct config *config, const char *flag, int64_t number);
+// Sets a flag to a choice of the program: the user has not given it.
+int config_choose(struct config *config, const char *flag, const char *text);
+int config_choose_number(struct config *config, const char *flag, double number);
 
 // The purpose of the config; decides which flags are required.
 enum config_use {

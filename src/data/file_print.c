@@ -69,14 +69,12 @@ static int hash_piece(int descriptor, const char *path, uint64_t bytes, int64_t 
     int status = interrupt_check();
     while (status == 0 && at < end) {
         size_t wanted = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
-        ssize_t got = pread(descriptor, step, wanted, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            status = error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", path, at,
-                               got < 0 ? strerror(errno) : "it was truncated");
-        sha256_update(&hash, step, got > 0 ? (size_t)got : 0);
-        at += got > 0 ? (uint64_t)got : 0;
+        size_t got = file_read_at(descriptor, step, wanted, at);
+        if (got < wanted)
+            status = error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", path, at + got,
+                               errno ? strerror(errno) : "it was truncated");
+        sha256_update(&hash, step, got);
+        at += got;
     }
     free(step);
     sha256_final(&hash, result);

@@ -238,31 +238,14 @@ int store_write(const struct store *store, int64_t file, uint64_t offset, const 
         offset += done;
         count -= done;
     }
-    while (count > 0) {
-        ssize_t done = pwrite(store->descriptors[file], from, count, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return fail(store, file, "write", done < 0 ? errno : EIO);
-        from += done;
-        offset += (uint64_t)done;
-        count -= (size_t)done;
-    }
+    if (file_write_at(store->descriptors[file], from, count, offset) < count)
+        return fail(store, file, "write", errno);
     return 0;
 }
 
 int store_read(const struct store *store, int64_t file, uint64_t offset, void *out, size_t count) {
-    char *to = out;
-    while (count > 0) {
-        ssize_t got = pread(store->descriptors[file], to, count, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return fail(store, file, "read back", got < 0 ? errno : EIO);
-        to += got;
-        offset += (uint64_t)got;
-        count -= (size_t)got;
-    }
+    if (file_read_at(store->descriptors[file], out, count, offset) < count)
+        return fail(store, file, "read back", errno ? errno : EIO);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "net/stream.h"
 #include "net/internal.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "base/thread.h"
@@ -79,15 +80,8 @@ static void *work(void *argument) {
 
 // -1 if the reader has closed it.
 static int put(struct remote_stream *stream, const char *bytes, size_t count) {
-    while (count > 0) {
-        ssize_t written = write(stream->pipe[1], bytes, count);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return error_set("the reader of %s has closed it", stream->object.url);
-        bytes += written;
-        count -= (size_t)written;
-    }
+    if (file_put(stream->pipe[1], bytes, count) < count)
+        return error_set("the reader of %s has closed it", stream->object.url);
     return 0;
 }
 

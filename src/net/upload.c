@@ -3,6 +3,7 @@
 #include "net/internal.h"
 #include "net/xml.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -57,18 +58,11 @@ struct upload_job {
 };
 
 static int read_part(const struct remote_upload *upload, uint64_t from, char *bytes, size_t count) {
-    while (count > 0) {
-        ssize_t got = pread(upload->descriptor, bytes, count, (off_t)from);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set("cannot read %s at byte %" PRIu64 ": %s", upload->name, from,
-                             got < 0 ? strerror(errno) : "it was truncated");
-        bytes += got;
-        from += (uint64_t)got;
-        count -= (size_t)got;
-    }
-    return 0;
+    size_t got = file_read_at(upload->descriptor, bytes, count, from);
+    if (got == count)
+        return 0;
+    return error_set("cannot read %s at byte %" PRIu64 ": %s", upload->name, from + got,
+                     errno ? strerror(errno) : "it was truncated");
 }
 
 // Takes the next part: its number from 1 and its bytes; 0 if there is none, -1 on error. Parts are read in order under

@@ -161,17 +161,11 @@ static int read_at(const struct line_file *file, struct buffer *text, uint64_t o
         return 0;
     count = file->size - offset < count ? (size_t)(file->size - offset) : count;
     buffer_reserve(text, count);
-    while (count > 0) {
-        ssize_t got = pread(file->descriptor, text->data + text->length, count, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", file->name, offset,
-                             got < 0 ? strerror(errno) : "it was truncated");
-        text->length += (size_t)got;
-        offset += (uint64_t)got;
-        count -= (size_t)got;
-    }
+    size_t got = file_read_at(file->descriptor, text->data + text->length, count, offset);
+    text->length += got;
+    if (got < count)
+        return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", file->name,
+                         offset + got, errno ? strerror(errno) : "it was truncated");
     text->data[text->length] = 0;
     return 0;
 }

@@ -82,15 +82,8 @@ static int output_pack(const struct output *output, struct buffer *packed, struc
 }
 
 static int write_stdout(const char *bytes, size_t count) {
-    while (count > 0) {
-        ssize_t done = write(STDOUT_FILENO, bytes, count);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return error_set("cannot write to standard output: %s; check what reads it", strerror(errno));
-        bytes += done;
-        count -= (size_t)done;
-    }
+    if (file_put(STDOUT_FILENO, bytes, count) < count)
+        return error_set("cannot write to standard output: %s; check what reads it", strerror(errno));
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "data/extract/codec.h"
 #include "data/extract/piece_ring.h"
 #include "data/bad_data.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -72,19 +73,11 @@ int pack_zstd(struct buffer *out, const void *bytes, size_t count) {
 
 // Reads up to count bytes: how many, fewer only at the end of the file, -1 on error.
 static int64_t read_at(int descriptor, const char *name, void *out, size_t count, uint64_t offset) {
-    size_t done = 0;
-    ssize_t got = 1;
-    while (done < count && got > 0) {
-        got = pread(descriptor, (char *)out + done, count - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got < 0)
-            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", name, offset + done,
-                             strerror(errno));
-        else
-            done += (size_t)got;
-    }
-    return (int64_t)done;
+    size_t got = file_read_at(descriptor, out, count, offset);
+    if (got < count && errno)
+        return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", name, offset + got,
+                         strerror(errno));
+    return (int64_t)got;
 }
 
 struct zstd_frame {

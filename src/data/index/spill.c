@@ -3,6 +3,7 @@
 #include "data/index/spill.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -31,16 +32,9 @@ int spill_open(struct spill *spill, const char *beside) {
 }
 
 static int flush(struct spill *spill) {
-    size_t done = 0;
-    while (done < spill->pending_bytes) {
-        ssize_t got = write(spill->descriptor, spill->pending + done, spill->pending_bytes - done);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set("cannot write a temporary file next to %s: %s; free disk space or choose another disk",
-                             spill->beside, got < 0 ? strerror(errno) : "nothing written");
-        done += (size_t)got;
-    }
+    if (file_put(spill->descriptor, spill->pending, spill->pending_bytes) < spill->pending_bytes)
+        return error_set("cannot write a temporary file next to %s: %s; free disk space or choose another disk",
+                         spill->beside, strerror(errno));
     spill->pending_bytes = 0;
     return 0;
 }
@@ -64,18 +58,9 @@ int spill_write(struct spill *spill, const void *bytes, size_t count) {
 int spill_read(struct spill *spill, uint64_t offset, void *out, size_t count) {
     CHECK(offset <= spill->bytes && count <= spill->bytes - offset);
     TRY(flush(spill));
-    unsigned char *to = out;
-    while (count > 0) {
-        ssize_t got = pread(spill->descriptor, to, count, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return error_set("cannot read back a temporary file next to %s: %s", spill->beside,
-                             got < 0 ? strerror(errno) : "it was truncated");
-        to += got;
-        offset += (uint64_t)got;
-        count -= (size_t)got;
-    }
+    if (file_read_at(spill->descriptor, out, count, offset) < count)
+        return error_set("cannot read back a temporary file next to %s: %s", spill->beside,
+                         errno ? strerror(errno) : "it was truncated");
     return 0;
 }
 
