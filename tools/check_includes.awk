@@ -101,8 +101,8 @@ function check_system_include(name) {
         error_at(FNR, "only src/comm/mpi_library.h includes MPI")
     if (name ~ /^nccl/ && path_in_src != "comm/nccl_library.h")
         error_at(FNR, "only src/comm/nccl_library.h includes NCCL")
-    if (name ~ /^microhttpd/ && path_in_src != "report/board/web_library.h")
-        error_at(FNR, "only src/report/board/web_library.h includes libmicrohttpd")
+    if (name ~ /^microhttpd/ && path_in_src != "report/board/web_server.c")
+        error_at(FNR, "only src/report/board/web_server.c includes libmicrohttpd")
     if (name ~ nvidia && path_in_src !~ /^ops\/cuda\// && path_in_src != "comm/nccl.c")
         error_at(FNR, "only src/ops/cuda and src/comm/nccl.c include NVIDIA headers")
 }

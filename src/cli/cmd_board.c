@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/flag_rows.h"
-#include "report/board/export.h"
+#include "report/board/page.h"
 #include "report/board/store.h"
 #include "report/board/web_server.h"
 #include "report/plot.h"

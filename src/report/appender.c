@@ -2,6 +2,7 @@
 #include "report/appender.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/watchdog.h"
@@ -69,20 +70,11 @@ static void tell_loss(struct appender *appender, int error) {
 bool appender_write(struct appender *appender, const void *record, size_t bytes) {
     if (!appender->path)
         return false;
-    size_t done = 0;
-    int error = appender->has_ended ? EIO : 0;
     watchdog_doing("writing", appender->path);
-    while (error == 0 && done < bytes) {
-        ssize_t count = write(appender->descriptor, (const char *)record + done, bytes - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            error = count < 0 ? errno : ENOSPC;
-        else
-            done += (size_t)count;
-    }
+    size_t done = appender->has_ended ? 0 : file_put(appender->descriptor, record, bytes);
+    int error = appender->has_ended ? EIO : errno;
     watchdog_done();
-    if (error != 0) {
+    if (done < bytes || appender->has_ended) {
         tell_loss(appender, error);
         appender->has_ended = appender->has_ended || !take_back(appender, done);
         return false;

@@ -12,8 +12,6 @@
 
 // ---- fairseq's JSON ----
 
-// Log lines in fairseq's JSON.
-
 static void begin(struct buffer *out, double wall_seconds, const char *logger) {
     char time[32];
     clock_format(wall_seconds, time, sizeof time);
@@ -26,11 +24,6 @@ static void put(struct buffer *out, const char *name, double value, int digits) 
     double unit = pow(10, digits);
     if (isfinite(value))
         value = nearbyint(value * unit) / unit;
-    bool is_first = out->data[out->length - 1] == '{';
-    buffer_printf(out, "%s\"%s\": \"%g\"", is_first ? "" : ", ", name, value);
-}
-
-static void put_exact(struct buffer *out, const char *name, double value) {
     bool is_first = out->data[out->length - 1] == '{';
     buffer_printf(out, "%s\"%s\": \"%g\"", is_first ? "" : ", ", name, value);
 }
@@ -60,7 +53,7 @@ void fairseq_train(struct buffer *out, const struct metrics *m, const struct fai
     put(out, "wpb", m->tokens_per_second * seconds, 1);
     put(out, "bsz", (double)m->global_batch_size, 1);
     buffer_printf(out, ", \"num_updates\": \"%" PRId64 "\"", m->iteration);
-    put_exact(out, "lr", m->learning_rate);
+    buffer_printf(out, ", \"lr\": \"%g\"", m->learning_rate);
     if (m->has_grad_norm)
         put(out, "gnorm", m->grad_norm, 3);
     if (m->loss_scale != 1)

@@ -14,7 +14,7 @@
 
 // ---- fields of messages ----
 
-// Fields of protocol-buffer messages. Wire type 0 is a varint, 1 eight bytes, 2 a length and as many bytes, 5 four
+// Wire type 0 is a varint, 1 eight bytes, 2 a length and as many bytes, 5 four
 // bytes.
 
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };

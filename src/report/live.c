@@ -1,6 +1,6 @@
 // The most important facts come first, because a narrow terminal has no room for the last ones. Time left is based on
 // this start's own pace, evaluations and saves included.
-#include "report/live.h"
+#include "report/console.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -9,13 +9,14 @@
 #include "base/screen.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static const double interval_seconds = 0.5, smoothing = 0.2;
 enum { MOST_CELLS = 40, FEWEST_CELLS = 4, BAR_FRAME = 3, SPARKS = 16, SPARK_LEVELS = 8, MOST_LINES = 4 };
-enum { ITEM_BYTES = 160, COLUMNS_WITH_TIME = 60 };
+enum { COLUMNS_WITH_TIME = 60 };
 
 bool live_open(struct live *live, int64_t first_iteration) {
     if (!screen_is_live())
@@ -57,6 +58,16 @@ static bool add_fact(struct fact_lines *lines, const char *name, const char *val
     buffer_append_string(lines->out, *name ? " " : "");
     buffer_append_string(lines->out, value);
     return true;
+}
+
+static void __attribute__((format(printf, 3, 4)))
+add_value(struct fact_lines *lines, const char *name, const char *format, ...) {
+    char value[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, sizeof value, format, arguments);
+    va_end(arguments);
+    add_fact(lines, name, value);
 }
 
 static void add_count(struct fact_lines *lines, const char *name, double count, const char *unit) {
@@ -172,22 +183,16 @@ void live_compose(struct buffer *out, const struct live *live, const struct metr
                   double now) {
     struct fact_lines lines = {
         .out = out, .columns = live->columns, .line = 2, .most_lines = MOST_LINES, .has_color = live->has_color};
-    char value[ITEM_BYTES];
     append_head(out, live, m, now);
     buffer_append_byte(out, '\n');
     add_loss(&lines, live, m, losses);
     if (live->tokens_per_second > 0)
         add_count(&lines, "", live->tokens_per_second, " tokens/s");
-    if (live->peak_teraflops > 0 && live->teraflops > 0) {
-        snprintf(value, sizeof value, "%.1f%%", 100 * live->teraflops / live->peak_teraflops);
-        add_fact(&lines, "MFU", value);
-    }
-    snprintf(value, sizeof value, "%.2e", m->learning_rate);
-    add_fact(&lines, "lr", value);
-    if (m->has_grad_norm) {
-        snprintf(value, sizeof value, "%.3f", fabs(m->grad_norm) < 1e6 ? m->grad_norm : NAN);
-        add_fact(&lines, "grad norm", value);
-    }
+    if (live->peak_teraflops > 0 && live->teraflops > 0)
+        add_value(&lines, "MFU", "%.1f%%", 100 * live->teraflops / live->peak_teraflops);
+    add_value(&lines, "lr", "%.2e", m->learning_rate);
+    if (m->has_grad_norm)
+        add_value(&lines, "grad norm", "%.3f", fabs(m->grad_norm) < 1e6 ? m->grad_norm : NAN);
     if (live->memory_bytes > 0)
         add_count(&lines, "memory", live->memory_bytes, "B");
     add_saved(&lines, live, now);
@@ -247,56 +252,40 @@ static struct fact_lines begin_line(struct buffer *out, const struct live *live,
 
 void live_train_line(struct buffer *out, const struct live *live, const struct metrics *m) {
     struct fact_lines lines = begin_line(out, live, m->wall_seconds);
-    char value[ITEM_BYTES];
-    snprintf(value, sizeof value, "%" PRId64 "/%" PRId64, m->iteration, m->train_iters);
-    add_fact(&lines, "iteration", value);
-    if (m->skipped_iterations > 0) {
-        snprintf(value, sizeof value, "%" PRId64, m->skipped_iterations);
-        add_fact(&lines, "skipped", value);
-    }
-    if (m->nan_iterations > 0) {
-        snprintf(value, sizeof value, "%" PRId64, m->nan_iterations);
-        add_fact(&lines, "NaN", value);
-    }
+    add_value(&lines, "iteration", "%" PRId64 "/%" PRId64, m->iteration, m->train_iters);
+    if (m->skipped_iterations > 0)
+        add_value(&lines, "skipped", "%" PRId64, m->skipped_iterations);
+    if (m->nan_iterations > 0)
+        add_value(&lines, "NaN", "%" PRId64, m->nan_iterations);
     for (int i = 0; i < m->loss_count; i++) {
-        snprintf(value, sizeof value, m->losses[i].is_share ? "%.2f%%" : "%.4f", m->losses[i].value);
-        add_fact(&lines, m->losses[i].name, value);
+        add_value(&lines, m->losses[i].name, m->losses[i].is_share ? "%.2f%%" : "%.4f", m->losses[i].value);
     }
-    snprintf(value, sizeof value, "%.2e", m->learning_rate);
-    add_fact(&lines, "lr", value);
-    if (m->has_grad_norm) {
-        snprintf(value, sizeof value, "%.3f", m->grad_norm);
-        add_fact(&lines, "grad norm", value);
-    }
+    add_value(&lines, "lr", "%.2e", m->learning_rate);
+    if (m->has_grad_norm)
+        add_value(&lines, "grad norm", "%.3f", m->grad_norm);
     if (m->tokens_per_second > 0)
         add_count(&lines, "", m->tokens_per_second, " tokens/s");
-    snprintf(value, sizeof value, "%.0f ms", m->elapsed_ms);
-    add_fact(&lines, "", value);
+    add_value(&lines, "", "%.0f ms", m->elapsed_ms);
     buffer_append_byte(out, '\n');
 }
 
 void live_eval_line(struct buffer *out, const struct live *live, const struct metrics_eval *eval) {
     struct fact_lines lines = begin_line(out, live, eval->wall_seconds);
-    char value[ITEM_BYTES];
-    snprintf(value, sizeof value, "%" PRId64, eval->iteration);
-    add_fact(&lines, eval->is_final && strncmp(eval->set, "test", 4) == 0 ? "test at" : "validation at", value);
+    add_value(&lines, eval->is_final && strncmp(eval->set, "test", 4) == 0 ? "test at" : "validation at", "%" PRId64,
+              eval->iteration);
     for (int i = 0; i < eval->loss_count; i++) {
         const struct metrics_loss *loss = &eval->losses[i];
-        snprintf(value, sizeof value, loss->is_share ? "%.2f%%" : "%.4f", loss->value);
-        add_fact(&lines, loss->name, value);
+        add_value(&lines, loss->name, loss->is_share ? "%.2f%%" : "%.4f", loss->value);
         if (loss->is_share)
             continue;
-        snprintf(value, sizeof value, "%.2f", metrics_perplexity(loss->value));
-        add_fact(&lines, "perplexity", value);
+        add_value(&lines, "perplexity", "%.2f", metrics_perplexity(loss->value));
     }
     buffer_append_byte(out, '\n');
 }
 
 void live_event_line(struct buffer *out, const struct live *live, const struct metrics_event *event) {
     struct fact_lines lines = begin_line(out, live, clock_wall_seconds());
-    char value[ITEM_BYTES];
-    snprintf(value, sizeof value, "%" PRId64, event->iteration);
-    add_fact(&lines, "iteration", value);
+    add_value(&lines, "iteration", "%" PRId64, event->iteration);
     if (!add_fact(&lines, "", event->text)) {
         lines.is_full = false;
         add_fact(&lines, "", event->name);

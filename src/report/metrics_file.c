@@ -20,21 +20,15 @@
 
 // ---- the times of ranks ----
 
-// Lines about ranks.
-
 // To the microsecond: more digits are noise, and there may be many ranks.
 static void key_ms(struct json_writer *json, const char *key, double ms) {
     json_put_double(json, key, round(ms * 1e3) / 1e3);
 }
 
-static void key_text(struct json_writer *json, const char *key, const char *text) {
-    json_put_string(json, key, text);
-}
-
 static void write_rank(struct json_writer *json, const struct ranks_line_rank *rank) {
     json_begin_object(json);
     json_put_int(json, "rank", rank->rank);
-    key_text(json, "host", rank->host);
+    json_put_string(json, "host", rank->host);
     key_ms(json, "step_ms", rank->step_ms);
     key_ms(json, "wait_ms", rank->wait_ms);
     key_ms(json, "data_ms", rank->data_ms);
@@ -80,9 +74,9 @@ void ranks_line_write(struct buffer *out, const struct ranks_line *line) {
         json_key(&json, "slow");
         json_begin_object(&json);
         json_put_int(&json, "rank", line->ranks[line->slow].rank);
-        key_text(&json, "host", line->ranks[line->slow].host);
-        key_text(&json, "cause", line->slow_cause);
-        key_text(&json, "text", line->slow_text);
+        json_put_string(&json, "host", line->ranks[line->slow].host);
+        json_put_string(&json, "cause", line->slow_cause);
+        json_put_string(&json, "text", line->slow_text);
         json_end_object(&json);
     }
     json_end_object(&json);
@@ -158,36 +152,28 @@ int metrics_file_open(struct metrics_file *file, const char *path) {
 }
 
 void metrics_file_close(void *sink) {
-    struct metrics_file *file = sink;
-    appender_close(&file->appender);
+    appender_close(&((struct metrics_file *)sink)->appender);
 }
 
-void metrics_file_line(struct metrics_file *file, struct buffer *line) {
+bool metrics_file_line(struct metrics_file *file, struct buffer *line) {
     buffer_append_byte(line, '\n');
-    (void)appender_write(&file->appender, line->data, line->length);
+    bool is_written = appender_write(&file->appender, line->data, line->length);
     buffer_free(line);
-}
-
-static void key_int(struct json_writer *json, const char *key, int64_t value) {
-    json_put_int(json, key, value);
-}
-
-static void key_double(struct json_writer *json, const char *key, double value) {
-    json_put_double(json, key, value);
+    return is_written;
 }
 
 void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration) {
     json_begin_object(json);
     json_put_string(json, "kind", kind);
-    key_double(json, "time", wall_seconds);
-    key_int(json, "iteration", iteration);
+    json_put_double(json, "time", wall_seconds);
+    json_put_int(json, "iteration", iteration);
 }
 
 static void write_losses(struct json_writer *json, const struct metrics_loss *losses, int count) {
     json_key(json, "losses");
     json_begin_object(json);
     for (int i = 0; i < count; i++)
-        key_double(json, losses[i].name, losses[i].value);
+        json_put_double(json, losses[i].name, losses[i].value);
     json_end_object(json);
 }
 
@@ -205,9 +191,8 @@ static void write_config(struct json_writer *json, const char *config_json) {
 }
 
 static void key_string(struct json_writer *json, const char *key, const char *value) {
-    if (!value)
-        return;
-    json_put_string(json, key, value);
+    if (value)
+        json_put_string(json, key, value);
 }
 
 void metrics_file_run(void *sink, const struct metrics_start *start) {
@@ -224,18 +209,18 @@ void metrics_file_run(void *sink, const struct metrics_start *start) {
     key_string(&json, "version", BEVATRON_VERSION);
     key_string(&json, "host", start->host);
     if (start->process > 0) {
-        key_int(&json, "pid", start->process);
-        key_int(&json, "ranks", start->ranks);
+        json_put_int(&json, "pid", start->process);
+        json_put_int(&json, "ranks", start->ranks);
     }
     if (start->tokens_per_sample > 0) {
-        key_double(&json, "tokens_per_sample", start->tokens_per_sample);
-        key_double(&json, "flops_per_token", start->flops_per_token);
+        json_put_double(&json, "tokens_per_sample", start->tokens_per_sample);
+        json_put_double(&json, "flops_per_token", start->flops_per_token);
     }
     file->peak_teraflops = start->peak_teraflops;
     if (start->peak_teraflops > 0)
-        key_double(&json, "peak_teraflops", start->peak_teraflops);
+        json_put_double(&json, "peak_teraflops", start->peak_teraflops);
     if (start->planned_seconds > 0)
-        key_double(&json, "planned_ms", start->planned_seconds * 1e3);
+        json_put_double(&json, "planned_ms", start->planned_seconds * 1e3);
     key_string(&json, "job", start->job);
     key_string(&json, "job_log", start->job_log);
     write_config(&json, start->config_json);
@@ -250,7 +235,7 @@ static void write_experts(struct json_writer *json, const struct metrics *m) {
     json_begin_object(json);
     for (int i = 0; i < m->expert_layer_count; i++) {
         snprintf(layer, sizeof layer, "%" PRId64, m->expert_layers[i].layer);
-        key_double(json, layer, m->expert_layers[i].balance);
+        json_put_double(json, layer, m->expert_layers[i].balance);
     }
     json_end_object(json);
     if (m->idle_experts == 0)
@@ -260,18 +245,9 @@ static void write_experts(struct json_writer *json, const struct metrics *m) {
     for (int i = 0; i < m->expert_layer_count; i++) {
         snprintf(layer, sizeof layer, "%" PRId64, m->expert_layers[i].layer);
         if (m->expert_layers[i].idle > 0)
-            key_int(json, layer, m->expert_layers[i].idle);
+            json_put_int(json, layer, m->expert_layers[i].idle);
     }
     json_end_object(json);
-}
-
-static void write_field(struct json_writer *json, const struct metric_field *field, const struct metrics *m) {
-    if (field->type == METRIC_LOSSES)
-        write_losses(json, m->losses, m->loss_count);
-    else if (field->type == METRIC_COUNT && metric_is_there(field, m))
-        key_int(json, field->key, (int64_t)metric_value(field, m));
-    else if (field->type == METRIC_REAL && metric_is_there(field, m))
-        key_double(json, field->key, metric_value(field, m));
 }
 
 void metrics_file_train(void *sink, const struct metrics *m) {
@@ -280,10 +256,14 @@ void metrics_file_train(void *sink, const struct metrics *m) {
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "train", m->wall_seconds, m->iteration);
     for (const struct metric_field *field = metric_fields; field->key; field++)
-        if (field->type != METRIC_MFU)
-            write_field(&json, field, m);
-        else if (file->peak_teraflops > 0)
-            key_double(&json, field->key, m->teraflops / file->peak_teraflops);
+        if (field->type == METRIC_LOSSES)
+            write_losses(&json, m->losses, m->loss_count);
+        else if (field->type == METRIC_MFU && file->peak_teraflops > 0)
+            json_put_double(&json, field->key, m->teraflops / file->peak_teraflops);
+        else if (field->type == METRIC_COUNT && metric_is_there(field, m))
+            json_put_int(&json, field->key, (int64_t)metric_value(field, m));
+        else if (field->type == METRIC_REAL && metric_is_there(field, m))
+            json_put_double(&json, field->key, metric_value(field, m));
     if (m->expert_layer_count > 0)
         write_experts(&json, m);
     json_end_object(&json);
@@ -291,17 +271,16 @@ void metrics_file_train(void *sink, const struct metrics *m) {
 }
 
 void metrics_file_eval(void *sink, const struct metrics_eval *eval) {
-    struct metrics_file *file = sink;
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "eval", eval->wall_seconds, eval->iteration);
-    key_int(&json, "consumed_samples", eval->consumed_samples);
+    json_put_int(&json, "consumed_samples", eval->consumed_samples);
     json_put_string(&json, "set", eval->set);
     json_put_bool(&json, "final", eval->is_final);
     write_losses(&json, eval->losses, eval->loss_count);
-    key_double(&json, "elapsed_ms", eval->elapsed_ms);
+    json_put_double(&json, "elapsed_ms", eval->elapsed_ms);
     json_end_object(&json);
-    metrics_file_line(file, &line);
+    metrics_file_line(sink, &line);
 }
 
 static void compose_event(struct buffer *line, const struct metrics_event *event) {
@@ -310,15 +289,14 @@ static void compose_event(struct buffer *line, const struct metrics_event *event
     key_string(&json, "event", event->name);
     key_string(&json, "text", event->text);
     if (metrics_event_is_end(event->name))
-        key_int(&json, "exit_code", event->exit_code);
+        json_put_int(&json, "exit_code", event->exit_code);
     json_end_object(&json);
 }
 
 void metrics_file_event(void *sink, const struct metrics_event *event) {
-    struct metrics_file *file = sink;
     struct buffer line = {0};
     compose_event(&line, event);
-    metrics_file_line(file, &line);
+    metrics_file_line(sink, &line);
 }
 
 static bool is_end_line(const char *line, size_t length, double since) {
@@ -388,21 +366,19 @@ int metrics_file_add_event(const char *path, const struct metrics_event *event, 
         return error_set("there is no %s", path);
     TRY(metrics_file_check(path));
     TRY(appender_open(&file.appender, path, "metrics", APPENDER_APPEND));
-    OWNED_BY(buffer_free) struct buffer line = {0};
+    struct buffer line = {0};
     compose_event(&line, event);
-    buffer_append_byte(&line, '\n');
-    bool is_written = appender_write(&file.appender, line.data, line.length);
+    bool is_written = metrics_file_line(&file, &line);
     metrics_file_close(&file);
     return is_written ? 0 : error_set("cannot write to %s", path);
 }
 
 void metrics_file_sample(void *sink, const struct metrics_sample *sample) {
-    struct metrics_file *file = sink;
     struct buffer line = {0};
     struct json_writer json = {.out = &line};
     metrics_line_begin(&json, "sample", sample->wall_seconds, sample->iteration);
     key_string(&json, "prompt", sample->prompt);
     key_string(&json, "text", sample->text);
     json_end_object(&json);
-    metrics_file_line(file, &line);
+    metrics_file_line(sink, &line);
 }

@@ -32,9 +32,9 @@ void metrics_file_event(void *file, const struct metrics_event *event);
 void metrics_file_sample(void *file, const struct metrics_sample *sample);
 
 // Lines of other kinds: metrics_line_begin opens the object with the members that all lines have, the caller adds its
-// own and closes it, and metrics_file_line writes and frees it.
+// own and closes it, and metrics_file_line writes and frees it, and returns whether it was written.
 void metrics_line_begin(struct json_writer *json, const char *kind, double wall_seconds, int64_t iteration);
-void metrics_file_line(struct metrics_file *file, struct buffer *line);
+bool metrics_file_line(struct metrics_file *file, struct buffer *line);
 
 // For a process that does not write the metrics itself: a rank that fails, the supervisor of a killed run. Whether a
 // line at the end of the file, not older than this, reports the end of the run. False if the file cannot be read.

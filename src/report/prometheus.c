@@ -169,10 +169,11 @@ static void compose(const struct prometheus *p, struct buffer *out) {
     put_values(p, out, "evaluation_loss", p->evals, p->eval_count);
 }
 
-void prometheus_compose(struct prometheus *prometheus, struct buffer *out) {
-    pthread_mutex_lock(&prometheus->lock);
-    compose(prometheus, out);
-    pthread_mutex_unlock(&prometheus->lock);
+void prometheus_compose(void *prometheus, struct buffer *out) {
+    struct prometheus *p = prometheus;
+    pthread_mutex_lock(&p->lock);
+    compose(p, out);
+    pthread_mutex_unlock(&p->lock);
 }
 
 // ---- the textfile ----
@@ -184,19 +185,11 @@ static bool is_ours(const char *begin, size_t length) {
 }
 
 static bool write_and_close(int descriptor, const struct buffer *text) {
-    size_t done = 0;
-    while (done < text->length) {
-        ssize_t count = write(descriptor, text->data + done, text->length - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            break;
-        done += (size_t)count;
-    }
+    bool is_written = file_put(descriptor, text->data, text->length) == text->length;
     int error = errno;
     bool is_closed = close(descriptor) == 0;
-    errno = done < text->length ? error : errno;
-    return done == text->length && is_closed;
+    errno = is_written ? errno : error;
+    return is_written && is_closed;
 }
 
 // A scrape sees the old file or the new one. It is not synced: after a crash of the machine its numbers are obsolete.
@@ -269,7 +262,8 @@ int prometheus_open(struct prometheus **prometheus, const struct prometheus_opti
     if (options->textfile && file_make_parent(options->textfile) < 0)
         error_clear();
     publish(p, true);
-    if (options->port > 0 && scrape_open(&p->scrape, p, options->address, options->port) < 0) {
+    if (options->port > 0 &&
+        scrape_open(&p->scrape, (struct scrape_source){prometheus_compose, p}, options->address, options->port) < 0) {
         log_warn("%s; the run continues without it (--prometheus-port)", error_message());
         error_clear();
     }

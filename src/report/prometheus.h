@@ -30,6 +30,6 @@ void prometheus_event(void *prometheus, const struct metrics_event *event);
 void prometheus_close(void *prometheus);  // NULL is fine; the textfile stays
 
 // Appends the current text; safe from any thread.
-void prometheus_compose(struct prometheus *prometheus, struct buffer *out);
+void prometheus_compose(void *prometheus, struct buffer *out);
 
 #endif

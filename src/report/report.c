@@ -13,7 +13,6 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "report/console.h"
-#include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/plot.h"
 #include <inttypes.h>
@@ -156,6 +155,21 @@ struct report {
     int64_t lines;           // number of iteration lines so far
 };
 
+// Calls a function of every open sink that has it.
+#define TO_SINKS(report, function, ...)                                                                                \
+    do {                                                                                                               \
+        for (int i = 0; i < SINKS; i++)                                                                                \
+            if ((report)->sinks[i] && kinds[i].function)                                                               \
+                kinds[i].function((report)->sinks[i], __VA_ARGS__);                                                    \
+    } while (0)
+
+// False if there is no report.
+static bool lock(struct report *report) {
+    if (report)
+        pthread_mutex_lock(&report->lock);
+    return report != NULL;
+}
+
 // An output that cannot be opened is left out. A full or read-only disk must not prevent training from restarting at
 // night.
 static int open_sinks(struct report *report) {
@@ -169,11 +183,6 @@ static int open_sinks(struct report *report) {
         error_clear();
     }
     return 0;
-}
-
-static void say_how_to_watch(const char *metrics_path) {
-    OWNED char *folder = file_parent(metrics_path);
-    log_info("to watch this run: bevatron board --logdir %s", folder);
 }
 
 static struct live_losses losses_of(const struct report *report) {
@@ -233,8 +242,10 @@ int report_open(struct report **report, const struct report_options *options) {
         report_close(r);
         return -1;
     }
-    if (r->sinks[METRICS])
-        say_how_to_watch(options->metrics_path);
+    if (r->sinks[METRICS]) {
+        OWNED char *folder = file_parent(options->metrics_path);
+        log_info("to watch this run: bevatron board --logdir %s", folder);
+    }
     open_view(r, options);
     *report = r;
     return 0;
@@ -290,9 +301,7 @@ void report_run(struct report *report, int64_t iteration, const char *config_jso
                                         .flops_per_token = options->flops_per_token,
                                         .peak_teraflops = options->peak_teraflops,
                                         .planned_seconds = options->planned_seconds};
-    for (int i = 0; i < SINKS; i++)
-        if (report->sinks[i] && kinds[i].run)
-            kinds[i].run(report->sinks[i], &start);
+    TO_SINKS(report, run, &start);
     pthread_mutex_unlock(&report->lock);
     char text[96];
     snprintf(text, sizeof text, "%s after iteration %" PRId64 " of %" PRId64, iteration > 0 ? "resumed" : "started",
@@ -329,9 +338,8 @@ static void tell(struct report *report, const struct metrics_event *event, bool 
 }
 
 static void tell_locked(struct report *report, const struct metrics_event *event, bool is_known) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     tell(report, event, is_known);
     pthread_mutex_unlock(&report->lock);
 }
@@ -355,9 +363,8 @@ void report_line(struct report *report, struct buffer *line) {
 }
 
 void report_step(struct report *report, const struct metrics *m) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     report->steps++;
     report->skipped += m->is_skipped;
     report->nan += metrics_is_nan(m);
@@ -368,13 +375,9 @@ void report_step(struct report *report, const struct metrics *m) {
         report->shown.expert_layers = NULL;
         live_update(&report->live, m, losses_of(report));
     }
-    bool is_due = m->iteration % report->options.tensorboard_interval == 0;
-    for (int i = 0; i < SINKS; i++) {
-        if (report->sinks[i] && kinds[i].step)
-            kinds[i].step(report->sinks[i], m);
-        if (report->sinks[i] && kinds[i].chart && is_due)
-            kinds[i].chart(report->sinks[i], m);
-    }
+    TO_SINKS(report, step, m);
+    if (m->iteration % report->options.tensorboard_interval == 0)
+        TO_SINKS(report, chart, m);
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -396,11 +399,9 @@ static void tell_skipped(struct report *report, const struct metrics *m) {
     report->steps = report->skipped = report->nan = 0;
 }
 
-// Call with the lock held.
 void report_print(struct report *report, const char *text) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     print(report, text);
     pthread_mutex_unlock(&report->lock);
 }
@@ -442,55 +443,41 @@ static void print_line(struct report *report, const struct metrics *m) {
     tell_time_left(report, m, before);
 }
 
-// Call with the lock held.
-static void tell_interval(struct report *report, const struct metrics *m, bool is_rest) {
-    for (int i = 0; i < SINKS; i++)
-        if (report->sinks[i] && kinds[i].interval && (!is_rest || kinds[i].is_log))
-            kinds[i].interval(report->sinks[i], m);
-}
-
 void report_interval(struct report *report, const struct metrics *m) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     print_line(report, m);
-    tell_interval(report, m, false);
+    TO_SINKS(report, interval, m);
     tell_skipped(report, m);
     pthread_mutex_unlock(&report->lock);
 }
 
 void report_rest(struct report *report, const struct metrics *m) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     print_line(report, m);
-    tell_interval(report, m, true);
+    if (report->sinks[METRICS])
+        metrics_file_train(report->sinks[METRICS], m);
     pthread_mutex_unlock(&report->lock);
 }
 
 void report_eval(struct report *report, const struct metrics_eval *eval) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     struct buffer block = {0};
     if (report->has_short_lines)
         live_eval_line(&block, &report->live, eval);
     else
         (report->options.is_fairseq ? fairseq_eval : console_eval)(&block, eval);
     print_and_free(report, &block);
-    for (int i = 0; i < SINKS; i++)
-        if (report->sinks[i] && kinds[i].eval)
-            kinds[i].eval(report->sinks[i], eval);
+    TO_SINKS(report, eval, eval);
     pthread_mutex_unlock(&report->lock);
 }
 
 void report_timer(struct report *report, const char *name, double seconds, int64_t iteration) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
-    for (int i = 0; i < SINKS; i++)
-        if (report->sinks[i] && kinds[i].timer)
-            kinds[i].timer(report->sinks[i], name, seconds, iteration);
+    TO_SINKS(report, timer, name, seconds, iteration);
     pthread_mutex_unlock(&report->lock);
 }
 
@@ -501,16 +488,13 @@ void report_sample(struct report *report, const struct metrics_sample *sample) {
     pthread_mutex_lock(&report->lock);
     console_sample(&line, sample);
     print_and_free(report, &line);
-    for (int i = 0; i < SINKS; i++)
-        if (report->sinks[i] && kinds[i].sample)
-            kinds[i].sample(report->sinks[i], sample);
+    TO_SINKS(report, sample, sample);
     pthread_mutex_unlock(&report->lock);
 }
 
 void report_plot_loss(struct report *report, FILE *out) {
-    if (!report)
+    if (!lock(report))
         return;
-    pthread_mutex_lock(&report->lock);
     if (report->has_live_view)
         live_hide();
     report_plot(out, report->history.x, report->history.y, report->history.count, "loss");

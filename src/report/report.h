@@ -18,7 +18,6 @@
 #include "report/on_event.h"
 #include "report/prometheus.h"
 #include "report/tensorboard.h"
-#include "report/wandb.h"
 #include <stddef.h>
 #include <stdio.h>
 

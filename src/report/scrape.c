@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "report/prometheus.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
@@ -20,8 +19,6 @@
 #include <unistd.h>
 
 // ---- the Host header ----
-
-// Names that a Host header may have.
 
 bool host_is_loopback(const char *address) {
     struct in_addr four;
@@ -73,9 +70,9 @@ struct scrape_client {
 };
 
 struct scrape {
-    int listener, wake;         // wake: an eventfd, readable once the thread is to end
-    struct prometheus *source;  // NULL for a switch
-    atomic_bool *is_on;         // of a switch
+    int listener, wake;           // wake: an eventfd, readable once the thread is to end
+    struct scrape_source source;  // without a function for a switch
+    atomic_bool *is_on;           // of a switch
     const char *what;
     char host[256];  // the server's address; "" if other machines can reach it
     struct scrape_client clients[MOST_CLIENTS];
@@ -174,11 +171,11 @@ static void answer(const struct scrape *scrape, struct scrape_client *client, en
         [SCRAPE_TOO_LARGE] = "431 Request Header Fields Too Large",
     };
     OWNED_BY(buffer_free) struct buffer body = {0};
-    if (!scrape->source && (request == SCRAPE_METRICS || request == SCRAPE_METRICS_HEAD))
+    if (!scrape->source.compose && (request == SCRAPE_METRICS || request == SCRAPE_METRICS_HEAD))
         request = SCRAPE_NOT_FOUND;
     bool has_metrics = request == SCRAPE_METRICS || request == SCRAPE_METRICS_HEAD;
     if (has_metrics)
-        prometheus_compose(scrape->source, &body);
+        scrape->source.compose(scrape->source.context, &body);
     else if (request == SCRAPE_INDEX && scrape->is_on)
         turn_over(scrape, &body);
     else if (request == SCRAPE_INDEX)
@@ -353,7 +350,7 @@ int scrape_open_switch(struct scrape **opened, atomic_bool *is_on, const char *w
     return 0;
 }
 
-int scrape_open(struct scrape **opened, struct prometheus *source, const char *address, int port) {
+int scrape_open(struct scrape **opened, struct scrape_source source, const char *address, int port) {
     struct scrape *scrape = memory_alloc(sizeof *scrape);
     *scrape = (struct scrape){.source = source};
     *opened = NULL;

@@ -8,11 +8,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct prometheus;
 struct scrape;
 
-// Listens on this address; -1 with an error on failure.
-int scrape_open(struct scrape **scrape, struct prometheus *source, const char *address, int port);
+// Listens on this address, and answers with what `compose` appends; -1 with an error on failure.
+struct scrape_source {
+    void (*compose)(void *context, struct buffer *out);
+    void *context;
+};
+int scrape_open(struct scrape **scrape, struct scrape_source source, const char *address, int port);
 // A switch for programs on this machine only: each GET / toggles *is_on, and the answer reports the state of `what`.
 // The address is 127.0.0.1.
 int scrape_open_switch(struct scrape **scrape, atomic_bool *is_on, const char *what, int port);

@@ -47,20 +47,12 @@ static void write_time(struct json_writer *json, const char *key, int64_t count)
     json_number(json, text);
 }
 
-static void key_int(struct json_writer *json, const char *key, int64_t value) {
-    json_put_int(json, key, value);
-}
-
-static void key_string(struct json_writer *json, const char *key, const char *value) {
-    json_put_string(json, key, value);
-}
-
 static struct json_writer begin_event(struct trace_file *file, const char *phase, int thread) {
     struct json_writer json = {.out = &file->text};
     json_begin_object(&json);
-    key_string(&json, "ph", phase);
-    key_int(&json, "pid", file->rank);
-    key_int(&json, "tid", thread);
+    json_put_string(&json, "ph", phase);
+    json_put_int(&json, "pid", file->rank);
+    json_put_int(&json, "tid", thread);
     return json;
 }
 
@@ -72,13 +64,13 @@ static void end_event(struct trace_file *file, struct json_writer *json) {
 // One of the format's events about the trace itself, with a text or a number.
 static void write_meta(struct trace_file *file, int thread, const char *name, const char *text, int number) {
     struct json_writer json = begin_event(file, "M", thread);
-    key_string(&json, "name", name);
+    json_put_string(&json, "name", name);
     json_key(&json, "args");
     json_begin_object(&json);
     if (text)
-        key_string(&json, "name", text);
+        json_put_string(&json, "name", text);
     else
-        key_int(&json, "sort_index", number);
+        json_put_int(&json, "sort_index", number);
     json_end_object(&json);
     end_event(file, &json);
 }
@@ -119,15 +111,15 @@ static int find_thread(struct trace_file *file, const struct trace_event *event)
 static void write_arguments(struct json_writer *json, const struct trace_event *event) {
     json_key(json, "args");
     json_begin_object(json);
-    key_int(json, "iteration", event->iteration);
+    json_put_int(json, "iteration", event->iteration);
     if (event->micro_batch >= 0)
-        key_int(json, "micro_batch", event->micro_batch);
+        json_put_int(json, "micro_batch", event->micro_batch);
     if (event->chunk >= 0)
-        key_int(json, "chunk", event->chunk);
+        json_put_int(json, "chunk", event->chunk);
     if (event->group) {
-        key_string(json, "group", event->group);
-        key_string(json, "collective", event->how);
-        key_int(json, "bytes", event->bytes);
+        json_put_string(json, "group", event->group);
+        json_put_string(json, "collective", event->how);
+        json_put_int(json, "bytes", event->bytes);
     }
     json_end_object(json);
 }
@@ -142,7 +134,7 @@ static void write_span(struct trace_file *file, const struct trace_event *event)
     struct json_writer json = begin_event(file, "X", thread);
     write_time(&json, "ts", start);
     write_time(&json, "dur", end > start ? end - start : 0);
-    key_string(&json, "cat", kind_names[event->kind]);
+    json_put_string(&json, "cat", kind_names[event->kind]);
     write_name(&json, event);
     write_arguments(&json, event);
     end_event(file, &json);
@@ -165,7 +157,7 @@ static void write_gap(struct trace_file *file, const struct trace_event *event) 
 
 static void write_clock(struct trace_file *file, double at, double offset, double error) {
     struct json_writer json = begin_event(file, "M", 0);
-    key_string(&json, "name", "bevatron_clock");
+    json_put_string(&json, "name", "bevatron_clock");
     json_key(&json, "args");
     json_begin_object(&json);
     write_time(&json, "at_us", eighths(file, at));
@@ -176,20 +168,11 @@ static void write_clock(struct trace_file *file, double at, double offset, doubl
 }
 
 static void write_out(struct trace_file *file) {
-    size_t done = 0;
     if (file->is_text)
         return;
-    while (!file->has_failed && done < file->text.length) {
-        ssize_t count = write(file->descriptor, file->text.data + done, file->text.length - done);
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0) {
-            log_warn("cannot write to %s: %s; the profile of rank %d ends here", file->path, strerror(errno),
-                     file->rank);
-            file->has_failed = true;
-        } else {
-            done += (size_t)count;
-        }
+    if (!file->has_failed && file_put(file->descriptor, file->text.data, file->text.length) < file->text.length) {
+        log_warn("cannot write to %s: %s; the profile of rank %d ends here", file->path, strerror(errno), file->rank);
+        file->has_failed = true;
     }
     buffer_clear(&file->text);
 }

@@ -1,4 +1,4 @@
-// The transaction log of an offline run of Weights & Biases. See wandb.h.
+// The transaction log of an offline run of Weights & Biases. See tensorboard.h.
 //
 // The file begins with ":W&B", 0xBEE1 (u16) and a version, 0. Records follow as in LevelDB's log, in blocks of 32 KiB:
 // a record, or the part of it that a block has room for, is preceded by the CRC-32 of its type and bytes (u32), its
@@ -13,7 +13,7 @@
 //   Item     1 key · 16 value_json
 //
 // Values of one iteration make one history record, which is written when the next iteration begins.
-#include "report/wandb.h"
+#include "report/tensorboard.h"
 
 #include "base/clock.h"
 #include "base/error.h"

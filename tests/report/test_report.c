@@ -1,7 +1,7 @@
 // The trainer's interface: what goes where, that a NULL report is accepted, and that a broken console ends nothing.
 #include "base/file.h"
 #include "base/log.h"
-#include "report/live.h"
+#include "report/console.h"
 #include "report/metrics_file.h"
 #include "pty.h"
 #include "report/report.h"

@@ -1,7 +1,7 @@
 // Offline runs of Weights & Biases, read back by a small reader that follows LevelDB's description of its log and the
 // wire format of protocol buffers. `test_report_wandb write FOLDER` leaves a run for tests/peers/wandb_peers.py, which
 // reads it with wandb's own library.
-#include "report/wandb.h"
+#include "report/tensorboard.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"

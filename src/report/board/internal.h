@@ -6,7 +6,6 @@
 #define REPORT_BOARD_INTERNAL_H
 
 #include "report/board/run.h"
-#include "report/board/store.h"
 
 enum { STORE_MOST_THREADS = 4 };
 

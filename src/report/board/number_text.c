@@ -19,26 +19,9 @@ static double power_of_ten(int exponent) {
 
 // Number of digits of a whole number below 10^17.
 static int digit_count(uint64_t number) {
-    static const uint64_t limits[] = {10,
-                                      100,
-                                      1000,
-                                      10000,
-                                      100000,
-                                      1000000,
-                                      10000000,
-                                      100000000,
-                                      1000000000,
-                                      10000000000,
-                                      100000000000,
-                                      1000000000000,
-                                      10000000000000,
-                                      100000000000000,
-                                      1000000000000000,
-                                      10000000000000000,
-                                      100000000000000000};
     // 1233 / 4096 approximates the logarithm of 2, close enough for 64 bits: at most one too low.
     int count = (64 - __builtin_clzll(number | 1)) * 1233 >> 12;
-    return count + (count == 0 || number >= limits[count - 1]);
+    return count + (count == 0 || number >= (uint64_t)powers[count]);
 }
 
 // Writes the `count` digits of a number.

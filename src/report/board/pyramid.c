@@ -10,6 +10,8 @@
 
 enum { FIRST_BINS = 64, MOST_STRIDE = 1 << 30 };
 
+const char *const board_x_names[BOARD_X_COUNT] = {"step", "time", "tokens", "flops"};
+
 void pyramid_init(struct pyramid *pyramid, int limit) {
     *pyramid = (struct pyramid){.limit = limit, .stride = 1};
 }

@@ -7,10 +7,12 @@
 #ifndef REPORT_BOARD_PYRAMID_H
 #define REPORT_BOARD_PYRAMID_H
 
-#include "report/board/store.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum board_x { BOARD_X_STEP, BOARD_X_TIME, BOARD_X_TOKENS, BOARD_X_FLOPS, BOARD_X_COUNT };
+extern const char *const board_x_names[BOARD_X_COUNT];  // "step", "time", "tokens", "flops"
 
 // PYRAMID_MOST_BINS is the finest resolution of a curve; a multiple of PYRAMID_FEWEST_BINS, which is even.
 enum { PYRAMID_MOST_BINS = 4096, PYRAMID_FEWEST_BINS = 64, PYRAMID_MOST_COLUMNS = 256 };

@@ -52,8 +52,6 @@ const struct board_run *run_shown(const struct board_run *run) {
 
 // ---- state ----
 
-// State of a run: live, ended in a known way, or ended in an unknown way.
-
 const char *const run_state_names[] = {[RUN_LIVE] = "live",
                                        [RUN_FINISHED] = "finished",
                                        [RUN_STOPPED] = "stopped",
@@ -279,14 +277,18 @@ void run_cut_marks(struct board_run *run, int64_t step) {
     }
 }
 
-void run_shrink(struct board_run *run, int bin_limit) {
+void run_count_curves(struct board_run *run) {
     uint64_t bytes = 0;
-    run->bin_limit = bin_limit;
-    for (int i = 0; i < run->group_count; i++) {
-        pyramid_shrink(&run->groups[i].pyramid, bin_limit);
+    for (int i = 0; i < run->group_count; i++)
         bytes += pyramid_bytes(&run->groups[i].pyramid);
-    }
     run->curve_bytes = bytes;
+}
+
+void run_shrink(struct board_run *run, int bin_limit) {
+    run->bin_limit = bin_limit;
+    for (int i = 0; i < run->group_count; i++)
+        pyramid_shrink(&run->groups[i].pyramid, bin_limit);
+    run_count_curves(run);
 }
 
 // Copies rows, each a bin of its own, to the end of a pyramid with the same columns.

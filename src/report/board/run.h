@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { RUN_MOST_TAGS = 512, RUN_MOST_SETS = 16, RUN_MOST_FILES = 1024, RUN_MOST_TAG_BYTES = 300 };
 
@@ -118,8 +119,9 @@ int run_add_group(struct board_run *run, const char *set);
 void run_add_mark(struct board_run *run, enum run_mark_kind kind, const struct run_mark *mark);
 // Drops samples and ranks of an abandoned branch.
 void run_cut_marks(struct board_run *run, int64_t step);
-// Sets the limit of all pyramids.
+// Sets the limit of all pyramids; and curve_bytes to what they take.
 void run_shrink(struct board_run *run, int bin_limit);
+void run_count_curves(struct board_run *run);
 // Cuts a group back, and reads the lines up to the step again if they were merged with later ones.
 void run_cut(struct board_run *run, int group, int64_t step);
 void run_set_string(char **string, const char *value);
@@ -156,7 +158,9 @@ void run_take_peek(struct board_run *run);
 void run_drop_peek(struct board_run *run);
 // The run whose summary is to be shown: the peek, or the run itself.
 const struct board_run *run_shown(const struct board_run *run);
-// Reads bytes of a file, followed by LINE_SLACK_BYTES zeros. -1 on failure.
+// Reads up to `size` bytes into the buffer, followed by LINE_SLACK_BYTES zeros; returns how many there were, or -1.
+ssize_t run_read_at(int descriptor, uint64_t offset, size_t size, struct buffer *out);
+// Reads all of these bytes of a file. -1 on failure.
 int run_read_bytes(const struct board_run *run, uint32_t file, uint64_t begin, size_t size, struct buffer *out);
 // The line of a mark, parsed; NULL if it no longer exists. To be freed with json_free.
 struct json *run_read_mark(const struct board_run *run, const struct run_mark *mark);

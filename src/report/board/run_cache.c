@@ -22,18 +22,14 @@ struct cache_head {
 
 static const char magic[8] = "BVBOARD";
 
-static void put(struct buffer *out, const void *bytes, size_t size) {
-    buffer_append(out, bytes, size);
-}
-
 static void put_int(struct buffer *out, int64_t value) {
-    put(out, &value, sizeof value);
+    buffer_append(out, &value, sizeof value);
 }
 
 // The length, -1 for NULL, and the bytes.
 static void put_string(struct buffer *out, const char *string) {
     put_int(out, string ? (int64_t)strlen(string) : -1);
-    put(out, string ? string : "", string ? strlen(string) : 0);
+    buffer_append(out, string ? string : "", string ? strlen(string) : 0);
 }
 
 // The checksum of the first bytes of a file and of those before its offset: a replaced file differs in them. False if
@@ -54,9 +50,9 @@ static void put_pyramid(struct buffer *out, const struct pyramid *pyramid) {
     put_int(out, pyramid->column_count);
     put_int(out, pyramid->count);
     put_int(out, pyramid->stride);
-    put(out, pyramid->bins, bins * sizeof pyramid->bins[0]);
+    buffer_append(out, pyramid->bins, bins * sizeof pyramid->bins[0]);
     for (int i = 0; i < pyramid->column_count; i++)
-        put(out, pyramid->columns[i], bins * sizeof pyramid->columns[i][0]);
+        buffer_append(out, pyramid->columns[i], bins * sizeof pyramid->columns[i][0]);
 }
 
 static void put_summary(struct buffer *out, const struct run_summary *summary) {
@@ -64,8 +60,8 @@ static void put_summary(struct buffer *out, const struct run_summary *summary) {
                               summary->flops_per_token};
     const int64_t counts[] = {summary->iteration, summary->train_iters, summary->ranks,      summary->pid,
                               summary->restarts,  summary->end,         summary->has_tokens, summary->has_flops};
-    put(out, numbers, sizeof numbers);
-    put(out, counts, sizeof counts);
+    buffer_append(out, numbers, sizeof numbers);
+    buffer_append(out, counts, sizeof counts);
     put_string(out, summary->host);
     put_string(out, summary->job);
     put_string(out, summary->job_log);
@@ -85,7 +81,7 @@ void run_cache_write(const struct board_run *run, struct buffer *out) {
         const uint64_t numbers[] = {file->device,  file->inode,           file->offset,
                                     file->is_lost, file->is_in_long_line, print};
         put_string(&body, file->path);
-        put(&body, numbers, sizeof numbers);
+        buffer_append(&body, numbers, sizeof numbers);
     }
     put_int(&body, run->group_count);
     for (int i = 0; i < run->group_count; i++) {
@@ -101,7 +97,7 @@ void run_cache_write(const struct board_run *run, struct buffer *out) {
     }
     for (int i = 0; i < RUN_MARK_KINDS; i++) {
         put_int(&body, run->marks[i].count);
-        put(&body, run->marks[i].items, (size_t)run->marks[i].count * sizeof run->marks[i].items[0]);
+        buffer_append(&body, run->marks[i].items, (size_t)run->marks[i].count * sizeof run->marks[i].items[0]);
     }
     put_summary(&body, &run->summary);
     put_int(&body, run->line_count);
@@ -115,8 +111,8 @@ void run_cache_write(const struct board_run *run, struct buffer *out) {
                               .body_check = crc32c(body.data, body.length)};
     memcpy(head.magic, magic, sizeof magic);
     buffer_clear(out);
-    put(out, &head, sizeof head);
-    put(out, body.data, body.length);
+    buffer_append(out, &head, sizeof head);
+    buffer_append(out, body.data, body.length);
 }
 
 // Reading: every call fails once one has failed.

@@ -2,6 +2,7 @@
 #include "report/board/run.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +15,8 @@
 enum { MOST_LINE_BYTES = 64 << 20, MOST_AGAIN_BYTES = 256 << 20 };
 
 // Opens only regular files, without blocking: there may be a pipe of that name.
-static int open_file(const char *path, struct stat *status) {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+static int open_file(const char *path, int flags, struct stat *status) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
     if (descriptor < 0)
         return -1;
     if (fstat(descriptor, status) == 0 && S_ISREG(status->st_mode))
@@ -28,10 +29,8 @@ int run_open_beside(const struct board_run *run, const char *path) {
     struct stat status, own;
     if (stat(run->path, &own) < 0)
         return -1;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
-    if (descriptor < 0)
-        return -1;
-    if (fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == own.st_uid)
+    int descriptor = open_file(path, O_NOFOLLOW, &status);
+    if (descriptor < 0 || status.st_uid == own.st_uid)
         return descriptor;
     close(descriptor);
     return -1;
@@ -69,22 +68,13 @@ bool run_look(struct board_run *run) {
     return has_more;
 }
 
-// Reads at most `size` bytes into the buffer, with zeros after them.
-static ssize_t read_at(int descriptor, uint64_t offset, size_t size, struct buffer *out) {
+ssize_t run_read_at(int descriptor, uint64_t offset, size_t size, struct buffer *out) {
     buffer_clear(out);
     buffer_reserve(out, size + LINE_SLACK_BYTES);
-    while (out->length < size) {
-        ssize_t got = pread(descriptor, out->data + out->length, size - out->length, (off_t)(offset + out->length));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        out->length += (size_t)got;
-    }
+    out->length = file_read_at(descriptor, out->data, size, offset);
+    bool has_failed = out->length < size && errno != 0;
     memset(out->data + out->length, 0, LINE_SLACK_BYTES);
-    return (ssize_t)out->length;
+    return has_failed ? -1 : (ssize_t)out->length;
 }
 
 // Skips the rest of a line that is too long, up to its end or all of it.
@@ -122,18 +112,11 @@ static bool is_rewritten(const struct board_run *run, int descriptor, const stru
     return pread(descriptor, &last, 1, (off_t)file->offset - 1) != 1 || last != '\n';
 }
 
-static void count_curves(struct board_run *run) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < run->group_count; i++)
-        bytes += pyramid_bytes(&run->groups[i].pyramid);
-    run->curve_bytes = bytes;
-}
-
 // Reads up to about `bytes` of one file. True if it has more.
 static bool read_file(struct board_run *run, int index, size_t bytes, struct buffer *scratch) {
     struct run_file *file = &run->files[index];
     struct stat status;
-    int descriptor = open_file(file->path, &status);
+    int descriptor = open_file(file->path, 0, &status);
     if (descriptor < 0) {
         file->size = file->offset;
         return false;
@@ -148,7 +131,7 @@ static bool read_file(struct board_run *run, int index, size_t bytes, struct buf
     ssize_t got;
     do {
         before = wanted;
-        got = read_at(descriptor, file->offset, wanted, scratch);
+        got = run_read_at(descriptor, file->offset, wanted, scratch);
         if (got > 0)
             file->offset += take_bytes(run, index, scratch, &wanted);
     } while (wanted != before && !file->is_lost);
@@ -180,7 +163,7 @@ bool run_read_note(struct board_run *run, const char *path) {
     OWNED_BY(buffer_free) struct buffer bytes = {0};
     int descriptor = path ? run_open_beside(run, path) : -1;
     if (descriptor >= 0) {
-        (void)read_at(descriptor, 0, MOST_NOTE_BYTES, &bytes);
+        (void)run_read_at(descriptor, 0, MOST_NOTE_BYTES, &bytes);
         close(descriptor);
     }
     const char *begin = buffer_string(&bytes), *line = begin + strcspn(begin, "\n"), *end = begin + strlen(begin);
@@ -201,7 +184,7 @@ bool run_read(struct board_run *run, size_t bytes, struct buffer *scratch) {
     for (int i = 0; i < run->file_count; i++)
         done += has_more && !run->files[i].is_lost ? run->files[i].offset : run->files[i].size;
     run->done_bytes = done;
-    count_curves(run);
+    run_count_curves(run);
     if (scratch->capacity > 4 * bytes)
         buffer_free(scratch);
     return has_more;
@@ -211,12 +194,12 @@ int run_read_bytes(const struct board_run *run, uint32_t file, uint64_t begin, s
     struct stat status;
     if (file >= (uint32_t)run->file_count)
         return -1;
-    int descriptor = open_file(run->files[file].path, &status);
+    int descriptor = open_file(run->files[file].path, 0, &status);
     if (descriptor < 0)
         return -1;
     uint64_t there = (uint64_t)status.st_size;
     bool is_same = !is_other_file(&run->files[file], &status) && begin <= there && size <= there - begin;
-    ssize_t got = is_same ? read_at(descriptor, begin, size, out) : -1;
+    ssize_t got = is_same ? run_read_at(descriptor, begin, size, out) : -1;
     close(descriptor);
     return got == (ssize_t)size ? 0 : -1;
 }

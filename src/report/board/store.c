@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const board_x_names[BOARD_X_COUNT] = {"step", "time", "tokens", "flops"};
-
 // How often the watcher checks the revision, and minimal seconds between two searches of the folder.
 static const double tick_seconds = 0.5, find_seconds = 5;
 

@@ -11,6 +11,7 @@
 #define REPORT_BOARD_STORE_H
 
 #include "base/buffer.h"
+#include "report/board/pyramid.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,9 +49,6 @@ int board_store_runs(struct board_store *store, struct buffer *json);
 int board_store_run(struct board_store *store, const char *id, struct buffer *json);
 // The body of /api/log: the last lines of the run's job log; at most 1000. -1 if there is no run with this id.
 int board_store_log(struct board_store *store, const char *id, int lines, struct buffer *json);
-
-enum board_x { BOARD_X_STEP, BOARD_X_TIME, BOARD_X_TOKENS, BOARD_X_FLOPS, BOARD_X_COUNT };
-extern const char *const board_x_names[BOARD_X_COUNT];  // "step", "time", "tokens", "flops"
 
 enum { BOARD_MOST_POINTS = 2000, BOARD_MOST_CURVES = 4096 };
 

@@ -1,6 +1,7 @@
 // Curves as JSON. A query for all of a run, or a wide part of it, is answered from the pyramid; one for a narrow part
 // reads the lines of that part again, if they are few enough to be read while a user waits.
 #include "report/board/internal.h"
+#include "report/board/store.h"
 
 #include "base/error.h"
 #include "base/memory.h"

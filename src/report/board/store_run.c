@@ -2,6 +2,7 @@
 // run's files on request.
 #include "report/board/event_file.h"
 #include "report/board/internal.h"
+#include "report/board/store.h"
 #include "report/board/number_text.h"
 
 #include "base/error.h"

@@ -1,29 +1,16 @@
 // The list of runs as JSON, and the log of one.
 #include "report/board/internal.h"
+#include "report/board/store.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static void key_string(struct json_writer *w, const char *key, const char *value) {
-    json_put_string(w, key, value);
-}
-
-static void key_int(struct json_writer *w, const char *key, int64_t value) {
-    json_put_int(w, key, value);
-}
-
-static void key_double(struct json_writer *w, const char *key, double value) {
-    json_put_double(w, key, value);
-}
 
 // Names of tags, those of losses first, as the most wanted.
 static void write_tags(struct json_writer *w, const struct board_run *run) {
@@ -79,15 +66,16 @@ static void write_progress(struct json_writer *w, const struct board_run *run, e
     int64_t iteration = last_iteration(run);
     double elapsed_ms = run_last_value(run, run_tag_named(run, "elapsed ms"));
     double left = (double)(summary->train_iters - iteration) * elapsed_ms / 1000;
-    key_int(w, "iteration", iteration);
-    key_int(w, "train_iters", summary->train_iters);
-    key_double(w, "loss", run_last_value(run, run_loss_tag(run, false)));
-    key_double(w, "validation", run_last_value(run, run_loss_tag(run, true)));
-    key_double(w, "tokens_per_second", run_last_value(run, run_tag_named(run, "tokens per second")));
-    key_double(w, "planned_tokens_per_second", run_last_value(run, run_tag_named(run, "planned tokens per second")));
-    key_double(w, "expert_balance", run_last_value(run, run_tag_named(run, "expert balance")));
-    key_double(w, "mfu", run_last_value(run, run_tag_named(run, "mfu")));
-    key_double(w, "eta_seconds", state == RUN_LIVE && summary->train_iters > 0 && left >= 0 ? left : (double)NAN);
+    json_put_int(w, "iteration", iteration);
+    json_put_int(w, "train_iters", summary->train_iters);
+    json_put_double(w, "loss", run_last_value(run, run_loss_tag(run, false)));
+    json_put_double(w, "validation", run_last_value(run, run_loss_tag(run, true)));
+    json_put_double(w, "tokens_per_second", run_last_value(run, run_tag_named(run, "tokens per second")));
+    json_put_double(w, "planned_tokens_per_second",
+                    run_last_value(run, run_tag_named(run, "planned tokens per second")));
+    json_put_double(w, "expert_balance", run_last_value(run, run_tag_named(run, "expert balance")));
+    json_put_double(w, "mfu", run_last_value(run, run_tag_named(run, "mfu")));
+    json_put_double(w, "eta_seconds", state == RUN_LIVE && summary->train_iters > 0 && left >= 0 ? left : (double)NAN);
 }
 
 // `run` is the known run of `found`, if any.
@@ -95,20 +83,20 @@ static void write_run(struct json_writer *w, const struct board_run *found, cons
     const struct run_summary *summary = &run->summary;
     enum board_run_state state = run_state(run, now);
     json_begin_object(w);
-    key_string(w, "id", run->id);
-    key_string(w, "name", found->name);
-    key_string(w, "folder", found->is_top ? "" : found->name);
-    key_string(w, "title", found->title);
-    key_string(w, "note", found->note);
-    key_string(w, "kind", run->is_events ? "tensorboard" : "bevatron");
-    key_string(w, "state", run_state_names[state]);
-    key_string(w, "why", why(run, state));
-    key_string(w, "host", summary->host);
-    key_string(w, "job", summary->job);
-    key_int(w, "ranks", summary->ranks);
-    key_double(w, "started", summary->started);
-    key_int(w, "restarts", summary->restarts);
-    key_double(w, "updated", summary->updated);
+    json_put_string(w, "id", run->id);
+    json_put_string(w, "name", found->name);
+    json_put_string(w, "folder", found->is_top ? "" : found->name);
+    json_put_string(w, "title", found->title);
+    json_put_string(w, "note", found->note);
+    json_put_string(w, "kind", run->is_events ? "tensorboard" : "bevatron");
+    json_put_string(w, "state", run_state_names[state]);
+    json_put_string(w, "why", why(run, state));
+    json_put_string(w, "host", summary->host);
+    json_put_string(w, "job", summary->job);
+    json_put_int(w, "ranks", summary->ranks);
+    json_put_double(w, "started", summary->started);
+    json_put_int(w, "restarts", summary->restarts);
+    json_put_double(w, "updated", summary->updated);
     write_progress(w, run, state);
     write_tags(w, run);
     write_axes(w, run);
@@ -144,8 +132,8 @@ static void write_scanning(struct json_writer *w, struct board_run **runs, size_
         return;
     }
     json_begin_object(w);
-    key_int(w, "bytes_done", (int64_t)done);
-    key_int(w, "bytes_total", (int64_t)total);
+    json_put_int(w, "bytes_done", (int64_t)done);
+    json_put_int(w, "bytes_total", (int64_t)total);
     json_end_object(w);
 }
 
@@ -169,10 +157,10 @@ int board_store_runs(struct board_store *store, struct buffer *json) {
     qsort(texts, count, sizeof texts[0], compare_runs);
     struct json_writer w = {.out = json};
     json_begin_object(&w);
-    key_double(&w, "now", now);
-    key_int(&w, "revision", revision);
+    json_put_double(&w, "now", now);
+    json_put_int(&w, "revision", revision);
     write_scanning(&w, runs, count);
-    key_string(&w, "logdir", store->logdir);
+    json_put_string(&w, "logdir", store->logdir);
     json_key(&w, "runs");
     json_begin_array(&w);
     for (size_t i = 0; i < count; i++)
@@ -205,16 +193,7 @@ static void read_tail(int descriptor, struct buffer *tail) {
     if (fstat(descriptor, &status) < 0)
         return;
     off_t begin = status.st_size > TAIL_BYTES ? status.st_size - TAIL_BYTES : 0;
-    buffer_reserve(tail, TAIL_BYTES);
-    while (tail->length < TAIL_BYTES) {
-        ssize_t got =
-            pread(descriptor, tail->data + tail->length, TAIL_BYTES - tail->length, begin + (off_t)tail->length);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        tail->length += (size_t)got;
-    }
+    (void)run_read_at(descriptor, (uint64_t)begin, TAIL_BYTES, tail);
     const char *newline = begin > 0 ? memchr(tail->data, '\n', tail->length) : NULL;
     if (newline) {
         size_t cut = (size_t)(newline + 1 - tail->data);
@@ -256,7 +235,7 @@ int board_store_log(struct board_store *store, const char *id, int lines, struct
     }
     struct json_writer w = {.out = json};
     json_begin_object(&w);
-    key_string(&w, "path", descriptor >= 0 ? path : NULL);
+    json_put_string(&w, "path", descriptor >= 0 ? path : NULL);
     json_key(&w, "lines");
     json_begin_array(&w);
     if (tail.length > 0)

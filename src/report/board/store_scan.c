@@ -6,7 +6,9 @@
 #include "base/file_remedy.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "config/flag.h"
 #include "report/board/internal.h"
+#include "report/board/store.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +23,6 @@
 
 // ---- finding runs ----
 
-// Finds runs below a folder. Internal to this folder.
-
 // A file of metrics, or all event files of a folder without one, unless the folder above has metrics.
 struct found_run {
     char *path;   // of the metrics, or of the folder
@@ -30,8 +30,7 @@ struct found_run {
     char *note;   // path of the note beside it; NULL for none
     bool is_top;  // of the searched folder, whose own name is that of the run
     bool is_events;
-    char **files;  // sorted by name, which for event files is the order of time
-    size_t file_count;
+    struct string_list files;  // sorted by name, which for event files is the order of time
 };
 struct found_runs {
     struct found_run *items;
@@ -52,31 +51,13 @@ static bool is_events_name(const char *name) {
     return strstr(name, "tfevents") != NULL;
 }
 
-// The names of one folder.
-struct found_names {
-    char **items;
-    size_t count;
-};
-
-static void names_add(struct found_names *names, const char *name) {
-    names->items = memory_realloc(names->items, (names->count + 1) * sizeof names->items[0]);
-    names->items[names->count++] = memory_string(name);
-}
-
 static int compare_names(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void names_sort(struct found_names *names) {
+static void names_sort(struct string_list *names) {
     if (names->count > 1)
-        qsort(names->items, names->count, sizeof names->items[0], compare_names);
-}
-
-static void names_free(struct found_names *names) {
-    for (size_t i = 0; i < names->count; i++)
-        free(names->items[i]);
-    free(names->items);
-    *names = (struct found_names){0};
+        qsort(names->items, (size_t)names->count, sizeof names->items[0], compare_names);
 }
 
 static struct found_run *add_run(struct found_runs *found, char *path, const char *name, bool is_events) {
@@ -84,11 +65,6 @@ static struct found_run *add_run(struct found_runs *found, char *path, const cha
     struct found_run *run = &found->items[found->count++];
     *run = (struct found_run){.path = path, .name = memory_string(name), .is_events = is_events};
     return run;
-}
-
-static void add_file(struct found_run *run, char *path) {
-    run->files = memory_realloc(run->files, (run->file_count + 1) * sizeof run->files[0]);
-    run->files[run->file_count++] = path;
 }
 
 // The kind of a name, without asking the file system twice where the folder provides it.
@@ -110,7 +86,7 @@ static bool is_file(const char *folder, const char *name) {
 }
 
 struct folder_content {
-    struct found_names folders, metrics, events, notes;
+    struct string_list folders, metrics, events, notes;
 };
 
 static int list_folder(const char *folder, struct folder_content *content) {
@@ -124,16 +100,16 @@ static int list_folder(const char *folder, struct folder_content *content) {
             continue;
         unsigned char type = type_of(folder, entry);
         if (type == DT_DIR)
-            names_add(&content->folders, name);
+            string_list_add(&content->folders, name);
         else if (type != DT_REG && type != DT_LNK)
             continue;
         else if (ends_with(name, metrics_name) && (type == DT_REG || is_file(folder, name)))
-            names_add(&content->metrics, name);
+            string_list_add(&content->metrics, name);
         else if (ends_with(name, note_name) && type == DT_REG)
-            names_add(&content->notes, name);
+            string_list_add(&content->notes, name);
         else if (is_events_name(name) && content->events.count < MOST_FILES &&
                  (type == DT_REG || is_file(folder, name)))
-            names_add(&content->events, name);
+            string_list_add(&content->events, name);
     }
     closedir(stream);
     names_sort(&content->folders);
@@ -145,7 +121,7 @@ static int list_folder(const char *folder, struct folder_content *content) {
 // The note of a run: note.txt beside metrics.jsonl, x-note.txt beside x-metrics.jsonl.
 static char *find_note(const char *folder, const char *metrics, const struct folder_content *content) {
     size_t prefix = strlen(metrics) - (sizeof metrics_name - 1);
-    for (size_t i = 0; i < content->notes.count; i++) {
+    for (int64_t i = 0; i < content->notes.count; i++) {
         const char *name = content->notes.items[i];
         if (strncmp(name, metrics, prefix) == 0 && strcmp(name + prefix, note_name) == 0)
             return file_join(folder, name);
@@ -156,7 +132,7 @@ static char *find_note(const char *folder, const char *metrics, const struct fol
 // is_in_run: the folder above has metrics; event files here belong to that run, as --tensorboard-dir puts them.
 static void add_runs(struct found_runs *found, const char *folder, const char *below,
                      const struct folder_content *content, bool is_in_run) {
-    for (size_t i = 0; i < content->metrics.count && found->count < MOST_RUNS; i++) {
+    for (int64_t i = 0; i < content->metrics.count && found->count < MOST_RUNS; i++) {
         const char *name = content->metrics.items[i];
         char *path = file_join(folder, name), *whole = *below ? file_join(below, name) : memory_string(name);
         const char *slash = strrchr(folder, '/'), *own = slash && slash[1] ? slash + 1 : folder;
@@ -164,7 +140,7 @@ static void add_runs(struct found_runs *found, const char *folder, const char *b
         struct found_run *run = add_run(found, path, is_plain ? (*below ? below : own) : whole, false);
         run->is_top = is_plain && !*below;
         run->note = find_note(folder, name, content);
-        add_file(run, memory_string(path));
+        string_list_add(&run->files, path);
         free(whole);
     }
     if (content->metrics.count > 0 || is_in_run || content->events.count == 0 || found->count == MOST_RUNS)
@@ -173,8 +149,10 @@ static void add_runs(struct found_runs *found, const char *folder, const char *b
     struct found_run *run = add_run(found, memory_string(folder), *below ? below : own, true);
     run->is_top = !*below;
     run->note = find_note(folder, metrics_name, content);
-    for (size_t i = 0; i < content->events.count; i++)
-        add_file(run, file_join(folder, content->events.items[i]));
+    for (int64_t i = 0; i < content->events.count; i++) {
+        OWNED char *path = file_join(folder, content->events.items[i]);
+        string_list_add(&run->files, path);
+    }
 }
 
 static int walk(struct found_runs *found, const char *folder, const char *below, int depth, bool is_in_run) {
@@ -182,17 +160,17 @@ static int walk(struct found_runs *found, const char *folder, const char *below,
     int result = list_folder(folder, &content);
     if (result == 0)
         add_runs(found, folder, below, &content, is_in_run);
-    for (size_t i = 0; result == 0 && depth < MOST_DEPTH && i < content.folders.count; i++) {
+    for (int64_t i = 0; result == 0 && depth < MOST_DEPTH && i < content.folders.count; i++) {
         const char *name = content.folders.items[i];
         OWNED char *path = file_join(folder, name), *whole = *below ? file_join(below, name) : memory_string(name);
         // Another user's folder may not be readable.
         if (walk(found, path, whole, depth + 1, content.metrics.count > 0) < 0)
             error_clear();
     }
-    names_free(&content.folders);
-    names_free(&content.metrics);
-    names_free(&content.events);
-    names_free(&content.notes);
+    string_list_free(&content.folders);
+    string_list_free(&content.metrics);
+    string_list_free(&content.events);
+    string_list_free(&content.notes);
     return result;
 }
 
@@ -205,16 +183,14 @@ static int run_find(struct found_runs *found, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     struct found_run *run = add_run(found, memory_string(path), name, is_events_name(name));
     run->is_top = true;
-    add_file(run, memory_string(path));
+    string_list_add(&run->files, path);
     return 0;
 }
 
 static void run_find_free(struct found_runs *found) {
     for (size_t i = 0; i < found->count; i++) {
         struct found_run *run = &found->items[i];
-        for (size_t k = 0; k < run->file_count; k++)
-            free(run->files[k]);
-        free(run->files);
+        string_list_free(&run->files);
         free(run->path);
         free(run->name);
         free(run->note);
@@ -268,8 +244,8 @@ static void add_found(struct board_store *store, const struct found_run *found) 
     run->is_top = found->is_top;
     if (run_read_note(run, found->note))
         store->is_dirty = true;
-    for (size_t i = 0; i < found->file_count; i++)
-        run_add_file(run, found->files[i]);
+    for (int64_t i = 0; i < found->files.count; i++)
+        run_add_file(run, found->files.items[i]);
     run_unlock(run);
     if (!is_new && !run->is_gone)
         return;

@@ -18,8 +18,6 @@
 
 // ---- who may ask ----
 
-// Access control of the board. See web.h.
-
 // The value of the cookie: not the token itself, which may contain characters not allowed in a cookie.
 static void hash_of(const char *purpose, const char *token, char text[65]) {
     struct sha256 hash;
@@ -77,8 +75,6 @@ bool web_token_is_given(const struct web_site *site, const struct web_request *r
 }
 
 // ---- paths and parameters ----
-
-// The target of a request: its path, and the pairs of its query, decoded. See web.h.
 
 static int digit_of(char c) {
     if (c >= '0' && c <= '9')
@@ -267,21 +263,6 @@ struct web_question {
     const struct web_target *target;
 };
 
-static void serve_index(const struct web_question *question, struct web_response *response) {
-    (void)question;
-    answer_asset(response, "index.html");
-}
-
-static void serve_style(const struct web_question *question, struct web_response *response) {
-    (void)question;
-    answer_asset(response, "style.css");
-}
-
-static void serve_script(const struct web_question *question, struct web_response *response) {
-    (void)question;
-    answer_asset(response, "board.js");
-}
-
 // With ?after=REVISION the answer waits for a different revision. One that the store never had, e.g. from an earlier
 // start of this program, is already different.
 static void serve_runs(const struct web_question *question, struct web_response *response) {
@@ -390,18 +371,24 @@ static void serve_curves(const struct web_question *question, struct web_respons
 
 static const struct {
     const char *path;
+    const char *asset;  // a file of the page; NULL: serve
     void (*serve)(const struct web_question *question, struct web_response *response);
 } routes[] = {
-    {"/", serve_index},        {"/index.html", serve_index}, {"/style.css", serve_style},   {"/board.js", serve_script},
-    {"/api/runs", serve_runs}, {"/api/run", serve_run},      {"/api/curves", serve_curves}, {"/api/log", serve_log},
+    {"/", .asset = "index.html"},           {"/index.html", .asset = "index.html"},
+    {"/style.css", .asset = "style.css"},   {"/board.js", .asset = "board.js"},
+    {"/api/runs", .serve = serve_runs},     {"/api/run", .serve = serve_run},
+    {"/api/curves", .serve = serve_curves}, {"/api/log", .serve = serve_log},
 };
 
 static void follow_route(const struct web_question *question, struct web_response *response) {
     for (size_t i = 0; i < sizeof routes / sizeof routes[0]; i++) {
-        if (strcmp(question->target->path, routes[i].path) == 0) {
+        if (strcmp(question->target->path, routes[i].path) != 0)
+            continue;
+        if (routes[i].asset)
+            answer_asset(response, routes[i].asset);
+        else
             routes[i].serve(question, response);
-            return;
-        }
+        return;
     }
     error_set("there is no such page; the board is at /");
     refuse(response, 404);

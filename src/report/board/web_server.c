@@ -7,12 +7,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "report/board/web_library.h"
 
 #include <errno.h>
+#include <microhttpd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -56,9 +57,71 @@ struct web_server {
     _Atomic size_t pending_bytes;
 };
 
+// ---- the library ----
+
+#define MICROHTTPD_SYMBOLS(ROW)                                                                                        \
+    ROW(MHD_get_version)                                                                                               \
+    ROW(MHD_start_daemon)                                                                                              \
+    ROW(MHD_stop_daemon)                                                                                               \
+    ROW(MHD_suspend_connection)                                                                                        \
+    ROW(MHD_resume_connection)                                                                                         \
+    ROW(MHD_get_connection_info)                                                                                       \
+    ROW(MHD_lookup_connection_value)                                                                                   \
+    ROW(MHD_get_connection_values)                                                                                     \
+    ROW(MHD_set_connection_value)                                                                                      \
+    ROW(MHD_create_response_from_buffer)                                                                               \
+    ROW(MHD_add_response_header)                                                                                       \
+    ROW(MHD_queue_response)                                                                                            \
+    ROW(MHD_destroy_response)
+
+struct microhttpd_symbols {
+    MICROHTTPD_SYMBOLS(LIBRARY_FIELD)
+};
+
+static const char *const symbols[] = {MICROHTTPD_SYMBOLS(LIBRARY_NAME)};
+enum { SYMBOL_COUNT = sizeof symbols / sizeof symbols[0] };
+_Static_assert(sizeof(struct microhttpd_symbols) == SYMBOL_COUNT * sizeof(void *), "a field per symbol");
+
+// All versions with soname 12 have the functions above; waiting clients work well since 0.9.71.
+static int check_version(const void *table, char *version, size_t size) {
+    const struct microhttpd_symbols *candidate = table;
+    const char *text = candidate->MHD_get_version();
+    int major = 0, minor = 0, patch = 0;
+    (void)sscanf(text, "%d.%d.%d", &major, &minor, &patch);
+    if (major == 0 && (minor < 9 || (minor == 9 && patch < 71)))
+        return error_set("is version %.20s, but 0.9.71 or later is needed", text);
+    snprintf(version, size, "%s", text);
+    return 0;
+}
+
+const struct library *web_library(void) {
+    static const char *const sonames[] = {"libmicrohttpd.so.12", NULL};
+    static const char *const folders[] = {"/usr/local/lib", "/usr/local/lib64", NULL};
+    static const struct library library = {
+        .id = LIBRARY_MICROHTTPD,
+        .name = "microhttpd",
+        .user = "web pages of the board",
+        .variable = "BEVATRON_MICROHTTPD_LIBRARY",
+        .sonames = sonames,
+        .folders = folders,
+        .package = "apt-get install libmicrohttpd12 (libmicrohttpd12t64 on Ubuntu 24.04 and Debian 13)",
+        .instead = "use board --text or board --export",
+        .symbols = symbols,
+        .symbol_count = SYMBOL_COUNT,
+        .check = check_version,
+    };
+    return &library;
+}
+
+int web_library_load(void) {
+    return library_load(web_library());
+}
+
 static const struct microhttpd_symbols *library(void) {
     return library_symbols(LIBRARY_MICROHTTPD);
 }
+
+// ---- clients ----
 
 static struct web_client *client_of(struct MHD_Connection *connection) {
     const union MHD_ConnectionInfo *info =

@@ -1,4 +1,4 @@
-// Replaces web_server.c and web_library.c in a build without libmicrohttpd.
+// Replaces web_server.c in a build without libmicrohttpd.
 #include "base/error.h"
 #include "report/board/web_server.h"
 

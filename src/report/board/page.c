@@ -1,19 +1,14 @@
-// Writes the board as one file. See export.h.
-#include "report/board/export.h"
+// Finds the files of the page, and writes the board as one file. See page.h.
+#include "report/board/page.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
-#include "report/board/page.h"
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-// ---- files of the page ----
-
-// Finds a file of the web page. See page.h.
 
 const struct page_asset *page_asset(const char *name) {
     for (size_t i = 0; i < page_asset_count; i++)
@@ -21,8 +16,6 @@ const struct page_asset *page_asset(const char *name) {
             return &page_assets[i];
     die("the page has no %s", name);
 }
-
-// ---- one file ----
 
 // Small enough to be mailed: about 8 MB of points, divided among the curves.
 enum { MOST_POINTS = 1000, FEWEST_POINTS = 40, ALL_POINTS = 150000, LOG_LINES = 200 };
