@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "cluster/kubernetes_parts.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -16,7 +15,7 @@
 
 // ---- checks ----
 
-// Checks for errors that Kubernetes would report only later, before anything is written. See kubernetes_parts.h.
+// Checks for errors that Kubernetes would report only later, before anything is written. See kubernetes.h.
 
 // Names become host names: letters, digits and dashes. Pods get up to 18 more characters.
 static int check_name(const char *what, const char *name, size_t most) {
@@ -209,9 +208,7 @@ static void begin(struct yaml *y, const struct kubernetes_job *job, const char *
     yaml_map(y, "metadata");
     yaml_text(y, "name", job->launch.name);
     yaml_text(y, "namespace", job->name_space);
-    yaml_map(y, "labels");
-    yaml_text(y, "app.kubernetes.io/managed-by", "bevatron");
-    yaml_end(y);
+    yaml_map_of(y, "labels", "app.kubernetes.io/managed-by", "bevatron");
     yaml_end(y);
     yaml_map(y, "spec");
 }
@@ -347,9 +344,7 @@ static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
     begin(y, job, "v1", "Service");
     yaml_text(y, "clusterIP", "None");
     yaml_bool(y, "publishNotReadyAddresses", true);
-    yaml_map(y, "selector");
-    yaml_text(y, "job-name", job->launch.name);
-    yaml_end(y);
+    yaml_map_of(y, "selector", "job-name", job->launch.name);
     yaml_list(y, "ports");
     yaml_item(y);
     yaml_text(y, "name", "rendezvous");

@@ -1,8 +1,8 @@
-// The pod that all kinds of jobs share. See kubernetes_parts.h.
+// The pod that all kinds of jobs share. See kubernetes.h.
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "cluster/kubernetes_parts.h"
+#include "cluster/kubernetes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,11 +11,7 @@
 
 // ---- placement ----
 
-// Placement of pods and the source of their image. See kubernetes_parts.h.
-
-static int64_t count_of(const struct string_list *list) {
-    return list ? list->count : 0;
-}
+// Placement of pods and the source of their image. See kubernetes.h.
 
 // Keys of labels and taints: letters, digits, dots, dashes and underscores, and one slash after a domain.
 static bool is_label(const char *text, size_t length) {
@@ -107,8 +103,6 @@ int kubernetes_check_placement(const struct kubernetes_job *job) {
 }
 
 static void node_selector(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->launch.machine_name && job->node_selectors.count == 0)
-        return;
     yaml_map(y, "nodeSelector");
     yaml_text(y, "node.kubernetes.io/instance-type", job->launch.machine_name);
     for (int64_t i = 0; i < job->node_selectors.count; i++) {
@@ -120,8 +114,6 @@ static void node_selector(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static void tolerations(struct yaml *y, const struct string_list *list) {
-    if (count_of(list) == 0)
-        return;
     yaml_list(y, "tolerations");
     for (int64_t i = 0; i < list->count; i++) {
         struct kubernetes_toleration one;
@@ -140,15 +132,10 @@ static void tolerations(struct yaml *y, const struct string_list *list) {
 
 // Writes the placement of pods and the sources of their images.
 static void kubernetes_placement(struct yaml *y, const struct kubernetes_job *job, bool is_launcher) {
-    if (job->pull_secrets.count > 0) {
-        yaml_list(y, "imagePullSecrets");
-        for (int64_t i = 0; i < job->pull_secrets.count; i++) {
-            yaml_item(y);
-            yaml_text(y, "name", job->pull_secrets.items[i]);
-            yaml_end(y);
-        }
-        yaml_end(y);
-    }
+    yaml_list(y, "imagePullSecrets");
+    for (int64_t i = 0; i < job->pull_secrets.count; i++)
+        yaml_item_of(y, "name", job->pull_secrets.items[i]);
+    yaml_end(y);
     // mpirun needs neither a GPU nor a node with GPUs.
     if (!is_launcher)
         node_selector(y, job);
@@ -206,9 +193,7 @@ static void variable_label(struct yaml *y, const char *name, const char *label) 
     yaml_item(y);
     yaml_text(y, "name", name);
     yaml_map(y, "valueFrom");
-    yaml_map(y, "fieldRef");
-    yaml_text(y, "fieldPath", path);
-    yaml_end(y);
+    yaml_map_of(y, "fieldRef", "fieldPath", path);
     yaml_end(y);
     yaml_end(y);
 }
@@ -224,10 +209,6 @@ static bool has_probe(const struct kubernetes_job *job) {
 // by the ranks is the random id that Kubernetes gives to a Job, another one after each restart of a JobSet. Pods of a
 // PyTorchJob share no such id and get a token with the manifest.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
-    bool has_own = job->launch.environment.count > 0;
-    bool is_pytorch = job->kind == KUBERNETES_PYTORCHJOB;
-    if (!master && !has_own && !job->efa && !(is_pytorch && job->token) && !has_probe(job))
-        return;
     yaml_list(y, "env");
     if (has_probe(job))
         variable(y, "BEVATRON_NODE_LIFELINE", "/dev/shm/bevatron-lifeline");
@@ -236,14 +217,14 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
         variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
         variable_number(y, "BEVATRON_NODES", job->launch.nodes);
         variable_label(y, "BEVATRON_JOB_TOKEN", "batch.kubernetes.io/controller-uid");
-    } else if (is_pytorch && job->token) {
+    } else if (job->kind == KUBERNETES_PYTORCHJOB && job->token) {
         variable(y, "BEVATRON_JOB_TOKEN", job->token);
     }
     int efa_count;
     const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
     for (int i = 0; i < efa_count; i++)
         variable(y, efa[i].name, efa[i].value);
-    for (int64_t i = 0; has_own && i < job->launch.environment.count; i++) {
+    for (int64_t i = 0; i < job->launch.environment.count; i++) {
         const char *pair = job->launch.environment.items[i];
         OWNED char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
         variable(y, name, strchr(pair, '=') + 1);
@@ -253,10 +234,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
 
 static void amounts(struct yaml *y, const struct kubernetes_job *job, const char *key) {
     yaml_map(y, key);
-    if (job->launch.gpus_per_node > 0)
-        yaml_number(y, "nvidia.com/gpu", job->launch.gpus_per_node);
-    if (job->efa > 0)
-        yaml_number(y, "vpc.amazonaws.com/efa", job->efa);
+    yaml_amount(y, "nvidia.com/gpu", job->launch.gpus_per_node);
+    yaml_amount(y, "vpc.amazonaws.com/efa", job->efa);
     yaml_text(y, "hugepages-2Mi", job->huge_pages);
     yaml_text(y, "cpu", job->cpu);
     yaml_text(y, "memory", job->memory);
@@ -268,21 +247,15 @@ static void amounts(struct yaml *y, const struct kubernetes_job *job, const char
 
 // Request and limit of extended resources must be equal.
 static void resources(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->launch.gpus_per_node && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
-        return;
     yaml_map(y, "resources");
     amounts(y, job, "requests");
     amounts(y, job, "limits");
     yaml_end(y);
 }
 
-static int64_t host_path_count(const struct kubernetes_job *job) {
-    return job->host_paths.count;
-}
-
 // Folders of the node, as mounts of the container or as volumes of the pod.
 static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is_mount) {
-    for (int64_t i = 0; i < host_path_count(job); i++) {
+    for (int64_t i = 0; i < job->host_paths.count; i++) {
         struct kubernetes_host_path host;
         char name[32];
         snprintf(name, sizeof name, "host-%" PRId64, i);
@@ -291,12 +264,9 @@ static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is
         yaml_text(y, "name", name);
         if (is_mount) {
             yaml_text(y, "mountPath", host.mount);
-            if (host.is_read_only)
-                yaml_bool(y, "readOnly", true);
+            yaml_true(y, "readOnly", host.is_read_only);
         } else {
-            yaml_map(y, "hostPath");
-            yaml_text(y, "path", host.path);
-            yaml_end(y);
+            yaml_map_of(y, "hostPath", "path", host.path);
         }
         yaml_end(y);
         free(host.text);
@@ -304,8 +274,6 @@ static void host_paths(struct yaml *y, const struct kubernetes_job *job, bool is
 }
 
 static void mounts(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->shared_memory && !job->claim && host_path_count(job) == 0)
-        return;
     yaml_list(y, "volumeMounts");
     if (job->shared_memory) {
         yaml_item(y);
@@ -324,8 +292,6 @@ static void mounts(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 static void volumes(struct yaml *y, const struct kubernetes_job *job) {
-    if (!job->shared_memory && !job->claim && host_path_count(job) == 0)
-        return;
     yaml_list(y, "volumes");
     if (job->shared_memory) {
         yaml_item(y);
@@ -339,9 +305,7 @@ static void volumes(struct yaml *y, const struct kubernetes_job *job) {
     if (job->claim) {
         yaml_item(y);
         yaml_text(y, "name", "data");
-        yaml_map(y, "persistentVolumeClaim");
-        yaml_text(y, "claimName", job->claim);
-        yaml_end(y);
+        yaml_map_of(y, "persistentVolumeClaim", "claimName", job->claim);
         yaml_end(y);
     }
     host_paths(y, job, false);
@@ -469,7 +433,7 @@ void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const stru
     if (job->pod_fields && !pod->is_launcher) {
         struct yaml_node whole;
         merged_spec(&whole, job, pod, has_command);
-        yaml_tree_write(&whole, y->depth, y->out);
+        yaml_members(y, &whole);
         yaml_tree_free(&whole);
     } else {
         spec(y, job, pod, has_command);

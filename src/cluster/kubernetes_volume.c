@@ -60,9 +60,7 @@ static void begin(struct yaml *y, const char *version, const char *kind, const c
     yaml_map(y, "metadata");
     yaml_text(y, "name", name);
     yaml_text(y, "namespace", name_space);
-    yaml_map(y, "labels");
-    yaml_text(y, "app.kubernetes.io/managed-by", "bevatron");
-    yaml_end(y);
+    yaml_map_of(y, "labels", "app.kubernetes.io/managed-by", "bevatron");
     yaml_end(y);
 }
 
@@ -82,9 +80,7 @@ static void mount_options(struct yaml *y) {
 static void size(struct yaml *y, const char *key, int64_t gib) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64 "Gi", gib);
-    yaml_map(y, key);
-    yaml_text(y, "storage", text);
-    yaml_end(y);
+    yaml_map_of(y, key, "storage", text);
 }
 
 // The file system outlives the claim.

@@ -13,9 +13,7 @@ static void managed_policy(struct yaml *y, const char *region, const char *name)
                             : strncmp(region, "us-gov-", 7) == 0 ? "aws-us-gov"
                                                                  : "aws";
     OWNED char *arn = memory_printf("arn:%s:iam::aws:policy/%s", partition, name);
-    yaml_item(y);
-    yaml_text(y, "Policy", arn);
-    yaml_end(y);
+    yaml_item_of(y, "Policy", arn);
 }
 
 // The bucket of "s3://bucket/folder", to be freed.
@@ -30,37 +28,22 @@ static void bucket(struct yaml *y, const char *name) {
     yaml_end(y);
 }
 
-static void own_policies(struct yaml *y, const struct string_list *policies) {
-    for (int64_t i = 0; i < policies->count; i++) {
-        yaml_item(y);
-        yaml_text(y, "Policy", policies->items[i]);
-        yaml_end(y);
-    }
-}
-
 static void rights(struct yaml *y, const struct parallelcluster *cluster) {
-    bool has_policies = cluster->has_ssm || cluster->policies->count > 0;
-    bool has_linked = cluster->fsx_s3 != NULL;
-    if (!has_policies && !has_linked && cluster->buckets->count == 0)
-        return;
+    OWNED char *linked = cluster->fsx_s3 ? bucket_of(cluster->fsx_s3) : NULL;
     yaml_map(y, "Iam");
-    if (has_policies) {
-        yaml_list(y, "AdditionalIamPolicies");
-        if (cluster->has_ssm)
-            managed_policy(y, cluster->region, "AmazonSSMManagedInstanceCore");
-        own_policies(y, cluster->policies);
-        yaml_end(y);
-    }
-    if (has_linked || cluster->buckets->count > 0) {
-        OWNED char *linked = has_linked ? bucket_of(cluster->fsx_s3) : NULL;
-        yaml_list(y, "S3Access");
-        if (linked)
-            bucket(y, linked);
-        for (int64_t i = 0; i < cluster->buckets->count; i++)
-            if (!linked || strcmp(linked, cluster->buckets->items[i]) != 0)
-                bucket(y, cluster->buckets->items[i]);
-        yaml_end(y);
-    }
+    yaml_list(y, "AdditionalIamPolicies");
+    if (cluster->has_ssm)
+        managed_policy(y, cluster->region, "AmazonSSMManagedInstanceCore");
+    for (int64_t i = 0; i < cluster->policies->count; i++)
+        yaml_item_of(y, "Policy", cluster->policies->items[i]);
+    yaml_end(y);
+    yaml_list(y, "S3Access");
+    if (linked)
+        bucket(y, linked);
+    for (int64_t i = 0; i < cluster->buckets->count; i++)
+        if (!linked || strcmp(linked, cluster->buckets->items[i]) != 0)
+            bucket(y, cluster->buckets->items[i]);
+    yaml_end(y);
     yaml_end(y);
 }
 
@@ -71,16 +54,14 @@ static void script(struct yaml *y, const char *text) {
     yaml_item(y);
     yaml_text(y, "Script", url);
     text += length + strspn(text + length, " ");
-    if (*text) {
-        yaml_list(y, "Args");
-        while (*text) {
-            length = strcspn(text, " ");
-            OWNED char *argument = memory_printf("%.*s", (int)length, text);
-            yaml_item_text(y, argument);
-            text += length + strspn(text + length, " ");
-        }
-        yaml_end(y);
+    yaml_list(y, "Args");
+    while (*text) {
+        length = strcspn(text, " ");
+        OWNED char *argument = memory_printf("%.*s", (int)length, text);
+        yaml_item_text(y, argument);
+        text += length + strspn(text + length, " ");
     }
+    yaml_end(y);
     yaml_end(y);
 }
 
@@ -93,8 +74,6 @@ char *parallelcluster_pyxis_url(const struct parallelcluster *cluster) {
 }
 
 static void actions(struct yaml *y, const struct parallelcluster *cluster) {
-    if (cluster->scripts->count == 0 && !cluster->has_pyxis)
-        return;
     yaml_map(y, "CustomActions");
     yaml_map(y, "OnNodeConfigured");
     yaml_list(y, "Sequence");
@@ -110,27 +89,18 @@ static void actions(struct yaml *y, const struct parallelcluster *cluster) {
 }
 
 static void security_group(struct yaml *y, const struct parallelcluster *cluster) {
-    if (!cluster->security_group)
-        return;
     yaml_list(y, "AdditionalSecurityGroups");
-    yaml_item_text(y, cluster->security_group);
+    if (cluster->security_group)
+        yaml_item_text(y, cluster->security_group);
     yaml_end(y);
 }
 
 // Size and speed of a volume, where given.
 static void volume(struct yaml *y, const struct cluster_disk *disk) {
-    if (disk->gib > 0)
-        yaml_number(y, "Size", disk->gib);
-    if (disk->iops > 0 || disk->mib_per_second > 0)
-        yaml_text(y, "VolumeType", "gp3");
-    if (disk->iops > 0)
-        yaml_number(y, "Iops", disk->iops);
-    if (disk->mib_per_second > 0)
-        yaml_number(y, "Throughput", disk->mib_per_second);
-}
-
-static bool is_said(const struct cluster_disk *disk) {
-    return disk->gib > 0 || disk->iops > 0 || disk->mib_per_second > 0;
+    yaml_amount(y, "Size", disk->gib);
+    yaml_text(y, "VolumeType", disk->iops > 0 || disk->mib_per_second > 0 ? "gp3" : NULL);
+    yaml_amount(y, "Iops", disk->iops);
+    yaml_amount(y, "Throughput", disk->mib_per_second);
 }
 
 static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
@@ -140,25 +110,21 @@ static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_text(y, "SubnetId", cluster->head_subnet ? cluster->head_subnet : cluster->subnet);
     security_group(y, cluster);
     yaml_end(y);
-    if (cluster->key || cluster->allowed_ips) {
-        yaml_map(y, "Ssh");
-        yaml_text(y, "KeyName", cluster->key);
-        yaml_text(y, "AllowedIps", cluster->allowed_ips);
-        yaml_end(y);
-    }
+    yaml_map(y, "Ssh");
+    yaml_text(y, "KeyName", cluster->key);
+    yaml_text(y, "AllowedIps", cluster->allowed_ips);
+    yaml_end(y);
     if (cluster->has_dcv) {
         yaml_map(y, "Dcv");
         yaml_bool(y, "Enabled", true);
         yaml_text(y, "AllowedIps", cluster->allowed_ips);
         yaml_end(y);
     }
-    if (is_said(&cluster->head_disk)) {
-        yaml_map(y, "LocalStorage");
-        yaml_map(y, "RootVolume");
-        volume(y, &cluster->head_disk);
-        yaml_end(y);
-        yaml_end(y);
-    }
+    yaml_map(y, "LocalStorage");
+    yaml_map(y, "RootVolume");
+    volume(y, &cluster->head_disk);
+    yaml_end(y);
+    yaml_end(y);
     rights(y, cluster);
     actions(y, cluster);
     yaml_end(y);
@@ -181,20 +147,12 @@ static void networking(struct yaml *y, const struct parallelcluster *cluster, co
 }
 
 static void disks(struct yaml *y, const struct parallelcluster *cluster) {
-    if (!cluster->scratch && !is_said(&cluster->compute_disk))
-        return;
     yaml_map(y, "ComputeSettings");
     yaml_map(y, "LocalStorage");
-    if (is_said(&cluster->compute_disk)) {
-        yaml_map(y, "RootVolume");
-        volume(y, &cluster->compute_disk);
-        yaml_end(y);
-    }
-    if (cluster->scratch) {
-        yaml_map(y, "EphemeralVolume");
-        yaml_text(y, "MountDir", cluster->scratch);
-        yaml_end(y);
-    }
+    yaml_map(y, "RootVolume");
+    volume(y, &cluster->compute_disk);
+    yaml_end(y);
+    yaml_map_of(y, "EphemeralVolume", "MountDir", cluster->scratch);
     yaml_end(y);
     yaml_end(y);
 }
@@ -206,33 +164,21 @@ static void compute_resource(struct yaml *y, const struct cluster_queue *queue) 
     yaml_item(y);
     yaml_text(y, "Name", name);
     yaml_list(y, "Instances");
-    for (int i = 0; i < queue->type_count; i++) {
-        yaml_item(y);
-        yaml_text(y, "InstanceType", queue->types[i]);
-        yaml_end(y);
-    }
+    for (int i = 0; i < queue->type_count; i++)
+        yaml_item_of(y, "InstanceType", queue->types[i]);
     yaml_end(y);
     yaml_number(y, "MinCount", queue->least);
     yaml_number(y, "MaxCount", queue->most);
-    if (queue->no_smt)
-        yaml_bool(y, "DisableSimultaneousMultithreading", true);
-    if (queue->has_efa) {
-        yaml_map(y, "Efa");
-        yaml_bool(y, "Enabled", true);
-        yaml_end(y);
-    }
-    if (queue->reservation) {
-        yaml_map(y, "CapacityReservationTarget");
-        yaml_text(y, "CapacityReservationId", queue->reservation);
-        yaml_end(y);
-    }
-    if (queue->checks_gpus) {
-        yaml_map(y, "HealthChecks");
-        yaml_map(y, "Gpu");
-        yaml_bool(y, "Enabled", true);
-        yaml_end(y);
-        yaml_end(y);
-    }
+    yaml_true(y, "DisableSimultaneousMultithreading", queue->no_smt);
+    yaml_map(y, "Efa");
+    yaml_true(y, "Enabled", queue->has_efa);
+    yaml_end(y);
+    yaml_map_of(y, "CapacityReservationTarget", "CapacityReservationId", queue->reservation);
+    yaml_map(y, "HealthChecks");
+    yaml_map(y, "Gpu");
+    yaml_true(y, "Enabled", queue->checks_gpus);
+    yaml_end(y);
+    yaml_end(y);
     yaml_end(y);
     yaml_end(y);
 }
@@ -243,13 +189,8 @@ static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, c
     yaml_text(y, "CapacityType", queue->is_capacity_block ? "CAPACITY_BLOCK" : queue->is_spot ? "SPOT" : "ONDEMAND");
     networking(y, cluster, queue);
     disks(y, cluster);
-    if (queue->ami) {
-        yaml_map(y, "Image");
-        yaml_text(y, "CustomAmi", queue->ami);
-        yaml_end(y);
-    }
-    if (queue->is_exclusive)
-        yaml_bool(y, "JobExclusiveAllocation", true);
+    yaml_map_of(y, "Image", "CustomAmi", queue->ami);
+    yaml_true(y, "JobExclusiveAllocation", queue->is_exclusive);
     compute_resource(y, queue);
     rights(y, cluster);
     actions(y, cluster);
@@ -257,8 +198,6 @@ static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, c
 }
 
 static void database(struct yaml *y, const struct cluster_accounting *accounting) {
-    if (!accounting->address)
-        return;
     yaml_map(y, "Database");
     yaml_text(y, "Uri", accounting->address);
     yaml_text(y, "UserName", accounting->user);
@@ -275,17 +214,15 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
     // Changing a queue does not take its machines from running jobs.
     yaml_text(y, "QueueUpdateStrategy", "DRAIN");
     database(y, &cluster->accounting);
-    if (cluster->slurm_settings->count > 0) {
-        yaml_list(y, "CustomSlurmSettings");
-        for (int64_t i = 0; i < cluster->slurm_settings->count; i++) {
-            const char *pair = cluster->slurm_settings->items[i];
-            OWNED char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
-            yaml_item(y);
-            yaml_pair(y, key, strchr(pair, '=') + 1);
-            yaml_end(y);
-        }
+    yaml_list(y, "CustomSlurmSettings");
+    for (int64_t i = 0; i < cluster->slurm_settings->count; i++) {
+        const char *pair = cluster->slurm_settings->items[i];
+        OWNED char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        yaml_item(y);
+        yaml_pair(y, key, strchr(pair, '=') + 1);
         yaml_end(y);
     }
+    yaml_end(y);
     yaml_end(y);
     yaml_list(y, "SlurmQueues");
     for (int i = 0; i < cluster->queue_count; i++)
@@ -298,8 +235,7 @@ static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
 static void new_lustre(struct yaml *y, const struct parallelcluster *cluster) {
     yaml_number(y, "StorageCapacity", cluster->fsx_gib);
     yaml_text(y, "DeploymentType", cluster->fsx_type);
-    if (cluster->fsx_throughput > 0)
-        yaml_number(y, "PerUnitStorageThroughput", cluster->fsx_throughput);
+    yaml_amount(y, "PerUnitStorageThroughput", cluster->fsx_throughput);
     if (!cluster->fsx_s3)
         return;
     if (strcmp(cluster->fsx_type, "PERSISTENT_2") != 0) {
@@ -326,8 +262,6 @@ static void new_lustre(struct yaml *y, const struct parallelcluster *cluster) {
 }
 
 static void storage(struct yaml *y, const struct parallelcluster *cluster) {
-    if (!cluster->fsx_mount && !cluster->apps_mount)
-        return;
     yaml_list(y, "SharedStorage");
     if (cluster->fsx_mount) {
         yaml_item(y);
@@ -357,8 +291,6 @@ static void storage(struct yaml *y, const struct parallelcluster *cluster) {
 }
 
 static void tags(struct yaml *y, const struct string_list *list) {
-    if (list->count == 0)
-        return;
     yaml_list(y, "Tags");
     for (int64_t i = 0; i < list->count; i++) {
         OWNED char *key = memory_printf("%.*s", (int)strcspn(list->items[i], "="), list->items[i]);
@@ -382,9 +314,7 @@ int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *o
     yaml_text(y, "CustomAmi", cluster->custom_ami);
     yaml_end(y);
     // Programs on the machines need a token to get credentials.
-    yaml_map(y, "Imds");
-    yaml_text(y, "ImdsSupport", "v2.0");
-    yaml_end(y);
+    yaml_map_of(y, "Imds", "ImdsSupport", "v2.0");
     head_node(y, cluster);
     scheduling(y, cluster);
     storage(y, cluster);

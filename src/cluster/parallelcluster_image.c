@@ -128,9 +128,7 @@ static void build_rights(struct yaml *y, const struct string_list *policies) {
     yaml_map(y, "Iam");
     yaml_list(y, "AdditionalIamPolicies");
     for (int64_t i = 0; i < policies->count; i++) {
-        yaml_item(y);
-        yaml_text(y, "Policy", policies->items[i]);
-        yaml_end(y);
+        yaml_item_of(y, "Policy", policies->items[i]);
     }
     yaml_end(y);
     yaml_end(y);

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- trees ----
-
-// Trees of YAML: building, merging, writing. See yaml.h; yaml_read.c reads them.
+// ---- trees; yaml_read.c reads them ----
 
 void yaml_tree_free(struct yaml_node *root) {
     for (size_t i = 0; i < root->count; i++)
@@ -181,24 +179,39 @@ void yaml_quote(struct buffer *out, const char *text) {
     buffer_append_byte(out, '"');
 }
 
-static void indent(struct yaml *yaml) {
+static void indent(struct yaml *yaml, int depth) {
     if (!yaml->is_at_dash)
-        for (int i = 0; i < yaml->depth; i++)
+        for (int i = 0; i < depth; i++)
             buffer_append_string(yaml->out, "  ");
     yaml->is_at_dash = false;
+}
+
+// Begins the open maps, lists and items that have nothing yet, and the line of their first content. A dash is at the
+// column of its list's keys, and the keys of its map are two further in.
+static void begin_line(struct yaml *yaml) {
+    for (int i = yaml->depth - yaml->empty; i < yaml->depth; i++) {
+        indent(yaml, i);
+        if (yaml->keys[i])
+            buffer_printf(yaml->out, "%s:\n", yaml->keys[i]);
+        else
+            buffer_append_string(yaml->out, "- ");
+        yaml->is_at_dash = !yaml->keys[i];
+    }
+    yaml->empty = 0;
+    indent(yaml, yaml->depth);
 }
 
 void yaml_text(struct yaml *yaml, const char *key, const char *value) {
     if (!value)
         return;
-    indent(yaml);
+    begin_line(yaml);
     buffer_printf(yaml->out, "%s: ", key);
     yaml_quote(yaml->out, value);
     buffer_append_byte(yaml->out, '\n');
 }
 
 void yaml_pair(struct yaml *yaml, const char *key, const char *value) {
-    indent(yaml);
+    begin_line(yaml);
     yaml_quote(yaml->out, key);
     buffer_append_string(yaml->out, ": ");
     yaml_quote(yaml->out, value);
@@ -206,48 +219,78 @@ void yaml_pair(struct yaml *yaml, const char *key, const char *value) {
 }
 
 void yaml_number(struct yaml *yaml, const char *key, int64_t value) {
-    indent(yaml);
+    begin_line(yaml);
     buffer_printf(yaml->out, "%s: %" PRId64 "\n", key, value);
 }
 
+void yaml_amount(struct yaml *yaml, const char *key, int64_t value) {
+    if (value > 0)
+        yaml_number(yaml, key, value);
+}
+
+void yaml_true(struct yaml *yaml, const char *key, bool value) {
+    if (value)
+        yaml_bool(yaml, key, true);
+}
+
 void yaml_bool(struct yaml *yaml, const char *key, bool value) {
-    indent(yaml);
+    begin_line(yaml);
     buffer_printf(yaml->out, "%s: %s\n", key, value ? "true" : "false");
 }
 
+static void open_one(struct yaml *yaml, const char *key) {
+    CHECK(yaml->depth < YAML_MOST_DEPTH);
+    yaml->keys[yaml->depth++] = key;
+    yaml->empty++;
+}
+
 void yaml_map(struct yaml *yaml, const char *key) {
-    indent(yaml);
-    buffer_printf(yaml->out, "%s:\n", key);
-    yaml->depth++;
+    open_one(yaml, key);
 }
 
 void yaml_list(struct yaml *yaml, const char *key) {
-    yaml_map(yaml, key);
+    open_one(yaml, key);
 }
 
 void yaml_item(struct yaml *yaml) {
-    // The dash is at the column of the list's keys, and its map's keys two further in.
-    indent(yaml);
-    buffer_append_string(yaml->out, "- ");
-    yaml->depth++;
-    yaml->is_at_dash = true;
+    open_one(yaml, NULL);
+}
+
+void yaml_map_of(struct yaml *yaml, const char *map, const char *key, const char *value) {
+    yaml_map(yaml, map);
+    yaml_text(yaml, key, value);
+    yaml_end(yaml);
+}
+
+void yaml_item_of(struct yaml *yaml, const char *key, const char *value) {
+    yaml_item(yaml);
+    yaml_text(yaml, key, value);
+    yaml_end(yaml);
+}
+
+void yaml_members(struct yaml *yaml, const struct yaml_node *map) {
+    if (map->count == 0)
+        return;
+    begin_line(yaml);
+    write_items(map, yaml->depth, true, yaml->out);
 }
 
 void yaml_item_text(struct yaml *yaml, const char *value) {
-    indent(yaml);
+    begin_line(yaml);
     buffer_append_string(yaml->out, "- ");
     yaml_quote(yaml->out, value);
     buffer_append_byte(yaml->out, '\n');
 }
 
 void yaml_item_number(struct yaml *yaml, int64_t value) {
-    indent(yaml);
+    begin_line(yaml);
     buffer_printf(yaml->out, "- %" PRId64 "\n", value);
 }
 
 void yaml_end(struct yaml *yaml) {
-    CHECK(yaml->depth > 0 && !yaml->is_at_dash);
+    CHECK(yaml->depth > 0);
     yaml->depth--;
+    yaml->empty -= yaml->empty > 0;
 }
 
 void yaml_document(struct yaml *yaml) {

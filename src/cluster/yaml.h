@@ -9,16 +9,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// A map, list or item is written with its first content: one that stays empty leaves nothing.
+enum { YAML_MOST_DEPTH = 24 };
 struct yaml {
     struct buffer *out;
-    int depth;        // number of open maps and lists
-    bool is_at_dash;  // the next key is on the line of its list's dash
+    int depth;                          // number of open maps, lists and items
+    int empty;                          // of these, from the innermost: those that have nothing yet
+    const char *keys[YAML_MOST_DEPTH];  // of the open ones, borrowed; NULL for an item
+    bool is_at_dash;                    // the next key is on the line of its list's dash
 };
 
 // A key of the open map; the key itself is the program's, not the user's, unless it is given to yaml_pair.
 void yaml_text(struct yaml *yaml, const char *key, const char *value);  // nothing if value is NULL
 void yaml_number(struct yaml *yaml, const char *key, int64_t value);
+void yaml_amount(struct yaml *yaml, const char *key, int64_t value);  // nothing if it is not above 0
 void yaml_bool(struct yaml *yaml, const char *key, bool value);
+void yaml_true(struct yaml *yaml, const char *key, bool value);         // nothing if false
 void yaml_map(struct yaml *yaml, const char *key);                      // opens a map below the key
 void yaml_list(struct yaml *yaml, const char *key);                     // opens a list below the key
 void yaml_pair(struct yaml *yaml, const char *key, const char *value);  // the key is quoted, too
@@ -26,6 +32,9 @@ void yaml_pair(struct yaml *yaml, const char *key, const char *value);  // the k
 void yaml_item(struct yaml *yaml);
 void yaml_item_text(struct yaml *yaml, const char *value);
 void yaml_item_number(struct yaml *yaml, int64_t value);
+// A map, and an item, with one text; nothing if it is NULL.
+void yaml_map_of(struct yaml *yaml, const char *map, const char *key, const char *value);
+void yaml_item_of(struct yaml *yaml, const char *key, const char *value);
 void yaml_end(struct yaml *yaml);       // of a map, a list or an item
 void yaml_document(struct yaml *yaml);  // the next document of the stream
 
@@ -59,7 +68,8 @@ void yaml_tree_add(struct yaml_node *map, const char *key, struct yaml_node valu
 // removes a member; anything else replaces.
 void yaml_tree_merge(struct yaml_node *into, const struct yaml_node *from);
 
-// Writes the members of a map as block YAML, each line indented by `depth` levels.
+// Writes the members of a map as block YAML, each line indented by `depth` levels; or into the open map.
 void yaml_tree_write(const struct yaml_node *map, int depth, struct buffer *out);
+void yaml_members(struct yaml *yaml, const struct yaml_node *map);
 
 #endif
