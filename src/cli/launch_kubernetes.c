@@ -342,7 +342,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
 }
 
 int cmd_launch_kubernetes(int argc, char **argv) {
-    struct kubernetes_options options;
+    struct kubernetes_options options = {0};
     return launch_run(&(struct launch_call){.flags = &kubernetes_command, .options = &options, .launch = launch}, argc,
                       argv);
 }

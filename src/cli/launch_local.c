@@ -431,7 +431,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
 }
 
 int cmd_launch_local(int argc, char **argv) {
-    struct local_options options;
+    struct local_options options = {0};
     char long_name[] = "--nproc";
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "-n") == 0)

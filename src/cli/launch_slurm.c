@@ -417,7 +417,7 @@ static char *keep(struct string_list *made, char *text) {
 // The command line as flags are parsed: a value that begins with dashes, like options of sbatch, must follow an equals
 // sign, and the words after the last "--" move before the command's name. An earlier "--" is the command's.
 int cmd_launch_slurm(int argc, char **argv) {
-    struct slurm_options options;
+    struct slurm_options options = {0};
     struct string_list made = {0};
     char **line = memory_alloc(sizeof *line * (size_t)(argc + 2));
     int end = argc - 1, count = 0;

@@ -70,6 +70,12 @@ for to in /raw /fsxraw /fsx/../raw; do
     expect 2 "not below --mount /fsx" "${launch[@]}" --dry-run getdata --url https://example.org/a --to "$to"
 done
 expect 0 '"/data"' "${launch[@]}" --mount / --dry-run getdata --url https://example.org/a --to /data
+# Without a machine there is none, whatever memory holds: its GPUs are not judged and not asked for.
+for kind in indexed-job job pytorchjob; do
+    expect 0 'cpu: "4"' "$BEVATRON" launch kubernetes --image i --kind $kind --cpu 4 --hugepages 5Gi --memory 16Gi \
+        --toleration a=b:NoExecute --node-selector a=b --dry-run "${model[@]}"
+    grep -q "nvidia.com/gpu" "$work/out" && fail "GPUs of no machine" || pass
+done
 # Four GPUs of a machine, as many as it has, and what EC2 sells it with.
 expect 0 'nvidia.com/gpu: 4' "${launch[@]}" --nodes 2 --machine p6e-gb200.36xlarge --dry-run "${model[@]}"
 expect 0 'vpc.amazonaws.com/efa: 1' "${launch[@]}" --nodes 2 --machine g5.12xlarge --dry-run "${model[@]}"
