@@ -5,6 +5,7 @@
 #define PLAN_CONTROL_H
 
 #include "parallel/mesh.h"
+#include <stdbool.h>
 
 enum control_phase {
     CONTROL_JOIN,          // all ranks connect to rank 0
@@ -49,5 +50,24 @@ void control_plan(const struct control_shape *shape, struct control_cost costs[C
 double control_start_seconds(const struct control_cost costs[CONTROL_PHASES]);
 // Most files with tensors in a checkpoint.
 double control_files(const struct control_shape *shape);
+
+// ---- ranks that queue at one place ----
+
+// Simulation of many ranks that queue at one place: rank 0 of a star, or the metadata server of a file system. The
+// place serves requests in the order in which they arrive, and a rank sends its next request when the last one is
+// answered. The end of each thus depends on all others, and superlinear growth shows by itself.
+
+struct rank_queue {
+    double service;  // seconds that the place spends on a request
+    double delay;    // seconds until an answer arrives, in which the place serves others
+    double burst;    // requests of a rank that are served in one event, to save events; at least 1
+    double served;   // requests so far
+};
+
+// A rank's next action, called at the start and when all its requests are answered: sends `requests` from `time` on.
+// False if it is done.
+typedef bool rank_queue_next(void *context, int rank, double *time, double *requests);
+// Runs all ranks from time 0 on. Returns when the last one is done or, with `stops_at_first`, the first.
+double rank_queue_run(struct rank_queue *place, int ranks, rank_queue_next *next, void *context, bool stops_at_first);
 
 #endif

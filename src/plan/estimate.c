@@ -1,6 +1,6 @@
-// Formulas in place of a step on paper. They are not exact, but rank layouts much like plans do. See estimate.h; the
+// Formulas in place of a step on paper. They are not exact, but rank layouts much like plans do. See search.h; the
 // counts are those of Narayanan et al. 2021 and Korthikanti et al. 2022.
-#include "plan/estimate.h"
+#include "plan/search.h"
 #include "optim/optimizer.h"
 #include "config/config_context.h"
 

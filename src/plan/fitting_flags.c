@@ -5,7 +5,7 @@
 // Single changes come first, the cheapest first; if none of them is enough, all that save memory together, without
 // those that turn out not to be needed; then the same on more ranks. The global batch stays as it is. Not all layouts
 // are tried, so there may be one on fewer ranks than those that are named.
-#include "plan/fitting_flags.h"
+#include "plan/setup.h"
 #include "base/error.h"
 #include "base/log.h"
 

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/setup.h"
-#include "plan/stage.h"
 #include "plan/steady.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 // Tables, sentences, JSON and a file of flags. See search_report.h.
 #include "plan/search_report.h"
 #include "base/json.h"
-#include "plan/search_why.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -178,14 +177,6 @@ void search_describe(const struct layout_search *search, double tokens, struct b
 
 // ---- JSON ----
 
-static void write_number(struct json_writer *w, const char *name, double value) {
-    json_put_double(w, name, value);
-}
-
-static void write_int(struct json_writer *w, const char *name, int64_t value) {
-    json_put_int(w, name, value);
-}
-
 static void write_text(struct json_writer *w, const char *name, struct buffer *text) {
     json_put_string(w, name, buffer_string(text));
     buffer_free(text);
@@ -195,15 +186,15 @@ static void write_layout(struct json_writer *w, const struct layout_search *sear
     const struct plan_layout *layout = &item->layout;
     struct buffer flags = {0};
     json_put_string(w, "machine", search_machine(search, item)->name);
-    write_int(w, "tensor", layout->tensor);
-    write_int(w, "context", layout->context);
+    json_put_int(w, "tensor", layout->tensor);
+    json_put_int(w, "context", layout->context);
     if (!search->spaces[item->machine].is_fixed[CHOICE_HEADS])
         json_put_string(w, "cp_comm_type", layout_heads_name(layout));
-    write_int(w, "expert", layout->expert);
-    write_int(w, "pipeline", layout->pipeline);
-    write_int(w, "virtual_stages", layout->chunks);
-    write_int(w, "data", layout->data);
-    write_int(w, "micro_batch_size", layout->micro_batch);
+    json_put_int(w, "expert", layout->expert);
+    json_put_int(w, "pipeline", layout->pipeline);
+    json_put_int(w, "virtual_stages", layout->chunks);
+    json_put_int(w, "data", layout->data);
+    json_put_int(w, "micro_batch_size", layout->micro_batch);
     json_put_bool(w, "zero_bubble", layout->is_zero_bubble);
     json_put_string(w, "recompute", layout_recompute_name(layout->recompute));
     json_put_bool(w, "sequence_parallel", layout->splits_rows);
@@ -211,12 +202,12 @@ static void write_layout(struct json_writer *w, const struct layout_search *sear
     json_put_string(w, "precision", layout_precision_name(layout->precision));
     layout_append_flags(&search->spaces[item->machine], layout, &flags);
     write_text(w, "flags", &flags);
-    write_number(w, "memory_bytes", fullest_bytes(item));
-    write_int(w, "fullest_stage", item->plan->stage[item->plan->fullest].stage);
+    json_put_double(w, "memory_bytes", fullest_bytes(item));
+    json_put_int(w, "fullest_stage", item->plan->stage[item->plan->fullest].stage);
     json_put_bool(w, "fits", item->outcome == SEARCH_PLANNED);
     if (item->outcome == SEARCH_PLANNED) {
-        write_number(w, "step_seconds", item->plan->seconds);
-        write_number(w, "mfu", plan_mfu(item->plan));
+        json_put_double(w, "step_seconds", item->plan->seconds);
+        json_put_double(w, "mfu", plan_mfu(item->plan));
     }
 }
 
@@ -225,10 +216,10 @@ void search_write_proposal(const struct layout_search *search, int i, double tok
     struct buffer why = {0};
     json_begin_object(w);
     write_layout(w, search, item);
-    write_int(w, "nodes", item->plan->nodes);
+    json_put_int(w, "nodes", item->plan->nodes);
     if (tokens > 0) {
-        write_number(w, "days", days_of(item, tokens));
-        write_number(w, "dollars", dollars_of(search, item, tokens));
+        json_put_double(w, "days", days_of(item, tokens));
+        json_put_double(w, "dollars", dollars_of(search, item, tokens));
     }
     append_why(search, i, &why);
     write_text(w, "why", &why);
@@ -257,12 +248,12 @@ static void write_alternatives(struct json_writer *w, const struct layout_search
 void search_write_json(const struct layout_search *search, double tokens, struct buffer *out) {
     struct json_writer w = {.out = out, .indent = 2};
     json_begin_object(&w);
-    write_int(&w, "gpus", search->options.gpus);
+    json_put_int(&w, "gpus", search->options.gpus);
     json_put_string(&w, "ranked_by", search->options.by_cost ? "cost" : "time");
-    write_int(&w, "listed", search->count);
-    write_int(&w, "planned", search_count(search, SEARCH_PLANNED));
-    write_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));
-    write_int(&w, "too_large_by_formula", search->hopeless);
+    json_put_int(&w, "listed", search->count);
+    json_put_int(&w, "planned", search_count(search, SEARCH_PLANNED));
+    json_put_int(&w, "too_large", search_count(search, SEARCH_TOO_LARGE));
+    json_put_int(&w, "too_large_by_formula", search->hopeless);
     json_key(&w, "proposals");
     json_begin_array(&w);
     for (int i = 0; i < search->proposal_count; i++)

@@ -1,5 +1,5 @@
-// Compares plans part by part. See search_why.h.
-#include "plan/search_why.h"
+// Compares plans part by part. See search_report.h.
+#include "plan/search_report.h"
 #include "base/memory.h"
 
 #include <inttypes.h>

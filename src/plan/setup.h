@@ -28,4 +28,12 @@ void setup_describe_memory(const struct step_memory *memory, struct buffer *out)
 // Says what the step trains on, and how large it is.
 void setup_log(const struct step *step, const struct config *config);
 
+// ---- flags that make a step fit ----
+
+// Finds flags that would make a too large step fit. Internal to this folder.
+
+// Appends which flags would make a step fit that needs `total` bytes where there are `room`. Each proposal was measured
+// on paper.
+void memory_remedies(const struct setup *setup, size_t total, size_t room, struct buffer *out);
+
 #endif

@@ -1,5 +1,5 @@
-// A stage on paper. See stage.h.
-#include "plan/stage.h"
+// A stage on paper. See plan.h.
+#include "plan/plan.h"
 #include "base/error.h"
 #include "base/trace.h"
 #include "plan/setup.h"

@@ -1,5 +1,5 @@
-// Copies of checkpoints in host memory on a second node. See memory_copies.h.
-#include "recovery/memory_copies.h"
+// Copies of checkpoints in host memory on a second node. See memory_checkpoint.h.
+#include "recovery/memory_checkpoint.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -4,6 +4,7 @@
 #define RECOVERY_RUN_FOLDERS_H
 
 #include "config/config.h"
+#include "parallel/mesh.h"
 #include "store/checkpoint.h"
 
 enum { RUN_FOLDERS = 2 };
@@ -24,5 +25,15 @@ int64_t run_folders_latest(const struct config *config);
 // The run continues from this iteration in `chosen`, one of its folders: makes that the latest, also where the other
 // folder has later ones.
 int run_folders_point(const struct config *config, const char *chosen, int64_t iteration);
+
+// ---- after replicas were found to differ ----
+
+// After replicas were found to differ: the run is to be resumed from a checkpoint whose replicas were verified. Those
+// of other checkpoints may contain the fault.
+
+// If the error that is set says that replicas differ (EXIT_CODE_CORRUPT), makes the newest verified checkpoint of
+// --save and --save-fallback the latest one, which a restart loads. All ranks call, since all of them know. The error
+// stays set.
+void run_folders_point_to_verified(const struct config *config, const struct mesh *mesh);
 
 #endif

@@ -1,7 +1,7 @@
 // Faults that are injected into a step: its phases, and the two that change numbers, a NaN and a flipped bit. They hit
 // an element that is reduced last, so that the gradient has not left this rank, whatever is overlapped: the first
 // element of the last parameter in the flat buffers.
-#include "step/faults.h"
+#include "step/internal.h"
 #include "base/fault.h"
 #include "ops/device.h"
 

@@ -204,4 +204,7 @@ static inline struct tensor step_total(const struct step *step, enum total_kind 
     return count > 0 ? tensor_rows(step->totals, step->total_first[kind], count) : (struct tensor){0};
 }
 
+// Called before each item of a training step's list.
+void step_reach_faults(struct step *step, enum work work);
+
 #endif

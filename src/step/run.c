@@ -6,7 +6,7 @@
 #include "base/coroutine.h"
 #include "base/error.h"
 #include "base/fault.h"
-#include "step/faults.h"
+#include "step/internal.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
 #include "step/replay.h"

@@ -29,16 +29,6 @@ static const double small_model = 20e6;
 static const char *const flags_of_warmup[] = {"--lr-warmup-fraction", "--lr-warmup-iters", "--lr-warmup-samples",
                                               "--lr-warmup-tokens"};
 
-static int set(struct config *config, const char *flag, const char *value) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, value, FLAG_FROM_PRESET);
-}
-
-static int set_number(struct config *config, const char *flag, double value) {
-    OWNED char *text = memory_printf("%.10g", value);
-    return set(config, flag, text);
-}
-
 static bool is_open(const struct config *config, const char *flag) {
     return flag_source(&config->given, flag) == FLAG_FROM_DEFAULT;
 }
@@ -62,10 +52,10 @@ int automatic_begin(struct automatic *open, struct config *config) {
     open->global_batch_size = open->micro_batch_size && config->run.global_batch_size == 0;
     open->precision = automatic_has_precision(config);
     if (open->micro_batch_size)
-        TRY(set_number(config, "--micro-batch-size", 1));
+        TRY(config_choose_number(config, "--micro-batch-size", 1));
     if (open->train_iters)
-        TRY(set_number(config, "--train-iters", 1));
-    return open->lr ? set(config, "--lr", "1e-3") : 0;
+        TRY(config_choose_number(config, "--train-iters", 1));
+    return open->lr ? config_choose(config, "--lr", "1e-3") : 0;
 }
 
 // ---- the choices ----
@@ -282,7 +272,7 @@ static int take_lr(struct config *config, const struct json *object) {
         struct flag_table table = config_flag_table(0);
         const char *flag = flag_find(&table, of_lr[i])->name;
         if (!flag_is_given(&config->given, flag))
-            TRY(set(config, flag, member->string));
+            TRY(config_choose(config, flag, member->string));
     }
     return 0;
 }
@@ -338,7 +328,7 @@ static int give(struct config *config, struct buffer *said, const char *flag, co
         return 0;
     bool is_switch = strcmp(value, "true") == 0;
     buffer_printf(said, " %s%s%s", flag, is_switch ? "" : " ", is_switch ? "" : value);
-    return set(config, flag, value);
+    return config_choose(config, flag, value);
 }
 
 static int give_number(struct config *config, struct buffer *said, const char *flag, double value) {

@@ -52,14 +52,6 @@ static int encode_loosely(struct tokenizer_encoder *encoder, const char *text, s
     return 0;
 }
 
-static int64_t most_likely(const float *logits, int64_t count) {
-    int64_t best = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return best;
-}
-
 // 1 or 0. If a text is too long for the model, its beginning is left out.
 static int is_right(const struct cloze *cloze, const struct question *question, float *logits) {
     struct step *step = cloze->step;
@@ -70,7 +62,7 @@ static int is_right(const struct cloze *cloze, const struct question *question, 
     step_logits(step, question->given.ids + question->given.count - count, count, logits);
     for (int64_t i = 0; i < question->asked.count; i++) {
         TRY(logits_check(logits, vocabulary));
-        if (most_likely(logits, vocabulary) != question->asked.ids[i])
+        if (logits_likeliest(logits, vocabulary) != question->asked.ids[i])
             return 0;
         if (i + 1 < question->asked.count)
             step_logits(step, &question->asked.ids[i], 1, logits);

@@ -30,16 +30,6 @@ struct corpus {
     struct blend *blend;  // NULL if there is a single part
 };
 
-enum corpus_kind corpus_kind_of(const struct config *config) {
-    if (config->model.form == CONFIG_T5)
-        return CORPUS_T5;
-    if (config->model.form == CONFIG_ICT)
-        return CORPUS_ICT;
-    if (config->model.form == CONFIG_BERT)
-        return config->data.sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
-    return CORPUS_GPT;
-}
-
 // Builds the index files that are missing: first rank 0, then the first rank of every machine, which finds them on a
 // shared file system and builds its own on a local one. All ranks call.
 static int build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options) {

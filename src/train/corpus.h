@@ -7,11 +7,8 @@
 #include "data/sample/split.h"
 #include "data/sample/vocabulary.h"
 #include "parallel/mesh.h"
+#include "train/data_paths.h"
 #include "train/text_data.h"
-
-enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5, CORPUS_ICT };
-
-enum corpus_kind corpus_kind_of(const struct config *config);
 
 // The rank that opens a corpus. Its place decides whether it builds index files that are missing.
 struct corpus_place {

@@ -12,6 +12,16 @@
 
 enum { LARGEST_FILE = 1 << 24 };
 
+enum corpus_kind corpus_kind_of(const struct config *config) {
+    if (config->model.form == CONFIG_T5)
+        return CORPUS_T5;
+    if (config->model.form == CONFIG_ICT)
+        return CORPUS_ICT;
+    if (config->model.form == CONFIG_BERT)
+        return config->data.sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
+    return CORPUS_GPT;
+}
+
 static void copy_list(struct string_list *to, const struct string_list *from) {
     for (int64_t i = 0; i < from->count; i++)
         string_list_add(to, from->items[i]);

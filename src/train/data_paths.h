@@ -7,6 +7,10 @@
 #include "config/config.h"
 #include "data/sample/split.h"
 
+// The kind of samples that the model learns from.
+enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5, CORPUS_ICT };
+enum corpus_kind corpus_kind_of(const struct config *config);
+
 struct data_paths {
     struct string_list items;  // "PREFIX" or "WEIGHT PREFIX WEIGHT PREFIX…"; empty if the split has no data
     const char *flag;          // name of the items in errors

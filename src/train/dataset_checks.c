@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/file_print.h"
-#include "train/identity.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/census.h"
-#include "plan/fitting_flags.h"
 #include "plan/setup.h"
 #include "recovery/memory_checkpoint.h"
 #include "train/vocabulary_size.h"
@@ -12,12 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int give(struct config *config, const char *flag, int64_t value) {
-    struct flag_table table = config_flag_table(0);
-    OWNED char *text = memory_printf("%" PRId64, value);
-    return flag_set(&table, config, flag, text, FLAG_FROM_PRESET);
-}
 
 int dry_run_world(const struct config *config, int size) {
     int64_t least = config_least_ranks(config);
@@ -35,17 +28,17 @@ int dry_run_complete(struct config *config) {
     int64_t padded = config->model.padded_vocab_size;
     if ((!config->model.preset && config->data.vocab_size == 0 && padded == 0) || has_data)
         return 0;
-    struct flag_table table = config_flag_table(0);
-    TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
+    TRY(config_choose(config, "--mock-data", "true"));
     if (config->run.micro_batch_size == 0)
-        TRY(give(config, "--micro-batch-size", 1));
+        TRY(config_choose_number(config, "--micro-batch-size", 1));
     if (config->run.train_iters == 0 && config->run.train_samples == 0)
-        TRY(give(config, "--train-iters", 1));
+        TRY(config_choose_number(config, "--train-iters", 1));
     if (config->run.lr == 0)
-        TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
+        TRY(config_choose(config, "--lr", "1e-4"));
     bool has_tokenizer = config->data.tokenizer_type || config->data.vocab_file || config->data.tokenizer_model;
     if (config->data.vocab_size == 0 && !has_tokenizer)
-        TRY(give(config, "--vocab-size", padded > 0 ? padded : config_preset_vocabulary(config->model.preset)));
+        TRY(config_choose_number(config, "--vocab-size",
+                                 (double)(padded > 0 ? padded : config_preset_vocabulary(config->model.preset))));
     OWNED_BY(buffer_free) struct buffer size = {0};
     if (config->data.vocab_size > 0)
         buffer_printf(&size, " and a vocabulary of %" PRId64 " tokens", config->data.vocab_size);

@@ -21,7 +21,7 @@ static int compare_choices(const void *a, const void *b) {
     return x->token < y->token ? -1 : x->token > y->token;
 }
 
-static int32_t likeliest(const float *logits, int64_t vocab_size) {
+int32_t logits_likeliest(const float *logits, int64_t vocab_size) {
     int64_t best = 0;
     for (int64_t i = 1; i < vocab_size; i++)
         if (logits[i] > logits[best])
@@ -54,7 +54,7 @@ static double uniform(uint64_t seed, uint64_t draw) {
 
 int32_t sample_token(const struct sampling *sampling, float *logits, int64_t vocab_size, uint64_t draw) {
     if (sampling->is_greedy || sampling->temperature <= 0 || sampling->top_k == 1)
-        return likeliest(logits, vocab_size);
+        return logits_likeliest(logits, vocab_size);
     OWNED struct token_choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
     OWNED double *weights = memory_alloc(sizeof *weights * (size_t)vocab_size);
     for (int64_t i = 0; i < vocab_size; i++)

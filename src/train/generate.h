@@ -30,6 +30,8 @@ struct generate {
 int generate_run(const struct generate *generate);
 // -1 with EXIT_CODE_NOT_FINITE if no token can be told from logits (V): one is NaN or infinite, or none is possible.
 int logits_check(const float *logits, int64_t vocab_size);
+// The token with the highest logit; of equal ones the first.
+int32_t logits_likeliest(const float *logits, int64_t vocab_size);
 // Draws one token from logits (V), which are overwritten. `draw` numbers the draws made with this seed.
 int32_t sample_token(const struct sampling *sampling, float *logits, int64_t vocab_size, uint64_t draw);
 

@@ -1,18 +1,28 @@
-// Weights of another model or program, with which a run of ours begins. Internal to this folder.
+// Initial state of a training run: a checkpoint to resume from, weights of another run or program, or random ones.
 #ifndef TRAIN_INITIAL_WEIGHTS_H
 #define TRAIN_INITIAL_WEIGHTS_H
 
-#include "formats/model_source.h"
+#include "recovery/memory_checkpoint.h"
+#include "train/identity.h"
 #include "train/state.h"
 
-// ---- of another program: foreign.c ----
+struct beginning_options {
+    struct step *step;
+    struct config *config;
+    const struct identity *identity;  // of the first rank
+    struct memory_checkpoint *memory;
+};
+// Sets the step's weights: those of a checkpoint in host memory, of --load or of --pretrained-checkpoint, or random
+// ones; with --bert-load both towers of a new ICT run begin with the encoder of a BERT, which lacks their projections:
+// these are random, the same for both. A resumed run gets its moments and its place (*at), too, and takes from the
+// checkpoint what config_match_schedule says; its data must be the checkpoint's.
+int beginning_set_weights(const struct beginning_options *options, struct progress_state *at);
+// For a run that goes back (see recovery/rewind.h): loads the checkpoint at `path`, or with NULL the weights that the
+// run began with. options->memory is not used.
+int beginning_load_earlier(const struct beginning_options *options, struct progress_state *at, const char *path);
 
-int foreign_open(struct model_source *source, const struct config *config, const char *path, int64_t step);
-// Fills the step's parameters, of which a stage of a pipeline has some, from the folder; the list has each of them.
-// Gains of norms become what the flags say, whichever way they are stored. If the flags describe a model with the same
-// tensors that would compute something else with them, it says so. Unless run->progress is NULL, sets it to where the
-// run that wrote the folder stood, which Hugging Face's do not say.
-int foreign_load(const struct run_state *run, const char *path, struct checkpoint_tensor *list);
+// --bert-load: sets all weights of both towers. All ranks call.
+int bert_load(struct step *step, const struct config *config);
 
 // ---- of a dense model, for a mixture of experts: upcycle.c ----
 //
@@ -23,12 +33,5 @@ int foreign_load(const struct run_state *run, const char *path, struct checkpoin
 
 // Sets all weights. All ranks call.
 int upcycle_load(const struct run_state *run, const char *path);
-
-// ---- of a BERT, for both towers of a retriever: bert_load.c ----
-//
-// --bert-load: the towers of a new ICT run begin with the encoder of a BERT.
-
-// Sets all weights. Projections, which a BERT lacks, are random, the same for both towers. All ranks call.
-int bert_load(struct step *step, const struct config *config);
 
 #endif

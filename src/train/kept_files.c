@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "formats/hf_surroundings.h"
 #include "store/extra.h"
-#include "train/state.h"
+#include "train/found_checkpoint.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,16 +156,4 @@ void kept_files_close(struct kept_files *kept) {
     free(kept->bytes);
     checkpoint_file_list_free(&kept->files);
     *kept = (struct kept_files){0};
-}
-
-void kept_files_list(const struct kept_files *kept, struct checkpoint_file_list *files) {
-    for (size_t i = 0; kept && i < kept->files.count; i++) {
-        const struct checkpoint_file *file = &kept->files.items[i];
-        if (!file->held && !file_exists(file->path)) {
-            log_warn("%s no longer exists; the checkpoint is saved without it", file->path);
-            continue;
-        }
-        checkpoint_file_list_add(files, file->role, file->path);
-        files->items[files->count - 1].held = file->held;
-    }
 }

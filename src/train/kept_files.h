@@ -18,7 +18,5 @@ struct kept_files {
 // is not lost with --keep-last; if that has none, a warning says so. The identity must outlive it.
 void kept_files_open(struct kept_files *kept, const struct config *config, const struct identity *identity);
 void kept_files_close(struct kept_files *kept);
-// Lists them for a save, which borrows their bytes. A large one that has gone is left out with a warning.
-void kept_files_list(const struct kept_files *kept, struct checkpoint_file_list *files);
 
 #endif

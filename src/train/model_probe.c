@@ -8,7 +8,7 @@
 #include "model/census.h"
 #include "plan/setup.h"
 #include "store/convert.h"
-#include "train/expert_bias.h"
+#include "train/extra_tensors.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

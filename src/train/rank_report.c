@@ -5,7 +5,6 @@
 #include "base/host_limits.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "recovery/link_probe.h"
 #include "recovery/stragglers.h"
 #include "report/metrics_file.h"
 

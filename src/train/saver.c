@@ -266,6 +266,11 @@ static int finish_job(struct saver *saver) {
     return 0;
 }
 
+static int keep_place(void *place, const char *folder) {
+    (void)folder;
+    return save_folder_keep(place);
+}
+
 // One attempt in one folder. A background save may still fail later.
 static int save_to(struct saver *saver, struct progress_state *at, const char *folder) {
     const struct config *config = saver->config;
@@ -282,7 +287,8 @@ static int save_to(struct saver *saver, struct progress_state *at, const char *f
         .kept = saver->kept,
         .folder = folder,
         .unmarked = &saver->unmarked[folder != config->run.save],
-        .place = saver->place,
+        .check = saver->place ? keep_place : NULL,
+        .context = saver->place,
         .best = is_best ? at->iteration : saver->best.iteration,
         .replaced = {saver->passing == saver->best.iteration ? 0 : saver->passing,
                      is_best && saver->best.is_passing ? saver->best.iteration : 0},

@@ -3,13 +3,13 @@
 //
 // A save that fails does not end the run: full disks get freed again. What it has written is removed, earlier
 // checkpoints stay, and --save-fallback, if given, gets the checkpoint instead. Otherwise training continues, and the
-// save is tried again, with the state of that moment, see save_retry.h. The run ends with the error if that does not
-// help for --save-retry-minutes, or if the last save fails for --last-save-minutes. Every rank knows whether a save
-// has failed, and the first one decides what follows, by its clock.
+// save is tried again, with the state of that moment, see recovery/time_limits.h. The run ends with the error if that
+// does not help for --save-retry-minutes, or if the last save fails for --last-save-minutes. Every rank knows whether a
+// save has failed, and the first one decides what follows, by its clock.
 #ifndef TRAIN_SAVER_H
 #define TRAIN_SAVER_H
 
-#include "recovery/save_retry.h"
+#include "recovery/time_limits.h"
 #include "report/report.h"
 #include "train/state.h"
 
@@ -28,7 +28,7 @@ struct saver {
     struct step *step;
     struct report *report;         // NULL except on the reporting rank
     struct remote_copier *copier;  // of --save-to, on the first rank; NULL otherwise
-    const struct kept_files *kept;
+    const struct checkpoint_file_list *kept;
     struct save_folder *place;   // NULL: its lock is not looked at
     bool loads_copy;             // see struct trainer_options
     int64_t iteration;           // of the last checkpoint saved since this start; -1 if there is none

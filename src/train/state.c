@@ -8,10 +8,7 @@
 #include "base/watchdog.h"
 #include "model/likeness.h"
 #include "optim/schedule.h"
-#include "train/expert_bias.h"
-#include "train/initial_weights.h"
-#include "train/fp8_ranges.h"
-#include "train/norm_gains.h"
+#include "train/extra_tensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -92,12 +89,6 @@ static struct checkpoint_tensor *list_weights(struct step *step, const char *pre
     return list;
 }
 
-static void free_named_list(struct checkpoint_tensor *list, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        free((char *)list[i].name);
-    free(list);
-}
-
 // The weights, and on the first stage the biases of all routers. Of these the list owns the names, see free_model_list.
 static struct checkpoint_tensor *list_model(const struct step *step, const struct config *config, size_t *count) {
     bool is_first = step_mesh(step)->place[AXIS_PIPELINE] == 0;
@@ -135,9 +126,17 @@ struct saving {
     struct checkpoint_save options;
 };
 
-static int keep_place(void *place, const char *folder) {
-    (void)folder;
-    return save_folder_keep(place);
+// The save borrows the bytes that are held. A large file that has gone is left out.
+static void list_files(const struct checkpoint_file_list *kept, struct checkpoint_file_list *files) {
+    for (size_t i = 0; kept && i < kept->count; i++) {
+        const struct checkpoint_file *file = &kept->items[i];
+        if (!file->held && !file_exists(file->path)) {
+            log_warn("%s no longer exists; the checkpoint is saved without it", file->path);
+            continue;
+        }
+        checkpoint_file_list_add(files, file->role, file->path);
+        files->items[files->count - 1].held = file->held;
+    }
 }
 
 static void begin_saving(struct saving *saving, const struct run_state *run) {
@@ -175,8 +174,8 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
                                                .retain_interval = config->run.save_retain_interval,
                                                .best = run->best,
                                                .replaced = {run->replaced[0], run->replaced[1]},
-                                               .check = run->place ? keep_place : NULL,
-                                               .context = run->place,
+                                               .check = run->check,
+                                               .context = run->context,
                                                .unmarked = run->unmarked};
     struct checkpoint_save *options = &saving->options;
     options->model = saving->model = list_model(step, config, &options->model_count);
@@ -186,14 +185,14 @@ static void begin_saving(struct saving *saving, const struct run_state *run) {
         options->optimizer = saving->optimizer = list_optimizer(run, TO_SAVE, masters, &options->optimizer_count);
     }
     if (mesh->rank == 0)
-        kept_files_list(run->kept, &options->files);
+        list_files(run->kept, &options->files);
 }
 
 static void end_saving(struct saving *saving, struct step *step) {
     if (saving->optimizer)
         step_close_masters(step);
     free_model_list(saving->model, saving->options.model_count);
-    free_named_list(saving->optimizer, saving->options.optimizer_count);
+    tensors_free(saving->optimizer, saving->options.optimizer_count);
     checkpoint_file_list_free(&saving->options.files);
     buffer_free(&saving->json);
 }
@@ -329,7 +328,7 @@ static int load_optimizer(const struct run_state *run, const char *path) {
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = true});
-    free_named_list(list, count);
+    tensors_free(list, count);
     return status;
 }
 
@@ -339,12 +338,48 @@ static bool has_masters(const struct step *step, const char *path) {
     return checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
 }
 
-// Weights of other programs, which set run->progress unless it is NULL. See load_weights.
+// Shapes alone do not tell a model: with other heads, norms or rotary positions the same matrices compute something
+// else, so what the folder of another program says of them is compared with the flags.
+int foreign_open(struct model_source *source, const struct config *config, const char *path, int64_t step) {
+    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
+    return model_source_open(
+        source, &(struct model_source_options){
+                    .path = path, .step = step, .attention_heads = has_heads ? config->model.num_attention_heads : 0});
+}
+
+// A run may have biases where the model has none: they are 0 then.
+static int load_biases(const struct run_state *run, struct model_source *source) {
+    size_t count = source->biases > 0 ? expert_bias_count(run->step, run->config) : 0;
+    if (count == 0)
+        return 0;
+    struct checkpoint_tensor *list = memory_alloc(count * sizeof *list);
+    expert_bias_list(run->step, run->config, list);
+    int status = model_source_load(source, step_device(run->step), list, count, true);
+    tensors_free(list, count);
+    return status;
+}
+
+// Sets run->progress unless it is NULL. See load_weights.
 static int load_foreign_weights(const struct run_state *run, const char *path) {
     struct step *step = run->step;
+    struct model_source source;
+    TRY(foreign_open(&source, run->config, path, run->config->run.ckpt_step));
+    size_t count = (size_t)step_params(step)->count;
     struct checkpoint_tensor *list = list_weights(step, "");
-    int status = foreign_load(run, path, list);
-    free_named_list(list, (size_t)step_params(step)->count);
+    // A stage has some of the layers, and text is generated without multi-token prediction.
+    bool is_part = step_mesh(step)->length[AXIS_PIPELINE] > 1 || source.config.model.mtp_num_layers > 0;
+    int status = likeness_check_weights(&source.config, run->config, path);
+    gains_convert(list, step_params(step), source.config.model.apply_layernorm_1p);
+    if (status == 0)
+        status = model_source_load(&source, step_device(step), list, count, is_part || source.biases > 0);
+    tensors_free(list, count);
+    if (status == 0)
+        status = load_biases(run, &source);
+    if (status == 0 && run->progress)
+        *run->progress = (struct progress_state){.iteration = source.state.iteration,
+                                                 .consumed_train_samples = source.state.consumed_train_samples,
+                                                 .consumed_valid_samples = source.state.consumed_valid_samples};
+    model_source_close(&source);
     if (status == 0)
         step_accept_weights(step);
     return status;
@@ -370,7 +405,7 @@ static int load_weights(const struct run_state *run, const char *path, bool from
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = from_masters || is_part});
-    free_named_list(list, count);
+    tensors_free(list, count);
     if (status == 0)
         step_accept_weights(step);
     return status;
@@ -384,9 +419,9 @@ static int resume(const struct run_state *run, const char *path, const struct ch
                                                 .overflows_left = state->loss_scale_hysteresis},
                                      .fp8_steps = run->config->run.fp8_format ? state->fp8_steps : 0};
     TRY(load_optimizer(run, path));
-    TRY(expert_load_read(run, path));
+    TRY(expert_load_read(run->step, run->config, path));
     if (run->config->run.fp8_format)
-        TRY(ranges_load(run, path, counters.fp8_steps, &counters.has_ranges));
+        TRY(ranges_load(run->step, run->config, path, counters.fp8_steps, &counters.has_ranges));
     step_resume(run->step, &counters);
     return 0;
 }
@@ -403,7 +438,7 @@ static int load(const struct run_state *run, const char *path, bool with_optimiz
     if (status == 0)
         status = load_weights(run, path, with_optimizer && has_masters(step, path), is_centered);
     if (status == 0)
-        status = expert_bias_load(run, path);
+        status = expert_bias_load(step, run->config, path);
     if (status == 0 && with_optimizer)
         status = resume(run, path, &state);
     if (status == 0 && progress) {
@@ -469,13 +504,11 @@ int state_match_schedule(struct config *config, const char *path) {
 // machine.
 static int use_own_files(struct config *config, const struct checkpoint_file_list *files) {
     static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
-    struct flag_table table = config_flag_table(0);
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
         const char *path = checkpoint_file_find(files, roles[i]);
         OWNED char *flag = memory_printf("--%s", roles[i]);
-        int status =
-            path && !flag_is_given(&config->given, flag) ? flag_set(&table, config, flag, path, FLAG_FROM_PRESET) : 0;
-        TRY(status);
+        if (path && !flag_is_given(&config->given, flag))
+            TRY(config_choose(config, flag, path));
     }
     return 0;
 }

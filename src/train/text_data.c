@@ -9,10 +9,8 @@
 #include "data/index/files.h"
 #include "data/sample/blend_index.h"
 #include "data/text_cache.h"
-#include "train/identity.h"
 #include "net/url.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/corpus.h"
 #include "train/data_paths.h"
 #include "train/state.h"
 #include <inttypes.h>
@@ -86,18 +84,13 @@ void text_data_close(struct text_data *data) {
 
 // ---- the tokenizer ----
 
-static int set_flag(struct config *config, const char *flag, const char *value) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, value, FLAG_FROM_PRESET);
-}
-
 // By its full name: checkpoints remember it, and may be read from any folder.
 static int set_trained(struct config *config, const char *folder) {
     OWNED char *full = realpath(folder, NULL), *vocab = file_join(full ? full : folder, "vocab.json"),
                *merges = file_join(full ? full : folder, "merges.txt");
-    TRY(set_flag(config, "--tokenizer-type", "GPT2BPETokenizer"));
-    TRY(set_flag(config, "--vocab-file", vocab));
-    return set_flag(config, "--merge-file", merges);
+    TRY(config_choose(config, "--tokenizer-type", "GPT2BPETokenizer"));
+    TRY(config_choose(config, "--vocab-file", vocab));
+    return config_choose(config, "--merge-file", merges);
 }
 
 // A run that starts from a checkpoint has that one's tokenizer, whatever the text has become since.
@@ -122,7 +115,7 @@ static int take_saved(struct config *config, bool *is_taken) {
         status == 0 && !config_trains_tokenizer(&saved) && (saved.data.vocab_file || saved.data.tokenizer_model);
     for (size_t i = 0; status == 0 && *is_taken && i < sizeof taken / sizeof taken[0]; i++)
         if (values[i])
-            status = set_flag(config, taken[i], values[i]);
+            status = config_choose(config, taken[i], values[i]);
     if (status == 0 && *is_taken && flag_is_given(&config->given, "--vocab-size") &&
         saved.data.vocab_size != config->data.vocab_size)
         log_info("note: the tokenizer is the checkpoint's, of %" PRId64 " tokens; --vocab-size %" PRId64
@@ -261,7 +254,7 @@ static int read_found(struct text_data *data, struct config *config, char *text,
     }
     for (size_t i = 0; is_trained && *is_here && i < FLAGS; i++)
         if (lines[i] && *lines[i])
-            TRY(set_flag(config, flags[i], lines[i]));
+            TRY(config_choose(config, flags[i], lines[i]));
     return 0;
 }
 

@@ -18,15 +18,14 @@
 #include "recovery/rewind.h"
 #include "recovery/skipped_iterations.h"
 #include "recovery/time_limits.h"
-#include "recovery/time_to_save.h"
-#include "recovery/verified_restart.h"
+#include "recovery/run_folders.h"
 #include "report/report.h"
-#include "train/beginning.h"
+#include "train/initial_weights.h"
 #include "train/dataset_checks.h"
 #include "train/datasets.h"
 #include "train/evaluate.h"
-#include "train/first_iteration.h"
-#include "train/kept_batches.h"
+#include "train/step_sources.h"
+#include "train/kept_files.h"
 #include "train/meter.h"
 #include "train/run_end.h"
 #include "train/sampler.h"
@@ -160,7 +159,7 @@ static int open_step(struct trainer *trainer) {
     trainer->saver = (struct saver){.config = config,
                                     .mesh = trainer->mesh,
                                     .step = trainer->step,
-                                    .kept = &trainer->kept,
+                                    .kept = &trainer->kept.files,
                                     .place = &trainer->save_folder,
                                     .loads_copy = trainer->options->loads_copy,
                                     .iteration = -1,
@@ -549,7 +548,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
                               .device = options->device,
                               .job = options->job,
                               .ending = {.config = options->config, .mesh = options->mesh, .started = clock_seconds()}};
-    watching_begin(&trainer.watching, options);
+    watching_begin(&trainer.watching, options->config, options->mesh, options->job);
     limits_open(&trainer.work, options->config, options->mesh->rank);
     if (options->mesh->rank == 0)
         interrupt_answer("stopping before the first iteration", -1, "", "quit at once");
@@ -571,7 +570,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
         // The checkpoint in memory may contain the fault too.
         if (error_exit_code() == EXIT_CODE_CORRUPT)
             memory_checkpoint_forget(&trainer.memory);
-        retreat_after(options->config, options->mesh);
+        run_folders_point_to_verified(options->config, options->mesh);
     }
     limits_close(&trainer.work);
     if (status == 0 && options->plot && trainer.report)

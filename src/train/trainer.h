@@ -8,12 +8,7 @@
 #include "parallel/mesh.h"
 #include "train/automatic.h"
 #include "train/plan_comparison.h"
-
-// The scheduler's job that a run belongs to; its parts are NULL or 0 if there is none.
-struct trainer_job {
-    const char *number, *log;
-    double kill_wait_seconds;  // between the scheduler's SIGTERM and its SIGKILL
-};
+#include "train/watchers.h"
 
 struct trainer_options {
     struct config *config;  // validated; its padded vocabulary size is set here

@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "data/index/index.h"
 #include "data/sample/blend_index.h"
-#include "train/corpus.h"
 #include "train/data_paths.h"
 #include "train/state.h"
 #include <inttypes.h>
@@ -64,11 +63,6 @@ static int count_windows(const struct config *config, const struct text_data *te
     return status;
 }
 
-static int set(struct config *config, const char *flag, const char *value) {
-    struct flag_table table = config_flag_table(0);
-    return flag_set(&table, config, flag, value, FLAG_FROM_PRESET);
-}
-
 // The shares of a run that resumes, to be freed; NULL if there are none.
 static int find_saved(const struct config *config, char **split) {
     OWNED struct json *object = NULL;
@@ -96,7 +90,7 @@ static int settle_shares(struct config *config, const struct text_data *texts, c
     int64_t choice = 0;
     TRY(comm_agree(mesh->all, find_saved(config, &saved), "shares of the checkpoint"));
     if (saved) {
-        int status = set(config, "--split", saved);
+        int status = config_choose(config, "--split", saved);
         free(saved);
         return status;
     }
@@ -110,7 +104,7 @@ static int settle_shares(struct config *config, const struct text_data *texts, c
     else if (choice > 0)
         log_info("chosen for this run: --split %s, so that validation has %d windows of %" PRId64 " tokens or more",
                  shares[choice], LEAST_WINDOWS, config->run.seq_length);
-    return choice > 0 ? set(config, "--split", shares[choice]) : 0;
+    return choice > 0 ? config_choose(config, "--split", shares[choice]) : 0;
 }
 
 // An evaluation should not read a window twice.
@@ -126,7 +120,7 @@ static int settle_iterations(struct config *config, const struct text_data *text
     if (flag_source(&config->given, "--eval-iters") == FLAG_FROM_PRESET) {
         OWNED char *value = memory_printf("%" PRId64, enough);
         log_info("chosen for this run: --eval-iters %s, with which an evaluation reads the validation set once", value);
-        status = set(config, "--eval-iters", value);
+        status = config_choose(config, "--eval-iters", value);
         most = enough * batch;
     }
     if (status == 0 && windows < most)

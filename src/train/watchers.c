@@ -23,12 +23,12 @@ const char *watching_name(const struct config *config) {
                                         : config->watch.tensorboard_dir;
 }
 
-void watching_begin(struct watching *watching, const struct trainer_options *options) {
-    *watching = (struct watching){.options = options};
-    watching->on_event = on_event_open(&(struct on_event_options){
-        .command = options->config->watch.on_event, .run = watching_name(options->config), .job = options->job.number});
-    watching->farewell =
-        (struct farewell){.on_event = watching->on_event, .rank = options->mesh->rank, .ranks = options->mesh->size};
+void watching_begin(struct watching *watching, const struct config *config, const struct mesh *mesh,
+                    struct trainer_job job) {
+    *watching = (struct watching){.config = config, .mesh = mesh, .job = job};
+    watching->on_event = on_event_open(
+        &(struct on_event_options){.command = config->watch.on_event, .run = watching_name(config), .job = job.number});
+    watching->farewell = (struct farewell){.on_event = watching->on_event, .rank = mesh->rank, .ranks = mesh->size};
     farewell_open(&watching->farewell);
 }
 
@@ -41,7 +41,7 @@ static struct metrics_choice tensorboard_choice(const struct config *config) {
 }
 
 static struct wandb_options wandb_options(struct watching *watching) {
-    const struct config *config = watching->options->config;
+    const struct config *config = watching->config;
     // Scripts pass the name of a variable that may be empty.
     if (!config->watch.wandb_project || !*config->watch.wandb_project)
         return (struct wandb_options){0};
@@ -56,11 +56,11 @@ static struct wandb_options wandb_options(struct watching *watching) {
 
 int watching_open_report(struct watching *watching, const struct step *step, int64_t iteration,
                          struct report **report) {
-    const struct config *config = watching->options->config;
+    const struct config *config = watching->config;
     struct device *device = step_device(step);
     bool is_host = device->ops->is_host_memory;
-    const struct trainer_job *job = &watching->options->job;
-    if (watching->options->mesh->rank != 0)
+    const struct trainer_job *job = &watching->job;
+    if (watching->mesh->rank != 0)
         return 0;
     double tokens = (double)meter_tokens_per_sample(config);
     struct census census = census_take(config);
@@ -78,7 +78,7 @@ int watching_open_report(struct watching *watching, const struct step *step, int
                                              .train_iters = config->run.train_iters,
                                              .job = job->number,
                                              .job_log = job->log,
-                                             .ranks = watching->options->mesh->size,
+                                             .ranks = watching->mesh->size,
                                              .tokens_per_sample = tokens,
                                              .flops_per_token = census_flops(&census, config, 1) / tokens,
                                              .planned_seconds = watching->planned.seconds,
@@ -100,7 +100,7 @@ int watching_open_report(struct watching *watching, const struct step *step, int
 
 void watching_tell_end(struct watching *watching, int64_t iteration, const char *stopped, enum exit_code code) {
     char done[96];
-    if (watching->options->config->run.skip_train)
+    if (watching->config->run.skip_train)
         snprintf(done, sizeof done, "evaluated without training (--skip-train)");
     else
         snprintf(done, sizeof done, "finished all %" PRId64 " iterations", iteration);
@@ -114,11 +114,11 @@ void watching_tell_failure(struct watching *watching) {
     int number = interrupt_received();
     enum exit_code code = error_exit_code();
     // Same rule as in the command: "run me again" makes sense only if there is a checkpoint.
-    if (code == EXIT_CODE_STOPPED && !watching->options->config->run.save)
+    if (code == EXIT_CODE_STOPPED && !watching->config->run.save)
         code = (enum exit_code)(128 + (number ? number : SIGTERM));
     // If all ranks have the error, only the first reports it.
     bool is_shared = error_is_shared() || number != 0;
-    if (watching->options->mesh->rank == 0 || !is_shared)
+    if (watching->mesh->rank == 0 || !is_shared)
         farewell_say(&watching->farewell, code, error_message());
 }
 

@@ -5,10 +5,18 @@
 
 #include "report/farewell.h"
 #include "step/step.h"
-#include "train/trainer.h"
+#include "train/plan_comparison.h"
+
+// The scheduler's job that a run belongs to; its parts are NULL or 0 if there is none.
+struct trainer_job {
+    const char *number, *log;
+    double kill_wait_seconds;  // between the scheduler's SIGTERM and its SIGKILL
+};
 
 struct watching {
-    const struct trainer_options *options;
+    const struct config *config;
+    const struct mesh *mesh;
+    struct trainer_job job;
     struct report *report;  // NULL on other ranks and before watching_open_report
     struct on_event *on_event;
     struct farewell farewell;
@@ -21,7 +29,8 @@ const char *watching_name(const struct config *config);
 
 // All ranks call these. The first: from now on an error that ends the process is told. The run's own file of metrics is
 // not touched before farewell.metrics_path is set.
-void watching_begin(struct watching *watching, const struct trainer_options *options);
+void watching_begin(struct watching *watching, const struct config *config, const struct mesh *mesh,
+                    struct trainer_job job);
 // Once the model and the iteration after which the run starts are known. *report stays NULL on other ranks.
 int watching_open_report(struct watching *watching, const struct step *step, int64_t iteration, struct report **report);
 // Reports the end of the run; `stopped` says what stopped it, "" if it is done.

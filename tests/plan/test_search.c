@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "config/config_context.h"
 #include "plan/search_report.h"
-#include "plan/search_why.h"
 #include "test.h"
 #include "train/automatic.h"
 #include "train/vocabulary_size.h"

@@ -1,5 +1,5 @@
 // Short steps stand for long ones: the same times, parts and memory as all micro-batches give.
-#include "plan/stage.h"
+#include "plan/plan.h"
 #include "plan/steady.h"
 #include "step/ranks_step.h"
 

@@ -1,7 +1,7 @@
 // Loss spikes are found by median and median absolute deviation, and what is not a spike is not: derived numbers, odd
 // batches, noise, a falling loss, a new level.
 #include "base/rng.h"
-#include "recovery/loss_spike.h"
+#include "recovery/rewind.h"
 #include "test.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // The keepers of each rank's copies.
-#include "recovery/memory_copies.h"
+#include "recovery/memory_checkpoint.h"
 #include "test.h"
 
 enum { MOST = 12 };

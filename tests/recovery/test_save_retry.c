@@ -1,5 +1,5 @@
 // When a failed save is tried again: soon at first, rarely later, and so that training has most of the time.
-#include "recovery/save_retry.h"
+#include "recovery/time_limits.h"
 #include "test.h"
 
 TEST(waits_grow) {

@@ -1,6 +1,6 @@
 // The warning that scancel leaves no time for a checkpoint: given once, when it is known, and not because of one slow
 // step.
-#include "recovery/time_to_save.h"
+#include "recovery/time_limits.h"
 #include "test.h"
 
 static struct stop_time measured(struct stop_time time, const double *steps, double save_seconds) {

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "comm/backend.h"
 #include "data/extract/reader.h"
-#include "recovery/link_probe.h"
+#include "recovery/stragglers.h"
 #include "step/ranks_step.h"
 #include "train/tracing.h"
 

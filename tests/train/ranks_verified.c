@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "store/folder.h"
 #include "moved_clock.h"
-#include "recovery/verified_restart.h"
+#include "recovery/run_folders.h"
 #include "step/ranks_step.h"
 #include "train/run_end.h"
 #include "train/saver.h"
@@ -74,7 +74,7 @@ static void save_and_go_back(const char *flags) {
     EXPECT(!is_saved(4));
     EXPECT_INT(error_exit_code(), EXIT_CODE_CORRUPT);
     saver_abandon(&saver);
-    retreat_after(&r.config, step_mesh(r.step));
+    run_folders_point_to_verified(&r.config, step_mesh(r.step));
     EXPECT_INT(error_exit_code(), EXIT_CODE_CORRUPT);
     EXPECT_INT(latest(), 2);
     comm_barrier(all, "seen");
@@ -88,7 +88,7 @@ static void save_and_go_back(const char *flags) {
     comm_barrier(all, "seen");
     // Other errors leave the marker alone.
     error_set("something else");
-    retreat_after(&r.config, step_mesh(r.step));
+    run_folders_point_to_verified(&r.config, step_mesh(r.step));
     EXPECT_INT(latest(), 4);
     error_clear();
     if (ranks.place.rank == 0)

@@ -1,7 +1,7 @@
 // The balance of experts in metrics: of an iteration and of an interval, by hand-made counts.
 #include "base/memory.h"
 #include "test.h"
-#include "train/expert_balance.h"
+#include "train/meter.h"
 #include "words.h"
 
 #include <stdlib.h>

@@ -1,5 +1,4 @@
 // The named rank and its cause, for ranks with known times; and Megatron's lines of timers.
-#include "recovery/link_probe.h"
 #include "recovery/stragglers.h"
 #include "step/spans.h"
 #include "test.h"

@@ -1,8 +1,8 @@
-// Copies of micro-batches. See kept_batches.h.
-#include "train/kept_batches.h"
+// Sources over sources. See step_sources.h.
+#include "train/step_sources.h"
+
 #include "base/error.h"
 #include "base/memory.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,4 +41,32 @@ void kept_batches_free(struct kept_batches *kept) {
         batch_free(&kept->batches[i]);
     free(kept->batches);
     *kept = (struct kept_batches){0};
+}
+
+// ---- progress of the first iteration ----
+
+void first_iteration_begin(struct first_iteration *first, int64_t micro_batches, bool tells_start) {
+    *first = (struct first_iteration){
+        .phase = phase_begin_amount("computing the first iteration", "micro-batches", (double)micro_batches),
+        .tells_start = tells_start};
+}
+
+// The micro-batches before this one are computed, or queued for the device.
+static int next_counted(void *context, struct batch *batch) {
+    struct first_iteration *first = context;
+    phase_advance(first->phase, first->taken++ > 0);
+    return first->source.next(first->source.context, batch);
+}
+
+struct step_source first_iteration_count(struct first_iteration *first, struct step_source source) {
+    first->source = source;
+    return first->phase ? (struct step_source){next_counted, first, source.count} : source;
+}
+
+void first_iteration_end(struct first_iteration *first) {
+    phase_end(first->phase);
+    first->phase = NULL;
+    if (first->tells_start)
+        phase_tell_start();
+    first->tells_start = false;
 }
