@@ -15,7 +15,7 @@ function begin_file() {
     is_makefile = current ~ /(Makefile|\.mk)$/
     is_document = current ~ /\.md$/
     is_source = is_c && name_of(current) ~ /^src\//
-    in_comment = depth = linkage = in_function = in_directive = 0
+    in_comment = depth = linkage = in_function = in_struct = in_directive = 0
     head = ""
     files++
 }
@@ -131,7 +131,31 @@ function end_function(    lines) {
         error_at(function_line, function_name "() has " lines " lines, more than 100: split it by purpose")
     else if (lines > 60)
         note_at(function_line, function_name "() has " lines " lines, aim for 60")
+    if (is_source && lines > 80)
+        long_functions[++long_count] = function_name "() (" lines " lines)"
     in_function = 0
+}
+
+# Members of the struct that is being read, those of structs within it included: a declaration has one for each name.
+function count_members(declaration) {
+    gsub(/[(][^()]*[)]/, "", declaration)
+    members += gsub(/,/, "", declaration) + 1
+}
+
+function end_struct() {
+    if (is_source && members > 60)
+        large_structs[++large_count] = struct_name " (" members " fields)"
+    in_struct = 0
+}
+
+# Functions over 80 lines and structs over 60 fields: the numbers only fall.
+function check_count(what, names, count, most,    i, all) {
+    if (count <= most)
+        return
+    for (i = 1; i <= count; i++)
+        all = all " " names[i]
+    printf "src: error: %d %s, at most %d may:%s\n", count, what, most, all
+    errors++
 }
 
 # A brace at file level opens a function where the text since the last declaration has a parameter list and no '='.
@@ -148,6 +172,12 @@ function open_brace() {
         sub(/[ ]*[(].*/, "", function_name)
         sub(/.*[^A-Za-z0-9_]/, "", function_name)
         check_parameters()
+    } else if (depth == 0 && head ~ /(^|[^A-Za-z0-9_])struct [A-Za-z0-9_]+ *$/) {
+        in_struct = 1
+        members = 0
+        struct_name = head
+        sub(/ *$/, "", struct_name)
+        sub(/.*struct /, "", struct_name)
     }
     depth++
 }
@@ -160,6 +190,8 @@ function close_brace() {
     if (--depth == 0) {
         if (in_function)
             end_function()
+        if (in_struct)
+            end_struct()
         head = ""
     }
 }
@@ -186,6 +218,8 @@ function follow_braces(code,    delimiter, before) {
             close_brace()
         else if (delimiter == ";" && depth == 0)
             head = ""
+        else if (delimiter == ";" && in_struct)
+            count_members(before)
     }
 }
 
@@ -216,6 +250,8 @@ is_c {
 END {
     if (files)
         end_file()
+    check_count("functions have more than 80 lines", long_functions, long_count, most_long)
+    check_count("structs have more than 60 fields", large_structs, large_count, most_large)
     printf "check_style: %d files, %d errors, %d notes\n", files, errors, notes
     exit errors > 0
 }

@@ -137,6 +137,24 @@ expect_clean check_style "longish file" 'src/model/good.c:351: note: file has 35
 expect_error check_style 'src/model/bad.c:2: error: f() has 101 lines' "long function"
 { echo '// Long.'; echo 'static int f(int a) {'; repeat 59 '    a--;'; echo '}'; } >"$root/src/model/good.c"
 expect_clean check_style "longish function" 'src/model/good.c:2: note: f() has 61 lines'
+# Nine functions over 80 lines, and nine structs over 60 fields, where a tree may have eight; one less is fine.
+for one in a b c d e f g h i; do
+    { echo '// Long.'; echo "static int $one(int x) {"; repeat 80 '    x--;'; echo '}'; } >"$root/src/model/long_$one.c"
+done
+expect_error check_style 'src: error: 9 functions have more than 80 lines' "many long functions"
+for one in a b c d e f g h; do
+    { echo '// Long.'; echo "static int $one(int x) {"; repeat 80 '    x--;'; echo '}'; } >"$root/src/model/long_$one.c"
+done
+expect_clean check_style "some long functions"
+for one in a b c d e f g h i; do
+    { echo '// Large.'; echo "struct $one {"; repeat 20 '    int x, (*y)(int a, int b);'; echo '    struct { int z; } w;'
+        repeat 19 '    int v;'; echo '};'; } >"$root/src/model/large_$one.c"
+done
+expect_error check_style 'src: error: 9 structs have more than 60 fields, at most 8 may: a (61 fields)' "large structs"
+for one in a b c d e f g h i; do
+    { echo '// Not large.'; echo "struct $one {"; repeat 60 '    int x;'; echo '};'; } >"$root/src/model/large_$one.c"
+done
+expect_clean check_style "structs of 60 fields"
 { echo '// A table is no function.'; echo 'static const int t[] = {'; repeat 120 '    1,'; echo '};'; } >"$root/src/model/good.c"
 expect_clean check_style "long table" ' 0 errors, 0 notes'
 {
