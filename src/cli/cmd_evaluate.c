@@ -69,11 +69,11 @@ static void print_numbers(const struct ict_number *numbers, int count, bool is_j
 }
 
 static void evaluate_ict_print_loss(const struct config *config, const struct evaluation *result, bool is_json) {
-    struct ict_number numbers[MOST_NUMBERS] = {{"loss", result->loss, 6}, {"samples", (double)result->samples, 0}};
+    struct ict_number numbers[MOST_NUMBERS] = {{"loss", result->mean.loss, 6}, {"samples", (double)result->samples, 0}};
     int64_t tops[OPS_MOST_TOPS];
-    for (int i = 0; i < result->tops; i++)
+    for (int i = 0; i < result->mean.tops; i++)
         tops[i] = config_top(config, i);
-    print_numbers(numbers, 2 + add_tops(numbers + 2, tops, result->accuracies, result->tops), is_json);
+    print_numbers(numbers, 2 + add_tops(numbers + 2, tops, result->mean.accuracies, result->mean.tops), is_json);
 }
 
 static void evaluate_ict_print_retrieval(const struct retrieval *asked, const struct retrieval_result *result,
@@ -240,38 +240,38 @@ static void print_result(const struct evaluate_options *options, const struct su
         evaluate_ict_print_loss(&options->config, result, options->json);
         return;
     }
-    double perplexity = exp(result->loss);
+    double perplexity = exp(result->mean.loss);
     double word_perplexity =
-        subject->words > 0 ? exp(result->loss * result->tokens / (double)subject->counted_words) : 0;
+        subject->words > 0 ? exp(result->mean.loss * result->mean.tokens / (double)subject->counted_words) : 0;
     if (options->json) {
         struct buffer out = {0};
         struct json_writer w = {.out = &out};
         json_begin_object(&w);
-        json_put_double(&w, "loss", result->loss);
+        json_put_double(&w, "loss", result->mean.loss);
         json_put_double(&w, "perplexity", perplexity);
-        json_put_int(&w, "tokens", (int64_t)result->tokens);
+        json_put_int(&w, "tokens", (int64_t)result->mean.tokens);
         json_put_int(&w, "samples", result->samples);
         if (subject->words > 0) {
             json_put_int(&w, "words", subject->words);
             json_put_double(&w, "word_perplexity", word_perplexity);
         }
-        for (int i = 0; i < result->depths; i++) {
+        for (int i = 0; i < result->mean.depths; i++) {
             char name[32];
             snprintf(name, sizeof name, "mtp_%d_loss", i + 1);
-            json_put_double(&w, name, result->depth_losses[i]);
+            json_put_double(&w, name, result->mean.depth_losses[i]);
         }
         json_end_object(&w);
         puts(buffer_string(&out));
         buffer_free(&out);
         return;
     }
-    printf("loss %.6f | perplexity %.4f | tokens %.0f | samples %lld\n", result->loss, perplexity, result->tokens,
-           (long long)result->samples);
+    printf("loss %.6f | perplexity %.4f | tokens %.0f | samples %lld\n", result->mean.loss, perplexity,
+           result->mean.tokens, (long long)result->samples);
     if (subject->words > 0)
         printf("words %lld | word perplexity %.4f\n", (long long)subject->words, word_perplexity);
-    for (int i = 0; i < result->depths; i++)
-        printf("%smtp_%d loss %.6f%s", i > 0 ? " | " : "", i + 1, result->depth_losses[i],
-               i == result->depths - 1 ? "\n" : "");
+    for (int i = 0; i < result->mean.depths; i++)
+        printf("%smtp_%d loss %.6f%s", i > 0 ? " | " : "", i + 1, result->mean.depth_losses[i],
+               i == result->mean.depths - 1 ? "\n" : "");
 }
 
 static int run_perplexity(struct evaluate_options *options, const struct session *session, struct step *step,

@@ -76,16 +76,16 @@ int evaluate_batches(const struct evaluate_batches *batches, const struct meter 
 }
 
 // All ranks have the same sums.
-static int check_finite(const struct evaluation *result, const char *name) {
-    bool is_finite = isfinite(result->loss);
-    for (int i = 0; i < result->depths; i++)
-        is_finite = is_finite && isfinite(result->depth_losses[i]);
+static int check_finite(const struct step_result *mean, const char *name) {
+    bool is_finite = isfinite(mean->loss);
+    for (int i = 0; i < mean->depths; i++)
+        is_finite = is_finite && isfinite(mean->depth_losses[i]);
     if (is_finite)
         return 0;
     return error_set_code(EXIT_CODE_NOT_FINITE,
                           "the loss on %s is %g: the model's weights have NaN or infinity, or overflow in this "
                           "precision; load an earlier checkpoint",
-                          name, result->loss);
+                          name, mean->loss);
 }
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
@@ -130,15 +130,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     }
     progress_end(&progress, NULL);
     step_take_losses(step, 0, &sum);
-    struct step_result mean = step_mean_losses(step, &sum);
-    result->tokens = mean.tokens;
-    result->loss = mean.loss;
-    result->tops = mean.tops;
-    for (int i = 0; i < mean.tops; i++)
-        result->accuracies[i] = mean.accuracies[i];
-    result->depths = mean.depths;
-    for (int i = 0; i < mean.depths; i++)
-        result->depth_losses[i] = mean.depth_losses[i];
+    result->mean = step_mean_losses(step, &sum);
     loader_close(loader);
-    return status < 0 ? -1 : check_finite(result, source.name);
+    return status < 0 ? -1 : check_finite(&result->mean, source.name);
 }

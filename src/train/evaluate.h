@@ -8,13 +8,8 @@
 #include "train/run_end.h"
 
 struct evaluation {
-    double loss;    // mean over the counted tokens
-    double tokens;  // how many tokens counted
+    struct step_result mean;  // over the counted tokens: loss, tokens, accuracies of ICT, losses of depths
     int64_t samples;
-    double accuracies[OPS_MOST_TOPS];  // ICT's, see struct step_result
-    int tops;
-    double depth_losses[CONFIG_MOST_DEPTHS];  // of multi-token prediction, see struct step_result
-    int depths;
 };
 
 struct evaluate {
