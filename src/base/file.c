@@ -330,3 +330,8 @@ char *file_join(const char *folder, const char *name) {
     bool has_slash = length == 0 || folder[length - 1] == '/';
     return memory_printf("%s%s%s", folder, has_slash ? "" : "/", name);
 }
+
+bool file_is_in(const char *folder, const char *name) {
+    OWNED char *path = file_join(folder, name);
+    return file_exists(path);
+}

@@ -111,6 +111,8 @@ int file_free_bytes(const char *path, uint64_t *bytes);
 bool file_is_local(int descriptor);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
+bool file_is_in(const char *folder, const char *name);                                     // file_exists of file_join
+int file_write_in(const char *folder, const char *name, const void *bytes, size_t count);  // file_write_all of it
 // Whether two paths are the same text, apart from redundant "./" and slashes: ./a//b/ is a/b.
 bool file_is_same_path(const char *a, const char *b);
 // Whether two paths lead to the same file or folder, by their text or through links.

@@ -256,6 +256,11 @@ int file_write_all(const char *path, const void *bytes, size_t count) {
     return file_commit(&writer);
 }
 
+int file_write_in(const char *folder, const char *name, const void *bytes, size_t count) {
+    OWNED char *path = file_join(folder, name);
+    return file_write_all(path, bytes, count);
+}
+
 int file_write_here(const char *path, const void *bytes, size_t count) {
     struct file_writer writer;
     TRY(create(&writer, path, 0666, false));

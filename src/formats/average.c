@@ -28,11 +28,6 @@ static int add_path(struct average_list *list, char *path) {
     return 0;
 }
 
-static bool is_iteration(const char *path) {
-    OWNED char *manifest = file_join(path, "manifest.json");
-    return file_exists(manifest);
-}
-
 // The path without trailing slashes, so that a checkpoint has one name.
 static char *plain_path(const char *path) {
     size_t length = strlen(path);
@@ -67,7 +62,7 @@ int average_list_add(struct average_list *list, const char *folder, int64_t last
                          "--output DIR --to bevatron",
                          folder, folder);
     char *plain = plain_path(folder);
-    if (is_iteration(plain))
+    if (file_is_in(plain, "manifest.json"))
         return add_path(list, plain);
     int status = add_last(list, plain, last);
     free(plain);
@@ -77,7 +72,7 @@ int average_list_add(struct average_list *list, const char *folder, int64_t last
 int average_list_add_step(struct average_list *list, const char *folder, int64_t iteration) {
     char *plain = plain_path(folder), *path = checkpoint_path(plain, iteration);
     free(plain);
-    if (!is_iteration(path)) {
+    if (!file_is_in(path, "manifest.json")) {
         int status = error_set_code(EXIT_CODE_NO_CHECKPOINT,
                                     "there is no checkpoint %s; run bevatron checkpoint "
                                     "inspect %s to see which there are",
@@ -132,27 +127,25 @@ static int add_member(const struct averaged *averaged, struct averaged_member *m
     enum dtype dtype = weight ? weight->dtype : tensor->dtype;
     OWNED unsigned char *read = memory_alloc(bytes + 1);
     OWNED float *values = memory_alloc(count * sizeof *values + 1);
-    int status = weight ? weight_read(weight, read) : model_source_read(&member->source, i, read);
-    if (status == 0)
-        convert_elements(
-            &(struct convert){.to = values, .to_dtype = DTYPE_F32, .from = read, .from_dtype = dtype, .count = count});
-    for (size_t n = 0; status == 0 && n < count; n++)
+    TRY(weight ? weight_read(weight, read) : model_source_read(&member->source, i, read));
+    convert_elements(
+        &(struct convert){.to = values, .to_dtype = DTYPE_F32, .from = read, .from_dtype = dtype, .count = count});
+    for (size_t n = 0; n < count; n++)
         sums[n] += (double)values[n];
-    return status;
+    return 0;
 }
 
 static int read_average(struct model_source *source, size_t i, void *to) {
     const struct averaged *averaged = source->detail;
     size_t count = source->tensors[i].bytes / sizeof(float);
     OWNED double *sums = memory_alloc(count * sizeof *sums + 1);
-    int status = 0;
-    for (size_t k = 0; status == 0 && k < averaged->count; k++)
-        status = add_member(averaged, &averaged->members[k], i, sums);
+    for (size_t k = 0; k < averaged->count; k++)
+        TRY(add_member(averaged, &averaged->members[k], i, sums));
     for (size_t n = 0; n < count; n++) {
         float mean = (float)(sums[n] / (double)averaged->count);
         memcpy((unsigned char *)to + n * sizeof mean, &mean, sizeof mean);
     }
-    return status;
+    return 0;
 }
 
 static const struct model_source_kind source_average = {.name = "bevatron", .read = read_average};

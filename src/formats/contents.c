@@ -15,16 +15,10 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static bool has_prefix(const char *name, const char *prefix) {
     return strncmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool has_suffix(const char *name, const char *suffix) {
-    size_t length = strlen(name), end = strlen(suffix);
-    return length >= end && strcmp(name + length - end, suffix) == 0;
 }
 
 static bool has_file(const char *folder, const char *name) {
@@ -83,12 +77,12 @@ static const char *judge_file(const char *name, const char *path) {
                     {".ckpt", "a PyTorch Lightning checkpoint"},
                     {".gguf", "a GGUF model"},
                     {".nemo", "a NeMo checkpoint"}};
-    if (has_prefix(name, "pytorch_model") && has_suffix(name, ".bin"))
+    if (has_prefix(name, "pytorch_model") && name_ends(name, ".bin"))
         return "a Hugging Face model";
-    if (has_suffix(name, ".bin") && source_llmc.is_folder(path))
+    if (name_ends(name, ".bin") && source_llmc.is_folder(path))
         return "an llm.c checkpoint";
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
-        if (has_suffix(name, suffixes[i].suffix))
+        if (name_ends(name, suffixes[i].suffix))
             return suffixes[i].what;
     return NULL;
 }

@@ -15,11 +15,6 @@ enum { MAX_METADATA_BYTES = TORCH_MAX_PICKLE_BYTES, MAX_PIECES = 32768 };
 // Names are compared when sorted, and members one by one: neither may be long, since all may be equal.
 enum { MAX_NAME_BYTES = 1000, MAX_MEMBERS = 32 };
 
-bool distributed_is_folder(const char *path) {
-    OWNED char *file = file_join(path, ".metadata");
-    return file_exists(file);
-}
-
 // ---- values of the pickle ----
 
 static const struct torch_value *member_of(const struct torch_value *object, const char *member) {
@@ -180,12 +175,11 @@ static int check_piece(const struct distributed_tensor *tensor, const struct dis
 
 // The type is that of the first piece; distributed_read compares the others with it.
 static int read_dtype(struct distributed_tensor *tensor, const char *path) {
-    struct torch_file file;
+    OWNED_BY(torch_close) struct torch_file file = {0};
     TRY(torch_parse(&file, tensor->pieces[0].data, tensor->pieces[0].bytes, path));
     const struct torch_value *root = file.pickle.root;
     if (root->type == TORCH_TENSOR)
         tensor->dtype = root->tensor.dtype;
-    torch_close(&file);
     return tensor->dtype ? 0 : error_set("the first piece of \"%.200s\" is not a tensor", tensor->name);
 }
 

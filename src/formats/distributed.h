@@ -37,8 +37,6 @@ struct distributed {
     size_t file_count;
 };
 
-// Whether the folder has a .metadata file.
-bool distributed_is_folder(const char *path);
 // Lists only tensors that `is_wanted` accepts: those of an optimizer are not even examined.
 int distributed_open(struct distributed *checkpoint, const char *path, bool (*is_wanted)(const char *name));
 // The bytes of an object that is not a tensor, a file of torch.save, under its full name; NULL if there is none. Valid

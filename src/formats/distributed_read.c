@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/distributed.h"
-#include <stdlib.h>
 #include <string.h>
 
 // The part that is read, and the strides of its dimensions in bytes of the result.
@@ -90,23 +89,25 @@ static int copy_elements(const struct reading *reading, struct distributed_piece
     return result;
 }
 
-static int read_piece(const struct reading *reading, struct distributed_piece *piece) {
-    const struct distributed_tensor *tensor = reading->tensor;
-    struct torch_file file;
-    TRY(torch_parse(&file, piece->data, piece->bytes, reading->checkpoint->path));
-    const struct torch_value *root = file.pickle.root;
+// Opens a piece, which must be the tensor that .metadata describes.
+static int open_piece(const struct distributed *checkpoint, const struct distributed_tensor *tensor,
+                      const struct distributed_piece *piece, struct torch_file *file) {
+    TRY(torch_parse(file, piece->data, piece->bytes, checkpoint->path));
+    const struct torch_value *root = file->pickle.root;
     bool is_right =
         root->type == TORCH_TENSOR && root->tensor.dtype == tensor->dtype && root->tensor.rank == tensor->rank;
     for (int i = 0; i < tensor->rank && is_right; i++)
         is_right = root->tensor.shape[i] == number(piece->sizes, i);
-    int result = 0;
-    if (!is_right)
-        result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata describes",
-                           reading->checkpoint->path, tensor->name);
-    else if (torch_tensor_count(&root->tensor) > 0)
-        result = copy_elements(reading, piece, &file, &root->tensor);
-    torch_close(&file);
-    return result;
+    return is_right ? 0
+                    : error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata describes",
+                                checkpoint->path, tensor->name);
+}
+
+static int read_piece(const struct reading *reading, struct distributed_piece *piece) {
+    OWNED_BY(torch_close) struct torch_file file = {0};
+    TRY(open_piece(reading->checkpoint, reading->tensor, piece, &file));
+    const struct torch_tensor *whole = &file.pickle.root->tensor;
+    return torch_tensor_count(whole) > 0 ? copy_elements(reading, piece, &file, whole) : 0;
 }
 
 // The pieces that intersect the part must have all its elements, each once.
@@ -221,28 +222,15 @@ static bool flat_place(const struct distributed_tensor *tensor, const struct dis
 // Reads elements [from, from + count) of a piece.
 static int read_part(const struct distributed_range *range, struct distributed_piece *piece, int64_t from,
                      int64_t count, unsigned char *to) {
-    const struct distributed_tensor *tensor = range->tensor;
-    struct torch_file file;
-    TRY(torch_parse(&file, piece->data, piece->bytes, range->checkpoint->path));
-    const struct torch_value *root = file.pickle.root;
-    bool is_right =
-        root->type == TORCH_TENSOR && root->tensor.dtype == tensor->dtype && root->tensor.rank == tensor->rank;
-    for (int i = 0; i < tensor->rank && is_right; i++)
-        is_right = root->tensor.shape[i] == piece->sizes->items[i]->integer;
-    int result = 0;
-    if (!is_right) {
-        result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata describes",
-                           range->checkpoint->path, tensor->name);
-    } else {
-        struct torch_tensor part = root->tensor;
-        part.offset += from * part.stride[part.rank - 1];
-        part.shape[part.rank - 1] = count;
-        part.storage->is_proven = piece->is_proven;
-        result = torch_read(&file, &part, to);
-        piece->is_proven = piece->is_proven || result == 0;
-    }
-    torch_close(&file);
-    return result;
+    OWNED_BY(torch_close) struct torch_file file = {0};
+    TRY(open_piece(range->checkpoint, range->tensor, piece, &file));
+    struct torch_tensor part = file.pickle.root->tensor;
+    part.offset += from * part.stride[part.rank - 1];
+    part.shape[part.rank - 1] = count;
+    part.storage->is_proven = piece->is_proven;
+    TRY(torch_read(&file, &part, to));
+    piece->is_proven = true;
+    return 0;
 }
 
 int distributed_read_range(const struct distributed_range *range, void *to) {

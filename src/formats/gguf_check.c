@@ -23,6 +23,10 @@ struct opened {
     const struct gguf_architecture *architecture;
 };
 
+static void close_opened(struct opened *opened) {
+    gguf_close(&opened->file);
+}
+
 static bool has_experts(const struct source_tensor *tensor) {
     return tensor->rank == 3 || gguf_is_expert_bias(tensor->name);
 }
@@ -195,13 +199,6 @@ static enum gguf_format format_of(const struct model_source *written, size_t i) 
     return format;
 }
 
-static int64_t find_tensor(const struct model_source *source, const char *name) {
-    for (size_t i = 0; i < source->count; i++)
-        if (strcmp(source->tensors[i].name, name) == 0)
-            return (int64_t)i;
-    return -1;
-}
-
 static int compare_one(const struct gguf_check *check, struct model_source *written, size_t k,
                        struct name_list *changed) {
     struct model_write write = *check->asked;
@@ -209,28 +206,27 @@ static int compare_one(const struct gguf_check *check, struct model_source *writ
     write.dtype = DTYPE_F32;
     write.gains = GAINS_WHOLE;
     const struct source_tensor *tensor = &written->tensors[k];
-    int64_t i = find_tensor(write.source, tensor->name);
+    int64_t i = model_source_find(write.source, tensor->name);
     // Blocks of transposed keys cross our rows.
     bool is_whole = gguf_is_latent(gguf_match(check->architecture, written->params.items[k]).row);
     int64_t rows_here = is_whole ? 1 : rows_of(tensor), columns = rows_of(tensor) * columns_of(tensor) / rows_here;
     CHECK(i >= 0);
     OWNED_BY(model_bytes_free) struct model_bytes wanted = {0};
     OWNED float *found = memory_alloc(tensor->bytes + 1);
-    int result = model_bytes_read(&write, (size_t)i, &wanted);
-    if (result == 0)
-        result = read_parameter(written, k, found);
+    TRY(model_bytes_read(&write, (size_t)i, &wanted));
+    TRY(read_parameter(written, k, found));
     bool is_positions = strcmp(tensor->name, "embedding.position_embeddings.weight") == 0;
     int64_t first = is_positions ? write.source->config.model.position_offset : 0;
     bool is_last = strcmp(tensor->name, "decoder.final_layernorm.weight") == 0;
     float scale = is_last ? gguf_output_scale(&write.source->config) : 1;
     const float *rows = (const float *)(const void *)wanted.data;
-    enum gguf_format format = result == 0 ? format_of(written, k) : GGUF_FORMAT_F32;
+    enum gguf_format format = format_of(written, k);
     bool is_same = true;
-    for (int64_t r = 0; r < rows_here && is_same && result == 0; r++)
+    for (int64_t r = 0; r < rows_here && is_same; r++)
         is_same = is_near(format, rows + (first + r) * columns, found + r * columns, columns, scale);
     if (!is_same)
         name_list_add(changed, tensor->name);
-    return result;
+    return 0;
 }
 
 static int compare_elements(const struct gguf_check *check, struct model_source *written) {
@@ -313,19 +309,13 @@ static int compare_logits(const struct gguf_check *check, struct model_source *w
 }
 
 int gguf_check(const struct gguf_check *check) {
-    struct opened opened = {.architecture = check->architecture};
+    OWNED_BY(close_opened) struct opened opened = {.architecture = check->architecture};
     if (gguf_open(&opened.file, check->path) < 0)
         return error_context("what was written cannot be read back");
-    struct model_source written;
+    OWNED_BY(forget) struct model_source written = {0};
     describe(&written, check, &opened);
-    int result = gguf_check_pairs(check, &opened.file);
-    if (result == 0)
-        result = compare_elements(check, &written);
-    if (result == 0)
-        result = compare_others(check, &written);
-    if (result == 0)
-        result = compare_logits(check, &written);
-    forget(&written);
-    gguf_close(&opened.file);
-    return result;
+    TRY(gguf_check_pairs(check, &opened.file));
+    TRY(compare_elements(check, &written));
+    TRY(compare_others(check, &written));
+    return compare_logits(check, &written);
 }

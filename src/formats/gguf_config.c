@@ -8,7 +8,6 @@
 #include "model/model.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_LAYERS = 512, RELATIVE_DISTANCE = 128 };  // constants of llama.cpp

@@ -46,24 +46,19 @@ struct gguf_job {
 
 // ---- which tensors ----
 
-static bool ends_with(const char *name, const char *end) {
-    size_t length = strlen(name), tail = strlen(end);
-    return length >= tail && strcmp(name + length - tail, end) == 0;
-}
-
 // Tensors that stay in fp32, as in llama.cpp's own files: mostly those that ggml adds or multiplies elementwise.
 static bool is_always_f32(const struct gguf_tensor *tensor) {
-    return tensor->rank == 1 || ends_with(tensor->name, "_norm.weight") || !ends_with(tensor->name, ".weight") ||
-           ends_with(tensor->name, "ffn_gate_inp.weight") || ends_with(tensor->name, "ffn_gate_inp_shexp.weight") ||
+    return tensor->rank == 1 || name_ends(tensor->name, "_norm.weight") || !name_ends(tensor->name, ".weight") ||
+           name_ends(tensor->name, "ffn_gate_inp.weight") || name_ends(tensor->name, "ffn_gate_inp_shexp.weight") ||
            strcmp(tensor->name, "position_embd.weight") == 0 || strcmp(tensor->name, "token_types.weight") == 0 ||
-           ends_with(tensor->name, "attn_rel_b.weight");
+           name_ends(tensor->name, "attn_rel_b.weight");
 }
 
 static enum gguf_format format_of(struct gguf_job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
     const struct model_write *asked = job->asked;
     bool is_q8 = asked->is_q8;
     // Not every CPU backend of ggml can multiply by quantized three-dimensional tensors.
-    bool is_latent = ends_with(tensor->name, "attn_k_b.weight") || ends_with(tensor->name, "attn_v_b.weight");
+    bool is_latent = name_ends(tensor->name, "attn_k_b.weight") || name_ends(tensor->name, "attn_v_b.weight");
     if (is_always_f32(tensor) || (is_q8 && is_latent))
         return GGUF_FORMAT_F32;
     if (is_q8 && tensor->shape[tensor->rank - 1] % gguf_block_of(GGUF_FORMAT_Q8_0).elements == 0)
@@ -236,7 +231,7 @@ static uint32_t file_type(const struct gguf_job *job) {
 static void add_name(struct gguf_pairs *pairs, const char *path) {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
     size_t length = strlen(base);
-    length -= ends_with(base, ".gguf") ? 5 : 0;
+    length -= name_ends(base, ".gguf") ? 5 : 0;
     if (length > 0 && !strcasestr(base, "phi") && !strcasestr(base, "bert"))
         gguf_add_string(pairs, "general.name", base, length);
 }

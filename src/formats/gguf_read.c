@@ -149,10 +149,7 @@ static int check_names(const struct gguf *file) {
 static int take_values(struct gguf_cursor *cursor, struct gguf *file, uint64_t count) {
     size_t capacity = 0;
     for (uint64_t i = 0; i < count; i++) {
-        if (file->value_count == capacity) {
-            capacity = capacity ? capacity * 2 : 32;
-            file->values = memory_realloc(file->values, capacity * sizeof file->values[0]);
-        }
+        MEMORY_GROW(file->values, file->value_count, capacity);
         struct gguf_value *value = &file->values[file->value_count];
         *value = (struct gguf_value){0};
         TRY(take_value(cursor, value));
@@ -219,10 +216,7 @@ static int take_tensors(struct gguf_cursor *cursor, struct gguf *file, uint64_t 
     size_t capacity = 0;
     uint64_t offset = 0, end = 0;
     for (uint64_t i = 0; i < count; i++) {
-        if (file->tensor_count == capacity) {
-            capacity = capacity ? capacity * 2 : 64;
-            file->tensors = memory_realloc(file->tensors, capacity * sizeof file->tensors[0]);
-        }
+        MEMORY_GROW(file->tensors, file->tensor_count, capacity);
         struct gguf_tensor *tensor = &file->tensors[file->tensor_count];
         *tensor = (struct gguf_tensor){0};
         end = offset;

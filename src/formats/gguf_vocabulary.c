@@ -8,6 +8,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/hf_save.h"
 #include "formats/hf_tokenizer_files.h"
+#include "formats/names.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ static char *read_template(const struct model_source *source, const struct json 
     for (size_t i = 0; i < source->files.count; i++) {
         const char *path = source->files.items[i].path;
         OWNED_BY(buffer_free) struct buffer text = {0};
-        if (strlen(path) < 19 || strcmp(path + strlen(path) - 19, "chat_template.jinja") != 0)
+        if (!name_ends(path, "chat_template.jinja"))
             continue;
         char *copy = file_read_own(path, LARGEST_FILE, &text) == 0 ? memory_string(buffer_string(&text)) : NULL;
         error_clear();

@@ -9,7 +9,6 @@
 #include "data/sample/vocabulary.h"
 #include "data/tokenizer/spm_model.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char other_way[] = "export with --to huggingface instead";

@@ -4,7 +4,6 @@
 #include "formats/hf_config.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int real_of(const struct json *root, const char *key, double fallback, double *value) {

@@ -208,9 +208,7 @@ static int read_windows(const struct hf_family *family, const struct json *root,
         return error_set("its layers without a window (\"layer_types\"), which have no rotary positions, are not every "
                          "N-th layer, which "
                          "is not supported");
-    OWNED char *text = memory_printf("%" PRId64, every);
-    result = hf_config_set(config, "--no-rope-freq", text);
-    return result;
+    return hf_config_set_real(config, "--no-rope-freq", (double)every);
 }
 
 // Scores are divided by the square root of this number, by default the channels of a head.
@@ -240,8 +238,7 @@ static int read_no_rope_layers(const struct json *root, struct config *config) {
     for (int64_t i = first; i < count; i++)
         if (layers->items[i].type != JSON_NUMBER || (layers->items[i].number == 0) != ((i + 1) % (first + 1) == 0))
             return error_set("its \"no_rope_layers\" are not every N-th layer, which is not supported");
-    OWNED char *text = memory_printf("%" PRId64, first < count ? first + 1 : 0);
-    return hf_config_set(config, "--no-rope-freq", text);
+    return hf_config_set_real(config, "--no-rope-freq", first < count ? (double)(first + 1) : 0);
 }
 
 static int read_sparse_layers(const struct hf_family *family, const struct json *root, struct config *config) {

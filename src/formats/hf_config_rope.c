@@ -188,27 +188,22 @@ static int take_factors(const struct json *scaling, bool is_short, struct config
     if (!list || list->type != JSON_ARRAY || list->count == 0)
         return error_set("its rotary scaling \"longrope\" has no list \"%s\"", key);
     OWNED_BY(buffer_free) struct buffer text = {0};
-    int result = 0;
     bool is_plain = true;
-    for (size_t i = 0; i < list->count && result == 0; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         const struct json *item = &list->items[i];
         struct json_writer writer = {.out = &text};
-        if (item->type != JSON_NUMBER || !isfinite(item->number) || item->number <= 0) {
-            result = error_set("\"%s\" of its rotary scaling has something else than numbers above 0", key);
-            break;
-        }
+        if (item->type != JSON_NUMBER || !isfinite(item->number) || item->number <= 0)
+            return error_set("\"%s\" of its rotary scaling has something else than numbers above 0", key);
         if (i > 0)
             buffer_append_string(&text, ",");
         json_double(&writer, item->number);
         is_plain = is_plain && item->number == 1;
     }
-    if (result == 0 && list->count != (size_t)pairs)
-        result = error_set("\"%s\" of its rotary scaling has %zu numbers; it needs %lld, one for each pair of channels "
-                           "that is rotated",
-                           key, list->count, (long long)pairs);
-    if (result == 0 && !(is_plain && is_short))
-        result = config_take(config, flag, buffer_string(&text));
-    return result;
+    if (list->count != (size_t)pairs)
+        return error_set("\"%s\" of its rotary scaling has %zu numbers; it needs %lld, one for each pair of channels "
+                         "that is rotated",
+                         key, list->count, (long long)pairs);
+    return is_plain && is_short ? 0 : config_take(config, flag, buffer_string(&text));
 }
 
 static int check_longrope(const struct json *scaling) {

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "store/extra.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LARGEST_FILE = 1 << 28 };

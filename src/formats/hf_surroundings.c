@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "formats/names.h"
 #include "store/extra.h"
 #include "store/manifest.h"
 #include <dirent.h>
@@ -20,14 +21,9 @@ bool hf_surroundings_is_role(const char *role) {
     return strncmp(role, HF_ROLE, strlen(HF_ROLE)) == 0;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 static bool ends_with_any(const char *name, const char *const *ends) {
     for (size_t i = 0; ends[i]; i++)
-        if (ends_with(name, ends[i]))
+        if (name_ends(name, ends[i]))
             return true;
     return false;
 }
@@ -35,7 +31,7 @@ static bool ends_with_any(const char *name, const char *const *ends) {
 // The model itself, which is written from its tensors.
 static bool is_model(const char *name) {
     static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", NULL};
-    return ends_with_any(name, ends) || (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin"));
+    return ends_with_any(name, ends) || (strncmp(name, "pytorch_model", 13) == 0 && name_ends(name, ".bin"));
 }
 
 // The model in other programs' formats, or a trainer's state: stale as soon as the weights change.
@@ -156,7 +152,7 @@ static bool goes_along(const char *path, bool has_folder) {
                                         "chat_template.json",    "chat_template.jinja",     NULL};
     if (!has_folder)
         return ends_with_any(path, names);
-    return hf_surroundings_is_of_tokenizer(path) && !ends_with(path, "generation_config.json");
+    return hf_surroundings_is_of_tokenizer(path) && !name_ends(path, "generation_config.json");
 }
 
 void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path) {
@@ -182,8 +178,7 @@ const char *hf_surroundings_config(const struct checkpoint_file_list *files) {
 }
 
 int hf_surroundings_write(const struct checkpoint_file_list *files, const char *folder) {
-    int result = 0;
-    for (size_t i = 0; i < files->count && result == 0; i++) {
+    for (size_t i = 0; i < files->count; i++) {
         const struct checkpoint_file *file = &files->items[i];
         const char *name = extra_name(file);
         if (!hf_surroundings_is_role(file->role) || strcmp(name, "config.json") == 0)
@@ -192,9 +187,8 @@ int hf_surroundings_write(const struct checkpoint_file_list *files, const char *
         OWNED char *parent = is_template ? file_join(folder, templates) : memory_string(folder);
         OWNED char *to = file_join(parent, name);
         uint64_t bytes = 0;
-        result = file_make_folders(parent);
-        if (result == 0)
-            result = extra_copy(file->path, to, &bytes, NULL);
+        TRY(file_make_folders(parent));
+        TRY(extra_copy(file->path, to, &bytes, NULL));
     }
-    return result;
+    return 0;
 }

@@ -13,7 +13,6 @@
 #include "data/tokenizer/tokenizer.h"
 #include "formats/hf_surroundings.h"
 #include "store/extra.h"
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_of_type(const struct model_source *source, const char *prefix) {
@@ -141,11 +140,6 @@ static char *name_there(const struct model_tokenizer *tokenizer, const struct mo
     return memory_string(is_json ? "tokenizer.json" : is_spiece ? "spiece.model" : "tokenizer.model");
 }
 
-static int write_text(const char *folder, const char *name, const struct buffer *text) {
-    OWNED char *path = file_join(folder, name);
-    return file_write_all(path, buffer_string(text), text->length);
-}
-
 // Writes {"token": id, …} with bytes as in GPT-2. Names of special tokens are plain letters, which need no mapping.
 static int write_vocab_json(const struct tokenizer *tokenizer, const char *folder) {
     struct byte_map map;
@@ -163,7 +157,7 @@ static int write_vocab_json(const struct tokenizer *tokenizer, const char *folde
         json_put_int(&json, buffer_string(&token), id);
     }
     json_end_object(&json);
-    return write_text(folder, "vocab.json", &text);
+    return file_write_in(folder, "vocab.json", text.data, text.length);
 }
 
 static int write_vocab_txt(const struct tokenizer *tokenizer, const char *folder) {
@@ -174,21 +168,20 @@ static int write_vocab_txt(const struct tokenizer *tokenizer, const char *folder
         buffer_append(&text, token ? token : "", token ? length : 0);
         buffer_append_byte(&text, '\n');
     }
-    return write_text(folder, "vocab.txt", &text);
+    return file_write_in(folder, "vocab.txt", text.data, text.length);
 }
 
 static int copy_files(const struct model_tokenizer *tokenizer, const struct model_source *source,
                       const struct hf_family *family, const char *folder) {
-    int result = 0;
-    for (size_t i = 0; i < source->files.count && result == 0; i++) {
+    for (size_t i = 0; i < source->files.count; i++) {
         OWNED char *name = name_there(tokenizer, source, family, &source->files.items[i]);
         if (!name)
             continue;
         OWNED char *to = file_join(folder, name);
         uint64_t bytes = 0;
-        result = extra_copy(source->files.items[i].path, to, &bytes, NULL);
+        TRY(extra_copy(source->files.items[i].path, to, &bytes, NULL));
     }
-    return result;
+    return 0;
 }
 
 int hf_tokenizer_write(const struct model_tokenizer *tokenizer, const struct model_source *source,

@@ -13,18 +13,24 @@
 
 enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
 
+// A JSON file of the folder, to be freed; NULL if there is none that can be read.
+static struct json *read_json(const struct model_source *source, const char *name) {
+    OWNED char *path = file_join(source->path, name);
+    struct json *root = NULL;
+    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) < 0)
+        error_clear();
+    return root;
+}
+
 // A vocab.txt does not say whether text is lowercased; tokenizer_config.json may, and BERT's class does by default.
 // Megatron's BERT adds two tokens after those of the file; a model with as many rows as the file has lines lacks them.
 static void refine_wordpiece(struct model_source *source) {
     struct config *config = &source->config;
-    OWNED char *path = file_join(source->path, "tokenizer_config.json");
-    OWNED struct json *root = NULL;
-    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
-        const struct json *lower = json_member(root, "do_lower_case");
-        if (lower && lower->type == JSON_FALSE) {
-            free(config->data.tokenizer_type);
-            config->data.tokenizer_type = memory_string("BertWordPieceCase");
-        }
+    OWNED struct json *root = read_json(source, "tokenizer_config.json");
+    const struct json *lower = root ? json_member(root, "do_lower_case") : NULL;
+    if (lower && lower->type == JSON_FALSE) {
+        free(config->data.tokenizer_type);
+        config->data.tokenizer_type = memory_string("BertWordPieceCase");
     }
     OWNED_BY(buffer_free) struct buffer text = {0};
     if (file_read_own(config->data.vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
@@ -37,16 +43,9 @@ static void refine_wordpiece(struct model_source *source) {
 
 // The "eos_token" in a file of the folder, to be freed; NULL if absent.
 static char *read_end(const struct model_source *source, const char *name) {
-    char *path = file_join(source->path, name), *end = NULL;
-    OWNED struct json *root = NULL;
-    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
-        const struct json *token = hf_token_text(root, "eos_token");
-        if (token && strlen(token->string) == token->length)
-            end = memory_string(token->string);
-    }
-    error_clear();
-    free(path);
-    return end;
+    OWNED struct json *root = read_json(source, name);
+    const struct json *token = hf_token_text(root, "eos_token");
+    return token && strlen(token->string) == token->length ? memory_string(token->string) : NULL;
 }
 
 static bool has_token(const char *path, const char *token) {
@@ -77,18 +76,15 @@ static void take_end(struct model_source *source) {
 
 // Reads whether texts begin with bos. OPT's older files state it beside the vocabulary; a tokenizer.json contains it.
 static void note_beginning(struct model_source *source) {
-    OWNED char *path = file_join(source->path, "tokenizer_config.json");
-    OWNED struct json *root = NULL;
-    if (file_exists(path) && json_parse_own(&root, path, MAX_CONFIG_BYTES) == 0) {
-        const struct json *adds = json_member(root, "add_bos_token");
-        if (adds && adds->type == JSON_TRUE)
-            buffer_printf(
-                &source->notes,
-                "transformers adds a token before every text (add_bos_token in %s), but GPT2BPETokenizer here does "
-                "not; save a tokenizer.json there (AutoTokenizer.save_pretrained), which is read with it",
-                path);
-    }
-    error_clear();
+    OWNED struct json *root = read_json(source, "tokenizer_config.json");
+    const struct json *adds = root ? json_member(root, "add_bos_token") : NULL;
+    if (adds && adds->type == JSON_TRUE)
+        buffer_printf(
+            &source->notes,
+            "transformers adds a token before every text (add_bos_token in %s/tokenizer_config.json), but "
+            "GPT2BPETokenizer here does not; save a tokenizer.json there (AutoTokenizer.save_pretrained), which is "
+            "read with it",
+            source->path);
 }
 
 int hf_tokenizer_find(struct model_source *source) {

@@ -210,11 +210,6 @@ static int write_file(struct hf_job *job, size_t f) {
     return result;
 }
 
-static int write_text(const struct hf_job *job, const char *name, const struct buffer *text) {
-    OWNED char *path = file_join(job->folder, name);
-    return file_write_all(path, buffer_string(text), text->length);
-}
-
 static int write_index(const struct hf_job *job) {
     if (job->file_count == 1)
         return 0;
@@ -239,7 +234,7 @@ static int write_index(const struct hf_job *job) {
     json_end_object(&json);
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
-    return write_text(job, "model.safetensors.index.json", &text);
+    return file_write_in(job->folder, "model.safetensors.index.json", text.data, text.length);
 }
 
 static const char *dtype_there(enum dtype dtype) {
@@ -277,7 +272,7 @@ static int write_config(const struct hf_job *job) {
                                               .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
     config->model.padded_vocab_size = padded;
-    return write_text(job, "config.json", &text);
+    return file_write_in(job->folder, "config.json", text.data, text.length);
 }
 
 static int write_all(void *context, const char *temporary) {

@@ -10,7 +10,7 @@
 // parameter. Matrices are compared when they are read.
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/megatron_optimizer.h"
+#include "formats/megatron_folder.h"
 #include "store/convert.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -251,7 +251,7 @@ static void add_states(const struct bucket_space *space, const struct placed *pl
     for (int state = 0; state < SOURCE_STATES; state++) {
         OWNED char *key = memory_printf("%02d/%s/%s", (int)(bucket->group % space->tensor_ranks),
                                         source_state_names[state], placed->name);
-        weights_add_range(&space->folder->states, key, bucket->states[state], at, &placed->like);
+        weights_add_flat(&space->folder->states, key, bucket->states[state], at, &placed->like, PIECES_RANGE);
     }
 }
 

@@ -6,9 +6,8 @@
 // parameters that all ranks have, which only the first rank's file has.
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/megatron_optimizer.h"
+#include "formats/megatron_folder.h"
 #include "store/convert.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGNMENT_ELEMENTS = 64 };
@@ -48,15 +47,12 @@ static int is_at(const struct flat_states *flat, const struct megatron_entry *en
     size_t bytes = (size_t)count * dtype_bytes(dtype);
     OWNED float *copy = memory_alloc((size_t)count * sizeof *copy + 1);
     OWNED unsigned char *weights = memory_alloc(bytes + 1), *rounded = memory_alloc(bytes + 1);
-    int result = torch_read(flat->file, &view, copy);
-    if (result == 0)
-        result = torch_read(flat->order->file, entry->tensor, weights);
-    if (result == 0) {
-        convert_elements(&(struct convert){
-            .to = rounded, .to_dtype = dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
-        *is_there = memcmp(weights, rounded, bytes) == 0;
-    }
-    return result;
+    TRY(torch_read(flat->file, &view, copy));
+    TRY(torch_read(flat->order->file, entry->tensor, weights));
+    convert_elements(&(struct convert){
+        .to = rounded, .to_dtype = dtype, .from = copy, .from_dtype = DTYPE_F32, .count = (size_t)count});
+    *is_there = memcmp(weights, rounded, bytes) == 0;
+    return 0;
 }
 
 static void add_states(const struct flat_states *flat, const struct megatron_entry *entry, int64_t at) {
@@ -137,16 +133,10 @@ static int find_root(struct flat_states *flat, int which) {
 int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order, int which) {
     OWNED char *parent = file_parent(order->file->path), *path = file_join(parent, "distrib_optim.pt");
     struct flat_states flat = {.folder = folder, .order = order};
-    int result = 0;
     if (folder->zip || !file_exists(path))
-        result = megatron_refuse_optimizer(folder, "distrib_optim.pt, which has its states, is missing");
-    if (result == 0)
-        result = weights_open_torch(&folder->states, path, &flat.file);
-    if (result == 0)
-        result = find_root(&flat, which);
-    if (result == 0)
-        result = find_states(&flat);
-    if (result == 0)
-        result = place_parameters(&flat);
-    return result;
+        return megatron_refuse_optimizer(folder, "distrib_optim.pt, which has its states, is missing");
+    TRY(weights_open_torch(&folder->states, path, &flat.file));
+    TRY(find_root(&flat, which));
+    TRY(find_states(&flat));
+    return place_parameters(&flat);
 }

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "formats/megatron_folder.h"
-#include "formats/megatron_optimizer.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +58,7 @@ static void add_state(const struct megatron_target *target, const struct distrib
         OWNED char *key = memory_printf("00/%s/%s", target->state, of);
         bool is_there = is_second(&target->folder->states, of, key);
         if (!is_there && distributed_is_blocks(tensor, first, whole->rank, whole->shape))
-            weights_add_blocks(&target->folder->states, key, tensor, first, whole);
+            weights_add_flat(&target->folder->states, key, tensor, first, whole, PIECES_BLOCKS);
         else if (!is_there)
             weights_add_distributed(&target->folder->states, key, tensor, first);
     }

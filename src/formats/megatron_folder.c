@@ -13,7 +13,7 @@
 #include <string.h>
 
 // Dicts may hold the same dict many times, so a small file can have endlessly many paths: entries are counted.
-enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22, MAX_METADATA_BYTES = 1 << 16 };
+enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22 };
 
 const char *const megatron_file_names[] = {"model_optim_rng.pt", "model_rng.pt", NULL};
 
@@ -52,23 +52,6 @@ static bool has_ranks(const char *path) {
     return has_rank(path, first_of[0]) || has_rank(path, first_of[1]) || has_rank(path, first_of[2]);
 }
 
-static bool has_file(const char *path, const char *name) {
-    OWNED char *file = file_join(path, name);
-    return file_exists(file);
-}
-
-// The backend that metadata.json of Megatron's distributed checkpoints names; NULL if there is no such file.
-static const char *backend_of(const char *path) {
-    OWNED char *file = file_join(path, "metadata.json");
-    OWNED struct json *root = NULL;
-    const char *name = NULL, *backend = NULL;
-    if (file_is_regular(file) && json_parse_own(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
-        json_member(root, "sharded_backend") && json_get_string(root, "sharded_backend", &name) == 0)
-        backend = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
-    error_clear();
-    return backend;
-}
-
 // Without metadata.json, .metadata is that of torch.distributed.checkpoint itself: FSDP2's (torch_dcp), or that of
 // Megatron-FSDP, which wraps the model and has a prefix for it.
 static const char *sharded_format(const char *path) {
@@ -84,12 +67,16 @@ static const char *sharded_format(const char *path) {
 }
 
 const char *megatron_format(const char *path) {
+    const char *backend;
     if (has_ranks(path))
         return "torch";
-    const char *backend = backend_of(path);
+    // A damaged metadata.json is an error only when the checkpoint is opened.
+    if (megatron_metadata_read(path, &backend) < 0)
+        error_clear();
     if (backend)
         return backend;
-    return distributed_is_folder(path) ? has_file(path, "metadata.json") ? "torch_dist" : sharded_format(path) : NULL;
+    return file_is_in(path, ".metadata") ? file_is_in(path, "metadata.json") ? "torch_dist" : sharded_format(path)
+                                         : NULL;
 }
 
 // SAVE/iter_0000100, SAVE/release, or SAVE itself if it is one of them; NULL if there is none. To be freed.
@@ -171,10 +158,7 @@ struct flattening {
 };
 
 static void add_entry(struct megatron_order *order, struct megatron_entry entry) {
-    if (order->count == order->capacity) {
-        order->capacity = order->capacity ? order->capacity * 2 : 64;
-        order->entries = memory_realloc(order->entries, order->capacity * sizeof order->entries[0]);
-    }
+    MEMORY_GROW(order->entries, order->count, order->capacity);
     order->entries[order->count] = entry;
     order->entries[order->count++].key = entry.key ? memory_string(entry.key) : NULL;
 }

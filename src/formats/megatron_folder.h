@@ -4,11 +4,47 @@
 
 #include "base/file.h"
 #include "config/config.h"
-#include "formats/megatron_names.h"
+#include "formats/model_source.h"
 #include "formats/names.h"
 #include "formats/torch_zip.h"
 #include "formats/weights.h"
 #include <stddef.h>
+
+// Names of Megatron's parameters, from its first releases to today's core models, and ours.
+
+enum megatron_split {
+    SPLIT_WHOLE,    // every tensor-parallel rank has it all
+    SPLIT_ROWS,     // ranks have blocks of rows
+    SPLIT_COLUMNS,  // ranks have blocks of columns
+    SPLIT_QKV,      // rows, interleaved by head
+    SPLIT_KV,       // the same for keys and values alone
+    SPLIT_GATED,    // rows, in two halves per rank
+};
+
+// The stacks of a T5; other models only have the first.
+enum { MEGATRON_FIRST, MEGATRON_DECODER, MEGATRON_STACKS };
+
+// The context of a name: the form of its model, and the number of the first layer of each stack.
+struct megatron_place {
+    enum config_form form;
+    int64_t first_layer[MEGATRON_STACKS];
+};
+struct megatron_found {
+    char *ours;       // to be freed; NULL if the name is ignored or unknown
+    bool is_ignored;  // it is known and not needed
+    int64_t layer;    // its number in the file, -1 if it has none; `ours` has that plus first_layer
+    int stack;
+    int64_t expert;  // index in the file; -1 if it is not one expert's
+    bool is_packed;  // all experts of the file in one matrix, each transposed (weight1 and weight2)
+};
+// Knows the heads of BERT and T5 too.
+struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place);
+// How tensor-parallel ranks share a parameter of ours.
+enum megatron_split megatron_split(const char *ours, bool is_gated);
+// Changes the shape of a whole parameter into that of one rank's shard.
+void megatron_shard_shape(enum megatron_split split, int64_t ranks, int64_t *shape);
+
+// ---- the folder ----
 
 // A tensor of a file. Their order in the file is that of the parameters of its optimizer.
 struct megatron_entry {
@@ -38,7 +74,7 @@ struct megatron_folder {
     // For the optimizer:
     struct megatron_order *orders;  // of every file, stage by stage; none for distributed checkpoints
     size_t order_count;
-    struct weights states;        // "TT/STATE/our name", see megatron_optimizer.h
+    struct weights states;        // "TT/STATE/our name"
     struct torch_tensor **views;  // parts of flat tensors that `states` refers to
     size_t view_count;
     const struct torch_value *common;          // the dict of the first file, or of common.pt
@@ -72,7 +108,6 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
 
 // ---- writing ----
 
-struct model_write;
 // common.pt of a distributed checkpoint: arguments, counters, schedules and parameter groups of the run.
 int megatron_write_common(const struct model_write *write, const char *folder);
 // The model's arguments, as members of an object in a pickle.
@@ -125,5 +160,30 @@ int megatron_zip_bytes(struct megatron_zip *zip, const struct torch_zip_entry *e
 int megatron_metadata_parse(const char *text, size_t length, const char *name, const char **backend);
 // Reads a folder's metadata.json; *backend is NULL if there is none.
 int megatron_metadata_read(const char *folder, const char **backend);
+
+// The optimizer: the moments and fp32 copies of parameters, and the run's progress.
+
+// Fills folder->states. *is_there is false if the checkpoint has none; one that cannot be used is an error.
+int megatron_open_optimizer(struct megatron_folder *folder, bool *is_there);
+// Sets the run's counters, loss scale and schedules, as far as the checkpoint has them.
+int megatron_read_progress(const struct megatron_folder *folder, struct model_source *source);
+
+// Fails with the remedy for any state that cannot be used.
+int megatron_refuse_optimizer(const struct megatron_folder *folder, const char *why);
+// The optimizer in a file: its dict, or the first of two.
+const struct torch_value *megatron_first_optimizer(const struct torch_value *root);
+// The dict of the inner optimizer (param_groups and, unless they are elsewhere, states); NULL if there is none.
+const struct torch_value *megatron_inner_optimizer(const struct torch_value *optimizer);
+// A number, or a tensor of one; false if it is neither.
+bool megatron_number(const struct torch_file *file, const struct torch_value *value, double *number);
+// If experts are on several ranks, a file has two optimizers: of the shared parameters and of the experts.
+enum { MEGATRON_SHARED, MEGATRON_EXPERTS, MEGATRON_OPTIMIZERS };
+// Reads the states of the listed parameters from a rank's distributed optimizer (format torch). `which`: one of two
+// optimizers; -1 if there is one.
+int megatron_take_buffers(struct megatron_folder *folder, const struct megatron_order *order, int which);
+// Reads states of a distributed checkpoint that are stored beside the parameters.
+int megatron_open_model_space(struct megatron_folder *folder, bool *is_there);
+// Reads states that are stored in buckets, which must exist.
+int megatron_open_bucket_space(struct megatron_folder *folder);
 
 #endif

@@ -1,5 +1,5 @@
-// Names of Megatron's parameters. See megatron_names.h.
-#include "formats/megatron_names.h"
+// Names of Megatron's parameters. See megatron_folder.h.
+#include "formats/megatron_folder.h"
 
 #include "base/memory.h"
 #include <stddef.h>
@@ -200,11 +200,6 @@ struct megatron_found megatron_name(const char *theirs, const struct megatron_pl
     return found;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), tail = strlen(end);
-    return length >= tail && strcmp(text + length - tail, end) == 0;
-}
-
 enum megatron_split megatron_split(const char *ours, bool is_gated) {
     if (strstr(ours, ".linear_qkv."))
         return SPLIT_QKV;
@@ -214,7 +209,7 @@ enum megatron_split megatron_split(const char *ours, bool is_gated) {
         return SPLIT_ROWS;
     if (strstr(ours, ".linear_fc1."))
         return is_gated ? SPLIT_GATED : SPLIT_ROWS;
-    if (ends_with(ours, "linear_proj.weight") || ends_with(ours, "linear_fc2.weight"))
+    if (name_ends(ours, "linear_proj.weight") || name_ends(ours, "linear_fc2.weight"))
         return SPLIT_COLUMNS;
     if (strstr(ours, "word_embeddings") || strstr(ours, "output_layer") || strstr(ours, ".eh_proj."))
         return SPLIT_ROWS;

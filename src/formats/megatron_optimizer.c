@@ -4,7 +4,7 @@
 // belongs to the n-th number of the group of vectors. Shapes must agree, and fp32 copies must round to the parameters,
 // which is checked when they are read. If experts are on several ranks, each file has a list of two optimizers: first
 // that of all other parameters, which is the same in all files, then that of the experts.
-#include "formats/megatron_optimizer.h"
+#include "formats/megatron_folder.h"
 
 #include "base/error.h"
 #include "base/memory.h"

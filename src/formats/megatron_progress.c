@@ -2,9 +2,8 @@
 // run is compared with. States of random generators are not used: ours has only its seed.
 #include "base/error.h"
 #include "base/memory.h"
-#include "formats/megatron_optimizer.h"
+#include "formats/megatron_folder.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 // Beyond this, a double does not count samples exactly.

@@ -122,10 +122,7 @@ static int compare_pieces(const void *a, const void *b) {
 }
 
 static void add_piece(struct megatron_job *job, const struct written_piece *piece) {
-    if (job->count == job->capacity) {
-        job->capacity = job->capacity ? job->capacity * 2 : 256;
-        job->pieces = memory_realloc(job->pieces, job->capacity * sizeof job->pieces[0]);
-    }
+    MEMORY_GROW(job->pieces, job->count, job->capacity);
     job->pieces[job->count] = *piece;
     job->pieces[job->count++].name = memory_string(piece->name);
 }
@@ -420,8 +417,7 @@ static int write_metadata(const struct megatron_job *job) {
     pickle_end_dict(&out);
     pickle_end_object(&out);
     pickle_end(&out);
-    OWNED char *path = file_join(job->folder, ".metadata");
-    return file_write_all(path, out.data, out.length);
+    return file_write_in(job->folder, ".metadata", out.data, out.length);
 }
 
 // ---- the folder ----
@@ -436,8 +432,7 @@ static int write_all(void *context, const char *temporary) {
     TRY(write_data(job));
     TRY(write_metadata(job));
     TRY(megatron_write_common(job->write, job->folder));
-    OWNED char *path = file_join(job->folder, "metadata.json");
-    TRY(file_write_all(path, format, strlen(format)));
+    TRY(file_write_in(job->folder, "metadata.json", format, strlen(format)));
     TRY(folder_marker_write(temporary, job->write->source->state.iteration));
     return model_check(&(struct model_check){.write = job->write, .path = temporary});
 }

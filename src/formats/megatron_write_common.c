@@ -6,7 +6,6 @@
 #include "formats/megatron_folder.h"
 #include "formats/model_source.h"
 #include "formats/torch_write.h"
-#include <stdlib.h>
 #include <string.h>
 
 static void put_bool(struct buffer *out, const char *name, bool value) {

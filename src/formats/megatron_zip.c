@@ -25,10 +25,9 @@ static bool begins_as_zip(const char *path) {
 
 // Whether a name ends with this path of whole components; *before is the length of the rest, without the slash.
 static bool ends_with(const char *name, const char *end, size_t *before) {
-    size_t length = strlen(name), tail = strlen(end);
-    if (length < tail || strcmp(name + length - tail, end) != 0)
+    if (!name_ends(name, end))
         return false;
-    *before = length - tail;
+    *before = strlen(name) - strlen(end);
     if (*before > 0 && name[*before - 1] != '/')
         return false;
     *before -= *before > 0;
@@ -61,8 +60,7 @@ bool megatron_zip_is(const char *path) {
         torch_zip_free(&zip);
     } else {
         // A damaged file of that name is opened anyway, to report the damage.
-        size_t length = strlen(path);
-        is_there = length > 4 && strcmp(path + length - 4, ".zip") == 0;
+        is_there = name_ends(path, ".zip");
     }
     error_clear();
     file_map_close(&map);

@@ -9,7 +9,6 @@
 #include "store/convert.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 bool model_is_of_vocabulary(const char *name) {
@@ -48,13 +47,6 @@ static int report(struct problems *problems, const char *path) {
 
 static int64_t columns_of(const struct source_tensor *tensor) {
     return tensor->rank == 3 ? tensor->shape[1] * tensor->shape[2] : tensor->rank == 2 ? tensor->shape[1] : 1;
-}
-
-static int64_t find_tensor(const struct model_source *source, const char *name) {
-    for (size_t i = 0; i < source->count; i++)
-        if (strcmp(source->tensors[i].name, name) == 0)
-            return (int64_t)i;
-    return -1;
 }
 
 // ---- elements ----
@@ -107,13 +99,12 @@ static int compare_elements(const struct model_check *check, struct model_source
     write.gains = written->params.items[k]->is_centered ? GAINS_CENTERED : GAINS_WHOLE;
     OWNED_BY(model_bytes_free) struct model_bytes wanted = {0};
     OWNED unsigned char *found = memory_alloc(tensor->bytes + 1);
-    int result = model_bytes_read(&write, i, &wanted);
-    if (result == 0)
-        result = model_source_read(written, k, found);
+    TRY(model_bytes_read(&write, i, &wanted));
+    TRY(model_source_read(written, k, found));
     struct tensor_pair pair = {wanted.data, found, tensor->dtype, tensor->shape[0], columns_of(tensor)};
-    if (result == 0 && !is_same(&pair, check->tolerance))
+    if (!is_same(&pair, check->tolerance))
         name_list_add(&problems->changed, tensor->name);
-    return result;
+    return 0;
 }
 
 // ---- shapes ----
@@ -136,13 +127,13 @@ static bool compare_shape(const struct model_check *check, const struct source_t
 static int check_filler(struct model_source *written, size_t k, struct problems *problems) {
     const struct source_tensor *tensor = &written->tensors[k];
     OWNED unsigned char *bytes = memory_alloc(tensor->bytes + 1);
-    int result = model_source_read(written, k, bytes);
+    TRY(model_source_read(written, k, bytes));
     bool is_zero = is_filler(written, k);
     for (size_t i = 0; i < tensor->bytes && is_zero; i++)
         is_zero = bytes[i] == 0;
-    if (result == 0 && !is_zero)
+    if (!is_zero)
         name_list_add(&problems->extra, tensor->name);
-    return result;
+    return 0;
 }
 
 static int compare_tensors(const struct model_check *check, struct model_source *written) {
@@ -157,7 +148,7 @@ static int compare_tensors(const struct model_check *check, struct model_source 
     int result = 0;
     for (size_t i = 0; i < source->count && result == 0; i++) {
         const struct source_tensor *tensor = &source->tensors[i];
-        int64_t k = find_tensor(written, tensor->name);
+        int64_t k = model_source_find(written, tensor->name);
         if (k < 0)
             name_list_add(&problems.missing, tensor->name);
         else if (compare_shape(check, tensor, &written->tensors[k], &problems))
@@ -166,7 +157,7 @@ static int compare_tensors(const struct model_check *check, struct model_source 
     }
     progress_end(&progress, NULL);
     for (size_t k = 0; k < written->count && result == 0; k++)
-        if (find_tensor(source, written->tensors[k].name) < 0)
+        if (model_source_find(source, written->tensors[k].name) < 0)
             result = check_filler(written, k, &problems);
     int told = report(&problems, check->write->folder);
     return result < 0 ? result : told;

@@ -8,7 +8,6 @@
 #include "store/convert.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 // Values from here on round to infinity in fp16.
 static const float F16_OVERFLOW = 65520;

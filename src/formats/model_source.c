@@ -121,8 +121,7 @@ size_t source_declare_biases(const struct config *config, struct param_list *par
 }
 
 bool model_is_bias_of_experts(const char *name) {
-    size_t length = strlen(name), end = strlen(MODEL_EXPERT_BIAS);
-    return length > end && strcmp(name + length - end, MODEL_EXPERT_BIAS) == 0;
+    return name_ends(name, MODEL_EXPERT_BIAS);
 }
 
 int source_build(struct model_source *source) {
@@ -202,15 +201,15 @@ int source_report(struct source_problems *problems, const char *path) {
 
 // ---- loading onto a device ----
 
-static int64_t find_tensor(const struct model_source *source, const struct checkpoint_tensor *wanted) {
+int64_t model_source_find(const struct model_source *source, const char *name) {
     for (size_t i = 0; i < source->count; i++)
-        if (strcmp(source->tensors[i].name, wanted->name) == 0)
+        if (strcmp(source->tensors[i].name, name) == 0)
             return (int64_t)i;
     return -1;
 }
 
 static int load_one(struct model_source *source, struct stage *stage, const struct checkpoint_tensor *wanted) {
-    int64_t i = find_tensor(source, wanted);
+    int64_t i = model_source_find(source, wanted->name);
     if (i < 0)
         return error_set("%s: tensor \"%s\" of this model is missing", source->path, wanted->name);
     const struct source_tensor *tensor = &source->tensors[i];

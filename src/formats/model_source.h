@@ -60,6 +60,8 @@ struct model_source_options {
 // shape and nothing else. Errors name tensors that are missing, left over or of another shape.
 int model_source_open(struct model_source *source, const struct model_source_options *options);
 void model_source_close(struct model_source *source);  // safe on a zeroed one
+// The index of a tensor; -1 if there is none.
+int64_t model_source_find(const struct model_source *source, const char *name);
 // Reads the elements of tensor i, row-major, into `to`, which holds its bytes.
 int model_source_read(struct model_source *source, size_t i, void *to);
 // Looks for an optimizer to resume with; sets has_optimizer, has_masters, and its steps and schedules in `state` and

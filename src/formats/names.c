@@ -47,6 +47,11 @@ bool name_match(const char *pattern, const char *name, int64_t *number) {
     return strcmp(pattern, name) == 0;
 }
 
+bool name_ends(const char *name, const char *end) {
+    size_t length = strlen(name), tail = strlen(end);
+    return length >= tail && strcmp(name + length - tail, end) == 0;
+}
+
 char *name_fill(const char *pattern, int64_t number) {
     const char *star = strchr(pattern, '*');
     if (!star)

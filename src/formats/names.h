@@ -21,6 +21,7 @@ void name_list_free(struct name_list *list);
 // Whether the name is the pattern with digits in the place of its one *; a pattern without * is the name itself, and
 // *number becomes -1. An end of "…" matches anything that follows.
 bool name_match(const char *pattern, const char *name, int64_t *number);
+bool name_ends(const char *name, const char *end);
 // The pattern with the number in the place of the *, to be freed.
 char *name_fill(const char *pattern, int64_t number);
 

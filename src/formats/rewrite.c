@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "formats/weights.h"
 #include "store/checkpoint.h"
-#include <stdlib.h>
 
 enum { MOST_FILES = 10000, BYTES_A_FILE = 64 << 20 };
 

@@ -275,15 +275,11 @@ static int open_source(struct model_source *source, const struct model_source_op
     source->detail = detail;
     detail->tensors.family = &family;
     OWNED char *path = file_of(options->path);
-    int result = add_tensors(source, path);
-    if (result == 0) {
-        detail->args = find_args(detail->file);
-        if (read_config(source, options->attention_heads) < 0)
-            result = error_context("cannot use %s", path);
-    }
-    if (result == 0)
-        take_tokenizer(source, path);
-    TRY(result);
+    TRY(add_tensors(source, path));
+    detail->args = find_args(detail->file);
+    if (read_config(source, options->attention_heads) < 0)
+        return error_context("cannot use %s", path);
+    take_tokenizer(source, path);
     TRY(source_build(source));
     return hf_source_plan(source);
 }

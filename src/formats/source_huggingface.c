@@ -234,12 +234,11 @@ static void drop_missing_depths(struct model_source *source, const struct hf_sou
 
 // A LoRA adapter is refused: transformers adds its matrices to the weights of the model that it names.
 static int check_adapter(const struct model_source *source) {
-    OWNED char *path = file_join(source->path, "adapter_config.json");
-    bool is_there = file_exists(path);
-    return is_there ? error_set("%s has an adapter (adapter_config.json), which is not supported: merge it into the "
-                                "model (merge_and_unload of peft), or remove that file if it is left over",
-                                source->path)
-                    : 0;
+    return file_is_in(source->path, "adapter_config.json")
+               ? error_set("%s has an adapter (adapter_config.json), which is not supported: merge it into the "
+                           "model (merge_and_unload of peft), or remove that file if it is left over",
+                           source->path)
+               : 0;
 }
 
 // Errors in weight files do not name config.json.
@@ -278,12 +277,10 @@ static int open_source(struct model_source *source, const struct model_source_op
 static int read_blocks(const struct hf_plan *plan, size_t bytes, uint16_t *to) {
     const struct weight *const *pieces = plan->pieces;
     OWNED unsigned char *blocks = memory_alloc(pieces[0]->bytes + 1), *scales = memory_alloc(pieces[1]->bytes + 1);
-    int result = weight_read(pieces[0], blocks);
-    if (result == 0)
-        result = weight_read(pieces[1], scales);
-    if (result == 0)
-        hf_dequantize_mxfp4(to, blocks, scales, bytes / sizeof *to);
-    return result;
+    TRY(weight_read(pieces[0], blocks));
+    TRY(weight_read(pieces[1], scales));
+    hf_dequantize_mxfp4(to, blocks, scales, bytes / sizeof *to);
+    return 0;
 }
 
 static int read_reordered(const struct model_source *source, size_t i, void *to) {

@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "formats/hf_surroundings.h"
-#include "formats/megatron_names.h"
-#include "formats/megatron_optimizer.h"
+#include "formats/megatron_folder.h"
 #include "formats/source_kind.h"
 #include "store/convert.h"
 #include <stdlib.h>
@@ -395,14 +394,13 @@ static int check_master(struct model_source *source, size_t i, const float *mast
     const struct source_tensor *tensor = &source->tensors[i];
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
     OWNED unsigned char *weights = memory_alloc(tensor->bytes + 1), *rounded = memory_alloc(tensor->bytes + 1);
-    int result = read_tensor(source, i, weights);
+    TRY(read_tensor(source, i, weights));
     convert_elements(&(struct convert){
         .to = rounded, .to_dtype = tensor->dtype, .from = master, .from_dtype = DTYPE_F32, .count = count});
-    if (result == 0 && memcmp(weights, rounded, tensor->bytes) != 0) {
-        OWNED char *why = memory_printf("the fp32 copy of %s does not round to it", tensor->name);
-        result = megatron_refuse_optimizer(source->detail, why);
-    }
-    return result;
+    if (memcmp(weights, rounded, tensor->bytes) == 0)
+        return 0;
+    OWNED char *why = memory_printf("the fp32 copy of %s does not round to it", tensor->name);
+    return megatron_refuse_optimizer(source->detail, why);
 }
 
 // For fp32 parameters no copy is needed, but one that exists is compared.

@@ -20,13 +20,8 @@ struct ours_detail {
     int hold;                         // keeps a run in progress from removing the checkpoint; -1 for nothing
 };
 
-static bool is_file_in(const char *folder, const char *name) {
-    OWNED char *path = file_join(folder, name);
-    return file_exists(path);
-}
-
 static int find_iteration(struct ours_detail *detail, const struct model_source_options *options) {
-    if (is_file_in(options->path, "manifest.json")) {
+    if (file_is_in(options->path, "manifest.json")) {
         detail->iteration_path = memory_string(options->path);
         detail->hold = folder_hold(options->path);
         return checkpoint_verify(options->path, options->skip_checksums);

@@ -5,7 +5,6 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void put_bytes(struct buffer *out, uint64_t value, size_t bytes) {

@@ -10,10 +10,7 @@
 #include <string.h>
 
 static struct weight *add(struct weights *weights) {
-    if (weights->count == weights->capacity) {
-        weights->capacity = weights->capacity ? weights->capacity * 2 : 64;
-        weights->items = memory_realloc(weights->items, weights->capacity * sizeof weights->items[0]);
-    }
+    MEMORY_GROW(weights->items, weights->count, weights->capacity);
     struct weight *weight = &weights->items[weights->count++];
     *weight = (struct weight){0};
     return weight;
@@ -75,8 +72,8 @@ void weights_add_distributed(struct weights *weights, const char *name, const st
     weight->first = first;
 }
 
-static struct weight *add_flat(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
-                               const struct weight *like) {
+void weights_add_flat(struct weights *weights, const char *name, const struct distributed_tensor *tensor, int64_t first,
+                      const struct weight *like, enum weight_pieces pieces) {
     weights_add_distributed(weights, name, tensor, DISTRIBUTED_ALL);
     struct weight *weight = &weights->items[weights->count - 1];
     weight->rank = like->rank;
@@ -85,21 +82,8 @@ static struct weight *add_flat(struct weights *weights, const char *name, const 
         weight->shape[i] = like->shape[i];
         weight->bytes *= (size_t)like->shape[i];
     }
-    return weight;
-}
-
-void weights_add_blocks(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
-                        int64_t first, const struct weight *like) {
-    struct weight *weight = add_flat(weights, name, tensor, like);
     weight->first = first;
-    weight->pieces = PIECES_BLOCKS;
-}
-
-void weights_add_range(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
-                       int64_t first, const struct weight *like) {
-    struct weight *weight = add_flat(weights, name, tensor, like);
-    weight->first = first;
-    weight->pieces = PIECES_RANGE;
+    weight->pieces = pieces;
 }
 
 int weights_open_distributed(struct weights *weights, const char *path, bool (*is_wanted)(const char *name)) {

@@ -7,6 +7,9 @@
 #include "formats/torch_file.h"
 #include "store/safetensors.h"
 
+// How distributed.h reads a tensor.
+enum weight_pieces { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE };
+
 struct weight {
     char *name;  // owned
     bool is_readable;
@@ -22,8 +25,8 @@ struct weight {
     const struct distributed_tensor *piecewise;
     const struct distributed *distributed;
     int64_t first;  // of its first dimension, or DISTRIBUTED_ALL; of a range, its first element
-    enum { PIECES_WHOLE, PIECES_BLOCKS, PIECES_RANGE } pieces;  // how distributed.h reads it
-    const struct weight *scales;                                // of fp8 blocks, see weights_folder.c; NULL: none
+    enum weight_pieces pieces;
+    const struct weight *scales;  // of fp8 blocks, see weights_folder.c; NULL: none
 };
 
 struct weights {
@@ -55,10 +58,8 @@ void weights_add_distributed(struct weights *weights, const char *name, const st
                              int64_t first);
 // Adds a tensor of that checkpoint that is stored flat, in the shape of `like`: parts of it (distributed_is_blocks), or
 // elements of a bucket from `first` on.
-void weights_add_blocks(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
-                        int64_t first, const struct weight *like);
-void weights_add_range(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
-                       int64_t first, const struct weight *like);
+void weights_add_flat(struct weights *weights, const char *name, const struct distributed_tensor *tensor, int64_t first,
+                      const struct weight *like, enum weight_pieces pieces);
 // Empties the list; files stay open.
 void weights_clear(struct weights *weights);
 // Sorts the list; -1 if two tensors have the same name.

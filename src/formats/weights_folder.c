@@ -60,9 +60,7 @@ static void note_link(const char *folder, const char *path) {
 static int add_file(struct weights *weights, const char *folder, const char *name) {
     OWNED char *path = file_join(folder, name);
     note_link(folder, path);
-    size_t length = strlen(name);
-    bool is_safetensors = length > 12 && strcmp(name + length - 12, ".safetensors") == 0;
-    return is_safetensors ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);
+    return name_ends(name, ".safetensors") ? weights_add_safetensors(weights, path) : weights_add_torch(weights, path);
 }
 
 static int compare_keys(const void *a, const void *b) {
@@ -97,34 +95,32 @@ static void compare_file(struct index_comparison *comparison, const struct weigh
     }
 }
 
+static void free_comparison(struct index_comparison *comparison) {
+    name_list_free(&comparison->missing);
+    name_list_free(&comparison->extra);
+    free(comparison->keys);
+}
+
 static int read_indexed(struct weights *weights, const struct index *index) {
+    OWNED_BY(free_comparison)
     struct index_comparison comparison = {.index = index,
                                           .keys = memory_alloc((index->map->count + 1) * sizeof comparison.keys[0])};
     for (size_t i = 0; i < index->map->count; i++)
         comparison.keys[i] = &index->map->keys[i];
     qsort(comparison.keys, index->map->count, sizeof comparison.keys[0], compare_keys);
-    int result = 0;
-    for (size_t i = 0; i < index->count && result == 0; i++) {
+    for (size_t i = 0; i < index->count; i++) {
         size_t first = weights->count;
-        result = add_file(weights, index->folder, index->files[i]);
-        if (result == 0)
-            compare_file(&comparison, weights, index->files[i], first);
+        TRY(add_file(weights, index->folder, index->files[i]));
+        compare_file(&comparison, weights, index->files[i], first);
     }
-    if (result == 0)
-        result = weights_sort(weights);
-    for (size_t i = 0; i < index->map->count && result == 0; i++)
+    TRY(weights_sort(weights));
+    for (size_t i = 0; i < index->map->count; i++)
         if (!weights_find(weights, index->map->keys[i].string))
             name_list_add(&comparison.missing, index->map->keys[i].string);
-    if (result == 0 && comparison.missing.count + comparison.extra.count > 0) {
-        OWNED_BY(buffer_free) struct buffer text = {0};
-        name_list_describe(&comparison.missing, "names tensors that no file has", &text);
-        name_list_describe(&comparison.extra, "does not place tensors where they are", &text);
-        result = error_set("it %s", buffer_string(&text));
-    }
-    name_list_free(&comparison.missing);
-    name_list_free(&comparison.extra);
-    free(comparison.keys);
-    return result;
+    OWNED_BY(buffer_free) struct buffer text = {0};
+    name_list_describe(&comparison.missing, "names tensors that no file has", &text);
+    name_list_describe(&comparison.extra, "does not place tensors where they are", &text);
+    return text.length > 0 ? error_set("it %s", buffer_string(&text)) : 0;
 }
 
 // Refuses a single model file beside an index: programs differ in which of the two they read.
@@ -193,10 +189,9 @@ static int64_t blocks_of(int64_t length) {
 }
 
 bool weight_is_scale(const struct weights *weights, const char *name) {
-    size_t length = strlen(name), end = sizeof ending - 1;
-    if (length <= end || strcmp(name + length - end, ending) != 0)
+    if (!name_ends(name, ending))
         return false;
-    OWNED char *of = memory_printf("%.*s", (int)(length - end), name);
+    OWNED char *of = memory_printf("%.*s", (int)(strlen(name) - strlen(ending)), name);
     const struct weight *matrix = weights_find(weights, of);
     return matrix && matrix->scales;
 }

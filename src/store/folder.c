@@ -103,10 +103,7 @@ static int list_once(struct folder_list *list, const char *folder) {
         bool is_folder = file_is_folder(path);
         if (!is_folder)
             continue;
-        if (list->count == capacity) {
-            capacity = capacity ? capacity * 2 : 16;
-            list->iterations = memory_realloc(list->iterations, capacity * sizeof list->iterations[0]);
-        }
+        MEMORY_GROW(list->iterations, list->count, capacity);
         list->iterations[list->count++] = iteration;
     }
     int error = errno;
@@ -132,8 +129,7 @@ void folder_list_free(struct folder_list *list) {
 }
 
 bool folder_marker_exists(const char *folder) {
-    OWNED char *path = file_join(folder, marker_name);
-    return file_exists(path);
+    return file_is_in(folder, marker_name);
 }
 
 const char *folder_marker_name(void) {

@@ -102,8 +102,7 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
     json_end_array(&json);
     json_end_object(&json);
     buffer_append_byte(&text, '\n');
-    OWNED char *path = file_join(folder, file_name);
-    return file_write_all(path, text.data, text.length);
+    return file_write_in(folder, file_name, text.data, text.length);
 }
 
 // A name that stays inside the folder: the files that a manifest lists get opened.

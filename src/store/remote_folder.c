@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "net/remote.h"
 #include "store/checkpoint.h"
-#include <stdlib.h>
 #include <string.h>
 
 enum { MARKER_BYTES = 64 };

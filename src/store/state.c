@@ -202,14 +202,12 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
 static int read_config(struct checkpoint_state *state, const char *path) {
     OWNED_BY(buffer_free) struct buffer text = {0};
     OWNED struct json *root = NULL;
-    int result = file_read_own(path, MAX_CONFIG_BYTES, &text);
-    if (result == 0)
-        result = json_parse(&root, buffer_string(&text), text.length, path);
-    if (result == 0 && root->type != JSON_OBJECT)
-        result = error_set("%s is not a JSON object", path);
-    if (result == 0)
-        state->config_json = memory_string(text.data);
-    return result;
+    TRY(file_read_own(path, MAX_CONFIG_BYTES, &text));
+    TRY(json_parse(&root, buffer_string(&text), text.length, path));
+    if (root->type != JSON_OBJECT)
+        return error_set("%s is not a JSON object", path);
+    state->config_json = memory_string(text.data);
+    return 0;
 }
 
 static int load_state(const char *path, struct checkpoint_state *state) {
