@@ -466,6 +466,14 @@ static inline void case_attention_tiles(struct lab *lab) {
         {1, 300, 130, 2, 1, 64, .is_causal = false},
         {70, 17, 17, 8, 4, 64, .is_causal = true, .is_packed = true, .rate = 0.1f},  // more heads than processors
         {9, 33, 33, 16, 16, 128, .is_causal = false, .has_counts = true, .rate = 0.1f},
+        {2, 270, 270, 4, 2, 64, .is_causal = true, .is_packed = true, .window = 100, .has_sinks = true, .rate = 0.1f},
+        {3, 130, 200, 4, 2, 128, .is_causal = false, .has_counts = true, .has_sinks = true},
+        {1, 150, 150, 2, 1, 128, .is_causal = true, .is_packed = true, .cap = 5, .has_sinks = true, .rate = 0.1f},
+        {2, 130, 130, 4, 2, 256, .is_causal = true, .is_packed = true, .window = 70, .cap = 5},
+        {1, 70, 200, 4, 2, 256, .is_causal = true, .rate = 0.1f},
+        {2, 131, 131, 2, 1, 192, .is_causal = true, .has_starts = true, .rate = 0.1f},
+        {2, 130, 70, 2, 2, 200, .is_causal = false, .has_counts = true, .has_bias = true, .rate = 0.1f},
+        {1, 130, 130, 4, 4, 192, .is_causal = true, .rate = 0.1f, .V = 128},
     };
     attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], false);
 }
@@ -477,6 +485,7 @@ static inline void case_attention_rings(struct lab *lab) {
         {1, 9, 700, 1, 1, 64, .is_causal = false},   {1, 330, 17, 1, 1, 64, .is_causal = false},
         {50, 1, 3, 8, 8, 64, .is_causal = true},     {1, 9, 400, 1, 1, 128, .is_causal = false},
         {1, 230, 17, 1, 1, 128, .is_causal = false}, {50, 1, 3, 8, 4, 128, .is_causal = true},
+        {1, 9, 140, 1, 1, 256, .is_causal = false},  {1, 140, 9, 1, 1, 256, .is_causal = false, .cap = 5},
     };
     attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], false);
     attention_long_variants(lab, cases, sizeof cases / sizeof cases[0], true);

@@ -267,7 +267,7 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
     // cuDNN and the tensor-core kernels round the weights to bf16 before multiplying by the values: if a query sees few
     // keys and the values cancel, a single error is relatively large. So the bound is tight for all values together,
     // and loose for single values.
-    bool is_cudnn = a->rate == 0 && a->T % 128 == 0 && a->keys % 128 == 0, is_tensor = a->D % 8 == 0 && a->D <= 128;
+    bool is_cudnn = a->rate == 0 && a->T % 128 == 0 && a->keys % 128 == 0, is_tensor = a->D % 8 == 0;
     bool is_fused = twins->dtype != DTYPE_F32 && (is_cudnn || is_tensor);
     double tolerance = twins->tolerance;
     twins->tolerance = is_fused ? FUSED_TOLERANCE : tolerance;

@@ -1,7 +1,7 @@
 // The attention of the CUDA backend: the first implementation that takes the operation, from the fastest to the most
 // general. cuDNN; kernels for Hopper GPUs (hopper/attention_hopper*); tensor cores (attention_tensor*); fp32
 // arithmetic in tiles, without a mask (attention_forward.cu, attention_backward.cu); and a warp for each query, with
-// any mask (attention_masked.cu). Only the last takes caps of scores and sinks.
+// any mask (attention_masked.cu). Caps of scores are for tensor cores and the last, sinks for those of Hopper GPUs too.
 #include "ops/cuda/attention.cuh"
 
 #ifndef BEVATRON_HOPPER
@@ -21,9 +21,8 @@ bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attenti
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
     bool is_plain = attention_has_plain_scores(&op->scores);
-    if (tensor_count(op->q) == 0 ||
-        (is_plain && (cudnn_attention_forward(cuda->cudnn, op) || hopper_attention_forward(cuda, op) ||
-                      tensor_attention_forward(cuda, op))))
+    if (tensor_count(op->q) == 0 || (is_plain && cudnn_attention_forward(cuda->cudnn, op)) ||
+        hopper_attention_forward(cuda, op) || tensor_attention_forward(cuda, op))
         return;
     if (!is_plain || attention_has_mask(&op->mask))
         masked_attention_forward(cuda, op);
@@ -52,6 +51,8 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
                       ? "dropout that is the same on every layout of ranks runs on kernels of our own; "
                         "--fast-attention-dropout, or --attention-dropout 0, would be faster"
                       : "dropout runs on kernels of our own; --attention-dropout 0 would be faster");
+    else if (!attention_has_plain_scores(&op->scores))
+        note_once(cuda, NOTE_SCORES, "soft caps of scores and sinks run on kernels of our own");
     else if (op->mask.relative_bias.data)
         note_once(cuda, NOTE_BIAS, "biases by distance run on kernels of our own");
     else if (attention_has_mask(&op->mask))
@@ -66,21 +67,17 @@ extern "C" void cuda_attention_backward(struct device *device, const struct op_a
     struct cuda_device *cuda = cuda_use(device);
     if (tensor_count(op->q) == 0)
         return;
-    if (!attention_has_plain_scores(&op->scores)) {
-        note_once(cuda, NOTE_SCORES, "soft caps of scores and sinks run without tensor cores, many times slower");
-        masked_attention_backward(cuda, op);
-        return;
-    }
-    if (cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
+    bool is_plain = attention_has_plain_scores(&op->scores);
+    if (is_plain && cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
         return;
     note_not_cudnn(cuda, op);
     if (hopper_attention_backward(cuda, op) || tensor_attention_backward(cuda, op))
         return;
     if (op->q.dtype != DTYPE_F32)
         note_once(cuda, NOTE_PLAIN,
-                  "runs without tensor cores, many times slower: they take heads up to 128 wide in "
-                  "multiples of 8");
-    if (attention_has_mask(&op->mask))
+                  "runs without tensor cores, many times slower: they take heads in multiples of 8, on data-center "
+                  "GPUs up to 256 wide, on others up to 128");
+    if (!is_plain || attention_has_mask(&op->mask))
         masked_attention_backward(cuda, op);
     else
         tiled_attention_backward(cuda, op);

@@ -49,12 +49,14 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
 // For heads of 64 and 128, with instructions of compute capability 9.0 only; false if they did nothing.
 bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// Writes args->delta; tensors have this dtype of 16 bits.
+// Writes args->delta, and args->dsinks if there are sinks; tensors have this dtype of 16 bits.
 void tensor_attention_delta(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype);
 // In tiles of fp32; the operation has no mask but the causal one.
 void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
-// Any operation, including caps and sinks, which the others do not support.
+// The gradients of sinks, from args->lse and args->delta.
+void attention_sink_gradients(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype);
+// Any operation, in any memory.
 void masked_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 void masked_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
@@ -304,6 +306,11 @@ static __device__ __forceinline__ struct key_range keys_of(const struct attentio
 
 static __device__ __forceinline__ bool sees(struct key_range range, int64_t key) {
     return key >= range.first && key < range.end;
+}
+
+// The score of a head's sink, which belongs to all queries.
+template <typename T> static __device__ __forceinline__ float sink_of(const struct attention_args &args, int head) {
+    return args.sinks ? to_float(((const T *)args.sinks)[head]) : -INFINITY;
 }
 
 // Each head draws its own dropout.

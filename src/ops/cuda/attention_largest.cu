@@ -4,8 +4,6 @@
 #include "ops/cuda/attention_tensor.cuh"
 #include "ops/cuda/lanes.cuh"
 
-enum { LARGEST_HEAD = 256 };
-
 // The first and last key that any of the block's queries sees: those of `rows` queries from `first` on.
 static __device__ __forceinline__ struct key_range block_keys(const struct attention_args &args, int64_t batch,
                                                               int64_t first, int rows, int *shared) {
@@ -130,25 +128,6 @@ static void tiled_launch(struct cuda_device *cuda, const struct attention_args *
     LAUNCH(cuda, (tiled_largest_kernel<R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args, largest);
 }
 
-// Heads of latent attention are wider than those that tensor_takes allows.
-static bool is_for_tensor_cores(struct tensor t) {
-    struct tensor narrow = t;
-    narrow.shape[3] = min(t.shape[3], (int64_t)TENSOR_HEAD);
-    return t.shape[3] % 8 == 0 && t.shape[3] <= LARGEST_HEAD && tensor_takes(narrow);
-}
-
-template <typename T>
-static void tensor_largest(struct cuda_device *cuda, const struct attention_args *args, float *largest) {
-    if (args->head_size <= 64)
-        tensor_launch<T, 64>(cuda, args, largest);
-    else if (args->head_size <= 128)
-        tensor_launch<T, 128>(cuda, args, largest);
-    else if (args->head_size <= 192)
-        tensor_launch<T, 192>(cuda, args, largest);
-    else
-        tensor_launch<T, LARGEST_HEAD>(cuda, args, largest);
-}
-
 extern "C" void cuda_largest_scores(struct device *device, const struct op_largest_scores *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct attention_args args = attention_inputs(op->q, op->k, op->k);
@@ -160,13 +139,12 @@ extern "C" void cuda_largest_scores(struct device *device, const struct op_large
     args.is_causal = op->is_causal;
     if (tensor_count(op->q) == 0)
         return;
-    if (!is_for_tensor_cores(op->q) || !is_for_tensor_cores(op->k)) {
 #define TILED(R, NC) tiled_launch<R, NC>(cuda, &args, largest)
+#define ON_TENSOR_CORES(T, DP) tensor_launch<T, DP>(cuda, &args, largest)
+    if (tensor_takes(op->q) && tensor_takes(op->k) && tensor_has_room(cuda, args.widest))
+        WITH_TENSOR_SHAPE(op->q.dtype, args.widest, ON_TENSOR_CORES);
+    else
         WITH_ATTENTION_SHAPE(args.widest, TILED);
+#undef ON_TENSOR_CORES
 #undef TILED
-    } else if (op->q.dtype == DTYPE_BF16) {
-        tensor_largest<__nv_bfloat16>(cuda, &args, largest);
-    } else {
-        tensor_largest<__half>(cuda, &args, largest);
-    }
 }

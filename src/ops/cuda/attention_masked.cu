@@ -1,6 +1,6 @@
 // Attention with any mask: windows, padding, borders of documents, biases by distance; and with caps of scores and
-// sinks. Simple rather than fast: a warp takes one query (or, for the gradients of keys and values, one key) and walks
-// over the keys (queries) that it sees, 32 lanes along the head.
+// sinks, for what tensor cores do not take. Simple rather than fast: a warp takes one query (or, for the gradients of
+// keys and values, one key) and walks over the keys (queries) that it sees, 32 lanes along the head.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/lanes.cuh"
 
@@ -111,11 +111,8 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
         return;
-    float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, largest = -INFINITY, sum = 0, slope;
-    if (args.sinks) {
-        largest = to_float(((const T *)args.sinks)[head]);
-        sum = 1;
-    }
+    float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, slope;
+    float largest = sink_of<T>(args, head), sum = args.sinks ? 1.0f : 0.0f;
     load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
     struct key_range seen = keys_of(args, batch, query);
     struct key_draws draws = {-1, 0};
@@ -233,12 +230,17 @@ template <typename T> static __global__ void sink_kernel(struct attention_args a
     int64_t row = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
     if (row >= args.batches * args.heads)
         return;
-    float sink = to_float(((const T *)args.sinks)[row % args.heads]), sum = 0;
+    float sink = sink_of<T>(args, (int)(row % args.heads)), sum = 0;
     for (int64_t query = threadIdx.x & 31; query < args.queries; query += 32)
         sum -= expf(sink - args.lse[row * args.queries + query]) * args.delta[row * args.queries + query];
     sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0)
         args.dsinks[row] = sum;
+}
+
+void attention_sink_gradients(struct cuda_device *cuda, const struct attention_args *args, enum dtype dtype) {
+    unsigned blocks = grid_x(divide_up(args->batches * args->heads, MASKED_WARPS));
+    WITH_TYPE(dtype, T, LAUNCH(cuda, sink_kernel<T>, blocks, 32 * MASKED_WARPS, 0, *args));
 }
 
 static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
@@ -257,9 +259,8 @@ template <typename T> static void masked_backward(struct cuda_device *cuda, cons
     dim3 distances = warps_over(args.queries + args.keys - 1, args.heads, args.batches);
     LAUNCH(cuda, masked_query_kernel<T>, queries, 32 * MASKED_WARPS, 0, args);
     LAUNCH(cuda, masked_key_kernel<T>, keys, 32 * MASKED_WARPS, 0, args);
-    if (args.dsinks)
-        LAUNCH(cuda, sink_kernel<T>, grid_x(divide_up(args.batches * args.heads, MASKED_WARPS)), 32 * MASKED_WARPS, 0,
-               args);
+    if (args.sinks)
+        attention_sink_gradients(cuda, &args, args.dtype);
     if (args.dbias)
         LAUNCH(cuda, masked_bias_kernel<T>, distances, 32 * MASKED_WARPS, 0, args);
 }

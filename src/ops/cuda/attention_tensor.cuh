@@ -1,6 +1,6 @@
-// Code common to the attention kernels on tensor cores. They support bf16 and fp16, heads up to 128 wide in multiples
-// of 8, any lengths, all masks, biases by distance and dropout, for operations that cuDNN does not support or only
-// without our masks.
+// Code common to the attention kernels on tensor cores. They support bf16 and fp16, heads up to 256 wide in multiples
+// of 8, any lengths, all masks, biases by distance, caps, sinks and dropout, for operations that cuDNN does not support
+// or only without our masks.
 //
 // A block has four warps. A warp owns 16 rows of a (query, key) tile, or of its transpose, in the layout of
 // mma.m16n8k16: of each 8 columns a thread holds columns 2 (lane % 4) and the next, of rows lane / 4 and 8 below. The
@@ -12,7 +12,12 @@
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/mma.cuh"
 
-enum { TENSOR_THREADS = 128, TENSOR_ROWS = 64, TENSOR_HEAD = 128 };
+enum {
+    TENSOR_THREADS = 128,
+    TENSOR_ROWS = 64,
+    TENSOR_HEAD = 256,
+    PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal touches all banks
+};
 
 static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
@@ -28,8 +33,9 @@ static __device__ __forceinline__ void load_first(uint32_t out[4], const T *tile
 // sum[j] += the warp's 16 rows of `first` (from `row` on) times rows 8 j … of `second`, over all columns: N rows of it.
 template <typename T, int DP, int N>
 static __device__ __forceinline__ void add_row_products(float sum[N / 8][4], const T *first, int row, const T *second) {
+    constexpr int UNROLLED = DP <= 128 ? DP / 16 : 2;  // wide heads would make long code
     int lane = threadIdx.x & 31, matrix = lane / 8;
-#pragma unroll
+#pragma unroll UNROLLED
     for (int k = 0; k < DP; k += 16) {
         uint32_t a[4];
         load_first<T, DP>(a, first, row, k);
@@ -162,7 +168,9 @@ static __device__ __forceinline__ int64_t queries_before(const struct attention_
     return low;
 }
 
-// The bias of a distance, to be added to a score before it is scaled. Values for masked scores do not matter.
+// ---- Caps and biases, before scores are scaled ----
+
+// The bias of a distance. Values for masked scores do not matter.
 static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
                                                 int64_t key) {
     int64_t columns = args.queries + args.keys - 1, column = key - query + args.queries - 1;
@@ -178,6 +186,27 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 #pragma unroll
         for (int i = 0; i < 4; i++)
             score[j][i] += bias_of(args, head, query + 8 * (i / 2), column + 8 * j + (i & 1));
+}
+
+// tanh has an error of 3e-7, small beside that of a score's 16-bit operands.
+static __device__ __forceinline__ float capped(const struct attention_args &args, float score) {
+    float most = args.cap / args.scale;
+    return most - __fdividef(2 * most, 1 + power_of_two(2 * LOG2_E * args.scale / args.cap * score));
+}
+
+template <int N>
+static __device__ __forceinline__ void cap_scores(float score[N][4], const struct attention_args &args) {
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            score[j][i] = capped(args, score[j][i]);
+}
+
+// The slope of the cap at a capped score; exactly 1 without one.
+static __device__ __forceinline__ float cap_slope(const struct attention_args &args, float score) {
+    float t = args.cap > 0 ? score * (args.scale / args.cap) : 0.0f;
+    return 1 - t * t;
 }
 
 // ---- Dropout ----
@@ -210,18 +239,19 @@ static __device__ __forceinline__ bool is_kept(const uint32_t kept[2][2], int j,
     return kept[i / 2][j / 4] >> (kept_bit(i & 1) + 2 * (j % 4)) & 1;
 }
 
-static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8][4], const struct attention_args &args,
-                                                    int head, int64_t row_id, int first_key) {
+// Multiplies a warp's tile by its dropout factors.
+static __device__ __forceinline__ void drop(float value[TENSOR_ROWS / 8][4], const struct attention_args &args,
+                                            int head, int64_t row_id, int first_key) {
     uint32_t kept[2][2];
     tile_kept(kept, args, head, row_id, first_key);
 #pragma unroll
     for (int j = 0; j < TENSOR_ROWS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            factor[j][i] = is_kept(kept, j, i) ? args.dropout.scale : 0.0f;
+            value[j][i] *= is_kept(kept, j, i) ? args.dropout.scale : 0.0f;
 }
 
-// The row number whose keys this lane draws for tile_factors; `query` is that of its upper row.
+// The row number whose keys this lane draws for tile_kept; `query` is that of its upper row.
 static __device__ __forceinline__ int64_t drawn_row(const struct attention_args &args, int64_t batch, int64_t query) {
     int64_t row = query + 8 * (threadIdx.x & 1);
     return args.dropout.is_on && row < args.queries ? args.dropout.row_ids[batch * args.queries + row] : 0;
@@ -252,6 +282,14 @@ template <int ROWS> static __device__ __forceinline__ bool is_kept_turned(const 
     return kept[j / (ROWS / 16)][i] >> 2 * (j % (ROWS / 16)) & 1;
 }
 
+// Whether a block has the shared memory of the largest of these kernels, which that of consumer GPUs is too small for.
+static inline bool tensor_has_room(const struct cuda_device *cuda, int widest) {
+    enum { NARROW = 128, BYTES = 4 * TENSOR_ROWS * (TENSOR_HEAD + 8) * 2 + TENSOR_ROWS * PAIR_STRIDE * 4 };
+    int most = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
+    return widest <= NARROW || BYTES <= most;
+}
+
 // Whether the kernels on tensor cores take these tensors.
 static inline bool tensor_takes(struct tensor t) {
     return (t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16) && t.shape[3] % 8 == 0 && t.shape[3] <= TENSOR_HEAD &&
@@ -265,12 +303,16 @@ static inline bool tensor_takes(struct tensor t) {
             LAUNCH_SHAPE(__nv_bfloat16, 64);                                                                           \
         else if ((dtype) == DTYPE_BF16 && (head_size) <= 96)                                                           \
             LAUNCH_SHAPE(__nv_bfloat16, 96);                                                                           \
-        else if ((dtype) == DTYPE_BF16)                                                                                \
+        else if ((dtype) == DTYPE_BF16 && (head_size) <= 128)                                                          \
             LAUNCH_SHAPE(__nv_bfloat16, 128);                                                                          \
+        else if ((dtype) == DTYPE_BF16)                                                                                \
+            LAUNCH_SHAPE(__nv_bfloat16, 256);                                                                          \
         else if ((head_size) <= 64)                                                                                    \
             LAUNCH_SHAPE(__half, 64);                                                                                  \
-        else                                                                                                           \
+        else if ((head_size) <= 128)                                                                                   \
             LAUNCH_SHAPE(__half, 128);                                                                                 \
+        else                                                                                                           \
+            LAUNCH_SHAPE(__half, 256);                                                                                 \
     } while (0)
 
 #endif

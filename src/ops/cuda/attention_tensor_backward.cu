@@ -4,20 +4,20 @@
 #include "ops/cuda/attention_tensor.cuh"
 
 enum {
-    DELTA_LANES = TENSOR_HEAD / 8,
+    DELTA_LANES = 16,
     DELTA_ROWS = TENSOR_THREADS / DELTA_LANES,
-    PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal touches all banks
 };
 
-// delta[b][h][i] = sum of dout * out over the head; 16 lanes per row, eight columns each. Grid (rows, head, batch).
+// delta[b][h][i] = sum of dout * out over the head; 16 lanes per row, every 16th eight columns each. Grid (rows, head,
+// batch).
 template <typename T> static __global__ void tensor_delta_kernel(struct attention_args args) {
     int lane = threadIdx.x % DELTA_LANES;
     int64_t query = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / DELTA_LANES, head = blockIdx.y, batch = blockIdx.z;
     float sum = 0;
-    if (query < args.queries && 8 * lane < args.value_size) {
+    for (int d = 8 * lane; query < args.queries && d < args.value_size; d += 8 * DELTA_LANES) {
         float a[8], b[8];
-        load8(a, view_head<T>(args.out, batch, head) + query * args.out.time, 8 * lane, args.value_size, true);
-        load8(b, view_head<T>(args.dout, batch, head) + query * args.dout.time, 8 * lane, args.value_size, true);
+        load8(a, view_head<T>(args.out, batch, head) + query * args.out.time, d, args.value_size, true);
+        load8(b, view_head<T>(args.dout, batch, head) + query * args.dout.time, d, args.value_size, true);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             sum += a[i] * b[i];
@@ -35,6 +35,8 @@ void tensor_attention_delta(struct cuda_device *cuda, const struct attention_arg
         LAUNCH(cuda, tensor_delta_kernel<__nv_bfloat16>, grid, TENSOR_THREADS, 0, *args);
     else
         LAUNCH(cuda, tensor_delta_kernel<__half>, grid, TENSOR_THREADS, 0, *args);
+    if (args->sinks)
+        attention_sink_gradients(cuda, args, dtype);
 }
 
 // ---- The gradient of a bias by distance ----
@@ -130,15 +132,10 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
         add_row_products<T, DP, TENSOR_ROWS>(dweight, douts, warp_row, values);
         if (args.bias)
             add_bias(score, args, head, query, first_key);
-        if (args.dropout.is_on) {
-            float factor[TENSOR_ROWS / 8][4];
-            tile_factors(factor, args, head, row_id, first_key);
-#pragma unroll
-            for (int j = 0; j < TENSOR_ROWS / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    dweight[j][i] *= factor[j][i];
-        }
+        if (args.cap > 0)
+            cap_scores<TENSOR_ROWS / 8>(score, args);
+        if (args.dropout.is_on)
+            drop(dweight, args, head, row_id, first_key);
         int column = first_key + 2 * (threadIdx.x & 3);
 #pragma unroll
         for (int j = 0; j < TENSOR_ROWS / 8; j++)
@@ -146,7 +143,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS)
             for (int i = 0; i < 4; i++) {
                 int key = column + 8 * j + (i & 1), half = i / 2;
                 float p = sees(range[half], key) ? power_of_two(score[j][i] * scale - lse[half]) : 0.0f;
-                score[j][i] = p * (dweight[j][i] - delta[half]);
+                score[j][i] = p * (dweight[j][i] - delta[half]) * cap_slope(args, score[j][i]);
             }
         add_weighted_rows<T, DP, TENSOR_ROWS>(dq, score, keys);
         if (parts)
@@ -180,54 +177,49 @@ static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const
     return range.first < first_key + TENSOR_ROWS && range.end > first_key;
 }
 
+// Gradients of a kernel of keys: the sums of both take the registers of a warp where heads are wide.
+enum key_gradients { OF_KEYS = 1, OF_VALUES = 2, OF_BOTH = OF_KEYS | OF_VALUES };
+
 // Adds the contribution of ROWS queries of one head, in shared memory, to the gradients of the warp's 16 keys.
-template <typename T, int DP, int ROWS>
+template <typename T, int DP, int ROWS, int OF>
 static __device__ __forceinline__ void
 add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys, const T *values, const T *queries,
                   const T *douts, const query_facts<ROWS> *facts, const struct attention_args &args, int head,
                   int64_t first_query, int first_key) {
     int lane = threadIdx.x & 31, warp_row = (threadIdx.x >> 5) * 16;
     float score[ROWS / 8][4], dweight[ROWS / 8][4], scale = args.scale * LOG2_E;
+    uint32_t kept[2][4];
     clear_tiles<ROWS / 8>(score);
     clear_tiles<ROWS / 8>(dweight);
     add_row_products<T, DP, ROWS>(score, keys, warp_row, queries);
-    add_row_products<T, DP, ROWS>(dweight, values, warp_row, douts);
+    if (OF & OF_KEYS)
+        add_row_products<T, DP, ROWS>(dweight, values, warp_row, douts);
+    if (args.cap > 0)
+        cap_scores<ROWS / 8>(score, args);
+    if (args.dropout.is_on)
+        turned_kept<ROWS>(kept, facts->row_id, args, head, first_key + warp_row);
 #pragma unroll
     for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int key = first_key + warp_row + lane / 4 + 8 * (i / 2), column = 8 * j + 2 * (lane % 4) + (i & 1);
-            bool is_visible = sees(facts->range[column], key);
+            float slope = cap_slope(args, score[j][i]), factor = 1;
             if (args.bias)
                 score[j][i] += bias_of(args, head, first_query + column, key);
-            score[j][i] = is_visible ? power_of_two(score[j][i] * scale - facts->lse[column]) : 0.0f;
+            if (args.dropout.is_on)
+                factor = is_kept_turned<ROWS>(kept, j, i) ? args.dropout.scale : 0.0f;
+            float p = sees(facts->range[column], key) ? power_of_two(score[j][i] * scale - facts->lse[column]) : 0.0f;
+            score[j][i] = p * factor;
+            dweight[j][i] = p * (dweight[j][i] * factor - facts->delta[column]) * slope;
         }
-    if (!args.dropout.is_on) {
+    if (OF & OF_VALUES)
         add_weighted_rows<T, DP, ROWS>(dv, score, douts);
-    } else {
-        float dropped[ROWS / 8][4];
-        uint32_t kept[2][4];
-        turned_kept<ROWS>(kept, facts->row_id, args, head, first_key + warp_row);
-#pragma unroll
-        for (int j = 0; j < ROWS / 8; j++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                float factor = is_kept_turned<ROWS>(kept, j, i) ? args.dropout.scale : 0.0f;
-                dropped[j][i] = score[j][i] * factor;
-                dweight[j][i] *= factor;
-            }
-        add_weighted_rows<T, DP, ROWS>(dv, dropped, douts);
-    }
-#pragma unroll
-    for (int j = 0; j < ROWS / 8; j++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            score[j][i] *= dweight[j][i] - facts->delta[8 * j + 2 * (lane % 4) + (i & 1)];
-    add_weighted_rows<T, DP, ROWS>(dk, score, queries);
+    if (OF & OF_KEYS)
+        add_weighted_rows<T, DP, ROWS>(dk, dweight, queries);
 }
 
 // Grid (key tile, key head, batch): all queries of the heads that share the keys, ROWS at a time.
-template <typename T, int DP, int ROWS>
+template <typename T, int DP, int ROWS, int OF>
 static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struct attention_args args) {
     extern __shared__ uint4 memory[];
     __shared__ query_facts<ROWS> facts;
@@ -260,29 +252,41 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
             async_commit();
             async_wait<0>();
             __syncthreads();
-            add_key_gradients<T, DP, ROWS>(dk, dv, keys, values, queries, douts, &facts, args, head, first_query,
-                                           first_key);
+            add_key_gradients<T, DP, ROWS, OF>(dk, dv, keys, values, queries, douts, &facts, args, head, first_query,
+                                               first_key);
         }
     async_wait<0>();
     const float factor[2] = {args.scale, args.scale}, one[2] = {1, 1};
     int64_t row = first_key + (threadIdx.x >> 5) * 16;
-    store_rows<T, DP>(view_head<T>(args.dk, batch, key_head), args.dk.time, row, args.keys, args.head_size, dk, factor);
-    store_rows<T, DP>(view_head<T>(args.dv, batch, key_head), args.dv.time, row, args.keys, args.value_size, dv, one);
+    if (OF & OF_KEYS)
+        store_rows<T, DP>(view_head<T>(args.dk, batch, key_head), args.dk.time, row, args.keys, args.head_size, dk,
+                          factor);
+    if (OF & OF_VALUES)
+        store_rows<T, DP>(view_head<T>(args.dv, batch, key_head), args.dv.time, row, args.keys, args.value_size, dv,
+                          one);
+}
+
+template <typename T, int DP, int OF>
+static void launch_keys(struct cuda_device *cuda, const struct attention_args *args) {
+    enum { ROWS = DP <= 64 ? 64 : 32 };  // wider heads leave fewer registers for scores
+    int bytes = 2 * (TENSOR_ROWS + ROWS) * (DP + 8) * (int)sizeof(T);
+    dim3 grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), grid_yz(args->batches));
+    attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS, OF>, bytes, args->widest);
+    LAUNCH(cuda, (tensor_key_kernel<T, DP, ROWS, OF>), grid, TENSOR_THREADS, (size_t)bytes, *args);
 }
 
 template <typename T, int DP> static void launch(struct cuda_device *cuda, const struct attention_args *args) {
-    enum { ROWS = DP <= 64 ? 64 : 32 };  // wider heads leave fewer registers for scores
     int query_bytes = 4 * TENSOR_ROWS * (DP + 8) * (int)sizeof(T);
     query_bytes += args->dbias_parts ? TENSOR_ROWS * PAIR_STRIDE * (int)sizeof(float) : 0;
-    int key_bytes = 2 * (TENSOR_ROWS + ROWS) * (DP + 8) * (int)sizeof(T);
+    dim3 grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), grid_yz(args->batches));
     attention_take_shared(cuda, tensor_query_kernel<T, DP>, query_bytes, args->widest);
-    attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS>, key_bytes, args->widest);
-    unsigned batches = grid_yz(args->batches);
-    dim3 query_grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), batches);
-    dim3 key_grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), batches);
-    LAUNCH(cuda, (tensor_query_kernel<T, DP>), query_grid, TENSOR_THREADS, (size_t)query_bytes, *args,
-           parts_width(args));
-    LAUNCH(cuda, (tensor_key_kernel<T, DP, ROWS>), key_grid, TENSOR_THREADS, (size_t)key_bytes, *args);
+    LAUNCH(cuda, (tensor_query_kernel<T, DP>), grid, TENSOR_THREADS, (size_t)query_bytes, *args, parts_width(args));
+    if constexpr (DP <= 128) {
+        launch_keys<T, DP, OF_BOTH>(cuda, args);
+    } else {
+        launch_keys<T, DP, OF_KEYS>(cuda, args);
+        launch_keys<T, DP, OF_VALUES>(cuda, args);
+    }
 }
 
 bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
@@ -291,6 +295,8 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
         if (!tensor_takes(tensors[i]))
             return false;
     struct attention_args args = attention_backward_args(op);
+    if (!tensor_has_room(cuda, args.widest))
+        return false;
     int64_t width = parts_width(&args), tiles = divide_up(args.queries, TENSOR_ROWS);
     if (op->drelative_bias.data) {
         size_t bytes = sizeof(float) * (size_t)(args.batches * args.heads * tiles * width);

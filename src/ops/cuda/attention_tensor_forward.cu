@@ -43,7 +43,9 @@ static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8]
 
 // Grid (query tile, head, batch). Late queries see most keys under a causal mask, so their tiles start first.
 template <typename T, int DP>
-static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
+static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64    ? 4
+                                                         : DP <= 128 ? 3
+                                                                     : 2)
     tensor_forward_kernel(struct attention_args args) {
     extern __shared__ uint4 memory[];
     __shared__ int bounds[2];
@@ -55,7 +57,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
     struct forward_rows rows = {};
     for (int half = 0; half < 2; half++) {
         rows.range[half] = keys_of(args, batch, query + 8 * half);
-        rows.largest[half] = -INFINITY;
+        rows.largest[half] = sink_of<T>(args, head) * LOG2_E;
+        rows.sum[half] = args.sinks && threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
     }
     struct key_range all = block_range(rows.range, bounds);
     int first_key = all.first / TENSOR_ROWS * TENSOR_ROWS;
@@ -80,21 +83,16 @@ static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
         async_commit();
         if (args.bias)
             add_bias(score, args, head, query, first_key);
+        if (args.cap > 0)
+            cap_scores<TENSOR_ROWS / 8>(score, args);
         softmax_tile(score, rows, correction, scale, first_key);
 #pragma unroll
         for (int j = 0; j < DP / 8; j++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 out[j][i] *= correction[i / 2];
-        if (args.dropout.is_on) {
-            float factor[TENSOR_ROWS / 8][4];
-            tile_factors(factor, args, head, row_id, first_key);
-#pragma unroll
-            for (int j = 0; j < TENSOR_ROWS / 8; j++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    score[j][i] *= factor[j][i];
-        }
+        if (args.dropout.is_on)
+            drop(score, args, head, row_id, first_key);
         async_wait<1>();
         __syncthreads();  // the values have arrived
         add_weighted_rows<T, DP, TENSOR_ROWS>(out, score, values);
@@ -124,6 +122,8 @@ bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attentio
     if (!tensor_takes(op->q) || !tensor_takes(op->k) || !tensor_takes(op->v) || !tensor_takes(op->out))
         return false;
     struct attention_args args = attention_forward_args(op);
+    if (!tensor_has_room(cuda, args.widest))
+        return false;
 #define FORWARD(T, DP) launch<T, DP>(cuda, &args)
     WITH_TENSOR_SHAPE(op->q.dtype, args.widest, FORWARD);
 #undef FORWARD

@@ -1,5 +1,5 @@
-// Attention forward on GPUs of compute capability 9.0, for heads of 64 and 128: all masks, and dropout with our own
-// masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
+// Attention forward on GPUs of compute capability 9.0, for heads of 64 and 128: all masks, sinks, and dropout with our
+// own masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the instructions.
 //
 // A block has 128 queries and walks over tiles of keys. The warps that copy keys also draw dropout, ahead of the warps
 // that compute. See attention_walk.cuh.
@@ -151,7 +151,8 @@ static __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         const int place[2] = {walk.head, walk.sample};
         struct hopper_rows rows = {};
         for (int half = 0; half < 2; half++) {
-            rows.largest[half] = -INFINITY;
+            rows.largest[half] = sink_of<T>(args, walk.head) / args.scale;
+            rows.sum[half] = args.sinks && threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
             rows.range[half] = keys_of(args, walk.sample, query + 8 * half);
         }
         const uint8_t *queries = memory.fixed + fixed.stage * shape::FIXED_BYTES + warp / 4 * GROUP_ROWS * LINE_BYTES;
@@ -194,8 +195,8 @@ static void launch_either(struct cuda_device *cuda, const struct op_attention_fo
 bool hopper_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     int64_t D = op->q.shape[3];
     bool is_taken = tensor_takes(op->q) && tensor_takes(op->k) && tensor_takes(op->v) && tensor_takes(op->out);
-    if (!is_taken || (D != 64 && D != 128) || op->v.shape[3] != D || op->mask.relative_bias.data || op->scale <= 0 ||
-        !is_hopper(cuda->index) || !map_encoder())
+    if (!is_taken || (D != 64 && D != 128) || op->v.shape[3] != D || op->mask.relative_bias.data ||
+        op->scores.cap > 0 || op->scale <= 0 || !is_hopper(cuda->index) || !map_encoder())
         return false;
     struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, D) launch_either<T, D>(cuda, op, &args)

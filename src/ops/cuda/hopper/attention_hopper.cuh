@@ -1,5 +1,5 @@
 // Code common to the attention kernels for GPUs of compute capability 9.0. They support heads of 64 and 128, all masks,
-// and dropout with our own masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the
+// sinks, and dropout with our own masks. See attention_tensor.cuh for the layout of scores and hopper.cuh for the
 // instructions.
 //
 // A block has 128 rows of one side (queries or keys): two groups of four warps have 64 each, and a third group copies

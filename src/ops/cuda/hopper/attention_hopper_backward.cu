@@ -179,8 +179,8 @@ bool hopper_attention_backward(struct cuda_device *cuda, const struct op_attenti
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         if (!tensor_takes(tensors[i]))
             return false;
-    if ((D != 64 && D != 128) || op->v.shape[3] != D || op->mask.relative_bias.data || op->scale <= 0 ||
-        tensor_count(op->k) == 0 || !is_hopper(cuda->index) || !map_encoder())
+    if ((D != 64 && D != 128) || op->v.shape[3] != D || op->mask.relative_bias.data || op->scores.cap > 0 ||
+        op->scale <= 0 || tensor_count(op->k) == 0 || !is_hopper(cuda->index) || !map_encoder())
         return false;
     struct attention_args args = attention_backward_args(op);
     struct kept_words words = place_words(op, &args);
