@@ -5,7 +5,7 @@
 // The gradient of a gated unit has two halves. If they are whole blocks, a tile has the same columns of both and of the
 // activation's result. If not, blocks span both halves as one row, and tiles are those of single matrices.
 #include "ops/cuda/blocks.cuh"
-#include "ops/cuda/expert_float8.cuh"
+#include "ops/cuda/quantizer.cuh"
 
 // A matrix to store: the gradient or one of its halves, or a result.
 struct block_part {
@@ -17,7 +17,7 @@ struct block_part {
 };
 
 struct expert_blocks_args {
-    struct expert8_args in;
+    struct quantizer_args in;
     struct block_part part[MOST_PARTS];
 };
 
@@ -124,11 +124,11 @@ static __device__ __forceinline__ void store_blocks(uint32_t (*memory)[TILE * WO
 
 // Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. In backward a block
 // has all columns of its rows.
-template <int KIND, bool IS_GATED, bool IS_SILU, bool IS_SINGLE>
-static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKWARD ? 1 : 2)
+template <typename Q, bool IS_SINGLE>
+static __global__ void __launch_bounds__(QUANTIZE_THREADS, Q::IS_GRADIENT ? 1 : 2)
     expert_blocks_kernel(struct expert_blocks_args args, int64_t tiles) {
-    constexpr int PARTS = IS_SINGLE || KIND != EXPERT8_BACKWARD ? 1 : 2 + IS_GATED;
-    constexpr int UNROLLED = IS_SILU ? PASSES * 4 : 1;  // other activations are rare, and not inlined
+    constexpr int PARTS = IS_SINGLE ? 1 : Q::PARTS;
+    constexpr int UNROLLED = Q::READS_AHEAD ? PASSES * 4 : 1;  // other activations are rare, and not inlined
     extern __shared__ __align__(16) uint32_t memory[];
     uint32_t(*turned)[TILE * WORDS] = (uint32_t(*)[TILE * WORDS]) memory;
     struct line_most *most = (struct line_most *)(memory + PARTS * TILE * WORDS);
@@ -140,23 +140,23 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
             const struct block_tile tile = block_tile_at<IS_SINGLE>(args, number);
             const struct block_part *to = args.part + tile.matrix;
             int64_t column = tile.first + 8 * thread_across();
-            struct expert8_row in[PASSES][4];  // kept, except around calls, which would have to save them
+            struct quantizer_row in[PASSES][4];  // kept, except around calls, which would have to save them
             uint32_t of_column[PARTS][8] = {};
             for (int i = threadIdx.x; i < PARTS * 2 * TILE; i += QUANTIZE_THREADS)
                 ((uint32_t *)most)[i] = 0;
             __syncthreads();
 #pragma unroll
-            for (int i = 0; i < PASSES * 4 && IS_SILU; i++) {
+            for (int i = 0; i < PASSES * 4 && Q::READS_AHEAD; i++) {
                 int64_t row = base + 4 * (down + ROW_THREADS * (i / 4)) + i % 4;
                 if (column < tile.columns && row < rows)
-                    expert8_fetch<KIND, IS_GATED>(&in[i / 4][i % 4], args.in, row, tile.from);
+                    quantizer_fetch<Q>(&in[i / 4][i % 4], args.in, row, tile.from);
             }
             // A single matrix takes its values from the front of a row's values.
             auto compute = [&](float value[MOST_PARTS][8], int64_t row, int pass, int r) {
-                struct expert8_row again;
-                if (!IS_SILU)
-                    expert8_fetch<KIND, IS_GATED>(&again, args.in, row + r, tile.from);
-                float dweight = expert8_values<KIND, IS_GATED, IS_SILU>(value, IS_SILU ? in[pass][r] : again, args.in);
+                struct quantizer_row again;
+                if (!Q::READS_AHEAD)
+                    quantizer_fetch<Q>(&again, args.in, row + r, tile.from);
+                float dweight = quantizer_values<Q>(value, Q::READS_AHEAD ? in[pass][r] : again, NULL, args.in);
 #pragma unroll
                 for (int i = 0; i < 8 && IS_SINGLE; i++)
                     value[0][i] = tile.which == 0 ? value[0][i] : tile.which == 1 ? value[1][i] : value[2][i];
@@ -198,24 +198,20 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS, KIND == EXPERT8_BACKW
                                     tile.first, base);
             __syncthreads();
         }
-        if (KIND == EXPERT8_BACKWARD)
+        if (Q::IS_GRADIENT)
             write_dweights(args.in, (float *)memory, sum, base);
     }
 }
 
-template <int KIND, bool IS_GATED, bool IS_SINGLE>
+template <typename Q, bool IS_SINGLE>
 static void launch_expert_blocks(struct cuda_device *cuda, const struct expert_blocks_args &args) {
-    int parts = IS_SINGLE || KIND != EXPERT8_BACKWARD ? 1 : 2 + IS_GATED;
+    int parts = IS_SINGLE ? 1 : Q::PARTS;
     int bytes = parts * (TILE * WORDS * (int)sizeof(uint32_t) + (int)sizeof(struct line_most));
     int64_t columns = args.in.columns, tiles = divide_up(columns, TILE);
     if (IS_SINGLE)
         tiles += divide_up(2 * columns, TILE);
-    auto kernel = expert_blocks_kernel<KIND, IS_GATED, KIND == EXPERT8_ROWS, IS_SINGLE>;
-    if constexpr (IS_GATED && !IS_SINGLE)
-        if (expert8_is_silu(args.in))
-            kernel = expert_blocks_kernel<KIND, true, true, false>;
-    dim3 grid(grid_x(KIND == EXPERT8_BACKWARD ? 1 : tiles),
-              grid_yz(min(divide_up(args.in.rows, TILE), (int64_t)65535)));
+    auto kernel = expert_blocks_kernel<Q, IS_SINGLE>;
+    dim3 grid(grid_x(Q::IS_GRADIENT ? 1 : tiles), grid_yz(min(divide_up(args.in.rows, TILE), (int64_t)65535)));
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     LAUNCH(cuda, kernel, grid, QUANTIZE_THREADS, (size_t)bytes, args, tiles);
 }
@@ -240,30 +236,24 @@ static struct block_part block_part_of(const struct operand *to, int64_t first, 
     return part;
 }
 
-void expert_blocks_run(struct cuda_device *cuda, const struct expert8_args &in, enum expert8_kind kind, bool is_gated,
+void expert_blocks_run(struct cuda_device *cuda, const struct quantizer_args &in, enum quantize_kind kind,
                        const struct operand *out, const struct operand *result) {
     struct expert_blocks_args args = {};
     int64_t columns = in.columns, rows = in.rows;
-    bool is_backward = kind == EXPERT8_BACKWARD, has_halves = is_backward && is_gated && columns % TILE == 0;
+    bool is_glu_gradient = kind == QUANTIZE_GLU_GRADIENT, has_halves = is_glu_gradient && columns % TILE == 0;
+    bool is_single = is_glu_gradient && !has_halves;
     if (out->scaling != SCALING_VECTOR128 || (result && result->scaling != SCALING_VECTOR128))
         die("the CUDA backend stores experts' fp8 with one range or by blocks of 128");
     args.in = in;
     int parts = 0;
-    args.part[parts++] = block_part_of(out, 0, is_backward && is_gated && !has_halves ? 2 * columns : columns, rows);
+    args.part[parts++] = block_part_of(out, 0, is_single ? 2 * columns : columns, rows);
     if (has_halves)
         args.part[parts++] = block_part_of(out, columns, columns, rows);
-    if (is_backward)
+    if (result)
         args.part[parts++] = block_part_of(result, 0, columns, rows);
-    if (kind == EXPERT8_ROWS)
-        launch_expert_blocks<EXPERT8_ROWS, false, false>(cuda, args);
-    else if (kind == EXPERT8_FORWARD && is_gated)
-        launch_expert_blocks<EXPERT8_FORWARD, true, false>(cuda, args);
-    else if (kind == EXPERT8_FORWARD)
-        launch_expert_blocks<EXPERT8_FORWARD, false, false>(cuda, args);
-    else if (has_halves)
-        launch_expert_blocks<EXPERT8_BACKWARD, true, false>(cuda, args);
-    else if (is_gated)
-        launch_expert_blocks<EXPERT8_BACKWARD, true, true>(cuda, args);
+    if (is_single)  // of any activation
+        launch_expert_blocks<quantizer<QUANTIZE_GLU_GRADIENT, ANY, true, true>, true>(cuda, args);
     else
-        launch_expert_blocks<EXPERT8_BACKWARD, false, false>(cuda, args);
+        with_quantizer<true>(kind, in,
+                             [&](auto quantizer) { launch_expert_blocks<decltype(quantizer), false>(cuda, args); });
 }
