@@ -201,19 +201,41 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
         adam(cuda, op, any_of<MOMENT8_FIRST>(op->m, op->m_exponents), any_of<MOMENT8_SECOND>(op->v, op->v_exponents));
 }
 
-struct sgd_args {
+// SGD and Lion: how an element, its moment m and its gradient g move.
+struct sgd_rule {
+    enum { STEP = SGD_STEP, DECAY = SGD_DECAY };
+    float momentum;
+
+    __device__ __forceinline__ void move(float &master, float &m, float g, float rate, float decay) const {
+        m = momentum * m + (g + decay * master);
+        master -= rate * m;
+    }
+};
+
+struct lion_rule {
+    enum { STEP = LION_STEP, DECAY = LION_DECAY };
+    float beta1, beta2;
+
+    __device__ __forceinline__ void move(float &master, float &m, float g, float rate, float decay) const {
+        float along = beta1 * m + (1 - beta1) * g, sign = along > 0 ? 1.0f : along < 0 ? -1.0f : 0.0f;
+        m = beta2 * m + (1 - beta2) * g;
+        master = master - decay * master - rate * sign;
+    }
+};
+
+template <typename RULE> struct moment_args {
     float *m;            // (count)
     const float *grad;   // (count)
     const float *scale;  // (1)
     const float *rate;   // (RATE_GROUP)
     int64_t count;
-    float momentum;
     bool is_decayed;
+    RULE rule;
 };
 
 // Four elements a thread and step, as in adam_kernel.
-template <typename M> static __global__ void sgd_kernel(struct sgd_args args, M where) {
-    float scale = *args.scale, rate = args.rate[SGD_STEP], decay = args.is_decayed ? args.rate[SGD_DECAY] : 0.0f;
+template <typename M, typename RULE> static __global__ void moment_kernel(struct moment_args<RULE> args, M where) {
+    float scale = *args.scale, rate = args.rate[RULE::STEP], decay = args.is_decayed ? args.rate[RULE::DECAY] : 0.0f;
     if (!isfinite(scale))
         return;
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
@@ -223,72 +245,31 @@ template <typename M> static __global__ void sgd_kernel(struct sgd_args args, M 
         load4(master, where, i, args.count);
         load4(m, args.m, i, args.count);
 #pragma unroll
-        for (int n = 0; n < 4; n++) {
-            m[n] = args.momentum * m[n] + (grad[n] * scale + decay * master[n]);
-            master[n] -= rate * m[n];
-        }
+        for (int n = 0; n < 4; n++)
+            args.rule.move(master[n], m[n], grad[n] * scale, rate, decay);
         store4(args.m, i, args.count, m);
         store4(where, i, args.count, master);
     }
+}
+
+template <typename OP, typename RULE> static void move(struct cuda_device *cuda, const OP *op, const RULE &rule) {
+    struct moment_args<RULE> args = {};
+    args.m = (float *)op->m.data;
+    args.grad = (const float *)op->grad.data;
+    args.scale = (const float *)op->scale.data;
+    args.rate = (const float *)op->rate.data;
+    args.count = tensor_count(op->master);
+    args.is_decayed = op->is_decayed;
+    args.rule = rule;
+    LAUNCH_UPDATE(cuda, moment_kernel, args, op->master, op->copy);
 }
 
 extern "C" void cuda_sgd(struct device *device, const struct op_sgd *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct sgd_args args = {};
-    args.m = (float *)op->m.data;
-    args.grad = (const float *)op->grad.data;
-    args.scale = (const float *)op->scale.data;
-    args.rate = (const float *)op->rate.data;
-    args.count = tensor_count(op->master);
-    args.momentum = op->momentum;
-    args.is_decayed = op->is_decayed;
-    LAUNCH_UPDATE(cuda, sgd_kernel, args, op->master, op->copy);
-}
-
-struct lion_args {
-    float *m;            // (count)
-    const float *grad;   // (count)
-    const float *scale;  // (1)
-    const float *rate;   // (RATE_GROUP)
-    int64_t count;
-    float beta1, beta2;
-    bool is_decayed;
-};
-
-template <typename M> static __global__ void lion_kernel(struct lion_args args, M where) {
-    float scale = *args.scale, rate = args.rate[LION_STEP], decay = args.is_decayed ? args.rate[LION_DECAY] : 0.0f;
-    if (!isfinite(scale))
-        return;
-    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
-        float grad[4], master[4], m[4];
-        load4(grad, args.grad, i, args.count);
-        load4(master, where, i, args.count);
-        load4(m, args.m, i, args.count);
-#pragma unroll
-        for (int n = 0; n < 4; n++) {
-            float g = grad[n] * scale, along = args.beta1 * m[n] + (1 - args.beta1) * g;
-            float sign = along > 0 ? 1.0f : along < 0 ? -1.0f : 0.0f;
-            m[n] = args.beta2 * m[n] + (1 - args.beta2) * g;
-            master[n] = master[n] - decay * master[n] - rate * sign;
-        }
-        store4(args.m, i, args.count, m);
-        store4(where, i, args.count, master);
-    }
+    move(cuda_use(device), op, sgd_rule{op->momentum});
 }
 
 extern "C" void cuda_lion(struct device *device, const struct op_lion *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    struct lion_args args = {};
-    args.m = (float *)op->m.data;
-    args.grad = (const float *)op->grad.data;
-    args.scale = (const float *)op->scale.data;
-    args.rate = (const float *)op->rate.data;
-    args.count = tensor_count(op->master);
-    args.beta1 = op->beta1;
-    args.beta2 = op->beta2;
-    args.is_decayed = op->is_decayed;
-    LAUNCH_UPDATE(cuda, lion_kernel, args, op->master, op->copy);
+    move(cuda_use(device), op, lion_rule{op->beta1, op->beta2});
 }
 
 template <typename T> struct follow_args {

@@ -125,8 +125,7 @@ static unsigned expert_threads(int64_t columns) {
     return (unsigned)(divide_up(divide_up(groups, steps), 32) * 32);
 }
 
-extern "C" void cuda_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
-    struct cuda_device *cuda = cuda_use(device);
+template <typename OP> static struct expert_args expert_args_of(const OP *op, int64_t columns) {
     struct expert_args args = {};
     args.y = op->y.data;
     args.x = op->x.data;
@@ -134,11 +133,17 @@ extern "C" void cuda_expert_activation_forward(struct device *device, const stru
     args.offsets = (const int32_t *)op->offsets.data;
     args.sources = (const int32_t *)op->sources.data;
     args.weights = (const float *)op->weights.data;
-    args.columns = op->y.shape[1];
+    args.columns = columns;
     args.experts = (int)(op->offsets.shape[0] - 1);
     args.activation = op->activation;
     args.is_gated = op->is_gated;
     args.rule = op->rule;
+    return args;
+}
+
+extern "C" void cuda_expert_activation_forward(struct device *device, const struct op_expert_activation_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct expert_args args = expert_args_of(op, op->y.shape[1]);
     const struct tensor tensors[] = {op->y, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     if (tensor_count(op->y) > 0)
@@ -151,21 +156,10 @@ extern "C" void cuda_expert_activation_forward(struct device *device, const stru
 
 extern "C" void cuda_expert_activation_backward(struct device *device, const struct op_expert_activation_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    struct expert_args args = {};
-    args.y = op->y.data;
+    struct expert_args args = expert_args_of(op, op->dy.shape[1]);
     args.dx = op->dx.data;
     args.dweights = (float *)op->dweights.data;
-    args.x = op->x.data;
     args.dy = op->dy.data;
-    args.bias = op->bias.data;
-    args.offsets = (const int32_t *)op->offsets.data;
-    args.sources = (const int32_t *)op->sources.data;
-    args.weights = (const float *)op->weights.data;
-    args.columns = op->dy.shape[1];
-    args.experts = (int)(op->offsets.shape[0] - 1);
-    args.activation = op->activation;
-    args.is_gated = op->is_gated;
-    args.rule = op->rule;
     const struct tensor tensors[] = {op->dx, op->y, op->dy, op->x, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     // For slots without a place.
