@@ -229,6 +229,7 @@ static const struct ops cuda_ops = {
     .synchronize = cuda_synchronize,
     .native_stream = cuda_native_stream,
     .identity = cuda_identity,
+    .share_processors = NULL,
     .join = cuda_join,
     .record_begin = cuda_record_begin,
     .record_end = cuda_record_end,
