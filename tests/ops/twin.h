@@ -5,6 +5,7 @@
 #define TESTS_OPS_TWIN_H
 
 #include "lab.h"
+#include "base/library.h"
 
 enum { TWIN_CPU, TWIN_GPU, TWIN_COUNT };
 
@@ -20,8 +21,14 @@ static inline bool is_small(void) {
     return getenv("BEVATRON_TEST_SMALL") != NULL;
 }
 
+static inline const char *variable_of_environment(const char *name) {
+    return getenv(name);
+}
+
+// BEVATRON_CUDNN_LIBRARY and the like hold, as for the program.
 static inline struct device *gpu_open_as(struct device_options options) {
     struct device *gpu = NULL;
+    library_set_environment(variable_of_environment);
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
     EXPECT_OK(cuda_open(&gpu, &options));
