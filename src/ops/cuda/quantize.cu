@@ -3,8 +3,8 @@
 
 enum { ROWS_AHEAD = 8 };
 
-// Without a gate, transpose and column sums. A warp has 256 columns of ROWS_AHEAD rows, whose reads are all in flight before
-// the first is used.
+// Without a gate, transpose and column sums. A warp has 256 columns of ROWS_AHEAD rows, whose reads are all in flight
+// before the first is used.
 template <typename Q>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_rows_kernel(struct quantizer_args args) {
     int64_t column = 256 * (int64_t)blockIdx.y + 8 * (threadIdx.x & 31);

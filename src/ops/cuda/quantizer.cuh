@@ -181,8 +181,8 @@ static __device__ __forceinline__ struct turned_part part_of(const struct quanti
     return place;
 }
 
-// Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. A block has all columns
-// of its rows for the gradients of experts' weights, and one tile of columns for their sums.
+// Tiles of columns blockIdx.x and every gridDim.x'th, of rows blockIdx.y and every gridDim.y'th. A block has all
+// columns of its rows for the gradients of experts' weights, and one tile of columns for their sums.
 template <typename Q>
 static __global__ void __launch_bounds__(QUANTIZE_THREADS, Q::BLOCKS) quantizer_kernel(struct quantizer_args args) {
     constexpr int HALVES = Q::HALVES, PARTS = Q::PARTS, UNROLLED = Q::UNROLLED;
