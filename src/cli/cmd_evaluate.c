@@ -10,6 +10,7 @@
 #include "cli/session.h"
 #include "config/config.h"
 #include "config/flag_rows.h"
+#include "data/extract/content.h"
 #include "data/tokenizer/tokenizer.h"
 #include "plan/setup.h"
 #include "train/automatic.h"
@@ -162,6 +163,8 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
                       options->text);
     struct buffer text = {0};
     int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
+    if (status == 0)
+        status = content_check(options->text, options->text, (const unsigned char *)buffer_string(&text), text.length);
     subject->counted_words = subject->words = count_words(buffer_string(&text), text.length);
     if (options->wikitext) {
         subject->words = detokenize_count_words(buffer_string(&text), text.length);

@@ -190,6 +190,12 @@ static const struct {
     {"-v -V", "use `bevatron version`", ""},
     {"info show stats ls", "use `bevatron dataset inspect`", "dataset"},
     {"head view print", "use `bevatron dataset peek`", "dataset"},
+    {"list ls show info print", "use `bevatron checkpoint inspect`", "checkpoint"},
+    {"export save import quantize", "use `bevatron checkpoint convert`", "checkpoint"},
+    {"merge soup", "use `bevatron checkpoint average`", "checkpoint"},
+    {"check test", "use `bevatron checkpoint verify`", "checkpoint"},
+    {"delete remove rm prune", "a run keeps the last N with --keep-last N; remove the others' iter_… folders",
+     "checkpoint"},
     {"build fit create", "use `bevatron tokenizer train`", "tokenizer"},
 };
 

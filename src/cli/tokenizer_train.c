@@ -152,6 +152,13 @@ static const struct flag train_rows[] = {
     TEXT("--save", save, NULL, "FOLDER", "write FOLDER/vocab.json, FOLDER/merges.txt and FOLDER/tokenizer.json"),
 };
 
+static const struct flag_synonym train_synonyms[] = {
+    {"--output --output-dir --output-folder --out --out-dir --save-dir", "--save", "a folder"},
+    {"--data --dataset --files --data-path --corpus --input-file", "--input", NULL},
+    {"--n-vocab --vocab --num-tokens", "--vocab-size", NULL},
+    {0},
+};
+
 struct outputs {
     char *vocab_file, *merge_file, *json_file;
     char *folder;     // folder of the files
@@ -280,7 +287,7 @@ const struct command cmd_tokenizer_train = {
                   "Trains a byte-level BPE tokenizer like GPT-2's. The merges equal those of Hugging Face's trainer.",
               .epilogue = "Example:\n  bevatron tokenizer train --input 'corpus/*.jsonl' --vocab-size 32000 "
                           "--output-prefix corpus\n"},
-    .tables = {{FLAG_TABLE(train_rows)}},
+    .tables = {{FLAG_TABLE(train_rows), .synonyms = train_synonyms}},
     .options_bytes = sizeof(struct tokenizer_train_options),
     .run = run_train,
 };

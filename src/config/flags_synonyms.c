@@ -152,7 +152,8 @@ const struct flag_synonym flags_synonyms[] = {
     {"--validation-file --valid-data --val-data --val-path --valid-path --val-data-path --validation-data-path "
      "--eval-data --eval-file --val-bin",
      "--valid-data-path", "with --train-data-path instead of --data-path; each is " DATASET},
-    {"--validation-split --val-split --valid-split --train-split --test-split --validation-split-percentage "
+    {"--val-fraction --valid-fraction --validation-fraction --eval-fraction --validation-split --val-split "
+     "--valid-split --train-split --test-split --validation-split-percentage "
      "--val-split-fraction --test-size",
      "--split", "shares of training, validation and test, e.g. 949,50,1"},
     {"--tokenizer --tokenizer-name --tokenizer-path --tokenizer-dir", "--tokenizer-type and --tokenizer-model",
@@ -167,6 +168,7 @@ const struct flag_synonym flags_synonyms[] = {
     {"--json-key --text-key --text-column --text-column-name --text-field", "--json-keys", NULL},
     {"--packing --pack --sample-packing --sequence-packing --eval-packing --pack-sequences --multipack", NULL,
      "leave it out: documents are packed into samples of --seq-length tokens; --reset-attention-mask keeps them apart"},
+    {"--shuffle --shuffle-data --shuffle-dataset", NULL, "leave it out: documents are shuffled, by --seed"},
     {"--data-path2", "--data-path", "weights and prefixes, e.g. 0.7 a_text_document 0.3 b_text_document"},
     {"--data-file-list", "--data-args-path", "a file with weights and prefixes"},
     {"--enable-gpt-oss", "--preset gpt-oss-20b", "or its flags for YaRN with another size (`bevatron help presets`)"},
@@ -202,6 +204,8 @@ const struct flag_synonym flags_synonyms[] = {
     {"--logging-steps --logging-interval --log-every --log-every-n-steps --log-freq --log-frequency --log-steps "
      "--print-freq --print-every",
      "--log-interval", NULL},
+    {"--quiet --silent --verbose --debug --verbosity", "--log-interval",
+     "iterations between lines; --log-arguments lists all flags"},
     {"--logging-dir --log-dir --tensorboard-logdir --tb-dir --tensorboard", "--tensorboard-dir", NULL},
     {"--report-to", "--tensorboard-dir",
      "TensorBoard files; --wandb-project writes an offline run for `wandb sync`; nothing is sent to a service"},

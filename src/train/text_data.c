@@ -34,9 +34,12 @@ static int add_group(struct string_list *names, const struct config *config, enu
         status = blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag);
     for (int64_t i = 0; status == 0 && i < list.count; i++) {
         const char *name = list.prefixes[i];
-        if (!text_source_exists(name))
+        if (!text_source_exists(name)) {
+            // Datasets are read from disk.
             status = url_is_remote(name) ? content_check_name(name) : index_files_find(name);
-        else if (find_name(names, name) == names->count)
+            if (status == 0 && url_is_remote(name))
+                status = content_check_prefix(name);
+        } else if (find_name(names, name) == names->count)
             string_list_add(names, name);
     }
     return status;

@@ -41,6 +41,10 @@ grep -q "^300 documents" out && pass || fail "preprocess read other files"
 expect 0 "hub: text, which train tokenizes first; files: 1" "$BEVATRON" preflight "${size[@]}" "${short[@]}" --data-path hub \
     --vocab-file hub/.bevatron-cache/tokenizer-*/vocab.json --merge-file hub/.bevatron-cache/tokenizer-*/merges.txt
 grep -q "2 .parquet files left out of hub" out && pass || fail "preflight does not name what is left out"
+# Addresses of such files, and of none.
+expect 215 "https://e.org/0.parquet is a Parquet file; export its text" "${auto[@]}" https://e.org/0.parquet
+expect 215 "s3://b/t.csv is a CSV table" "${auto[@]}" s3://b/t.csv
+expect 1 "https://e.org/page is an address, not a dataset here; copy its .bin and .idx files" "${auto[@]}" https://e.org/page
 # A clone without git-lfs has pointers.
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n' | tee lfs.jsonl >hub/data/0.parquet
 helps "lfs.jsonl is a Git LFS pointer, not the file itself; fetch the file: \`git lfs pull\`" lfs.jsonl
@@ -110,6 +114,8 @@ printf '\200\004\225\001' >data.pkl
 { words 1 9; printf 'a \000 byte\n'; } >zero.txt
 { words 1 300; printf 'a \000 byte\n'; } >late.txt
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "%c%c", 200 + i % 40, 97 + i % 9 }' | LC_ALL=C tr -d '\000-\040' >latin.txt
+expect 0 "successfully saved" "${auto[@]}" prose.txt --save scored
+expect 215 "picture.txt is a PNG picture" "$BEVATRON" evaluate --load scored --text picture.txt
 helps "picture.txt is a PNG picture" picture.txt
 helps "program is a program" program
 helps "data.pkl is a Python pickle; load it in Python and write its text as JSON Lines" data.pkl
@@ -190,6 +196,13 @@ answers 2 'no command "download"; download models and datasets with `hf download
 answers 2 'no command "convert"; use `bevatron checkpoint convert`' convert run hf
 answers 2 'no command "-v"; use `bevatron version`' -v
 answers 2 'no command "--preset"; a command comes first, as in `bevatron train' --preset cpu-3m
+expect 2 'no command "checkpoint list"; use `bevatron checkpoint inspect`' "$BEVATRON" checkpoint list x
+expect 2 'no command "checkpoint export"; use `bevatron checkpoint convert`' "$BEVATRON" checkpoint export x
+answers 2 'unknown flag --stream; leave it out: texts appear as they are written' generate --load run --stream
+answers 2 'unknown flag --file; give the file on standard input: every line is a prompt' generate --load run --file five.txt
+answers 2 'unknown flag --output-dir; use --save: a folder' tokenizer train --input five.txt --output-dir x --vocab-size 300
+answers 2 'unknown flag --val_fraction; use --split' train --val_fraction 0.1
+answers 2 'unknown flag --shuffle; leave it out: documents are shuffled, by --seed' train --shuffle
 expect 2 'no command "dataset info"; use `bevatron dataset inspect`' "$BEVATRON" dataset info x
 answers 2 'unexpected argument "lines.jsonl": train takes only flags; text or a dataset is --data-path PATH' train lines.jsonl
 answers 2 'unexpected argument "—train-iters": train takes only flags; it begins with a typographic dash' train —train-iters

@@ -382,7 +382,10 @@ static int check_page(const char *name) {
 
 int content_check_name(const char *name) {
     const struct remote_place *place = find_place(name);
+    const struct content_kind *kind = place ? kind_by_name(name) : NULL;
     TRY(check_page(name));
+    if (kind && !place->advice)
+        return refuse(kind, name, name);
     if (!place || !place->advice)
         return 0;
     struct buffer advice = {0};
