@@ -582,7 +582,7 @@ TEST(huge_files_are_synced_in_pieces) {
     remove_place(place);
 }
 
-TEST_MAIN(bytes_are_moved_whole, TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block),
+TEST_MAIN(TEST_CASE(bytes_are_moved_whole), TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block),
           TEST_CASE(full_disk_leaves_nothing), TEST_CASE(full_device), TEST_CASE(bad_targets),
           TEST_CASE(pipes_are_not_files), TEST_CASE(links_keep_pointing), TEST_CASE(finish_then_publish),
           TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries), TEST_CASE(leftovers_are_swept),
